@@ -126,7 +126,9 @@ def random_graph(seed: int) -> Any:
         a, b, c = (arrays[k] for k in rng.choice(len(arrays), 3, replace=False))
         match rng.choice(["gemm", "gemm", "axpy", "scale"]):
             case "gemm":
-                graph.kernel(kernels.get("gemm"), name=f"gemm{number}", c=c, a=a, b=b)
+                graph.kernel(
+                    kernels.get("gemm"), name=f"gemm{number}", c=c, a=a, b=b, alpha=-1.0, beta=1.0, trans_b=True
+                )
             case "axpy":
                 graph.kernel(kernels.get("axpy"), name=f"axpy{number}", y=c, x=a, alpha=0.5)
             case _:

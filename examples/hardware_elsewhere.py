@@ -13,9 +13,7 @@ def products(count: int, size: int) -> syclsched.TaskGraph:
         first = graph.array(f"input{i}", (size, size), "float32")
         middle = graph.array(f"middle{i}", (size, size), "float32", temporary=True)
         last = graph.array(f"output{i}", (size, size), "float32")
-        graph.kernel(get("fill"), x=middle, value=0.0)
         graph.kernel(get("gemm"), c=middle, a=first, b=weights)
-        graph.kernel(get("fill"), x=last, value=0.0)
         graph.kernel(get("gemm"), c=last, a=middle, b=weights)
     return graph
 

@@ -12,7 +12,7 @@ ones = graph.array("ones", data=np.eye(64))
 sums = [graph.array(f"y{chain}", data=np.zeros((64, 64))) for chain in range(4)]
 for step in range(5):
     for chain, total in enumerate(sums):
-        graph.kernel(get("gemm"), name=f"step {step} of {chain}", c=total, a=ones, b=ones)  # c -= a @ b.T
+        graph.kernel(get("gemm"), name=f"step {step} of {chain}", c=total, a=ones, b=ones, beta=1.0)  # c += a @ b
 
 # Two halves of the CPU device, so that one can be lost.
 platform = syclsched.discover(select="cpu", sub_devices=2)
@@ -23,4 +23,4 @@ with faults.inject(faults.lose(lost, after=6)), syclsched.run(graph, plan=plan) 
     run.wait(timeout=60)
     for recovery in run.recoveries:
         print(recovery)
-    print("right:", all(np.array_equal(run.result(total), -5 * np.eye(64)) for total in sums))
+    print("right:", all(np.array_equal(run.result(total), 5 * np.eye(64)) for total in sums))

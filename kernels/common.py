@@ -14,9 +14,6 @@ Ints = tuple[int, ...]
 Activation = tuple[tuple[str | float, ...], ...]
 #: Floating-point element types that every kernel here supports.
 REAL_DTYPES = ("float32", "float64")
-#: Element types of the element-wise kernels.
-NUMERIC_DTYPES = ("float32", "float64", "int32", "int64")
-
 #: NumPy dtype name -> OpenCL C element type. Half precision is read with `vload_half` and computed in single; a bool
 #: is a byte.
 C_TYPES = {
@@ -49,7 +46,11 @@ ITEM_BYTES = {
     "int64": 8,
     "uint64": 8,
     "float64": 8,
+    "complex64": 8,
+    "complex128": 16,
 }
+#: NumPy dtype name of complex numbers -> that of their parts.
+REAL_PARTS = {"complex64": "float32", "complex128": "float64"}
 #: Element types of Python kernels; numba-dpex has no half precision.
 NUMBA_DTYPES = tuple(name for name in ALL_DTYPES if name != "float16")
 

@@ -30,14 +30,17 @@ def implementation(routine: str, function: Callable[..., None], efficiency: floa
     return Implementation("scipy", "host", load, requires=Requirements(packages=("scipy",)), efficiency=efficiency)
 
 
-def subtract_product(c: Any, a: Any, b: Any) -> None:
-    """Compute ``C -= A B^T``."""
-    (m, n), k = c.shape, a.shape[1]
-    if not (c.size and k):
+def multiply(c: Any, a: Any, b: Any, alpha: float, beta: float, trans_a: int, trans_b: int) -> None:
+    """Compute ``C = alpha op(A) op(B) + beta C``."""
+    (m, n), k = c.shape, a.shape[0 if trans_a else 1]
+    if not c.size:
         return
     call, number = _routine("gemm", c.dtype.itemsize)
+    # C's transpose is op(B)^T op(A)^T, and BLAS sees the transpose of each matrix.
+    second, first = (b"T" if each else b"N" for each in (trans_b, trans_a))
+    right, left = (_int(max(1, each.shape[1])) for each in (b, a))
     sizes = _int(n), _int(m), _int(k)
-    call(b"T", b"N", *sizes, number(-1.0), _data(b), _int(k), _data(a), _int(k), number(1.0), _data(c), _int(n))
+    call(second, first, *sizes, number(alpha), _data(b), right, _data(a), left, number(beta), _data(c), _int(n))
 
 
 def subtract_product_with_transpose(c: Any, a: Any) -> None:

@@ -15,6 +15,14 @@ from syclsched.kernels.common import C_TYPES, ITEM_BYTES, element_type
 VECTOR_BYTES = 64
 #: Columns of a block: one short vector of results.
 COLUMNS = 4
+#: The scalars of `gemm`, in OpenCL C; transposition is compiled in.
+SCALARS = "const T alpha, const T beta, const long ta, const long tb"
+
+
+def scaled_sum(overwrites: bool) -> str:
+    """Return the macro ``SUM`` of a scaled product and the scaled old value, which is not read if overwritten."""
+    old = "" if overwrites else " + beta * (old)"
+    return f"#define SUM(x, old) (alpha * (x){old})"
 
 
 def preamble(dtype: str) -> str:

@@ -51,13 +51,26 @@ def _on(queue: Any, array: Any) -> Any:
 
 
 def gemm(queue: Any, arguments: Mapping[str, Any], depends: Sequence[Any]) -> Any:
-    """Submit C -= A B^T: a product into a temporary array, then a subtraction."""
-    arrays, elementwise = usm_arrays(), usm_array_extension("_tensor_elementwise_impl")
+    """Submit C = A B, or a product into a temporary array, then its addition to C or subtraction from C."""
+    arrays = usm_arrays()
     c, a, b = (_on(queue, arguments[name]) for name in ("c", "a", "b"))
+    a, b = (each.T if arguments[trans] else each for each, trans in ((a, "trans_a"), (b, "trans_b")))
     m, n = c.shape
-    product = arrays.empty((m, n), dtype=c.dtype, usm_type="device", sycl_queue=queue)
-    _, multiplied, row_major = _blas()._gemm(queue, a, b.T, product, list(depends))
+    overwrites = arguments["beta"] == 0
+    # Of two matrices stored by columns the extension makes one stored by columns.
+    straight = overwrites and not (a.flags.f_contiguous and b.flags.f_contiguous)
+    product = c if straight else arrays.empty((m, n), dtype=c.dtype, usm_type="device", sycl_queue=queue)
+    _, multiplied, row_major = _blas()._gemm(queue, a, b, product, list(depends))
+    if straight:
+        assert row_major
+        return multiplied
     if not row_major:  # the same memory, read as oneMKL wrote it
         product = arrays.usm_ndarray((m, n), dtype=c.dtype, buffer=product.usm_data, strides=(1, m))
-    _, subtracted = elementwise._subtract_inplace(lhs=c, rhs=product, sycl_queue=queue, depends=[multiplied])
-    return subtracted
+    if overwrites:
+        copy = usm_array_extension("_tensor_impl")._copy_usm_ndarray_into_usm_ndarray
+        _, copied = copy(src=product, dst=c, sycl_queue=queue, depends=[multiplied])
+        return copied
+    elementwise = usm_array_extension("_tensor_elementwise_impl")
+    add = elementwise._add_inplace if arguments["alpha"] == 1 else elementwise._subtract_inplace
+    _, added = add(lhs=c, rhs=product, sycl_queue=queue, depends=[multiplied])
+    return added

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of `gemm` and `syrk`: C -= A B^T on a whole tile or on its lower triangle."""
+"""Kernels of `syrk` and `gemm`: in OpenCL C of products of rows by rows (transposed B), in Python of all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from syclsched.kernel_compiler import kernel_api as kapi
 from syclsched.kernel_compiler.python_kernel import PythonKernel
 from syclsched.kernels.common import block_launch, ceil_div
-from syclsched.kernels.linalg.microkernel import COLUMNS, dot_block, preamble, row_pointers
+from syclsched.kernels.linalg.microkernel import COLUMNS, SCALARS, dot_block, preamble, row_pointers, scaled_sum
 from syclsched.model.operation import DeviceLimits, Launch, OpenCLSource, Signature
 
 #: Rows of an OpenCL C block: 6 x 4 accumulators, 4 + 1 operands: 29 of AVX-512's 32 registers.
@@ -27,22 +27,24 @@ def load_opencl(signature: Signature, *, lower: bool) -> OpenCLSource:
     (m, n), k = signature.shapes["c"], signature.shapes["a"][1]
     blocks = ceil_div(n, COLUMNS)
     skip = f"if (j0 > i0 + {OPENCL_ROWS - 1}) return;" if lower else ""
+    factors = "-1, 1" if lower else "alpha, beta"
+    overwrites = not lower and signature.scalars["beta"] == 0
     stores = []
     for i in range(OPENCL_ROWS):
         bound = f"min((size_t){n}, i0 + {i + 1})" if lower else f"(size_t){n}"
-        stores.append(
-            f"if (i0 + {i} < {m}) subtract(c + (i0 + {i}) * {n}, j0, {bound}, fold(p{i}_0, p{i}_1, p{i}_2, p{i}_3));"
-        )
+        products = f"fold(p{i}_0, p{i}_1, p{i}_2, p{i}_3)"
+        stores.append(f"if (i0 + {i} < {m}) store(c + (i0 + {i}) * {n}, j0, {bound}, {products}, {factors});")
     newline = "\n  "
-    source = f"""{preamble(signature.dtypes["c"])}
-inline void subtract(__global T* row, size_t j, size_t end, T4 x) {{
-  if (j + 4 <= end) {{ vstore4(vload4(0, row + j) - x, 0, row + j); return; }}
-  if (j < end) row[j] -= x.s0;
-  if (j + 1 < end) row[j + 1] -= x.s1;
-  if (j + 2 < end) row[j + 2] -= x.s2;
+    arguments = "" if lower else f", __global const T* b, {SCALARS}"
+    source = f"""{preamble(signature.dtypes["c"])}{scaled_sum(overwrites)}
+inline void store(__global T* row, size_t j, size_t end, T4 x, T alpha, T beta) {{
+  if (j + 4 <= end) {{ vstore4(SUM(x, vload4(0, row + j)), 0, row + j); return; }}
+  if (j < end) row[j] = SUM(x.s0, row[j]);
+  if (j + 1 < end) row[j + 1] = SUM(x.s1, row[j + 1]);
+  if (j + 2 < end) row[j + 2] = SUM(x.s2, row[j + 2]);
 }}
 WHOLE_VECTORS
-__kernel void update(__global T* c, __global const T* a{"" if lower else ", __global const T* b"}) {{
+__kernel void update(__global T* c, __global const T* a{arguments}) {{
   const size_t block = get_global_id(0);
   const size_t i0 = block / {blocks} * {OPENCL_ROWS}, j0 = block % {blocks} * {COLUMNS};
   if (i0 >= {m}) return;
@@ -71,14 +73,15 @@ def launch_numba(signature: Signature, limits: DeviceLimits) -> Launch:
 
 
 @cache
-def numba_gemm(dtype: str) -> Any:
-    """Return the Python kernel of C -= A B^T for a dtype."""
+def numba_gemm(dtype: str, trans_a: bool, trans_b: bool, overwrites: bool) -> Any:
+    """Return the Python kernel of `gemm` for a dtype."""
     import numpy
 
     real = numpy.dtype(dtype).type
 
-    def gemm(item: Any, c: Any, a: Any, b: Any) -> None:
-        m, n, depth = c.shape[0], c.shape[1], a.shape[1]
+    def gemm(item: Any, c: Any, a: Any, b: Any, alpha: Any, beta: Any, ta: Any, tb: Any) -> None:
+        m, n = c.shape[0], c.shape[1]
+        depth = a.shape[0] if trans_a else a.shape[1]
         width = item.get_local_range(0)
         groups = (n + width - 1) // width
         group = item.get_group().get_group_id(0)
@@ -88,25 +91,29 @@ def numba_gemm(dtype: str) -> Any:
         sums = kapi.PrivateArray(NUMBA_ROWS, real)
         held = kapi.PrivateArray(NUMBA_DEPTH, real)
         for i in range(NUMBA_ROWS):
-            sums[i] = c[min(i0 + i, m - 1), jb]
+            sums[i] = 0
         whole = depth // NUMBA_DEPTH * NUMBA_DEPTH
         for k in range(0, whole, NUMBA_DEPTH):
             for p in range(NUMBA_DEPTH):
-                held[p] = b[jb, k + p]
+                held[p] = b[jb, k + p] if trans_b else b[k + p, jb]
             for i in range(NUMBA_ROWS):
                 row = min(i0 + i, m - 1)
                 total = sums[i]
                 for p in range(NUMBA_DEPTH):
-                    total -= a[row, k + p] * held[p]
+                    total += (a[k + p, row] if trans_a else a[row, k + p]) * held[p]
                 sums[i] = total
         for k in range(whole, depth):
-            value = b[jb, k]
+            value = b[jb, k] if trans_b else b[k, jb]
             for i in range(NUMBA_ROWS):
-                sums[i] -= a[min(i0 + i, m - 1), k] * value
+                row = min(i0 + i, m - 1)
+                sums[i] += (a[k, row] if trans_a else a[row, k]) * value
         if j < n:
             for i in range(NUMBA_ROWS):
                 if i0 + i < m:
-                    c[i0 + i, j] = sums[i]
+                    if overwrites:
+                        c[i0 + i, j] = alpha * sums[i]
+                    else:
+                        c[i0 + i, j] = alpha * sums[i] + beta * c[i0 + i, j]
 
     return PythonKernel(gemm)
 

@@ -702,6 +702,8 @@ class TaskGraph(ReadableGraph):
             check_seconds(deadline_s, f"deadline_s of task {name!r}")
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
             raise ArgumentError(f"retries={retries!r} is not a number of times", where=f"task {name!r}")
+        if operation.variant is not None:
+            operation = operation.variant(arguments)
         binder = self._binders.get(id(operation))
         if binder is None:
             binder = self._binders[id(operation)] = ArgumentBinder(operation)

@@ -106,6 +106,8 @@ class Parameter:
         For an array: another parameter whose dtype it must have. For a scalar: the array in whose dtype it is passed.
     dtype : str, optional
         For a scalar without ``like``: the dtype in which it is passed.
+    default : int, float or None, optional
+        For a scalar: the value where a task gives none; None if every task must give one.
 
     Examples
     --------
@@ -122,6 +124,7 @@ class Parameter:
     dtypes: tuple[str, ...] = ()
     like: str | None = None
     dtype: str = "int64"
+    default: Scalar | None = None
 
     @property
     def is_array(self) -> bool:
@@ -427,7 +430,7 @@ class Implementation:
             ``numba_dpex.kernel``; the older name ``numba-dpex`` means the same.
         ``opencl-c``
             an `OpenCLSource`; its arguments are the parameters in order, arrays as pointers
-            (C-contiguous), scalars by value.
+            (C-contiguous), scalars by value, a complex one as its real and its imaginary part, a half as ``ushort``.
         ``spirv``
             a `SpirvModule`, with arguments as for ``opencl-c``.
         ``library``
@@ -597,6 +600,10 @@ class Operation:
         Its steps, if it is a sequence of other operations; see `syclsched.model.sequence`.
     pure : bool, optional
         Whether its only effect is to write values that depend on its inputs alone, so that it may be repeated.
+    variant : Callable[[Mapping[str, Any]], Operation] or None, optional
+        Given the arguments of a task, returns the operation that the task gets: one with this name and these parameters
+        whose access modes, implementations or rules for splitting depend on scalars. `gemm` with ``beta=0`` writes
+        ``c``, and updates it otherwise.
 
     Examples
     --------
@@ -631,6 +638,7 @@ class Operation:
     split: Split | None = None
     steps: tuple[OperationStep, ...] = ()
     pure: bool = True
+    variant: Callable[[Mapping[str, Any]], Operation] | None = None
 
     @property
     def arrays(self) -> tuple[Parameter, ...]:

@@ -135,7 +135,16 @@ def _step(
     for i in range(k + 1, count):
         graph.kernel(syrk, name=f"syrk({i},{k})", c=tiles[i, i], a=tiles[i, k], priority=1)
         for j in range(k + 1, i):
-            graph.kernel(gemm, name=f"gemm({i},{j},{k})", c=tiles[i, j], a=tiles[i, k], b=tiles[j, k])
+            graph.kernel(
+                gemm,
+                name=f"gemm({i},{j},{k})",
+                c=tiles[i, j],
+                a=tiles[i, k],
+                b=tiles[j, k],
+                alpha=-1.0,
+                beta=1.0,
+                trans_b=1,
+            )
 
 
 def _check(matrix: Array, cuts: tuple[slice, ...], arrays: Arrays) -> CheckResult:

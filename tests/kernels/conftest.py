@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any
@@ -15,7 +14,7 @@ from support.gpu_shape import OTHER_DEVICE
 from support.grouped import skip_where_groups_crash
 from support.kernel_builds import build_programs_of_other_devices, record_program
 
-from syclsched.devices.programs.arguments import ArrayForm, flatten_array
+from syclsched.devices.programs.arguments import ArrayForm, flatten_array, flatten_scalar
 from syclsched.devices.programs.programs import compile_code
 from syclsched.devices.programs.python_kernels.kernel_arguments import operation_arguments
 from syclsched.devices.programs.python_kernels.python_compiler import compile_python
@@ -32,13 +31,6 @@ from syclsched.oneapi.dpctl_interface import usm_arrays
 
 Arrays = dict[str, np.ndarray]
 Run = Callable[..., Arrays]
-
-_C_SCALARS = {
-    "float32": ctypes.c_float,
-    "float64": ctypes.c_double,
-    "int32": ctypes.c_int32,
-    "int64": ctypes.c_int64,
-}
 
 pytest_runtest_setup = kernel_builds.begin
 
@@ -99,7 +91,7 @@ def _run_kernel(
         None if p.is_array else (signature.dtypes[p.like] if p.like else p.dtype) for p in operation.parameters
     )
     values = [
-        usm[p.name] if kind is None else _C_SCALARS[kind](signature.scalars[p.name])
+        usm[p.name] if kind is None else flatten_scalar(p.name, signature.scalars[p.name], kind)
         for p, kind in zip(operation.parameters, kinds, strict=True)
     ]
     code, form = loaded, ArrayForm.POINTER
@@ -107,7 +99,7 @@ def _run_kernel(
         made = compile_python(loaded, operation_arguments(operation, signature, launch), queue.sycl_device, "a test")
         code, form = made.module, made.form
     pairs = zip(values, kinds, strict=True)
-    arguments = [each for value, kind in pairs for each in (flatten_array(value, form) if kind is None else [value])]
+    arguments = [each for value, kind in pairs for each in (flatten_array(value, form) if kind is None else value)]
     build_programs_of_other_devices(queue)
     record_program(queue, code)
     kernel = _built(code, queue)
@@ -134,8 +126,15 @@ def run(queue: Any) -> Run:
     ) -> Arrays:
         dpt = usm_arrays()
 
+        if operation.variant is not None:
+            operation = operation.variant(scalars)
+        scalars = {**{p.name: p.default for p in operation.parameters if p.default is not None}, **scalars}
         implementation = operation.implementation(name)
         signature = signature_of(operation, arrays, scalars, frozenset(constants))
+        if implementation.requires.refuses is not None and implementation.requires.refuses(signature):
+            pytest.skip(f"{name} refuses: {implementation.requires.refuses(signature)}")
+        if implementation.requires.dtypes and not {*signature.dtypes.values()} <= {*implementation.requires.dtypes}:
+            pytest.skip(f"{name} takes {', '.join(implementation.requires.dtypes)} only")
         assert operation.check is None or operation.check(signature) is None
         kinds = implementation.requires.device_kinds
         if limits is None and kinds and queue.sycl_device.device_type.name not in kinds:

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from syclsched import kernels
-from syclsched.errors import ExecutionError
+from syclsched.errors import ArgumentError, ExecutionError
+from syclsched.model.access import AccessMode
+from syclsched.model.graph import TaskGraph
 
 pytestmark = pytest.mark.sycl
 
@@ -43,14 +45,45 @@ def assert_close(got: Any, wanted: Any, dtype: str) -> None:
 
 @pytest.mark.instruction_sets
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (33, 66, 41), (64, 32, 96), (25, 1, 130)])
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (33, 66, 41), (64, 32, 96), (25, 1, 130), (2, 19, 5)])
+@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 0.0), (-1.0, 1.0), (1.0, 1.0), (0.5, -2.0)])
+@pytest.mark.parametrize(("trans_a", "trans_b"), [(False, True), (False, False), (True, False), (True, True)])
 @pytest.mark.parametrize("name", names("gemm"))
-def test_gemm(run: Any, name: str, m: int, n: int, k: int, dtype: str) -> None:
-    c, a, b = (normal(s, *shape).astype(dtype) for s, shape in enumerate([(m, n), (m, k), (n, k)]))
-    got = run(kernels.get("gemm"), name, {"c": c, "a": a, "b": b})
-    assert_close(got["c"], c.astype("float64") - a.astype("float64") @ b.astype("float64").T, dtype)
+def test_gemm(
+    run: Any, name: str, m: int, n: int, k: int, dtype: str, alpha: float, beta: float, trans_a: bool, trans_b: bool
+) -> None:
+    shapes = [(m, n), (k, m) if trans_a else (m, k), (n, k) if trans_b else (k, n)]
+    c, a, b = (normal(s, *shape).astype(dtype) for s, shape in enumerate(shapes))
+    old = np.full_like(c, np.nan) if beta == 0 else c  # what is overwritten is not read
+    scalars = {"alpha": alpha, "beta": beta, "trans_a": int(trans_a), "trans_b": int(trans_b)}
+    got = run(kernels.get("gemm"), name, {"c": old, "a": a, "b": b}, **scalars)
+    wide_a, wide_b = (each.astype("float64") for each in (a, b))
+    product = (wide_a.T if trans_a else wide_a) @ (wide_b.T if trans_b else wide_b)
+    assert_close(got["c"], alpha * product + beta * c.astype("float64"), dtype)
     assert (got["a"] == a).all()
     assert (got["b"] == b).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mode"), [({}, AccessMode.WRITE), ({"beta": 0}, AccessMode.WRITE), ({"beta": 2}, AccessMode.UPDATE)]
+)
+def test_gemm_updates_what_it_does_not_overwrite(arguments: dict[str, float], mode: AccessMode) -> None:
+    graph = TaskGraph("product")
+    c, a, b = (graph.array(name, (4, 4), data=None) for name in "cab")
+    task = graph.kernel(kernels.get("gemm"), c=c, a=a, b=b, **arguments)
+    assert {access.array: access.mode for access in task.accesses}["c"] is mode
+
+
+def test_gemm_says_which_shapes_it_needs() -> None:
+    graph = TaskGraph("product")
+    c, a, b = graph.array("c", (2, 4)), graph.array("a", (2, 3)), graph.array("b", (4, 3))
+    graph.kernel(kernels.get("gemm"), c=c, a=a, b=b, trans_b=True)
+    with pytest.raises(ArgumentError, match=r"C = A B needs C \(m, n\), A \(m, k\), B \(k, n\), not \(2, 4\)"):
+        graph.kernel(kernels.get("gemm"), c=c, a=a, b=b)
+    with pytest.raises(ArgumentError, match="trans_b is 3, not True or False"):
+        graph.kernel(kernels.get("gemm"), c=c, a=a, b=b, trans_b=3)
+    with pytest.raises(ArgumentError, match="'beta' must be a number"):
+        graph.kernel(kernels.get("gemm"), c=c, a=a, b=b, beta="one")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,6 +17,7 @@ from syclsched.errors import ArgumentError
 from syclsched.kernels.common import block_launch, group_size, line_launch
 from syclsched.model.operation import DeviceLimits, Operation, Signature
 
+ROOT = Path(__file__).resolve().parents[2]
 ALL = [kernels.get(name) for name in kernels.names()]
 
 
@@ -36,6 +39,21 @@ def test_importing_loads_no_sycl_package() -> None:
         "bad = {'dpctl', 'dpnp', 'numba', 'numba_dpex', 'scipy'} & set(sys.modules); assert not bad, bad"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("operation", ALL, ids=lambda each: each.name)
+def test_the_table_of_operations_has_their_parameters_and_element_types(operation: Operation) -> None:
+    rows = [
+        [cell.strip() for cell in line.strip("| ").split(" | ")]
+        for line in (ROOT / "docs" / "reference" / "operations.md").read_text().splitlines()
+        if line.startswith(f"| `{operation.name}` |")
+    ]
+    [(_, _, parameters, _, dtypes)] = rows
+    said = re.findall(r"`(\w+)(?:=\w+)?`", parameters.replace("with `beta=0`", ""))
+    assert said == [p.name for p in operation.parameters]
+    every = {*kernels.get("copy").parameters[0].dtypes}
+    wanted = {"all": every, "all but bool": every - {"bool"}}.get(dtypes, {*dtypes.split(", ")})
+    assert {*operation.parameters[0].dtypes} == wanted
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:

@@ -74,7 +74,9 @@ def test_chunks_of_rows_compute_what_the_whole_does(name: str) -> None:
         for p in operation.arrays
     }
     scalars: dict[str, Any] = {
-        p.name: 1 if p.name == "activation" else 2.0 for p in operation.parameters if not p.is_array
+        p.name: 1 if p.name == "activation" else 2.0 if p.default is None else p.default
+        for p in operation.parameters
+        if not p.is_array
     }
     host = next(i for i in operation.implementations if i.kind == "host")
 

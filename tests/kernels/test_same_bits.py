@@ -108,6 +108,8 @@ def registered(name: str, m: int, n: int, k: int, dtype: str) -> Call:
     if name == "trsm":
         arrays["l"] = arrays["l"] + n * np.eye(n, dtype=dtype)
     scalars = {p.name: 1 if p.like is None else 0.25 for p in operation.parameters if not p.is_array}
+    if name == "gemm":
+        scalars |= {"trans_a": 0, "trans_b": 1}
     return operation, arrays, scalars
 
 

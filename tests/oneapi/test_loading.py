@@ -95,7 +95,7 @@ def mapped(name):
     return any(name in line for line in open('/proc/self/maps'))
 queue = dpctl.SyclQueue('cpu', property='in_order')
 c, a, b = (dpt.asarray(np.full((4, 4), x, 'float32'), sycl_queue=queue) for x in (9, 1, 2))
-onemkl.gemm(queue, {'c': c, 'a': a, 'b': b}, []).wait()
+onemkl.gemm(queue, {'c': c, 'a': a, 'b': b, 'alpha': -1.0, 'beta': 1.0, 'trans_a': 0, 'trans_b': 1}, []).wait()
 seen = [mapped('libmkl_sycl_blas'), mapped('libmkl_sycl_vm'), 'dpnp' in sys.modules, float(dpt.asnumpy(c)[0, 0])]
 import dpnp
 seen += [mapped('libmkl_sycl_vm'), float(dpnp.matmul(*[dpnp.ones((4, 4), sycl_queue=queue)] * 2).asnumpy()[0, 0])]

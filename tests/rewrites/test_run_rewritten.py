@@ -105,7 +105,7 @@ def one_task(operation: str, dtype: str, rows: int = 1000) -> tuple[TaskGraph, s
     )
     arrays = {name: graph.array(name, data=rng.standard_normal(shape).astype(dtype)) for name, shape in shapes.items()}
     if operation == "gemm":
-        graph.kernel(get("gemm"), name="t", **arrays)
+        graph.kernel(get("gemm"), name="t", **arrays, alpha=-1.0, beta=1.0, trans_b=True)
         return graph, "c"
     scalars = {"activation": 1} if operation == "dense" else {}
     graph.kernel(get(operation), name="t", y=graph.array("y", (rows, 257), dtype), **arrays, **scalars)

@@ -111,7 +111,7 @@ def test_regions_are_of_one_partition() -> None:
     graph = layers()
     h = graph.arrays["h2"]
     c, other = graph.array("c", (100, 4096), "float32"), graph.array("a", (100, 256), "float32")
-    graph.kernel(get("gemm"), name="whole", c=c, a=other, b=h)
+    graph.kernel(get("gemm"), name="whole", c=c, a=other, b=h, beta=1.0, trans_b=True)
     graph.host(lambda h: None, name="look", h=h.read())
     regions = find_regions(graph)
     assert [tuple(t.name for t in r.tasks) for r in regions] == [("d0", "d1", "d2"), ("whole",)]

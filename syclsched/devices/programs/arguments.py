@@ -36,9 +36,9 @@ def scalar_dtype(parameter: Parameter, signature: Signature) -> str:
     return signature.dtypes[parameter.like] if parameter.like is not None else np.dtype(parameter.dtype).name
 
 
-def flatten_scalar(name: str, value: Scalar, dtype: str, *, complex_as_parts: bool) -> list[Any]:
+def flatten_scalar(name: str, value: Scalar, dtype: str) -> list[Any]:
     """Return a scalar as kernel arguments: one, or real and imaginary part."""
-    if dtype in _COMPLEX_PARTS and complex_as_parts:
+    if dtype in _COMPLEX_PARTS:
         part = _COMPLEX_PARTS[dtype]
         number = complex(value)
         return [part(number.real), part(number.imag)]

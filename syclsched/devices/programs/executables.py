@@ -221,7 +221,7 @@ class KernelExecutable:
         return array.flat(self._form) if isinstance(array, BoundArray) else flatten_array(array, self._form)
 
     def _flat_scalar(self, name: str, value: Scalar) -> list[Any]:
-        return flatten_scalar(name, value, self._scalars[name], complex_as_parts=self._form is not ArrayForm.POINTER)
+        return flatten_scalar(name, value, self._scalars[name])
 
     def _parts_with(self, arguments: Mapping[str, Argument]) -> list[str | list[Any]]:
         """Return the parts with scalars from the arguments instead of the signature."""

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +26,7 @@ from syclsched.devices.trust.probe import termination_cause
 from syclsched.devices.trust.trust_check import root_device, verdict_key
 from syclsched.errors import SyclschedError
 from syclsched.folder_trust import make_private_folder, may_load_from
-from syclsched.model.operation import Operation, Signature
+from syclsched.model.operation import Operation, Scalar, Signature
 from syclsched.oneapi.cache_folder import cache_root
 from syclsched.oneapi.dpctl_interface import usm_arrays
 
@@ -68,7 +69,9 @@ def onemkl_error(queue: SyclQueue | None = None) -> str | None:
     """Return why oneMKL, through dpnp, does not compute on a queue; as `onednn_error`."""
     from syclsched.kernels.linalg.gemm import GEMM
 
-    return _error(queue, GEMM, "onemkl", {"c": np.zeros((2, 4), np.float32), "a": _A, "b": _B}, -(_A @ _B.T))
+    arrays = {"c": np.zeros((2, 4), np.float32), "a": _A, "b": _B}
+    scalars = {"alpha": -1.0, "beta": 1.0, "trans_a": 0, "trans_b": 1}
+    return _error(queue, GEMM, "onemkl", arrays, -(_A @ _B.T), scalars)
 
 
 #: By name: the distribution that a library comes with, or is used through, and its check.
@@ -79,7 +82,12 @@ CHECKS: Final[Mapping[str, tuple[str, Callable[[SyclQueue | None], str | None]]]
 
 
 def _error(
-    queue: SyclQueue | None, operation: Operation, implementation: str, arrays: Mapping[str, Any], right: Any
+    queue: SyclQueue | None,
+    operation: Operation,
+    implementation: str,
+    arrays: Mapping[str, Any],
+    right: Any,
+    scalars: Mapping[str, Scalar] = MappingProxyType({}),
 ) -> str | None:
     """Return why an implementation does not compute the right value of its first array; small integers are exact."""
     oneapi.load()
@@ -87,12 +95,14 @@ def _error(
 
     dpt = usm_arrays()
     signature = Signature(
-        {name: each.shape for name, each in arrays.items()}, {name: each.dtype.name for name, each in arrays.items()}
+        {name: each.shape for name, each in arrays.items()},
+        {name: each.dtype.name for name, each in arrays.items()},
+        scalars,
     )
     try:
         on = dpctl.SyclQueue("cpu", property="in_order") if queue is None else queue
         memory = {name: dpt.asarray(each, sycl_queue=on) for name, each in arrays.items()}
-        operation.implementation(implementation).load(signature)(on, memory, []).wait()
+        operation.implementation(implementation).load(signature)(on, {**memory, **scalars}, []).wait()
         found = dpt.asnumpy(memory[next(iter(arrays))])
     except Exception as error:  # those of libraries share no base class
         said = error.what if isinstance(error, SyclschedError) else str(error)

@@ -62,6 +62,7 @@ class ArgumentBinder:
         self._arrays = [(p.name, p.mode) for p in operation.parameters if p.mode is not None]
         self._array_names = [name for name, _ in self._arrays]
         self._scalars = [p.name for p in operation.parameters if p.mode is None]
+        self._defaults = {p.name: p.default for p in operation.parameters if p.default is not None}
         #: By shapes and dtypes of the arrays, then by scalars.
         self._signatures: dict[tuple[object, ...], dict[tuple[object, ...], Signature]] = {}
 
@@ -74,6 +75,8 @@ class ArgumentBinder:
         task: str,
     ) -> _BoundArguments:
         """Return the validated arguments of a task, as `validate_arguments`; ``arrays`` are those declared."""
+        if self._defaults:
+            given = {**self._defaults, **given}
         found = self._bind_known(given, arrays)
         if found is not None and (not freed or freed.keys().isdisjoint(found[1].values())):
             return found

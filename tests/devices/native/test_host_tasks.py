@@ -26,6 +26,7 @@ queue = dpctl.SyclQueue("opencl:cpu", property=["in_order", "enable_profiling"])
 dpt = usm_arrays()
 arrays = {name: dpt.ones((64, 64), dtype="float64", sycl_queue=queue) for name in "cab"}
 queue.wait()
+arrays |= {"alpha": -1.0, "beta": 1.0, "trans_a": 0, "trans_b": 1}
 product = LibrarySubmission(onemkl.gemm, arrays, "here")
 library = load_library()
 loop = SubmissionLoop(library, {0: queue}, 1) if sys.argv[1] == "in C" else None

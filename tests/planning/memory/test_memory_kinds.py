@@ -111,7 +111,7 @@ def test_what_a_product_of_matrices_reads_is_copied() -> None:
     a, b, c = (graph.array(n, (SIDE, SIDE), "float32", temporary=n != "c") for n in "abc")
     for array in (a, b):
         graph.host(fill, name=f"fill {array.name}", x=array.write())
-    graph.kernel(get("gemm"), name="gemm", a=a, b=b, c=c)
+    graph.kernel(get("gemm"), name="gemm", a=a, b=b, c=c, beta=1.0)
     plan = planned(graph, load_platform(["max1550"]))
     assert not plan.memory
     assert plan.counters.copies == 3

@@ -175,7 +175,7 @@ def _flat(arguments: tuple[Argument, ...], values: Sequence[Any]) -> list[Any]:
         else:
             argument = arguments[parameter.argument + 1]
             assert isinstance(argument, ScalarArgument)
-            flat += flatten_scalar(str(parameter.argument), value, argument.dtype, complex_as_parts=True)
+            flat += flatten_scalar(str(parameter.argument), value, argument.dtype)
     return flat
 
 
@@ -187,7 +187,7 @@ def _descriptors(arguments: tuple[Argument, ...], values: Sequence[Any]) -> list
     flat: list[Any] = []
     for number, (argument, value) in enumerate(zip(arguments[1:], values, strict=True)):
         if isinstance(argument, ScalarArgument):
-            flat += flatten_scalar(str(number), value, argument.dtype, complex_as_parts=True)
+            flat += flatten_scalar(str(number), value, argument.dtype)
             continue
         numbers = [ctypes.c_int64(each) for each in (value.size, value.itemsize, *value.shape, *value.strides)]
         flat += [*numbers[:2], _memory(value), *numbers[2:]]
