@@ -139,7 +139,7 @@ def calibrate(
     platform: Platform,
     *,
     live: OpenDevices | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     policy: str = "auto",
     rewrite: str = "auto",
 ) -> int:
@@ -153,8 +153,9 @@ def calibrate(
         Platform whose devices are on this machine.
     live : OpenDevices, optional
         Open devices; opened (and closed) here if not given.
-    progress : callable, optional
+    progress : callable or bool, optional
         Called before each measurement as ``progress(done, total, step)``; see `syclsched.progress.Progress`.
+        ``True`` shows a bar, as notebooks do if nothing is given; ``False`` shows none.
     policy, rewrite : str, optional
         As they will be passed to `plan`. If tasks may be split, their chunks are timed, too.
 
@@ -202,7 +203,7 @@ def plan(
     budget_s: float | None = None,
     seed: int = 0,
     memory_limit: MemoryLimit | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     reuse: bool = True,
 ) -> Plan:
     """Plan a graph for a platform; see `syclsched.planner.plan_graph`.
@@ -233,8 +234,9 @@ def plan(
     memory_limit : int, str or Mapping[str, int or str], optional
         Limit on the memory of arrays that are live at once: ``{"cpu": "64MiB"}`` by memory space or device, or one
         size for every SYCL device. Arrays that do not fit are evicted to host memory and copied back, or recomputed.
-    progress : callable, optional
+    progress : callable or bool, optional
         Called before each step as ``progress(done, total, step)``; see `syclsched.progress.Progress`.
+        ``True`` shows a bar, as notebooks do if nothing is given; ``False`` shows none.
     reuse : bool, optional
         Use the plan of an earlier call again, if graph, platform, options and measured times are the same. Plans of
         ``auto`` for up to 5,000 tasks are kept in this process; those that took a fifth of a second or longer also in
@@ -369,7 +371,7 @@ def run(
     memory_limit: MemoryLimit | None = None,
     dynamic: str | None = None,
     recover: bool = True,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     **options: Unpack[_RunOptions],
 ) -> Run:
     """Plan a graph unless a plan is given, start it, and return without waiting for it.
@@ -411,9 +413,10 @@ def run(
         When a device or its runtime fails (a submission or an allocation is refused, a copy or a kernel fails, a device
         is lost), plan the remaining tasks anew on the remaining devices and continue; the result is the same. See
         `Run.recoveries`. A task that itself fails is repeated up to ``retries`` times.
-    progress : callable, optional
+    progress : callable or bool, optional
         Called before each step of calibration and planning as ``progress(done, total, step)``; see
         `syclsched.progress.Progress`.
+        ``True`` shows a bar, as notebooks do if nothing is given; ``False`` shows none.
     reuse : bool, optional
         For planning, if no plan is given; see `plan`. With it, the first runs try the plans whose predictions lie
         within their uncertainty, single devices among them, and the fastest is kept; ``print(run.plan)`` says what was
@@ -510,7 +513,7 @@ def _run_dynamic(
     dynamic: str,
     safeguards: Safeguards,
     recover: bool,
-    progress: Progress | None,
+    progress: Progress | bool | None,
 ) -> Run:
     """Start a graph under a dynamic policy."""
     from syclsched.execution.dynamic import check_name, run_dynamically
@@ -550,7 +553,7 @@ def bind(
     trace: bool | int | Literal["exact"] = True,
     memory_limit: MemoryLimit | None = None,
     recover: bool = True,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     **options: Unpack[_RunOptions],
 ) -> Runner:
     """Plan a graph unless a plan is given, and prepare it for repeated runs with new data.
@@ -596,7 +599,7 @@ def bind(
     watched = _safeguards("bind", options)
     with _opened(platform, plan, memory_limit) as live:
         chosen = _chosen(graph, live, plan, planning, progress, watched)
-        with reported(f"preparation of {graph.name!r}"):
+        with reported(f"preparation of {graph.name!r}", None if progress is None else progress is True):
             return bind_plan(
                 chosen.plan,
                 graph,
@@ -649,7 +652,7 @@ def _chosen(
     live: OpenDevices,
     plan: Plan | None,
     options: _PlanningOptions,
-    progress: Progress | None,
+    progress: Progress | bool | None,
     safeguards: Safeguards,
 ) -> ChosenPlan:
     """Return the given plan, or plan a graph for open devices, after measuring its tasks if wanted."""

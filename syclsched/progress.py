@@ -1,18 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress of long calls: the callable that users pass, and messages to the logger ``syclsched``."""
+"""Progress of long calls: the callable that users pass, bars in notebooks and terminals, and messages to the logger."""
 
 from __future__ import annotations
 
 import logging
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 #: Seconds until the first message of a long call, and between the following ones.
 _FIRST_S: Final = 2.0
 _NEXT_S: Final = 10.0
+#: Seconds until a notebook shows a bar, and least seconds between two changes of it.
+_SHOWN_S: Final = 1.0
+_CHANGED_S: Final = 0.1
 
 
 class Progress(Protocol):
@@ -60,18 +69,121 @@ class StepCounter:
             self.progress(self.done, self.done, "")
 
 
-@contextmanager
-def reported(what: str, progress: Progress | None = None) -> Iterator[Progress | None]:
-    """Log a message every few seconds while a block runs, if it takes long; yield the callable to tell its steps.
+class _NotebookBar:
+    """A bar in the output of a notebook's cell, shown if the call takes longer than a second."""
 
-    The level is ``INFO``; nothing is done if that is disabled.
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._begun_s = time.monotonic()
+        self._changed_s = 0.0
+        self._told = (0, 0, "")
+        self._handle: Any = None
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(_SHOWN_S, self._show)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def __call__(self, done: int, total: int, step: str, /) -> None:
+        """Show the step that begins."""
+        with self._lock:
+            self._told = (done, total, step)
+            if self._handle is not None and time.monotonic() - self._changed_s >= _CHANGED_S:
+                self._change(self._text())
+
+    def close(self) -> None:
+        """Leave the time that the call took, if the bar was shown."""
+        self._timer.cancel()
+        with self._lock:
+            if self._handle is not None:
+                self._change(_notebook_line(f"{self._what}: {time.monotonic() - self._begun_s:.1f} s"))
+
+    def _show(self) -> None:
+        display = import_module("IPython.display")  # without types
+        with self._lock:
+            self._handle = display.display(display.HTML(self._text()), display_id=True)
+
+    def _change(self, text: str) -> None:
+        self._changed_s = time.monotonic()
+        self._handle.update(import_module("IPython.display").HTML(text))
+
+    def _text(self) -> str:
+        done, total, step = self._told
+        share = f' value="{done}" max="{total}"' if total else ""
+        return _notebook_line(f"{self._what}: {step}" if step else self._what, f"<progress{share}></progress> ")
+
+
+def _notebook_line(text: str, before: str = "") -> str:
+    from html import escape
+
+    return f'<div style="font-size: 13px">{before}{escape(text)}</div>'
+
+
+def _in_notebook() -> bool:
+    """Return whether the program runs in a notebook's kernel."""
+    found = sys.modules.get("IPython")
+    shell = None if found is None else found.get_ipython()
+    return shell is not None and hasattr(shell, "kernel")
+
+
+@contextmanager
+def terminal_bar(what: str, console: Console | None = None) -> Iterator[Progress]:
+    """Show a bar in a terminal, on standard error by default, and yield the callable to tell its steps."""
+    from rich import progress as bars
+    from rich.console import Console
+
+    columns = (
+        bars.TextColumn(what, markup=False),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TimeElapsedColumn(),
+        bars.TextColumn("{task.description}", markup=False),
+    )
+    with bars.Progress(*columns, console=console or Console(stderr=True), transient=True) as shown:
+        bar = shown.add_task("", total=None)
+
+        def advance(done: int, total: int, step: str, /) -> None:
+            shown.update(bar, completed=done, total=total or None, description=step)
+
+        yield advance
+
+
+@contextmanager
+def shown(what: str, progress: Progress | bool | None) -> Iterator[Progress | None]:
+    """Show a bar while a block runs, if that is wanted; yield the callable to tell its steps.
+
+    ``True`` shows one, ``None`` only in notebooks, ``False`` none; a callable is told the steps.
     """
+    if callable(progress):
+        yield progress
+    elif progress is False or (progress is None and not _in_notebook()):
+        yield None
+    elif _in_notebook():
+        bar = _NotebookBar(what)
+        try:
+            yield bar
+        finally:
+            bar.close()
+    else:
+        with terminal_bar(what) as tell:
+            yield tell
+
+
+@contextmanager
+def reported(what: str, progress: Progress | bool | None = None) -> Iterator[Progress | None]:
+    """Show a bar as `shown`, and log a message every few seconds if the block takes long; yield the callable.
+
+    The level is ``INFO``; nothing is logged if that is disabled.
+    """
+    with shown(what, progress) as tell, _logged(what, tell) as heard:
+        yield heard
+
+
+@contextmanager
+def _logged(what: str, progress: Progress | None) -> Iterator[Progress | None]:
     logger = logging.getLogger("syclsched")
     if not logger.isEnabledFor(logging.INFO):
         yield progress
         return
-    import threading
-
     told: list[tuple[int, int, str]] = []
 
     def tell(done: int, total: int, step: str, /) -> None:

@@ -4,15 +4,19 @@
 from __future__ import annotations
 
 import logging
+import re
+import sys
 import threading
+import types
 
 import pytest
+from rich.console import Console
 
 import syclsched
 from syclsched import progress
 from syclsched.model.access import AccessMode
 from syclsched.model.cost_only import StatedCost, add_cost_only
-from syclsched.progress import StepCounter, reported
+from syclsched.progress import StepCounter, reported, terminal_bar
 
 Told = list[tuple[int, int, str]]
 
@@ -93,3 +97,63 @@ def test_nothing_is_started_for_a_logger_that_is_not_heard() -> None:
     with reported("planning", tell) as given:
         assert given is tell
         assert threading.active_count() == before
+
+
+class Display:
+    """Stands in for IPython: keeps what is displayed in the cell's output, and its changes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.shown: list[str] = []
+        self.come = threading.Event()
+        package, display = types.ModuleType("IPython"), types.ModuleType("IPython.display")
+        shell = types.SimpleNamespace(kernel=object())
+        vars(package).update(get_ipython=lambda: shell, display=display)
+        vars(display).update(HTML=str, display=self.display)
+        monkeypatch.setitem(sys.modules, "IPython", package)
+        monkeypatch.setitem(sys.modules, "IPython.display", display)
+
+    def display(self, text: str, *, display_id: bool) -> Display:
+        assert display_id
+        self.update(text)
+        return self
+
+    def update(self, text: str) -> None:
+        self.shown.append(text)
+        self.come.set()
+
+
+def test_a_notebook_shows_a_bar_and_then_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = Display(monkeypatch)
+    monkeypatch.setattr(progress, "_SHOWN_S", 0.0)
+    monkeypatch.setattr(progress, "_CHANGED_S", 0.0)
+    with reported("planning of '<b>'") as tell:
+        assert tell is not None
+        assert notebook.come.wait(60)
+        tell(1, 3, "search")
+    assert '<progress value="1" max="3"></progress> planning of &#x27;&lt;b&gt;&#x27;: search' in notebook.shown[1]
+    assert len(notebook.shown) == 3
+    assert re.search(r"planning of .*: \d+\.\d s</div>", notebook.shown[2])
+
+
+def test_short_calls_false_and_callables_show_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = Display(monkeypatch)
+    with reported("planning") as tell:
+        assert tell is not None
+        tell(0, 1, "search")
+    monkeypatch.setattr(progress, "_SHOWN_S", 0.0)
+    with reported("planning", False) as tell:
+        assert tell is None
+    with reported("planning", lambda *_: None):
+        pass
+    assert not notebook.shown
+
+
+def test_scripts_show_a_bar_on_standard_error_if_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    with reported("planning") as tell:
+        assert tell is None
+    with terminal_bar("planning [now]", Console(file=sys.stderr, force_terminal=True, width=100)) as told:
+        told(1, 3, "search")
+    assert "planning [now]" in capsys.readouterr().err
+    graph = small_graph()
+    assert len(syclsched.plan(graph, syclsched.describe(["max1550"]), policy="heft", progress=True).tasks) == 3
+    assert not capsys.readouterr().out

@@ -11,17 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from annotated_types import MaxLen
 
 from syclsched.model.access import AccessMode
+from syclsched.model.drawing import MAX_PICTURED, chart_png, plan_gantt, plan_report
 from syclsched.model.platform import Platform
 from syclsched.model.profile import ByteCount, Count, Name, NonNegative, Text
 from syclsched.model.recipe import Recipe
 from syclsched.model.schedule import Schedule, WeaklyReferable
 from syclsched.model.text.json_serialisation import Serialisable
-from syclsched.model.text.printing import explain_task, plan_text
+from syclsched.model.text.printing import explain_task, plan_sections, plan_text
+from syclsched.model.text.sections import sections_html
 from syclsched.model.usm import ArrayMemory, UsmKind
 
 PLAN_FORMAT: Final = "syclsched-plan/2"
@@ -449,6 +451,10 @@ class Plan(Serialisable, WeaklyReferable):
     def __str__(self) -> str:
         return plan_text(self)
 
+    def _repr_html_(self) -> str:
+        small = sum(len(lane.instructions) for lane in self.lanes) <= MAX_PICTURED
+        return sections_html(plan_sections(self), chart_png(plan_gantt(self)) if small else None)
+
     def explain(self, task: str) -> str:
         """Explain a task's placement: device, times, the work it waits for, and its cost on other devices.
 
@@ -494,10 +500,22 @@ class Plan(Serialisable, WeaklyReferable):
         StorageError
             If the file cannot be written.
         """
-        from syclsched.simulation import simulate
-        from syclsched.tracing import save_report
+        plan_report(self, path)
 
-        save_report(simulate(self), path, self)
+    def gantt(self, path: str | Path | None = None) -> Any:
+        """Draw the plan's predicted times as a Gantt chart: a row for each lane, a colour for each family of tasks.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            File to write, as PNG, SVG or PDF by its ending.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The chart; notebooks show it.
+        """
+        return plan_gantt(self, path)
 
     def to_json(self, *, indent: int | None = 1) -> str:
         """Return the plan as JSON text; `Plan.from_json` reads it back.

@@ -15,6 +15,8 @@ from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, PlatformEr
 from syclsched.model.operation import DeviceLimits, Requirements
 from syclsched.model.profile import Count, DeviceProfile, Name, NonNegative, Positive, SyclBackend, Text
 from syclsched.model.text.json_serialisation import Serialisable
+from syclsched.model.text.overviews import platform_sections
+from syclsched.model.text.sections import sections_html, sections_text
 from syclsched.model.text.units import plural
 
 DeviceKind = Literal["cpu", "gpu", "accelerator", "host"]
@@ -318,6 +320,12 @@ class Platform(Serialisable):
     def __repr__(self) -> str:
         devices = ", ".join(device.name for device in self.devices)
         return f"<Platform {self.name!r}: {devices}; {len(self.spaces)} memory spaces>"
+
+    def __str__(self) -> str:
+        return sections_text(platform_sections(self))
+
+    def _repr_html_(self) -> str:
+        return sections_html(platform_sections(self))
 
     @property
     def compute_devices(self) -> tuple[Device, ...]:

@@ -13,6 +13,8 @@ from typing import Annotated, Final, Literal
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from syclsched.model.text.json_serialisation import Serialisable
+from syclsched.model.text.overviews import profile_sections
+from syclsched.model.text.sections import sections_html, sections_text
 
 NonNegative = Annotated[float, Ge(0)]
 Positive = Annotated[float, Gt(0)]
@@ -299,6 +301,12 @@ class DeviceProfile(Serialisable):
     def key(self) -> str:
         """The device's key."""
         return self.identity.key
+
+    def __str__(self) -> str:
+        return sections_text(profile_sections(self))
+
+    def _repr_html_(self) -> str:
+        return sections_html(profile_sections(self))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
+from syclsched.model.drawing import trace_gantt, trace_report
 from syclsched.model.plan import BufferUse, InstructionKind, LaneKind, Plan
 from syclsched.model.profile import Count, Name, NonNegative, Text
 from syclsched.model.recovery import Recovery
@@ -144,6 +145,19 @@ class Trace(Serialisable):
         StorageError
             If the file cannot be written.
         """
-        from syclsched.tracing import save_report
+        trace_report(self, path, plan)
 
-        save_report(self, path, plan)
+    def gantt(self, path: str | Path | None = None) -> Any:
+        """Draw the trace as a Gantt chart: predicted above measured times, or simulated ones alone.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            File to write, as PNG, SVG or PDF by its ending.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The chart; notebooks show it.
+        """
+        return trace_gantt(self, path)

@@ -20,14 +20,17 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import MemoryLimit
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
+from syclsched.model.text.sections import Section, facts, sections_html, sections_text
+from syclsched.model.text.units import plural
 from syclsched.onnx.cached_call import CachedCall, cached_call_for
 from syclsched.onnx.implementations import check_names
 from syclsched.onnx.kernel_selection import default_rewrite
 from syclsched.onnx.lru_cache import BoundModel, BoundModelCache
-from syclsched.onnx.model import GivenShapes, OnnxModel, load
+from syclsched.onnx.model import GivenShapes, OnnxModel, load, value_text
 from syclsched.onnx.model_build import ModelBuilder, default_platform
 from syclsched.onnx.report import OperatorTime, Report, measured_times, planned_times
 from syclsched.onnx.specialised import Array, Shapes
+from syclsched.progress import Progress
 from syclsched.scheduling.objectives import minimize as aim_at
 
 if TYPE_CHECKING:
@@ -52,7 +55,7 @@ def compile(
     memory_limit: MemoryLimit | None = None,
     autotune: bool = True,
     without: Iterable[str] = (),
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Progress | bool | None = None,
     keep: int = KEPT,
     trace: bool | int = False,
     **planning: Unpack[ModelPlanOptions],
@@ -87,9 +90,10 @@ def compile(
         and so are the bits of the results. Nothing is timed beforehand. By default false.
     without : iterable of str, optional
         Names of implementations not to use: ``["opencl-c-winograd"]``. Tasks without another one keep them.
-    progress : callable, optional
+    progress : callable or bool, optional
         Called with (done, total, next step) while the model is prepared; both numbers are 0 if the amount of work is
-        unknown. The next step is also logged by ``syclsched`` as INFO.
+        unknown. ``True`` shows a bar, as notebooks do if nothing is given; ``False`` shows none. The next step is also
+        logged by ``syclsched`` as INFO.
     keep : int, optional
         Number of sets of input shapes in the cache, evicted least recently used.
     trace : bool or int, optional
@@ -393,6 +397,22 @@ class CompiledModel:
     def __repr__(self) -> str:
         how = "closed" if self._closed else f"ready for {len(self._kept.all())} sets of shapes"
         return f"<CompiledModel {self.model.name!r} on {self._builder.platform.name}: {how}>"
+
+    def __str__(self) -> str:
+        return sections_text(self._sections())
+
+    def _repr_html_(self) -> str:
+        return sections_html(self._sections())
+
+    def _sections(self) -> list[Section]:
+        """Return inputs, outputs and devices, and the report of the model's plan for the shapes used last."""
+        found = [("input", value_text(each)) for each in self.inputs] + [
+            ("output", value_text(each)) for each in self.outputs
+        ]
+        devices = ", ".join(device.name for device in self._builder.platform.devices)
+        found += [("devices", devices), ("shapes", plural(len(self._kept.all()), "set"))]
+        sections = [facts(f"Model {self.model.name}{', closed' if self._closed else ''}", found)]
+        return [*sections, self.report.section] if self._kept.all() and not self._closed else sections
 
     # --- internals --------------------------------------------------------------------------------
 

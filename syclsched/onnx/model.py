@@ -205,8 +205,8 @@ class OnnxModel:
         return next(np.dtype(each.dtype) for each in self.inputs if each.name == name)
 
     def __repr__(self) -> str:
-        inputs = ", ".join(_signature(each) for each in self.inputs)
-        return f"<OnnxModel {self.name!r}: {inputs} -> {', '.join(_signature(each) for each in self.outputs)}>"
+        inputs = ", ".join(value_text(each) for each in self.inputs)
+        return f"<OnnxModel {self.name!r}: {inputs} -> {', '.join(value_text(each) for each in self.outputs)}>"
 
 
 def _shapes_hint(inputs: tuple[DeclaredValue, ...], missing: tuple[str, ...]) -> str:
@@ -224,7 +224,8 @@ def _shapes_hint(inputs: tuple[DeclaredValue, ...], missing: tuple[str, ...]) ->
     return f"Give a whole shape, shapes={{{name!r}: {extents}}}, or --shape {name}={'x'.join(map(str, extents))}"
 
 
-def _signature(each: DeclaredValue) -> str:
+def value_text(each: DeclaredValue) -> str:
+    """Return a declared input or output with dtype and extents."""
     extents = "?" if each.dimensions is None else " x ".join("?" if d is None else str(d) for d in each.dimensions)
     return f"{each.name}: {each.dtype or '?'} [{extents}]"
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import gc
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
@@ -20,6 +20,7 @@ from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import OnnxModel
 from syclsched.onnx.specialised import Array, Shapes, Specialised
 from syclsched.onnx.weight_eviction import trim_heap
+from syclsched.progress import Progress, shown
 
 if TYPE_CHECKING:
     from syclsched.devices import OpenDevices
@@ -53,7 +54,7 @@ class ModelBuilder:
         reuse: bool,
         deterministic: bool,
         without: frozenset[str],
-        progress: Callable[[int, int, str], None] | None,
+        progress: Progress | bool | None,
         trace: bool | int,
     ) -> None:
         self._model = model
@@ -68,12 +69,17 @@ class ModelBuilder:
 
     def make(self, shapes: Shapes, values: Mapping[str, Array]) -> BoundModel:
         """Return the model planned and bound for these input shapes."""
+        with shown(f"preparation of {self._model.name!r}", self._progress) as progress:
+            return self._planned_and_bound(shapes, values, progress)
+
+    def _planned_and_bound(self, shapes: Shapes, values: Mapping[str, Array], progress: Progress | None) -> BoundModel:
         from syclsched.costs import MemoryHistory
         from syclsched.planning_session import PlanningSession
         from syclsched.profiling import HistoryStore
         from syclsched.profiling.storage.plan_store import PlanStore
 
-        self._tell("making tasks of the model")
+        tell_step = partial(self._tell, progress)
+        tell_step("making tasks of the model")
         specialised = self._model.specialised(shapes, values)
         graph = without_implementations(specialised.graph, self._without)
         specialised = replace(specialised, graph=graph)
@@ -84,13 +90,13 @@ class ModelBuilder:
                     self._request,
                     self.platform,
                     MemoryHistory() if self._deterministic else history,  # type: ignore[arg-type]  # only read
-                    self._progress,
+                    progress,
                     self._mixes,
                     plans=PlanStore() if self._reuse else None,
                     tell=partial(_LOGGER.info, "model %r: %s", self._model.name),
                 )
                 variants = VariantBuilder(
-                    session, self._opened(), specialised, self._tell, self._trace, tries=not self._mixes
+                    session, self._opened(), specialised, tell_step, self._trace, tries=not self._mixes
                 )
                 bound = variants.plan_and_bind(on_devices(graph, self.platform), calibrate=self._autotune)
                 return faster_variant(bound, graph, values, variants) if self._mixes else bound
@@ -110,10 +116,10 @@ class ModelBuilder:
             specialised.evictable.evict(constants)
         trim_heap()
 
-    def _tell(self, what: str) -> None:
+    def _tell(self, progress: Progress | None, what: str) -> None:
         _LOGGER.info("model %r: %s", self._model.name, what)
-        if self._progress is not None:
-            self._progress(0, 0, what)
+        if progress is not None:
+            progress(0, 0, what)
 
     def rebind(self, bound: BoundModel, trace: int | Literal["exact"]) -> Runner:
         """Bind a model's plan again; see `syclsched.onnx.autotune.rebind`."""

@@ -9,6 +9,7 @@ from statistics import median
 
 from syclsched.frontends.onnx.reference import REFERENCE
 from syclsched.model.plan import Plan
+from syclsched.model.text.sections import Row, Section, sections_html, sections_text
 from syclsched.model.text.units import format_seconds, plural
 from syclsched.model.trace import Trace
 
@@ -66,14 +67,25 @@ class Report:
         return tuple(each for each in self.operators if each.implementation == REFERENCE)
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: {plural(len(self.operators), 'task')}, {format_seconds(self.makespan_s)} predicted"]
-        lines += [f"  {line}" for line in self.rewrites]
+        return sections_text([self.section])
+
+    def _repr_html_(self) -> str:
+        return sections_html([self.section])
+
+    @property
+    def section(self) -> Section:
+        """The report as a section of rows."""
+        rows = [Row("  {}", (line,)) for line in self.rewrites]
         places: dict[tuple[str, str], int] = {}
         for each in self.operators:
             places[each.device, each.implementation] = places.get((each.device, each.implementation), 0) + 1
-        lines += [f"  {plural(count, 'task')} on {device} by {by}" for (device, by), count in sorted(places.items())]
-        lines += [f"  on the host, for want of an implementation: {each.operator}" for each in self.on_host]
-        return "\n".join(lines)
+        form = "  {} on {} by {}"
+        rows += [Row(form, (plural(count, "task"), *where)) for where, count in sorted(places.items())]
+        rows += [
+            Row("  {}", (f"on the host, for want of an implementation: {each.operator}",)) for each in self.on_host
+        ]
+        title = f"{self.name}: {plural(len(self.operators), 'task')}, {format_seconds(self.makespan_s)} predicted"
+        return Section(title, rows)
 
 
 def planned_times(plan: Plan, origins: Mapping[str, tuple[str, ...]]) -> tuple[OperatorTime, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import groupby
 
+from syclsched.model.text.sections import Section, facts, table
 from syclsched.model.text.units import format_bytes, format_gap, format_ratio, format_seconds, plural
 from syclsched.tracing.analysis.idle import IdleTime
 from syclsched.tracing.run_report import FamilyRow, Report
@@ -62,6 +63,21 @@ def report_tables(report: Report) -> tuple[ReportTable, ...]:
     """Return the tables of a report: task families, devices, idle reasons and links."""
     tables = (family_table(report), device_table(report), idle_table(report), link_table(report))
     return tuple(table for table in tables if table is not None)
+
+
+def report_sections(report: Report) -> list[Section]:
+    """Return a report as sections: the summary, then the tables."""
+    lines = [
+        (line.heading if n == 0 else "", text)
+        for line in summary_lines(report)
+        for n, text in enumerate(line.text.split("\n"))
+    ]
+    found = [facts(f"Run of {report.name}", lines)]
+    for each in report_tables(report):
+        headings = (*each.texts, *each.numbers)
+        rows = [row.cells for row in (*each.rows, *each.totals)]
+        found.append(table(each.title, headings, rows, range(len(each.texts), len(headings))))
+    return found
 
 
 def family_table(report: Report) -> ReportTable:

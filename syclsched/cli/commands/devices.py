@@ -3,23 +3,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syclsched.model.platform import HOST, Device, Partition, Platform
+from syclsched.model.platform import Device, Platform
+from syclsched.model.text.device_rows import float_names, format_gib, partition_text, product_name, sharing_text
 from syclsched.model.text.units import plural
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-_GIB = 1 << 30
-_NO_MARKS = re.compile(r"\((?:R|TM|C)\)", re.IGNORECASE)
 #: Length of CPU drivers' versions; a narrower column would wrap all of them.
 _DRIVER_WIDTH = 21
-_FLOATS = ("float16", "float32", "float64", "complex64", "complex128")
 
 
 def devices_command(
@@ -85,15 +82,15 @@ def show(platform: Platform, hidden: Sequence[Device], console: Console) -> None
     count = plural(len(platform.compute_devices), "device")
     console.print(Text(f"{count} and the host. All have integers of 8 to 64 bits, and bool.", style="dim"))
     for device in (*(d for d in platform.devices if d.distrust), *hidden):
-        reason = f" ({_product(device)}) gets no work: {device.distrust}"
+        reason = f" ({product_name(device)}) gets no work: {device.distrust}"
         console.print(Text.assemble((device.name, "bold red"), reason))
 
 
 def _row(platform: Platform, device: Device) -> tuple[RenderableType, ...]:
     from rich.text import Text
 
-    product = Text(_product(device))
-    for detail in (device.driver_version, _partition(device.partition)):
+    product = Text(product_name(device))
+    for detail in (device.driver_version, partition_text(device.partition)):
         if detail:
             product.append(f"\n{detail}", style="dim")
     trusted = Text("")
@@ -103,50 +100,7 @@ def _row(platform: Platform, device: Device) -> tuple[RenderableType, ...]:
         Text.assemble((device.name, "bold"), ("" if device.is_host else f"\n{device.backend}", "dim")),
         product,
         Text(f"{device.compute_units}\n{format_gib(device.global_memory_bytes)}"),
-        Text("\n".join(_floats(device.dtypes))),
+        Text("\n".join(float_names(device.dtypes))),
         trusted,
-        Text(_shares(platform, device)),
+        Text(sharing_text(platform, device)),
     )
-
-
-def devices_sharing_memory(platform: Platform, device: Device) -> tuple[str, ...]:
-    """Return the devices that can access a device's memory; for the host also those whose memory it can access."""
-    names = []
-    for other in platform.devices:
-        if other.name == device.name:
-            continue
-        if device.space in other.reaches or (device.name == HOST and other.space in device.reaches):
-            names.append(other.name)
-    return tuple(names)
-
-
-def _shares(platform: Platform, device: Device) -> str:
-    names = devices_sharing_memory(platform, device)
-    if device.is_host and len(names) == len(platform.compute_devices):
-        return "all"
-    return "\n".join(names) or "-"
-
-
-def format_gib(nbytes: int) -> str:
-    """Format a number of bytes in GiB with three significant digits."""
-    return f"{nbytes / _GIB:.3g} GiB"
-
-
-def _floats(dtypes: Iterable[str]) -> tuple[str, str]:
-    has = frozenset(dtypes)
-    numbers = [name for name in _FLOATS if name in has]
-    reals = " ".join(f"f{name[5:]}" for name in numbers if name.startswith("float"))
-    return reals, " ".join(f"c{name[7:]}" for name in numbers if name.startswith("complex"))
-
-
-def _product(device: Device) -> str:
-    return _NO_MARKS.sub("", device.description)
-
-
-def _partition(partition: Partition | None) -> str:
-    if partition is None:
-        return ""
-    if partition.method == "count":
-        return f"part {partition.index} of {partition.argument}"
-    kind = f"{partition.argument} units each" if partition.method == "equally" else partition.argument
-    return f"part {partition.index}, {kind}"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syclsched.cli.requests.device_profiles import measure, save
-from syclsched.cli.views.profile_table import pair_row, profile_rows
 from syclsched.errors import MeasurementError, SelectionError
 from syclsched.interrupts import INTERRUPTED
+from syclsched.model.text.profile_rows import pair_row, profile_rows
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Container, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from syclsched.cli.options import PlatformOptions, parse_lanes
 from syclsched.cli.requests.device_profiles import measure, save
 from syclsched.errors import StorageError
+from syclsched.progress import Progress, terminal_bar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -91,22 +92,6 @@ def _measure_quickly(platform: Platform, console: Console, wanted: Container[fro
     return attach(platform, ProfileStore())
 
 
-@contextmanager
-def calibration_bar(console: Console) -> Iterator[Any]:
+def calibration_bar(console: Console) -> AbstractContextManager[Progress]:
     """Show a progress bar for `syclsched.profiling.calibrate` and yield its callback."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("calibrating"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task("", total=None)
-
-        def advance(done: int, total: int, label: str) -> None:
-            progress.update(bar, completed=done, total=total, description=label)
-
-        yield advance
+    return terminal_bar("calibrating", console)

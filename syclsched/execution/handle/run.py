@@ -22,6 +22,8 @@ from syclsched.execution.handle.result_access import ResultAccess
 from syclsched.execution.handle.watchdog import WATCHDOG, RunWatch
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.interrupts import call_in_callback
+from syclsched.model.drawing import MAX_PICTURED, chart_png
+from syclsched.model.text.sections import Section, sections_html, sections_text
 from syclsched.model.trace import Trace
 from syclsched.oneapi.fork_check import check_not_forked
 
@@ -292,6 +294,26 @@ class Run(ResultAccess):
 
         save_report(self.trace(), path, self.plan)
 
+    def gantt(self, path: str | Path | None = None) -> Any:
+        """Draw the run as a Gantt chart, predicted above measured times. Waits for the run to end.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            File to write, as PNG, SVG or PDF by its ending.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The chart; notebooks show it.
+
+        Raises
+        ------
+        ExecutionError
+            As `trace`.
+        """
+        return self.trace().gantt(path)
+
     @property
     def counts(self) -> Counts:
         """Counters of the run so far."""
@@ -345,7 +367,27 @@ class Run(ResultAccess):
         state = "closed" if self._closed else "done" if self.done() else "running"
         return f"<Run of {self.plan.name!r}: {state}>"
 
+    def __str__(self) -> str:
+        sections = self._report_sections()
+        return repr(self) if sections is None else sections_text(sections)
+
+    def _repr_html_(self) -> str:
+        sections = self._report_sections()
+        if sections is None:
+            return sections_html([Section(repr(self), ())])
+        spans = len(self.trace().spans)
+        return sections_html(sections, chart_png(self.gantt()) if spans <= MAX_PICTURED else None)
+
     # --- inside -----------------------------------------------------------------------------------
+
+    def _report_sections(self) -> list[Section] | None:
+        """Return the report of the run as sections; None if it is not at its end, or was not recorded."""
+        from syclsched.tracing.report_content import report_sections
+        from syclsched.tracing.run_report import make_report
+
+        if not self.done() or self._resources.hung is not None or not self._resources.engine.recording:
+            return None
+        return report_sections(make_report(self.trace(), self.plan))
 
     def _wait_finished(self, timeout: float | None) -> None:
         check_not_forked(self._where)

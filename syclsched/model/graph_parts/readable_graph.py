@@ -5,17 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from syclsched.errors import GraphError
 from syclsched.model.access import Access
 from syclsched.model.constant import Constant
+from syclsched.model.drawing import graph_drawing
 from syclsched.model.graph_parts.access_columns import AccessColumns
 from syclsched.model.graph_parts.dependencies import KINDS, Dependency, ImplicitEdges
 from syclsched.model.graph_parts.fingerprint import fingerprint
 from syclsched.model.graph_parts.graph_structure import GraphStructure
 from syclsched.model.graph_parts.segments import Segments
 from syclsched.model.task import JoinedArray, LogicalArray, Task
+from syclsched.model.text.overviews import graph_sections
+from syclsched.model.text.sections import sections_html, sections_text
+
+if TYPE_CHECKING:  # plans refer to graphs
+    from syclsched.model.plan import Plan
 
 
 class ReadableGraph:
@@ -151,11 +158,36 @@ class ReadableGraph:
             known = self._fingerprint = (self._structure, arrays, found)
         return known[2]
 
+    def draw(self, path: str | Path | None = None, *, plan: Plan | None = None) -> Any:
+        """Draw the graph: a row for each level of dependencies, solid edges for data, a colour for each family.
+
+        Of more than 200 tasks, those of one family on neighbouring levels are one box.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            File to write, as PNG, SVG or PDF by its ending.
+        plan : Plan, optional
+            A plan of the graph: colours are those of its Gantt chart, and boxes of single tasks name their device.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The drawing; notebooks show it.
+        """
+        return graph_drawing(self, path, plan)
+
     def __len__(self) -> int:
         return len(self._tasks)
 
     def __repr__(self) -> str:
         return f"<TaskGraph {self.name!r}: {len(self._tasks)} tasks, {len(self._arrays)} arrays>"
+
+    def __str__(self) -> str:
+        return sections_text(graph_sections(self))
+
+    def _repr_html_(self) -> str:
+        return sections_html(graph_sections(self))
 
     @property
     def _structure(self) -> GraphStructure:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from syclsched.errors import GraphError
 from syclsched.model.access import AccessMode, row_range_name
+from syclsched.model.text.sections import Row, Section, facts, sections_text
 from syclsched.model.text.units import format_bytes, format_gap, format_ratio, format_seconds, plural
 from syclsched.model.usm import PoolKey, PoolKeys, default_kind_reason
 
@@ -41,8 +42,15 @@ def plan_text(plan: Plan) -> str:
 
     Long lists are truncated, and the number of further items is stated.
     """
-    sections = (_header(plan), _candidates(plan), _lanes(plan), _families(plan), _memory(plan), _counters(plan))
-    return "\n".join(line for section in sections for line in section)
+    return sections_text(plan_sections(plan))
+
+
+def plan_sections(plan: Plan) -> list[Section]:
+    """Return the sections of `plan_text`."""
+    sections = (
+        _header(plan), _candidates(plan), _lanes(plan), _families(plan), _memory(plan), _kinds(plan), _counters(plan)
+    )  # fmt: skip
+    return [section for section in sections if section is not None]
 
 
 def trials_text(plan: Plan) -> str:
@@ -87,28 +95,28 @@ def explain_task(plan: Plan, task: str) -> str:
 # --- the whole plan -------------------------------------------------------------------------------
 
 
-def _header(plan: Plan) -> list[str]:
+def _header(plan: Plan) -> Section:
     devices = [f"{d.name} ({plural(d.lanes, 'lane')})" for d in plan.platform.devices]
-    lines = [
-        f"Plan of {_clean(plan.name)}, policy {_clean(plan.policy)}",
-        f"  predicted    {_predicted(plan)} for {plural(len(plan.tasks), 'task')} on {plural(len(plan.lanes), 'lane')}",
+    found = [
+        ("predicted", f"{_predicted(plan)} for {plural(len(plan.tasks), 'task')} on {plural(len(plan.lanes), 'lane')}")
     ]
     if plan.recipe:
-        lines.append(f"  rewritten    {plan.recipe}")
+        found.append(("rewritten", str(plan.recipe)))
     if len(plan.trials) > 1:
-        lines.append(f"  tried        {trials_text(plan)}")
+        found.append(("tried", trials_text(plan)))
     if plan.gap is not None:
-        lines.append(f"  gap          {format_gap(plan.gap, plan.lower_bound_s)}")
+        found.append(("gap", format_gap(plan.gap, plan.lower_bound_s)))
     if plan.aim != _DEFAULT_AIM:
-        lines.append(f"  aim          {_clean(plan.aim, 200)}")
+        found.append(("aim", _clean(plan.aim, 200)))
     if plan.energy_j is not None:
-        lines.append(f"  energy       {plan.energy_j:.4g} J")
+        found.append(("energy", f"{plan.energy_j:.4g} J"))
     if plan.interval_s > 0.0 and plan.aim != _DEFAULT_AIM:
         rate = f"{1.0 / plan.interval_s:.4g} runs/s"
-        lines.append(f"  busiest lane {format_seconds(plan.interval_s)} a run: at most {rate} in steady state")
-    lines.append(f"  platform     {_clean(plan.platform.name)}: {_some(devices)}{_of_generation(plan.platform)}")
+        found.append(("busiest lane", f"{format_seconds(plan.interval_s)} a run: at most {rate} in steady state"))
+    found.append(("platform", f"{_clean(plan.platform.name)}: {_some(devices)}{_of_generation(plan.platform)}"))
     cores = _shared_cores(plan)
-    return [*lines, *(f"  {'shared' if n == 0 else '':<12} {text}" for n, text in enumerate(cores.values()))]
+    found += [("shared" if n == 0 else "", text) for n, text in enumerate(cores.values())]
+    return facts(f"Plan of {_clean(plan.name)}, policy {_clean(plan.policy)}", found)
 
 
 def _predicted(plan: Plan) -> str:
@@ -130,33 +138,38 @@ def _shared_cores(plan: Plan) -> dict[str, str]:
     return found
 
 
-def _candidates(plan: Plan) -> list[str]:
+def _candidates(plan: Plan) -> Section | None:
     if not plan.candidates:
-        return []
+        return None
     ranked, chosen = ranked_candidates(plan)
     # Model times are compared with the model time of the chosen plan, since simulated times include more costs.
     modelled_s = None if chosen is None else chosen.modelled_s
-    lines = [f"Candidates ({len(ranked)} considered)"]
     width = min(40, max(len(c.policy) for c in ranked[:MAX_ROWS]))
+    timed = "  {} {:<" + str(width) + "}  {:>9}  {}"
+    rows: list[Row] = []
     announced = False
     for candidate in ranked[:MAX_ROWS]:
-        label = f"  {'*' if candidate is chosen else ' '} {_clean(candidate.policy, 40):<{width}}  "
+        label = "*" if candidate is chosen else " ", _clean(candidate.policy, 40)
         if candidate.makespan_s is not None:
             ratio = "" if candidate is chosen else _times(candidate.makespan_s, plan.makespan_s)
-            lines.append(f"{label}{format_seconds(candidate.makespan_s):>9}{ratio}")
+            rows.append(Row(timed, (*label, format_seconds(candidate.makespan_s), ratio)))
         elif candidate.refused is None and candidate.modelled_s is not None:
             if not announced:
                 by = "" if modelled_s is None else f", which gives the chosen one {format_seconds(modelled_s)}"
-                lines.append(f"  not simulated, by the scheduler's model{by}:")
+                rows.append(Row("  {}", (f"not simulated, by the scheduler's model{by}:",)))
                 announced = True
-            lines.append(f"{label}{format_seconds(candidate.modelled_s):>9}{_times(candidate.modelled_s, modelled_s)}")
+            ratio = _times(candidate.modelled_s, modelled_s)
+            rows.append(Row(timed, (*label, format_seconds(candidate.modelled_s), ratio)))
         else:
-            lines.append(f"{label}refused: {_clean(candidate.refused or 'no reason given', 90)}")
-    return lines + _more(len(ranked) - MAX_ROWS)
+            reason = _clean(candidate.refused or "no reason given", 90)
+            rows.append(Row(timed.replace("{:>9}  {}", "{}: {}"), (*label, "refused", reason)))
+    rows += _more_rows(len(ranked) - MAX_ROWS)
+    headings = ("", "policy", "makespan", "to the chosen")
+    return Section(f"Candidates ({len(ranked)} considered)", rows, headings, frozenset({2}))
 
 
 def _times(seconds: float, of_s: float | None) -> str:
-    return f"  {seconds / of_s:.2f}x" if of_s else ""
+    return f"{seconds / of_s:.2f}x" if of_s else ""
 
 
 def _rank(candidate: Candidate) -> tuple[int, float]:
@@ -166,64 +179,71 @@ def _rank(candidate: Candidate) -> tuple[int, float]:
     return (2, 0.0) if candidate.refused is not None else (1, candidate.modelled_s or 0.0)
 
 
-def _lanes(plan: Plan) -> list[str]:
-    lines, rows = ["Lanes"], _rows(plan)
+def _lanes(plan: Plan) -> Section:
+    found, rows = list[Row](), _rows(plan)
     for lane in plan.lanes[:MAX_LANES]:
         work = [i for i in lane.instructions if i.kind not in _MEMORY_KINDS]
         busy_s = sum(i.finish_s - i.start_s for i in work)
         share = f", busy {format_ratio(busy_s / plan.makespan_s)}" if plan.makespan_s > 0 else ""
         memory = len(lane.instructions) - len(work)
         kept = f", {plural(memory, 'alloc or free', 'allocs and frees')}" if memory else ""
-        lines.append(f"  {_clean(lane.name)} ({lane.kind}): {plural(len(work), 'instruction')}{share}{kept}")
-        lines += [f"    {_instruction(i, rows)}" for i in work[:MAX_INSTRUCTIONS]]
-        lines += _more(len(work) - MAX_INSTRUCTIONS, "    ")
-    return lines + _more(len(plan.lanes) - MAX_LANES)
+        count = plural(len(work), "instruction")
+        found.append(Row("  {}", (f"{_clean(lane.name)} ({lane.kind}): {count}{share}{kept}",)))
+        found += [_instruction(i, rows) for i in work[:MAX_INSTRUCTIONS]]
+        found += _more_rows(len(work) - MAX_INSTRUCTIONS, "    ")
+    found += _more_rows(len(plan.lanes) - MAX_LANES)
+    return Section("Lanes", found, ("", "start", "takes", "task", "by", ""), frozenset({1, 2}))
 
 
-def _instruction(instruction: Instruction, rows: _Rows) -> str:
+def _instruction(instruction: Instruction, rows: _Rows) -> Row:
     span_s = instruction.finish_s - instruction.start_s
-    waits = f"  after {_some([f'#{w}' for w in instruction.waits], 4)}" if instruction.waits else ""
+    waits = f"after {_some([f'#{w}' for w in instruction.waits], 4)}" if instruction.waits else ""
     what = _clean(instruction.task or instruction.kind, 32 - len(_REPEAT)) + (_REPEAT if instruction.again else "")
     how = _clean(instruction.implementation or instruction.kind, 16)
     if instruction.kind == "copy":
         how, what = "copy", _copy_text(instruction, rows)
-    times = f"{format_seconds(instruction.start_s):>9} +{format_seconds(span_s):>9}"
-    return f"#{instruction.id:<6}{times}  {what:<32}  {how}{waits}"
+    times = format_seconds(instruction.start_s), format_seconds(span_s)
+    return Row("    {:<7}{:>9} +{:>9}  {:<32}  {}  {}", (f"#{instruction.id}", *times, what, how, waits))
 
 
-def _families(plan: Plan) -> list[str]:
+def _families(plan: Plan) -> Section | None:
     family = {t.name: t.family for t in plan.tasks}
     places: dict[str, Counter[str]] = {}
     for assignment in plan.schedule.assignments:
         how = f" {assignment.implementation}" if assignment.implementation else ""
         places.setdefault(family.get(assignment.task, "?"), Counter())[assignment.device + how] += 1
-    lines = ["Where each family of tasks goes"] if places else []
+    if not places:
+        return None
+    rows = []
     ranked = sorted(places.items(), key=lambda pair: (-pair[1].total(), pair[0]))
     for name, where in ranked[:MAX_ROWS]:
         text = [f"{place}: {count:,}" for place, count in where.most_common()]
-        lines.append(f"  {_clean(name, 20):<20} {where.total():>7,}  {_some(text)}")
-    return lines + _more(len(ranked) - MAX_ROWS)
+        rows.append(Row("  {:<20} {:>7}  {}", (_clean(name, 20), f"{where.total():,}", _some(text))))
+    rows += _more_rows(len(ranked) - MAX_ROWS)
+    return Section("Where each family of tasks goes", rows, ("family", "tasks", "device and by"), frozenset({1}))
 
 
-def _memory(plan: Plan) -> list[str]:
+def _memory(plan: Plan) -> Section | None:
     if not plan.peak_bytes and not plan.constant_bytes:
-        return []
+        return None
     constants = [f"{_clean(space, 20)} {format_bytes(n)}" for space, n in sorted(plan.constant_bytes.items())]
     capacity = {s.name: s.capacity_bytes for s in plan.platform.spaces}
-    lines = ["Peak memory"]
+    rows = []
     for space, nbytes in sorted(plan.peak_bytes.items())[:MAX_ROWS]:
-        of = f" of {format_bytes(capacity[space])}" if capacity.get(space) else ""
-        lines.append(f"  {_clean(space, 20):<20} {format_bytes(nbytes):>11}{of}")
-    lines += _more(len(plan.peak_bytes) - MAX_ROWS)
-    lines += [f"  and of constants: {_some(constants)}"] if constants else []
+        of = f"of {format_bytes(capacity[space])}" if capacity.get(space) else ""
+        rows.append(Row("  {:<20} {:>11} {}", (_clean(space, 20), format_bytes(nbytes), of)))
+    rows += _more_rows(len(plan.peak_bytes) - MAX_ROWS)
+    rows += [Row("  {}", (f"and of constants: {_some(constants)}",))] if constants else []
     resident = [f"{_clean(space, 20)} {format_bytes(n)}" for space, n in sorted(plan.resident_bytes.items())]
-    lines += [f"  and of inputs read in place: {_some(resident)}"] if resident else []
-    return lines + _kinds(plan)
+    rows += [Row("  {}", (f"and of inputs read in place: {_some(resident)}",))] if resident else []
+    return Section("Peak memory", rows, numbers=frozenset({1}))
 
 
-def _kinds(plan: Plan) -> list[str]:
+def _kinds(plan: Plan) -> Section | None:
     """Return the kinds of memory of the arrays with the reasons; arrays of the default kind are counted."""
-    keys, lines = PoolKeys(plan.platform, plan.memory), ["Memory kinds"]
+    if not plan.peak_bytes and not plan.constant_bytes:
+        return None
+    keys, rows, form = PoolKeys(plan.platform, plan.memory), list[Row](), "  {:<20} {:<7} {}"
     chosen = {(each.array, each.space): each for each in plan.memory}
     parts = {array.name: array.rows.array for array in plan.arrays if array.rows is not None}
     usual: Counter[PoolKey] = Counter()
@@ -232,27 +252,26 @@ def _kinds(plan: Plan) -> list[str]:
         if buffer not in chosen and (key := keys.get(buffer)) is not None:
             usual[key] += 1
     for key, count in sorted(usual.items(), key=lambda each: each[0][:2]):
-        lines.append(
-            f"  {_clean(key.space, 20):<20} {key.kind:<7} {plural(count, 'array')}: {default_kind_reason(key)}"
-        )
+        reason = f"{plural(count, 'array')}: {default_kind_reason(key)}"
+        rows.append(Row(form, (_clean(key.space, 20), key.kind, reason)))
     alike: dict[tuple[str, str, str], list[str]] = {}
     for each in plan.memory:
         alike.setdefault((each.space, each.kind, each.why), []).append(_clean(each.array, 40))
     for (space, kind, why), names in list(alike.items())[:MAX_ROWS]:
-        lines.append(f"  {_clean(space, 20):<20} {kind:<7} {_some(names)}: {_clean(why, 160)}")
-    return lines + _more(len(alike) - MAX_ROWS) if len(lines) > 1 else []
+        rows.append(Row(form, (_clean(space, 20), kind, f"{_some(names)}: {_clean(why, 160)}")))
+    return Section("Memory kinds", rows + _more_rows(len(alike) - MAX_ROWS)) if rows else None
 
 
-def _counters(plan: Plan) -> list[str]:
+def _counters(plan: Plan) -> Section:
     c = plan.counters
-    return [
-        "Synchronisation",
-        f"  {plural(c.dependencies, 'dependency', 'dependencies')} of the graph; "
+    texts = (
+        f"{plural(c.dependencies, 'dependency', 'dependencies')} of the graph; "
         f"{plural(c.edges, 'edge')} between instructions, {plural(c.waits, 'wait')} left after reduction, "
         f"on {plural(c.events, 'event')}; {plural(c.barriers, 'barrier')}",
-        f"  {plural(c.copies, 'copy', 'copies')} between memory spaces, {format_bytes(c.copied_bytes)}"
+        f"{plural(c.copies, 'copy', 'copies')} between memory spaces, {format_bytes(c.copied_bytes)}"
         + (f"; {plural(c.recomputed, 'task')} done again for lack of memory" if c.recomputed else ""),
-    ]
+    )
+    return Section("Synchronisation", [Row("  {}", (text,)) for text in texts])
 
 
 # --- one task -------------------------------------------------------------------------------------
@@ -440,6 +459,10 @@ def _some(items: Iterable[str], limit: int = MAX_LIST) -> str:
 
 def _more(count: int, indent: str = "  ") -> list[str]:
     return [f"{indent}  … {count:,} more"] if count > 0 else []
+
+
+def _more_rows(count: int, indent: str = "  ") -> list[Row]:
+    return [Row("{}", (line,)) for line in _more(count, indent)]
 
 
 def _of_generation(platform: Platform) -> str:

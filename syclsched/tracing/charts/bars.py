@@ -48,14 +48,15 @@ def draw_bars(bars: Sequence[ChartBar], title: str, path: str | Path) -> None:
 
 def make_bars(bars: Sequence[ChartBar], title: str) -> Figure:
     """Return the chart that `draw_bars` saves."""
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    from syclsched.tracing.charts.chart_figure import ChartFigure
 
     groups = list(dict.fromkeys(bar.group for bar in bars))
     labels = list(dict.fromkeys(bar.label for bar in bars))
     colours = _colours(sorted(labels), several=len(groups) > 1)
     height = 1.4 + _BAR_IN * (len(bars) + 1.5 * len(groups))
-    figure = Figure(
+    figure = ChartFigure(
         figsize=(_WIDTH_IN, min(height, _MAX_HEIGHT_IN)), layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08)
     )
     axis = figure.subplots()

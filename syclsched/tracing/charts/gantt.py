@@ -57,14 +57,17 @@ def make_comparison(traces: Mapping[str, Trace], title: str) -> Figure:
 
 
 def _figure(panels: Sequence[Panel], title: str) -> Figure:
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    from syclsched.tracing.charts.chart_figure import ChartFigure
 
     spans = [bar.span for panel in panels for bar in panel.bars]
     lanes = lane_order(spans)
     colours = family_colours(panels)
     height = 1.75 + len(panels) * (0.45 + _ROW_IN * max(1, len(lanes)))
-    figure = Figure(figsize=(_WIDTH_IN, min(height, 60.0)), layout=ConstrainedLayoutEngine(h_pad=0.06, hspace=0.06))
+    figure = ChartFigure(
+        figsize=(_WIDTH_IN, min(height, 60.0)), layout=ConstrainedLayoutEngine(h_pad=0.06, hspace=0.06)
+    )
     axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
     scale, unit = time_unit(max((p.makespan_s for p in panels), default=0.0))
     for axis, panel in zip(axes, panels, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,12 @@ INK = "#222222"
 
 _DPI = 150
 _HINT = "Give a path that ends in .png, .svg or .pdf"
+
+
+def ranked_colours(weights: Mapping[str, float]) -> dict[str, str]:
+    """Return the colours of families; those of the largest weights get their own, in a stable order."""
+    ranked = sorted(weights, key=lambda family: (-weights[family], family))
+    return {family: PALETTE[i] if i < len(PALETTE) else OTHER_COLOUR for i, family in enumerate(ranked)}
 
 
 def chart_text(text: str, most: int = 60) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from syclsched.model.text.units import format_seconds
 from syclsched.model.trace import Span, Trace
-from syclsched.tracing.charts.output import OTHER_COLOUR, PALETTE
+from syclsched.tracing.charts.output import ranked_colours
 
 #: Colours of copies, and of instructions that failed or were cancelled.
 COPY_COLOUR = "#DDDDDD"
@@ -65,8 +65,7 @@ def family_colours(panels: Sequence[Panel]) -> dict[str, str]:
     for bar in panels[-1].bars:
         if bar.span.kind not in ("copy", "barrier"):
             seconds[bar.span.family] = seconds.get(bar.span.family, 0.0) + bar.finish_s - bar.start_s
-    ranked = sorted(seconds, key=lambda f: (-seconds[f], f))
-    return {f: PALETTE[i] if i < len(PALETTE) else OTHER_COLOUR for i, f in enumerate(ranked)}
+    return ranked_colours(seconds)
 
 
 def style_key(span: Span) -> str:

@@ -34,10 +34,11 @@ def make_front(
     title: str,
 ) -> Figure:
     """Return the chart that `draw_front` saves."""
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=_SIZE_IN, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08))
+    from syclsched.tracing.charts.chart_figure import ChartFigure
+
+    figure = ChartFigure(figsize=_SIZE_IN, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08))
     axis = figure.subplots()
     ranked = sorted(points)
     if others:

@@ -13,11 +13,12 @@ from rich.console import Console
 from support.machines import CPU, EMULATOR, HOST_FACTS, INTEGRATED, ZE_GPU0, split_facts
 from typer.testing import CliRunner
 
-from syclsched.cli.commands.devices import devices_command, devices_sharing_memory, format_gib, show
+from syclsched.cli.commands.devices import devices_command, show
 from syclsched.devices import SubDevices, discover
 from syclsched.devices.discovery.topology import SelectedDevice, build_platform
 from syclsched.errors import SelectionError
 from syclsched.model.platform import Device, Platform
+from syclsched.model.text.device_rows import devices_sharing_memory, format_gib
 from syclsched.model.text.json_serialisation import from_json
 
 app = typer.Typer()

@@ -6,11 +6,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import networkx as nx
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.image import imread
 from support.synthetic import random_trace, span
 
+import syclsched
 from syclsched.errors import StorageError
 from syclsched.model.trace import Trace
 from syclsched.tracing import draw_gantt
@@ -139,3 +141,20 @@ def test_a_legend_of_long_names_stays_within_the_picture() -> None:
     figure.canvas.draw()
     (legend,) = figure.legends
     assert legend.get_window_extent().x1 <= figure.bbox.x1
+
+
+def test_plans_and_traces_draw_themselves(tmp_path: Path) -> None:
+    digraph = nx.DiGraph(name="two")
+    digraph.add_node("load", seconds=0.5)
+    digraph.add_node("fit", seconds=2.0)
+    digraph.add_edge("load", "fit", bytes=4096)
+    plan = syclsched.plan(syclsched.from_networkx(digraph), syclsched.describe("xeon-8480"), policy="heft")
+    figure = plan.gantt(tmp_path / "plan.png")
+    assert imread(tmp_path / "plan.png").size
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    (axis,) = figure.axes
+    assert axis.get_title(loc="left").startswith("predicted: ")
+    trace = random_trace(20)
+    assert [axis.get_title(loc="left").partition(":")[0] for axis in trace.gantt().axes] == ["predicted", "measured"]
+    with pytest.raises(StorageError, match="the name has no ending"):
+        trace.gantt(tmp_path / "plan")
