@@ -38,7 +38,7 @@ _MACHINE = re.compile(
 )
 _PIP_SETTINGS = (".config/pip/pip.conf", ".pip/pip.conf")
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w-]*)[^\n]*\n(?P<text>.*?)^(?P=indent)```\s*$", re.M | re.S)
-_NOT_RUN = re.compile(r"<!-- not run: (?P<reason>.*?) -->\s*(<!-- command: \w+ -->\s*)?\Z", re.DOTALL)
+_NOT_RUN = re.compile(r"<!-- not run: (?P<reason>(?:(?!-->).)*?) -->\s*(<!-- command: \w+ -->\s*)?\Z", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 #: A word of a command that names a file, and how a file of that kind begins.
 _FILE = re.compile(r"(?:^|\s|=)([\w./-]+\.(png|json|html|svg|csv|txt))(?=\s|$)")

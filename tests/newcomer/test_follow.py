@@ -71,8 +71,8 @@ def test_a_block_that_is_not_run_has_a_reason(script: ModuleType, followed: Any)
 
 
 def test_the_reason_is_that_of_the_next_block_only(script: ModuleType) -> None:
-    steps = script.steps("page.md", f"<!-- not run: why -->\n{block('a')}\n{block('b')}")
-    assert [step.reason for step in steps] == ["why", ""]
+    steps = script.steps("page.md", f"<!-- not run: why -->\n{block('a')}\n{block('b')}\n<!-- c -->\n{block('d')}")
+    assert [step.reason for step in steps] == ["why", "", ""]
 
 
 def test_the_first_failure_ends_it(script: ModuleType, followed: Any) -> None:

@@ -42,7 +42,7 @@ LIMIT_S = 300
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 _EXECUTED = ("python", "sh", "console")
 #: Languages of blocks that are shown only.
-_SHOWN = ("text", "json", "c", "toml", "yaml")
+_SHOWN = ("text", "json", "c", "cpp", "toml", "yaml")
 #: What stands between a block and what it prints.
 _BEFORE_OUTPUT = re.compile(r"```[ \t]*\n\s*(?:prints|ends with)?\s*\Z")
 _BEFORE_PART_OF_OUTPUT = re.compile(r"```[ \t]*\n\s*(?:[^\n]+\n)*[^\n]*\bprints\b[^.]*\Z")

@@ -13,7 +13,14 @@ import numpy as np
 
 from syclsched.backoff import backoff
 from syclsched.devices.native.sycl_types import SyclQueue
-from syclsched.errors import ArgumentError, ExecutionError, RunCancelledError, UnknownArrayError, WaitTimeoutError
+from syclsched.errors import (
+    ArgumentError,
+    ExecutionError,
+    RunCancelledError,
+    UnknownArrayError,
+    WaitTimeoutError,
+    did_you_mean,
+)
 from syclsched.execution.core.waiting import SLICE_S, elapsed_text
 from syclsched.execution.handle.engine import Engine
 from syclsched.execution.handle.resources import Resources
@@ -263,7 +270,12 @@ class ResultAccess(ABC):
         if planned is not None and (planned.temporary or not self.recoveries or name not in self._values):
             raise _not_kept(name)
         if name not in self._values:
-            raise UnknownArrayError("no task writes it, and no value was given for it", where=f"array {name!r}")
+            known = {*(array.name for array in self.plan.arrays), *self._values, *self._joined}
+            of_task = f"{name}.result"
+            hint = f"A result of that task is {of_task!r}" if of_task in known else did_you_mean(name, known).rstrip()
+            raise UnknownArrayError(
+                "no task writes it, and no value was given for it", where=f"array {name!r}", hint=hint or None
+            )
         return self._converted(self._values[name].copy(), like)
 
     def _concatenated(self, name: str, like: Like, timeout: float | None) -> Any:

@@ -27,6 +27,7 @@ from support.running import (
     sequential,
 )
 
+import syclsched
 from syclsched.api import with_lanes
 from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.errors import (
@@ -240,6 +241,16 @@ def test_arrays_no_task_touches(live: tuple[Platform, Any]) -> None:
             run.result("empty")
         with pytest.raises(ArgumentError, match="like="):
             run.result("idle", like="torch")  # type: ignore[arg-type]
+
+
+def test_a_wrong_name_of_a_result_is_told_the_right_one() -> None:
+    graph = syclsched.TaskGraph("sum")
+    graph.submit(np.sum, graph.array("numbers", data=np.arange(3)), name="total")
+    with syclsched.run(graph) as run:
+        with pytest.raises(UnknownArrayError, match=r"A result of that task is 'total\.result'"):
+            run.result("total")
+        with pytest.raises(UnknownArrayError, match="Did you mean 'numbers'"):
+            run.result("nubmers")
 
 
 def test_a_graph_without_tasks_is_done_at_once(live: tuple[Platform, Any]) -> None:

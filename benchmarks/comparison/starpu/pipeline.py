@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Edges of images: two kernels and two functions."""
+
+import numba
+import numpy as np
+import starpu
+from problems import pipeline
+
+
+@numba.njit(nogil=True)
+def blur(image):
+    smooth = np.empty_like(image)
+    for y in range(image.shape[0]):
+        for x in range(image.shape[1]):
+            total = np.float32(0)
+            for dy in range(-1, 2):
+                for dx in range(-1, 2):
+                    total += image[min(max(y + dy, 0), image.shape[0] - 1), min(max(x + dx, 0), image.shape[1] - 1)]
+            smooth[y, x] = total / np.float32(9)
+    return smooth
+
+
+@numba.njit(nogil=True)
+def edges(image):
+    gradient = np.empty_like(image)
+    for y in range(image.shape[0]):
+        for x in range(image.shape[1]):
+            below, right = min(y + 1, image.shape[0] - 1), min(x + 1, image.shape[1] - 1)
+            gradient[y, x] = abs(image[below, x] - image[y, x]) + abs(image[y, right] - image[y, x])
+    return gradient
+
+
+def count(pixels):
+    return np.count_nonzero(pixels > 0.1)
+
+
+submit = starpu.task_submit(ret_handle=True)
+starpu.init()
+
+
+def run(images):
+    counts = [submit(count, submit(edges, submit(blur, image))) for image in images]
+    counted = [each.get() for each in counts]
+    return [*counted, np.argmax(counted)]
+
+
+pipeline.solve(run)
+starpu.shutdown()

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Edges of images: two kernels and two host functions."""
+
+import numpy as np
+from problems import pipeline
+
+import syclsched
+from syclsched import Read
+
+
+@syclsched.operation
+def blur(item, smooth, image: Read[np.float32]):
+    y, x = item.get_id(0), item.get_id(1)
+    total = np.float32(0)
+    for dy in range(-1, 2):
+        for dx in range(-1, 2):
+            total += image[min(max(y + dy, 0), image.shape[0] - 1), min(max(x + dx, 0), image.shape[1] - 1)]
+    smooth[y, x] = total / np.float32(9)
+
+
+@syclsched.operation
+def edges(item, gradient, image: Read[np.float32]):
+    y, x = item.get_id(0), item.get_id(1)
+    below, right = min(y + 1, image.shape[0] - 1), min(x + 1, image.shape[1] - 1)
+    gradient[y, x] = abs(image[below, x] - image[y, x]) + abs(image[y, right] - image[y, x])
+
+
+graph = syclsched.TaskGraph("edges of images")
+counts = []
+for number in range(8):
+    image = graph.array(f"image{number}", (600, 800), "float32")
+    smooth, gradient = (graph.array(f"{name}{number}", image.shape, image.dtype) for name in ("smooth", "gradient"))
+    graph.kernel(blur, smooth=smooth, image=image)
+    graph.kernel(edges, gradient=gradient, image=smooth)
+    counts.append(graph.submit(lambda pixels: np.count_nonzero(pixels > 0.1), gradient, name=f"count{number}"))
+counted = graph.submit(np.stack, counts, shape=8, name="counted")
+best = graph.submit(np.argmax, counted, name="best")
+runner = syclsched.bind(graph)
+
+
+def run(images):
+    found = runner({f"image{i}": image for i, image in enumerate(images)}, [counted.name, best.name])
+    return [*found[counted.name], found[best.name].item()]
+
+
+pipeline.solve(run)
