@@ -156,6 +156,10 @@ def test_the_design_page_draws_the_layers_that_are_checked() -> None:
     assert text("docs/pictures/layers.svg") == tool("layers").picture(), "run python tools/layers.py --write"
 
 
+def test_every_picture_has_its_source_and_its_page() -> None:
+    assert tool("pictures").complaints() == []
+
+
 def test_no_folder_is_overfull() -> None:
     folders = Counter(path.parent for top in ("syclsched", "kernels") for path in (ROOT / top).rglob("*.py"))
     folders += Counter(path.parent for path in (ROOT / "docs").rglob("*.md"))
