@@ -57,6 +57,7 @@ _LAZY = {
     "kernel": "syclsched.kernel_compiler.python_kernel",
     "load_pack": "syclsched.devices.programs.python_kernels.spirv_packs",
     "operation": "syclsched.operations",
+    "monitor": "syclsched.api",
     "memory_info": "syclsched.devices.memory.space_pools",
     "plan": "syclsched.api",
     "plan_front": "syclsched.planner",
@@ -78,7 +79,7 @@ __all__ = ["__version__", *sorted((*_LAZY, *_ROOMS))]
 
 if TYPE_CHECKING:
     from syclsched import dpex, kernel_api, onnx
-    from syclsched.api import bind, calibrate, describe, discover, plan, run, simulate, verify
+    from syclsched.api import bind, calibrate, describe, discover, monitor, plan, run, simulate, verify
     from syclsched.devices.memory.space_pools import memory_info
     from syclsched.devices.programs.python_kernels.spirv_packs import load_pack
     from syclsched.errors import SyclschedError

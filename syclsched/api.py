@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from syclsched.devices import OpenDevices
     from syclsched.execution import Run, Runner, Safeguards
     from syclsched.execution.core.safeguards import SafeguardOptions
+    from syclsched.execution.monitor.status_publisher import Monitoring
     from syclsched.planning_session import ChosenPlan
     from syclsched.simulation import Event, Noise
 
@@ -611,6 +612,35 @@ def bind(
                 measure=True,
                 makespan_key=chosen.makespan_key,
             )
+
+
+def monitor() -> Monitoring:
+    """Let ``syclsched top``, in another terminal, show the runs of this process.
+
+    The state of the runs (lanes, tasks, memory, times) is written four times a second to a small file in the user's
+    runtime directory, which only this user can read; it is removed at the end. Each run takes a few
+    microseconds longer.
+
+    Returns
+    -------
+    Monitoring
+        A context manager that withdraws the permission; without ``with`` or ``close()`` it lasts as long as the
+        process.
+
+    Raises
+    ------
+    StorageError
+        If there is no folder for the file that nobody else can write to.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> with syclsched.monitor():
+    ...     pass  # runs in here are shown by `syclsched top`
+    """
+    from syclsched.execution.monitor.status_publisher import Monitoring
+
+    return Monitoring()
 
 
 @contextmanager

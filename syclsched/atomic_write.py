@@ -8,8 +8,13 @@ import tempfile
 from pathlib import Path
 
 
-def write_atomically(path: Path, content: bytes, *, folders: bool = False, lasting: bool = False) -> None:
-    """Write a file under a temporary name in its folder and rename it into place; ``lasting`` adds an fsync."""
+def write_atomically(
+    path: Path, content: bytes, *, folders: bool = False, lasting: bool = False, private: bool = False
+) -> None:
+    """Write a file under a temporary name in its folder and rename it into place.
+
+    ``lasting`` adds an fsync; a ``private`` file can be read by this user only.
+    """
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
         path.write_bytes(content)
@@ -23,9 +28,10 @@ def write_atomically(path: Path, content: bytes, *, folders: bool = False, lasti
             if lasting:
                 file.flush()
                 os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
+        if not private:
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(temporary, 0o666 & ~umask)
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)

@@ -7,11 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from syclsched.execution.core.program import MEMORY_KINDS, Program
-from syclsched.model.plan import Instruction
+from syclsched.model.plan import Instruction, LaneKind
 
 _MOST_LANES = 4
+#: Kinds of the instructions that execute a task.
+_TASK_KINDS = ("launch", "host")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,17 @@ class LaneProgress:
         return text if self.waits_for is None else f"{text}, which waits for {self.waits_for}"
 
 
+@dataclass(frozen=True, slots=True)
+class LaneCount:
+    """Number of tasks that one lane has completed."""
+
+    lane: str
+    device: str
+    kind: LaneKind
+    done: int
+    tasks: int | None  # number of all its tasks; None if that is not known beforehand
+
+
 class ProgressTracker:
     """Tracks the lanes of a program, which complete in order, with few completion queries."""
 
@@ -52,6 +66,8 @@ class ProgressTracker:
         ]
         self._lane_of = {i.id: lane.name for lane in program.plan.lanes for i in lane.instructions}
         self._at = [0] * len(self._work)
+        #: By lane and position, the number of tasks before it; made on first use.
+        self._tasks_before: list[list[int]] | None = None
 
     def now(self) -> list[LaneProgress]:
         """Return the progress of the unfinished lanes."""
@@ -80,6 +96,19 @@ class ProgressTracker:
                     instruction.duration_s,
                 )
             )
+        return found
+
+    def counts(self) -> list[LaneCount]:
+        """Return the number of completed tasks of each lane."""
+        if self._tasks_before is None:
+            self._tasks_before = [
+                list(accumulate((i.kind in _TASK_KINDS for i in work), initial=0)) for work in self._work
+            ]
+        found = []
+        for index, (lane, before) in enumerate(zip(self._program.plan.lanes, self._tasks_before, strict=True)):
+            at = self._at[index] = self._first_incomplete(self._work[index], self._at[index])
+            if self._work[index]:
+                found.append(LaneCount(lane.name, lane.device, lane.kind, before[at], before[-1]))
         return found
 
     def _first_incomplete(self, work: Sequence[Instruction], at: int) -> int:
@@ -133,6 +162,10 @@ class ProgressReporting(ABC):
     def positions(self) -> list[LaneProgress]:
         """Return the progress of the unfinished lanes; callable on any thread."""
         return self._positions.now()
+
+    def lane_counts(self) -> list[LaneCount]:
+        """Return the number of completed tasks of each lane; callable on any thread."""
+        return self._positions.counts()
 
     @cached_property
     def _positions(self) -> ProgressTracker:

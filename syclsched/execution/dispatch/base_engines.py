@@ -158,6 +158,14 @@ class ProgramEngine(ThreadedEngine, ProgressReporting):
         devices = device_names(program.plan)
         self._events = EventTable(SubmissionLoop(load_library(), self._queue_of, program.slots, devices))
 
+    @property
+    def first_submission_ns(self) -> int | None:
+        """Host's clock at the first submission that has a record; None before it."""
+        try:
+            return next((record.submit_ns for record in self.records.values()), None)
+        except RuntimeError:  # a record was added at this moment
+            return None
+
     def statuses_behind(self, array: str) -> list[InstructionWork]:
         """Return the tasks with a status value that an array's final value depends on, in the plan's order."""
         return statuses_behind(self.program, self._work, array)

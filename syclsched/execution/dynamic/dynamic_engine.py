@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
@@ -23,7 +24,7 @@ from syclsched.errors import DeadlineError
 from syclsched.execution.core.clock import ClockMap, now_ns
 from syclsched.execution.core.events import EventTable
 from syclsched.execution.core.execution_records import Record
-from syclsched.execution.core.progress import LaneProgress
+from syclsched.execution.core.progress import LaneCount, LaneProgress
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.dispatch.base_engines import ThreadedEngine
 from syclsched.execution.dynamic.compiled.fast_path import CompiledRun
@@ -180,6 +181,24 @@ class DynamicEngine(ThreadedEngine):
         if self._fast_path is not None:
             return self._fast_path.log.positions()
         return [] if self._executor is None else progress_of(self._layout, self._executor.in_flight)
+
+    def lane_counts(self) -> list[LaneCount]:
+        """Return the number of completed tasks of each lane; for any thread."""
+        fast_path, executor = self._fast_path, self._executor
+        done: Mapping[int, int] = {}
+        if fast_path is not None:
+            done = fast_path.log.tasks_done()
+        elif executor is not None:
+            done = Counter(stamp[0] for stamp in executor.stamp if stamp is not None and executor.is_done(*stamp))
+        lanes = self._layout.lanes
+        return [
+            LaneCount(each.name, each.device, each.kind, done.get(lane, 0), None) for lane, each in enumerate(lanes)
+        ]
+
+    @property
+    def first_submission_ns(self) -> int | None:
+        """Host's clock at the first decision; None before it."""
+        return None if self._clock is None else self._clock.began_ns
 
     def overdue(self, number: int, error: DeadlineError) -> None:
         """Fail a task past its deadline, and cancel its descendants."""

@@ -11,7 +11,7 @@ from syclsched.execution.core.clock import ClockMap
 from syclsched.execution.core.execution_records import Counts, Record
 from syclsched.execution.core.failures import FailureReason, Failures
 from syclsched.execution.core.program import Program
-from syclsched.execution.core.progress import LaneProgress
+from syclsched.execution.core.progress import LaneCount, LaneProgress
 from syclsched.execution.core.waiting import Waitable
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.handle.trace_merging import EngineTrace
@@ -111,6 +111,13 @@ class Engine(EndedEngine, Protocol):
 
     def positions(self) -> list[LaneProgress]:
         """Return the progress of the unfinished lanes; callable on any thread."""
+
+    def lane_counts(self) -> list[LaneCount]:
+        """Return the number of completed tasks of each lane; callable on any thread."""
+
+    @property
+    def first_submission_ns(self) -> int | None:
+        """Host's clock at the first submission; None before it, and where it is known only after the run."""
 
     def overdue(self, number: int, error: DeadlineError) -> None:
         """Mark a running task as failed because it is past its deadline, and cancel its dependents.

@@ -15,6 +15,7 @@ from syclsched.errors import ExecutionError, WaitTimeoutError
 from syclsched.execution.core.execution_records import Counts
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.core.waiting import elapsed_text, wait_flag
+from syclsched.execution.handle import run_observer
 from syclsched.execution.handle.engine import Engine, EngineRecorder, RunRecovery
 from syclsched.execution.handle.engine_chain import EngineChain
 from syclsched.execution.handle.resources import Resources, StallDetector
@@ -88,6 +89,9 @@ class Run(ResultAccess):
         self._finalizer = weakref.finalize(self, call_in_callback, self._resources.abandon)
         self._finalizer.atexit = False  # `resources` ends all runs at interpreter exit
         WATCHDOG.watch(RunWatch(self._resources, safeguards), self._resources)
+        observer = run_observer.active
+        if observer is not None:
+            observer.began(self._resources)
         engine.start()
 
     @property

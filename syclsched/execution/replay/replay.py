@@ -185,6 +185,11 @@ class Replay(ProgressReporting):
         return self._submission.times_each_call
 
     @property
+    def first_submission_ns(self) -> int | None:
+        """Host's clock at the first submission; None before the end, and without recorded times."""
+        return None if self.times is None else self.times.origin_ns
+
+    @property
     def completed(self) -> bool:
         """Whether every instruction was executed."""
         return self._all_executed

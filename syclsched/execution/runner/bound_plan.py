@@ -13,6 +13,7 @@ from syclsched.devices.memory.constant_uploads import uploaded_bytes
 from syclsched.errors import ExecutionError
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
+from syclsched.execution.handle import run_observer
 from syclsched.execution.handle.async_lock import AsyncRunLock
 from syclsched.execution.handle.run import Run
 from syclsched.execution.memory.buffers import NumpyArray
@@ -237,6 +238,8 @@ class Runner:
         """Make a one-call run on the first instance; see `_run_in_one_call` for what it returns."""
         assert self._bound.instances is not None
         generation, begun_s = self._bound.instances.generations[0], time.perf_counter()
+        observer, results = run_observer.active, None
+        call = None if observer is None else observer.call_began(self.plan)
         try:
             results = run_call(*arguments)
         except BaseException:  # Ctrl-C
@@ -245,6 +248,9 @@ class Runner:
                 self._last = self.start_replay(unfinished, dict(generation.given))
                 self._last.close()
             raise
+        finally:
+            if call is not None:
+                call.end(completed=results is not None)
         if results is not None:
             if self._timed_calls is not None:
                 self._note_call(begun_s)

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import numpy as np
+
 from syclsched.execution.core.execution_records import Record
 from syclsched.execution.core.progress import LaneProgress
 from syclsched.execution.dynamic.compiled.compiled_loop import PROCESSED, SUBMITTED, EventLoop
@@ -71,6 +73,13 @@ class FastPathLog:
             if thing < self._tasks:
                 found.append(progress_at(layout, lane, thing, given - done))
         return found
+
+    def tasks_done(self) -> dict[int, int]:
+        """Return the number of completed tasks of each lane; for any thread."""
+        board = self._board
+        lane, place = board.lane[: self._tasks], board.place[: self._tasks]
+        is_done = (place >= 0) & (place < board.done[lane])
+        return dict(enumerate(np.bincount(lane[is_done], minlength=len(board.done)).tolist()))
 
     def entries(self, driver: EventLoop, reports: Mapping[int, Completion], on_host: Collection[int]) -> list[LogEntry]:
         """Return the log entries after the input copies, in order of submission."""

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sampler of this process's runs: observes their begin and end, looks at their lanes, and describes their state."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from syclsched.devices.memory.space_pools import memory_info
+from syclsched.execution.core.clock import now_ns
+from syclsched.execution.core.progress import LaneCount, LaneProgress
+from syclsched.execution.handle.engine import Engine
+from syclsched.execution.handle.resources import Resources
+from syclsched.execution.monitor.lane_busy import LaneBusyMeter, busy_seconds
+from syclsched.model.plan import Plan
+from syclsched.model.profile import MAX_NAME
+from syclsched.monitoring.status import EndedRun, Ending, GraphStatus, LaneStatus, MemoryStatus, RunStatus
+
+_LOGGER = logging.getLogger("syclsched")
+#: Most graphs that are described; those used last stay.
+_MOST_GRAPHS: Final = 16
+#: Most runs in flight of a graph that are described, and most ended ones.
+_MOST_RUNS: Final = 8
+#: Most runs that have ended since the last sample whose recorded times are read; they stand for the others.
+_MOST_EXAMINED: Final = 4
+
+
+@dataclass(eq=False, slots=True)
+class _ObservedRun:
+    """A run in flight."""
+
+    graph: _ObservedGraph
+    plan: Plan
+    resources: Resources | None  # None for a run that is one call of compiled code
+    begun_ns: int
+    sampler: RunSampler
+    was_sampled: bool = False
+    recoveries: int = 0
+    positions: Sequence[LaneProgress] = ()
+    counts: Sequence[LaneCount] = ()
+
+    def end(self, *, completed: bool) -> None:
+        """Note the end of a call of compiled code."""
+        self.sampler.call_ended(self, completed=completed)
+
+
+@dataclass(eq=False, slots=True)
+class _ObservedGraph:
+    """The runs of one plan, or of one graph under a dynamic policy."""
+
+    name: str
+    policy: str
+    meter: LaneBusyMeter
+    used: int = 0  # increases with each use of a graph
+    plan: Plan | None = None  # of the latest run
+    in_flight: dict[int, _ObservedRun] = field(default_factory=dict)
+    endings: dict[Ending, int] = field(default_factory=lambda: {"done": 0, "failed": 0, "cancelled": 0})
+    recoveries: int = 0
+    ended: deque[EndedRun] = field(default_factory=partial(deque, maxlen=_MOST_RUNS))
+    #: Of the runs that have ended since the last sample: sum of their seconds, earliest start, the runs that were
+    #: sampled, and the engines of some of them with their seconds.
+    ended_s: float = 0.0
+    ended_from_ns: int = 0
+    sampled: list[int] = field(default_factory=list)
+    examined: deque[tuple[Engine | None, float]] = field(default_factory=partial(deque, maxlen=_MOST_EXAMINED))
+    counts: Sequence[LaneCount] = ()  # of the last run that was looked at
+    tasks: tuple[Plan, int] | None = None  # a plan, and how many executions of tasks it has
+
+
+class RunSampler:
+    """Observes all runs of the process; implements `syclsched.execution.handle.run_observer.RunObserver`.
+
+    Threads that start and end runs only note them, which takes a few microseconds. `sample` and `status` are called by
+    one other thread.
+    """
+
+    def __init__(self) -> None:
+        # Reentrant: a garbage collection under the lock may end a run.
+        self._lock = threading.RLock()
+        self._graphs: dict[tuple[str, str, str], _ObservedGraph] = {}
+        self._latest: tuple[Plan, _ObservedGraph] | None = None
+        self._uses = 0
+        self._sampled_ns = now_ns()
+        self._memory: tuple[MemoryStatus, ...] = ()
+
+    # --- on threads that start and end runs ---------------------------------------------------------
+
+    def began(self, resources: Resources) -> None:
+        """Note a run that is about to start or in flight, unless it is known."""
+        with self._lock:
+            graph = self._graph_of(resources.engines.plan)
+            known = any(run.resources is resources for run in graph.in_flight.values())
+            run = None if known else self._add(graph, resources.engines.plan, resources)
+        if run is not None:
+            resources.when_ended(partial(self._ended, run, resources))
+
+    def call_began(self, plan: Plan) -> _ObservedRun:
+        """Note a run that is one call of compiled code."""
+        with self._lock:
+            return self._add(self._graph_of(plan), plan, None)
+
+    def call_ended(self, run: _ObservedRun, *, completed: bool) -> None:
+        """Note the end of a call; a run that it has not completed goes on as one of the others, or is none."""
+        ended_ns = now_ns()
+        with self._lock:
+            if completed:
+                self._remove(run, ended_ns, "done", None)
+            else:
+                run.graph.in_flight.pop(id(run), None)
+
+    def _add(self, graph: _ObservedGraph, plan: Plan, resources: Resources | None) -> _ObservedRun:
+        self._uses += 1
+        graph.used, graph.plan = self._uses, plan
+        run = _ObservedRun(graph, plan, resources, now_ns(), self)
+        graph.in_flight[id(run)] = run
+        return run
+
+    def _graph_of(self, plan: Plan) -> _ObservedGraph:
+        if self._latest is not None and self._latest[0] is plan:
+            return self._latest[1]
+        key = plan.name, plan.policy, plan.fingerprint
+        graph = self._graphs.get(key)
+        if graph is None:
+            if len(self._graphs) >= _MOST_GRAPHS:
+                self._drop_oldest()
+            meter = LaneBusyMeter(time.monotonic())
+            graph = self._graphs[key] = _ObservedGraph(_shown(plan.name), _shown(plan.policy), meter)
+        self._latest = plan, graph
+        return graph
+
+    def _drop_oldest(self) -> None:
+        idle = [(graph.used, key) for key, graph in self._graphs.items() if not graph.in_flight]
+        if idle:
+            del self._graphs[min(idle)[1]]
+
+    def _ended(self, run: _ObservedRun, resources: Resources) -> None:
+        """Note that a run has ended or was given up."""
+        ended_ns, engine = now_ns(), resources.engine
+        recoveries = len(resources.engines.recoveries)
+        submitted_ns = None if recoveries else engine.first_submission_ns
+        if submitted_ns is not None:
+            run.begun_ns = submitted_ns
+        ending: Ending = (
+            "failed" if resources.failure is not None else "cancelled" if resources.engines.cancelled else "done"
+        )
+        with self._lock:
+            run.graph.recoveries += recoveries - run.recoveries
+            self._remove(run, ended_ns, ending, engine if resources.hung is None else None)
+
+    def _remove(self, run: _ObservedRun, ended_ns: int, ending: Ending, engine: Engine | None) -> None:
+        graph, seconds = run.graph, max(0.0, (ended_ns - run.begun_ns) * 1e-9)
+        graph.in_flight.pop(id(run), None)
+        graph.endings[ending] += 1
+        graph.ended.append(EndedRun(time.time(), seconds, ending))
+        graph.ended_from_ns = min(graph.ended_from_ns, run.begun_ns) if graph.examined else run.begun_ns
+        graph.ended_s += seconds
+        graph.examined.append((engine, seconds))
+        if run.was_sampled:
+            graph.sampled.append(id(run))
+            graph.counts = run.counts
+
+    # --- on the monitor's thread ----------------------------------------------------------------------
+
+    def sample(self) -> None:
+        """Look at the lanes of the runs in flight, and at the times of runs that have ended."""
+        now_s, sampled_ns = time.monotonic(), now_ns()
+        with self._lock:
+            graphs = list(self._graphs.values())
+            runs = [run for graph in graphs for run in islice(graph.in_flight.values(), _MOST_RUNS)]
+            ended = [(graph, self._take_ended(graph)) for graph in graphs if graph.examined]
+        for run in runs:
+            if run.resources is None:
+                continue
+            try:
+                weight_s = (sampled_ns - max(self._sampled_ns, run.begun_ns)) * 1e-9
+                self._sample_run(run, run.resources, now_s, max(0.0, weight_s))
+            except Exception:  # an error with one run must not end the monitoring of the others
+                _LOGGER.debug("a run could not be sampled", exc_info=True)
+        for graph, (begun_ns, total_s, sampled, examined) in ended:
+            self._examine(graph, now_s - (sampled_ns - begun_ns) * 1e-9, now_s, total_s, sampled, examined)
+        self._sampled_ns = sampled_ns
+
+    def _take_ended(self, graph: _ObservedGraph) -> tuple[int, float, list[int], list[tuple[Engine | None, float]]]:
+        """Return what is known of the runs that have ended since the last call, and forget it; under the lock."""
+        taken = graph.ended_from_ns, graph.ended_s, graph.sampled, list(graph.examined)
+        graph.ended_s, graph.sampled = 0.0, []
+        graph.examined.clear()
+        return taken
+
+    def _sample_run(self, run: _ObservedRun, resources: Resources, now_s: float, weight_s: float) -> None:
+        engine = resources.engine
+        submitted_ns = engine.first_submission_ns
+        recoveries = len(resources.engines.recoveries)
+        if submitted_ns is not None and not recoveries:
+            run.begun_ns = submitted_ns
+        positions, counts = engine.positions(), engine.lane_counts()
+        with self._lock:
+            if id(run) not in run.graph.in_flight:  # it has ended meanwhile
+                return
+            run.graph.recoveries += recoveries - run.recoveries
+            run.recoveries, run.positions, run.counts, run.was_sampled = recoveries, positions, counts, True
+            run.graph.meter.add_sample(now_s, id(run), weight_s, {p.lane for p in positions if p.runs})
+
+    def _examine(
+        self,
+        graph: _ObservedGraph,
+        begun_s: float,
+        ended_s: float,
+        total_s: float,
+        sampled: Sequence[int],
+        examined: Iterable[tuple[Engine | None, float]],
+    ) -> None:
+        """Have the busy shares of a graph heed runs that have ended, by the times of some of them."""
+        busy_s: dict[str, float] = {}
+        examined_s = 0.0
+        for engine, seconds in examined:
+            try:
+                found = None if engine is None else busy_seconds(engine)
+                graph.counts = graph.counts if engine is None else engine.lane_counts()
+            except Exception:  # as above
+                _LOGGER.debug("the times of a run could not be read", exc_info=True)
+                continue
+            if found is not None:
+                examined_s += seconds
+                for lane, s in found.items():
+                    busy_s[lane] = busy_s.get(lane, 0.0) + s
+        if examined_s > 0.0:
+            scale = total_s / examined_s
+            graph.meter.replace_samples(sampled, begun_s, ended_s, {lane: s * scale for lane, s in busy_s.items()})
+        elif not sampled:
+            graph.meter.note_unknown(ended_s)
+
+    # --- the state --------------------------------------------------------------------------------------
+
+    def status(self) -> tuple[GraphStatus, ...]:
+        """Return the state of all graphs, those used last first."""
+        with self._lock:
+            graphs = sorted(self._graphs.values(), key=lambda graph: -graph.used)
+            now_s, at_ns = time.monotonic(), now_ns()
+            return tuple(self._status_of(graph, now_s, at_ns) for graph in graphs)
+
+    def memory(self) -> tuple[MemoryStatus, ...]:
+        """Return the process's memory by space."""
+        try:
+            found = memory_info()
+        except RuntimeError:  # devices were opened at this moment
+            return self._memory
+        self._memory = tuple(
+            MemoryStatus(space, info.in_use_bytes, info.reserved_bytes, info.peak_in_use_bytes, info.limit_bytes)
+            for space, info in sorted(found.items())
+        )
+        return self._memory
+
+    def _status_of(self, graph: _ObservedGraph, now_s: float, at_ns: int) -> GraphStatus:
+        runs = list(islice(graph.in_flight.values(), _MOST_RUNS))
+        predicted_s = None if graph.plan is None else graph.plan.expected_s
+        return GraphStatus(
+            graph.name,
+            graph.policy,
+            predicted_s or None,
+            tuple(self._status_of_run(run, at_ns) for run in runs),
+            len(graph.in_flight),
+            graph.endings["done"],
+            graph.endings["failed"],
+            graph.endings["cancelled"],
+            graph.recoveries,
+            tuple(graph.ended),
+            _status_of_lanes(graph, runs, graph.meter.shares(now_s)),
+        )
+
+    def _status_of_run(self, run: _ObservedRun, at_ns: int) -> RunStatus:
+        total, counts = _tasks(run.graph, run.plan), run.counts
+        done = sum(count.done for count in counts)
+        known = [count.tasks for count in counts if count.tasks is not None]
+        if len(known) == len(counts) and counts:  # after a recovery, the engine's tasks are those that were left
+            done = max(0, total - sum(known) + done)
+        is_call = run.resources is None
+        begun = is_call or done > 0 or any(position.begun for position in run.positions)
+        elapsed_s = max(0.0, (at_ns - run.begun_ns) * 1e-9)
+        return RunStatus(elapsed_s, not begun, min(done, total), total, is_call)
+
+
+def _tasks(graph: _ObservedGraph, plan: Plan) -> int:
+    """Return how many executions of tasks a plan has; without instructions, how many tasks."""
+    if graph.tasks is None or graph.tasks[0] is not plan:
+        executed = sum(i.kind in ("launch", "host") for lane in plan.lanes for i in lane.instructions)
+        graph.tasks = plan, executed or len(plan.tasks)
+    return graph.tasks[1]
+
+
+def _status_of_lanes(
+    graph: _ObservedGraph, runs: Sequence[_ObservedRun], shares: dict[str, float] | None
+) -> tuple[LaneStatus, ...]:
+    """Return the state of the lanes: over all runs in flight, or after the last run if none is."""
+    graph.counts = graph.counts or _plan_lanes(graph.plan)
+    counted = [run.counts for run in runs if run.counts] or [graph.counts]
+    lanes: dict[str, LaneCount] = {}
+    for counts in counted:
+        for count in counts:
+            before = lanes.get(count.lane)
+            lanes[count.lane] = count if before is None else _sum(before, count)
+    at: dict[str, LaneProgress] = {}
+    for position in (position for run in runs for position in run.positions):
+        known = at.get(position.lane)
+        if known is None or (position.runs and not known.runs):
+            at[position.lane] = position
+    return tuple(
+        LaneStatus(
+            count.lane,
+            count.device,
+            count.kind,
+            count.done,
+            count.tasks,
+            None if shares is None else shares.get(count.lane, 0.0),
+            None if count.lane not in at else _shown(at[count.lane].name),
+            None if count.lane not in at else _shown_or_none(at[count.lane].waits_for),
+        )
+        for count in lanes.values()
+    )
+
+
+def _sum(a: LaneCount, b: LaneCount) -> LaneCount:
+    tasks = None if a.tasks is None or b.tasks is None else a.tasks + b.tasks
+    return LaneCount(a.lane, a.device, a.kind, a.done + b.done, tasks)
+
+
+def _plan_lanes(plan: Plan | None) -> list[LaneCount]:
+    """Return the lanes of a plan whose runs have not been looked at, as they are after a run."""
+    found = []
+    for lane in () if plan is None else plan.lanes:
+        tasks = sum(i.kind in ("launch", "host") for i in lane.instructions)
+        if lane.instructions:
+            found.append(LaneCount(lane.name, lane.device, lane.kind, tasks, tasks))
+    return found
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…"
+
+
+def _shown_or_none(text: str | None) -> str | None:
+    return None if text is None else _shown(text)
