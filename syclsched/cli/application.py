@@ -43,6 +43,10 @@ COMMANDS = {
         "Run a ready graph or an ONNX model on every SYCL device of this machine (or on chosen ones), and check "
         "results.",
     ),
+    "top": LazyCommand(
+        "top_command",
+        "Show the runs of your processes live: lanes, tasks, memory, predicted and measured times. Ctrl-C leaves.",
+    ),
     "compare": LazyCommand(
         "compare_command",
         "Plan a graph with several policies and compare the plans in one table, fastest first.",

@@ -131,7 +131,20 @@ class _OutputOptions:
     labels_file: Annotated[
         Path | None, opt.output_option("--labels", metavar="FILE", help="Names of classes for --top, one per line.")
     ] = None
+    monitor: Annotated[
+        bool, opt.output_option("--monitor", help="Let `syclsched top`, in another terminal, show the runs live.")
+    ] = False
     json_output: Annotated[bool, opt.output_option("--json", help="Print a summary as JSON.")] = False
+
+    def monitoring(self, *, dry_run: bool) -> AbstractContextManager[object]:
+        """Return a context in which the runs are shown by `syclsched top`, if that is wanted."""
+        if not self.monitor:
+            return nullcontext()
+        if dry_run:
+            raise ArgumentError("with --dry-run nothing runs", where="--monitor", hint="Leave one of them out")
+        from syclsched.api import monitor
+
+        return monitor()
 
 
 def run_command(
@@ -190,6 +203,8 @@ def run_command(
     [bold]syclsched run cholesky --dynamic dmdas[/bold] chooses the device of each task when it becomes ready;
     [bold]--dynamic hybrid[/bold] follows a plan while task times agree with it.
 
+    [bold]syclsched run cholesky --repeat 500 --monitor[/bold] is shown live by [bold]syclsched top[/bold] elsewhere.
+
     [bold]syclsched run resnet50.onnx --input photo.npy --top 5 --devices cpu --compare onnxruntime[/bold]
 
     [bold]syclsched run cholesky --platform xeon-8480,max1550 --dry-run[/bold] predicts the run on other hardware.
@@ -225,19 +240,22 @@ def run_command(
     given = None if plan_file is None else _read_plan(plan_file)
     rival = OtherRuntime(model) if model is not None and shown.compare is not None else None
     versus = None
-    with plan_and_open(
-        workload.graph,
-        how,
-        where,
-        console,
-        calibrate=calibrate,
-        needs_devices=not dry_run,
-        given=given,
-        model=model,
-        without=without or (),
-        recalibrate=recalibrate,
-        tries=not dry_run and dynamic is None and in_flight is None and not safeguards.stepped,
-    ) as planned:
+    with (
+        shown.monitoring(dry_run=dry_run),
+        plan_and_open(
+            workload.graph,
+            how,
+            where,
+            console,
+            calibrate=calibrate,
+            needs_devices=not dry_run,
+            given=given,
+            model=model,
+            without=without or (),
+            recalibrate=recalibrate,
+            tries=not dry_run and dynamic is None and in_flight is None and not safeguards.stepped,
+        ) as planned,
+    ):
         if shown.save_plan is not None and dynamic is None:
             _write_plan(shown.save_plan, planned.plan, console)
         if dry_run:

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live view of the runs of other processes, as tables for the terminal."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from typing import Final
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from syclsched.model.text.units import format_bytes, format_ratio, format_seconds, plural
+from syclsched.monitoring import GraphStatus, LaneStatus, MemoryStatus, ProcessStatus, RunStatus, StatusFiles
+
+#: Shown where no process allows monitoring.
+NOTHING_TO_SEE: Final = (
+    "No process of yours allows its runs to be seen. Start one with `syclsched run ... --monitor`, or call "
+    "syclsched.monitor() in a Python program."
+)
+#: Seconds without news after which a process is said to be silent; it writes once a second at least.
+SILENT_S: Final = 3.0
+#: Most runs in flight and most ended runs that are shown of a graph.
+_MOST_RUNS: Final = 3
+_MOST_ENDED: Final = 5
+_BAR_WIDTH: Final = 12
+
+
+def render_processes(found: StatusFiles, now_s: float) -> RenderableType:
+    """Return the state of all processes, those with runs in flight first; the time is in seconds since the epoch."""
+    processes = sorted(found.processes, key=lambda process: (not process.in_flight, -process.allowed_s))
+    parts: list[RenderableType] = [_summary(found)]
+    for process in processes:
+        parts += _process(process, now_s)
+    if not processes:
+        parts.append(Text(NOTHING_TO_SEE))
+    parts += [Text(f"left out: {_printable(reason)}", style="dim") for reason in found.unreadable]
+    return Group(*parts)
+
+
+def _summary(found: StatusFiles) -> Text:
+    runs = sum(process.in_flight for process in found.processes)
+    text = f"{plural(len(found.processes), 'process', 'processes')}, {plural(runs, 'run')} in flight"
+    return Text(text, style="bold")
+
+
+def _process(process: ProcessStatus, now_s: float) -> Iterator[RenderableType]:
+    """Yield what is shown of one process."""
+    yield Text()
+    title = Text(f"pid {process.pid}: {_printable(process.command)}", no_wrap=True, overflow="ellipsis")
+    yield Rule(title, align="left", characters="─", style="cyan")
+    silent_s = now_s - process.written_s
+    if silent_s > SILENT_S:
+        yield Text(
+            f"It has written nothing for {format_seconds(silent_s)}: it is stopped, or a call in it keeps the "
+            "interpreter from other work.",
+            style="yellow",
+        )
+    if not process.graphs:
+        yield Text("It has started no run yet.", style="dim")
+    for graph in process.graphs:
+        yield _headline(graph)
+        yield Padding(Group(*_graph(graph)), (0, 0, 0, 2))
+    if process.memory:
+        yield _memory_table(process.memory)
+
+
+def _headline(graph: GraphStatus) -> Text:
+    counts = [f"{graph.in_flight} in flight", f"{graph.done} done"]
+    counts += [
+        f"{number} {name}" for number, name in ((graph.failed, "failed"), (graph.cancelled, "cancelled")) if number
+    ]
+    if graph.recoveries:
+        counts.append(plural(graph.recoveries, "recovery", "recoveries"))
+    return Text.assemble(
+        (_printable(graph.name), "bold"), f" ({_printable(graph.policy)}): ", ", ".join(counts), overflow="fold"
+    )
+
+
+def _graph(graph: GraphStatus) -> Iterator[RenderableType]:
+    """Yield the makespans, the runs in flight and the lanes of one graph."""
+    yield _makespans(graph)
+    if graph.runs:
+        yield _run_table(graph)
+    if graph.lanes:
+        yield _lane_table(graph.lanes)
+
+
+def _makespans(graph: GraphStatus) -> Text:
+    """Return the predicted makespan beside the measured ones of the runs that have ended."""
+    predicted_s, latest = graph.predicted_s, graph.ended[-_MOST_ENDED:]
+    text = Text("predicted ")
+    text.append("-" if predicted_s is None else format_seconds(predicted_s), "bold")
+    done_s = [run.seconds for run in graph.ended if run.ending == "done"]
+    if done_s:
+        median_s = statistics.median(done_s)
+        text.append(f", measured (median of {len(done_s)}) ")
+        text.append(format_seconds(median_s), "bold")
+        if predicted_s:
+            text.append(f", {format_ratio(median_s / predicted_s)} of the prediction")
+    if latest:
+        ended = (format_seconds(run.seconds) + (f" {run.ending}" if run.ending != "done" else "") for run in latest)
+        text.append(f"; last runs {', '.join(ended)}", "dim")
+    return text
+
+
+def _run_table(graph: GraphStatus) -> Table:
+    """Return the runs in flight: elapsed time beside the prediction, and tasks done."""
+    table = Table.grid(padding=(0, 1))
+    for _ in range(3):
+        table.add_column(no_wrap=True)
+    for run in graph.runs[:_MOST_RUNS]:
+        if run.is_call:
+            progress = "one call of compiled code"
+        elif run.is_preparing:
+            progress = "preparing: compiling kernels, allocating memory"
+        else:
+            progress = f"{run.tasks_done}/{run.tasks} tasks"
+        table.add_row(_bar(0.0 if run.is_call else _share(run)), progress, _elapsed(run, graph.predicted_s))
+    more = graph.in_flight - len(graph.runs[:_MOST_RUNS])
+    if more > 0:
+        table.add_row("", Text(f"and {plural(more, 'more run')}", style="dim"), "")
+    return table
+
+
+def _share(run: RunStatus) -> float:
+    return run.tasks_done / run.tasks if run.tasks else 0.0
+
+
+def _elapsed(run: RunStatus, predicted_s: float | None) -> Text:
+    late = predicted_s is not None and run.elapsed_s > predicted_s and not run.is_preparing
+    beside = "" if predicted_s is None else f" of {format_seconds(predicted_s)} predicted"
+    return Text.assemble((format_seconds(run.elapsed_s), "yellow" if late else ""), beside)
+
+
+def _lane_table(lanes: tuple[LaneStatus, ...]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    table.add_column("lane", no_wrap=True)
+    table.add_column("busy", no_wrap=True)
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("tasks", justify="right", no_wrap=True)
+    table.add_column("now", no_wrap=True, overflow="ellipsis", ratio=1)
+    for lane in lanes:
+        busy = "-" if lane.busy is None else f"{min(lane.busy, 1.0):.0%}"
+        table.add_row(Text(_printable(lane.lane)), _bar(lane.busy or 0.0), busy, _lane_tasks(lane), _current(lane))
+    return table
+
+
+def _lane_tasks(lane: LaneStatus) -> str:
+    if lane.tasks is None:
+        return str(lane.tasks_done)
+    return f"{lane.tasks_done}/{lane.tasks}" if lane.tasks else "-"
+
+
+def _current(lane: LaneStatus) -> Text:
+    if lane.current is None:
+        return Text("-", style="dim")
+    current = _printable(lane.current)
+    return Text(current) if lane.waits_for is None else Text(f"{current} after {_printable(lane.waits_for)}", "dim")
+
+
+def _memory_table(memory: tuple[MemoryStatus, ...]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    table.add_column("memory", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for heading in ("in use", "reserved", "peak", "limit"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for space in memory:
+        limit = space.limit_bytes
+        table.add_row(
+            Text(_printable(space.space)),
+            _bar(space.in_use_bytes / limit if limit else 0.0),
+            format_bytes(space.in_use_bytes),
+            format_bytes(space.reserved_bytes),
+            format_bytes(space.peak_bytes),
+            format_bytes(limit) if limit else "-",
+        )
+    return table
+
+
+def _bar(share: float) -> ProgressBar:
+    return ProgressBar(total=1.0, completed=min(share, 1.0), width=_BAR_WIDTH, finished_style="bar.complete")
+
+
+def _printable(text: str) -> str:
+    """Return a text of another process without control characters, which could change the terminal."""
+    return "".join(character if character.isprintable() else "?" for character in text)
