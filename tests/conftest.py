@@ -55,6 +55,15 @@ def _freeze_imported_objects() -> None:
     gc.freeze()
 
 
+@pytest.fixture
+def runtime_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A runtime directory of the user's own, in which there are no status files of other processes."""
+    folder = tmp_path / "runtime"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    return folder
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--gpu-shape",

@@ -39,7 +39,7 @@ class RunStatus(Serialisable):
     """One run in flight."""
 
     elapsed_s: NonNegative  # since its first submission; while kernels are compiled, since its start
-    is_preparing: bool  # whether nothing has been submitted: kernels are compiled, or memory is allocated
+    is_preparing: bool  # whether its kernels are still being compiled
     tasks_done: Count
     tasks: Count
     is_call: bool = False  # whether the run is one call of compiled code, whose tasks cannot be seen

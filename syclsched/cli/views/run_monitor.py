@@ -15,7 +15,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from syclsched.model.text.units import format_bytes, format_ratio, format_seconds, plural
+from syclsched.model.text.units import format_bytes, format_seconds, plural
 from syclsched.monitoring import GraphStatus, LaneStatus, MemoryStatus, ProcessStatus, RunStatus, StatusFiles
 
 #: Shown where no process allows monitoring.
@@ -29,6 +29,7 @@ SILENT_S: Final = 3.0
 _MOST_RUNS: Final = 3
 _MOST_ENDED: Final = 5
 _BAR_WIDTH: Final = 12
+_MOST_LANE_WIDTH: Final = 24
 
 
 def render_processes(found: StatusFiles, now_s: float) -> RenderableType:
@@ -65,9 +66,9 @@ def _process(process: ProcessStatus, now_s: float) -> Iterator[RenderableType]:
         yield Text("It has started no run yet.", style="dim")
     for graph in process.graphs:
         yield _headline(graph)
-        yield Padding(Group(*_graph(graph)), (0, 0, 0, 2))
+        yield from (Padding(part, (0, 0, 0, 2), expand=False) for part in _graph(graph))
     if process.memory:
-        yield _memory_table(process.memory)
+        yield Padding(_memory_table(process.memory), (0, 0, 0, 2), expand=False)
 
 
 def _headline(graph: GraphStatus) -> Text:
@@ -94,7 +95,7 @@ def _graph(graph: GraphStatus) -> Iterator[RenderableType]:
 def _makespans(graph: GraphStatus) -> Text:
     """Return the predicted makespan beside the measured ones of the runs that have ended."""
     predicted_s, latest = graph.predicted_s, graph.ended[-_MOST_ENDED:]
-    text = Text("predicted ")
+    text = Text("predicted ", overflow="fold")
     text.append("-" if predicted_s is None else format_seconds(predicted_s), "bold")
     done_s = [run.seconds for run in graph.ended if run.ending == "done"]
     if done_s:
@@ -102,7 +103,7 @@ def _makespans(graph: GraphStatus) -> Text:
         text.append(f", measured (median of {len(done_s)}) ")
         text.append(format_seconds(median_s), "bold")
         if predicted_s:
-            text.append(f", {format_ratio(median_s / predicted_s)} of the prediction")
+            text.append(f" ({median_s / predicted_s:.3g} times the prediction)")
     if latest:
         ended = (format_seconds(run.seconds) + (f" {run.ending}" if run.ending != "done" else "") for run in latest)
         text.append(f"; last runs {', '.join(ended)}", "dim")
@@ -118,7 +119,7 @@ def _run_table(graph: GraphStatus) -> Table:
         if run.is_call:
             progress = "one call of compiled code"
         elif run.is_preparing:
-            progress = "preparing: compiling kernels, allocating memory"
+            progress = "compiling kernels"
         else:
             progress = f"{run.tasks_done}/{run.tasks} tasks"
         table.add_row(_bar(0.0 if run.is_call else _share(run)), progress, _elapsed(run, graph.predicted_s))
@@ -139,15 +140,20 @@ def _elapsed(run: RunStatus, predicted_s: float | None) -> Text:
 
 
 def _lane_table(lanes: tuple[LaneStatus, ...]) -> Table:
+    rows = [
+        (_printable(each.lane), "-" if each.busy is None else f"{min(each.busy, 1.0):.0%}", _lane_tasks(each))
+        for each in lanes
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    table.add_column("lane", no_wrap=True)
-    table.add_column("busy", no_wrap=True)
-    table.add_column("", justify="right", no_wrap=True)
-    table.add_column("tasks", justify="right", no_wrap=True)
-    table.add_column("now", no_wrap=True, overflow="ellipsis", ratio=1)
-    for lane in lanes:
-        busy = "-" if lane.busy is None else f"{min(lane.busy, 1.0):.0%}"
-        table.add_row(Text(_printable(lane.lane)), _bar(lane.busy or 0.0), busy, _lane_tasks(lane), _current(lane))
+    # Only the last column becomes narrower on a narrow terminal.
+    table.add_column("lane", no_wrap=True, min_width=min(widths[0], _MOST_LANE_WIDTH), overflow="ellipsis")
+    table.add_column("busy", no_wrap=True, min_width=_BAR_WIDTH)
+    table.add_column("", justify="right", no_wrap=True, min_width=widths[1])
+    table.add_column("tasks", justify="right", no_wrap=True, min_width=widths[2])
+    table.add_column("now", no_wrap=True, overflow="ellipsis")
+    for lane, (name, busy, tasks) in zip(lanes, rows, strict=True):
+        table.add_row(Text(name), _bar(lane.busy or 0.0), busy, tasks, _current(lane))
     return table
 
 

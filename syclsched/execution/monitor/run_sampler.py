@@ -19,6 +19,7 @@ from syclsched.execution.core.progress import LaneCount, LaneProgress
 from syclsched.execution.handle.engine import Engine
 from syclsched.execution.handle.resources import Resources
 from syclsched.execution.monitor.lane_busy import LaneBusyMeter, busy_seconds
+from syclsched.execution.replay.replay import Replay
 from syclsched.model.plan import Plan
 from syclsched.model.profile import MAX_NAME
 from syclsched.monitoring.status import EndedRun, Ending, GraphStatus, LaneStatus, MemoryStatus, RunStatus
@@ -42,6 +43,7 @@ class _ObservedRun:
     begun_ns: int
     sampler: RunSampler
     was_sampled: bool = False
+    is_preparing: bool = False
     recoveries: int = 0
     positions: Sequence[LaneProgress] = ()
     counts: Sequence[LaneCount] = ()
@@ -206,6 +208,7 @@ class RunSampler:
                 return
             run.graph.recoveries += recoveries - run.recoveries
             run.recoveries, run.positions, run.counts, run.was_sampled = recoveries, positions, counts, True
+            run.is_preparing = submitted_ns is None and not isinstance(engine, Replay)  # which was compiled before
             run.graph.meter.add_sample(now_s, id(run), weight_s, {p.lane for p in positions if p.runs})
 
     def _examine(
@@ -282,9 +285,8 @@ class RunSampler:
         if len(known) == len(counts) and counts:  # after a recovery, the engine's tasks are those that were left
             done = max(0, total - sum(known) + done)
         is_call = run.resources is None
-        begun = is_call or done > 0 or any(position.begun for position in run.positions)
         elapsed_s = max(0.0, (at_ns - run.begun_ns) * 1e-9)
-        return RunStatus(elapsed_s, not begun, min(done, total), total, is_call)
+        return RunStatus(elapsed_s, run.is_preparing, min(done, total), total, is_call)
 
 
 def _tasks(graph: _ObservedGraph, plan: Plan) -> int:
