@@ -89,7 +89,6 @@ class ProcessStatus(Serialisable):
 
     pid: Count
     command: Text
-    version: Text  # of syclsched
     allowed_s: NonNegative  # when the process allowed monitoring; seconds since the epoch
     written_s: NonNegative  # when this was written; seconds since the epoch
     graphs: tuple[GraphStatus, ...]  # the latest used first

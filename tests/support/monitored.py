@@ -30,5 +30,5 @@ def status(**changes: object) -> ProcessStatus:
         1, 0, 0, 0, 0, (), (),
     )  # fmt: skip
     memory = (MemoryStatus("cpu", 12 << 20, 16 << 20, 14 << 20, 64 << 20), MemoryStatus("host", 1024, 2048, 1024, 0))
-    made = ProcessStatus(4711, "python job.py --size 3", "0.2.0", WRITTEN_S - 60, WRITTEN_S, (graph, model), memory)
+    made = ProcessStatus(4711, "python job.py --size 3", WRITTEN_S - 60, WRITTEN_S, (graph, model), memory)
     return replace(made, **changes)  # type: ignore[arg-type]

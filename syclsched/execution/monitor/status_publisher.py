@@ -12,7 +12,6 @@ import time
 from types import TracebackType
 from typing import Final
 
-from syclsched import __version__
 from syclsched.errors import StorageError
 from syclsched.execution.handle import run_observer
 from syclsched.execution.handle.resources import unfinished
@@ -73,9 +72,7 @@ class _StatusPublisher:
         graphs, memory = self._sampler.status(), self._sampler.memory()
         changed = any(graph.in_flight for graph in graphs) or self._written != (graphs, memory)
         if changed or always:
-            self._file.write(
-                ProcessStatus(os.getpid(), _command(), __version__, self._allowed_s, time.time(), graphs, memory)
-            )
+            self._file.write(ProcessStatus(os.getpid(), _command(), self._allowed_s, time.time(), graphs, memory))
             self._written = graphs, memory
         return changed or always
 
