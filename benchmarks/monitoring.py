@@ -3,15 +3,18 @@
 
     python benchmarks/monitoring.py [--n 1024] [--tile 128] [--runs 50] [--turns 10]
 
-A turn is so many runs of Cholesky on the CPU device one after another, from `Runner.run` until the run has ended; with
-monitoring a thread samples the lanes eight times a second and writes the status file four times a second. Besides the
-time of a run the processor time of the whole process is compared, which other programs of the machine disturb less.
+A turn is so many runs of Cholesky on the CPU device one after another, each from `Runner.run` until the run has ended;
+with monitoring a thread samples the lanes eight times a second and writes the status file four times a second. "Off
+again" is measured as "off": what these two differ by is noise. The lower quartile and the processor time of the whole
+process are disturbed less by other programs than the median.
 """
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -26,11 +29,13 @@ def main() -> None:
     options = parser(__doc__, n=1024, tile=128, runs=50, turns=10).parse_args()
     kind = get("cholesky")
     workload = kind.build(kind.options(n=options.n, tile=options.tile))
-    seconds: dict[str, list[float]] = {"off": [], "on": []}
-    processor_s: dict[str, list[float]] = {"off": [], "on": []}
+    states = ["off", "on", "off again"]
+    seconds: dict[str, list[float]] = {state: [] for state in states}
+    processor_s: dict[str, list[float]] = {state: [] for state in states}
+    order = random.Random(0)
     with syclsched.bind(workload.graph, syclsched.discover("cpu"), policy="single:cpu") as runner:
         for turn in range(-1, options.turns):
-            for state in ("off", "on") if turn % 2 else ("on", "off"):
+            for state in order.sample(states, len(states)):
                 monitored: AbstractContextManager[Any] = syclsched.monitor() if state == "on" else nullcontext()
                 with monitored:
                     begun_s = time.process_time()
@@ -39,10 +44,14 @@ def main() -> None:
                 if turn >= 0:
                     seconds[state] += found
                     processor_s[state].append(used_s)
-        print(f"{runner.plan.policy}, {options.turns} turns of {options.runs} runs each")
-    for name, times in (("time of a run", seconds), ("processor time of a run", processor_s)):
-        off, on = (statistics.median(times[state]) for state in ("off", "on"))
-        print(f"{name}: off {off * 1e3:.3f} ms, on {on * 1e3:.3f} ms (medians), ratio {on / off:.3f}")
+        print(f"{len(workload.graph)} tasks, {options.turns} turns of {options.runs} runs each; ms, ratio to off")
+    _show("median of a run", {state: statistics.median(times) for state, times in seconds.items()})
+    _show("lower quartile of a run", {state: statistics.quantiles(times)[0] for state, times in seconds.items()})
+    _show("processor time of a run", {state: statistics.median(times) for state, times in processor_s.items()})
+
+
+def _show(what: str, found: Mapping[str, float]) -> None:
+    print(f"{what}: " + ", ".join(f"{state} {s * 1e3:.3f} ({s / found['off']:.3f})" for state, s in found.items()))
 
 
 def _seconds_of_run(runner: Any, inputs: dict[str, Any]) -> float:

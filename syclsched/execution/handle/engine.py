@@ -117,7 +117,7 @@ class Engine(EndedEngine, Protocol):
 
     @property
     def first_submission_ns(self) -> int | None:
-        """Host's clock at the first submission; None before it, and where it is known only after the run."""
+        """Host's clock at the first submission; None before it, or if the engine submits as soon as it starts."""
 
     def overdue(self, number: int, error: DeadlineError) -> None:
         """Mark a running task as failed because it is past its deadline, and cancel its dependents.

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -16,7 +15,6 @@ from typing import Final
 from syclsched.devices.memory.space_pools import memory_info
 from syclsched.execution.core.clock import now_ns
 from syclsched.execution.core.progress import LaneCount, LaneProgress
-from syclsched.execution.handle.engine import Engine
 from syclsched.execution.handle.resources import Resources
 from syclsched.execution.monitor.lane_busy import LaneBusyMeter, busy_seconds
 from syclsched.execution.replay.replay import Replay
@@ -35,22 +33,29 @@ _MOST_EXAMINED: Final = 4
 
 @dataclass(eq=False, slots=True)
 class _ObservedRun:
-    """A run in flight."""
+    """A run in flight, or one that has ended and is not counted yet."""
 
-    graph: _ObservedGraph
+    over: deque[_ObservedRun]  # takes the runs that have ended
     plan: Plan
     resources: Resources | None  # None for a run that is one call of compiled code
     begun_ns: int
-    sampler: RunSampler
+    ended_ns: int = 0
+    is_dropped: bool = False  # whether the run is not to be counted: a call that goes on as another run
     was_sampled: bool = False
     is_preparing: bool = False
     recoveries: int = 0
     positions: Sequence[LaneProgress] = ()
     counts: Sequence[LaneCount] = ()
 
+    def note_end(self) -> None:
+        """Note the end of the run."""
+        self.ended_ns = now_ns()
+        self.over.append(self)
+
     def end(self, *, completed: bool) -> None:
         """Note the end of a call of compiled code."""
-        self.sampler.call_ended(self, completed=completed)
+        self.is_dropped = not completed
+        self.note_end()
 
 
 @dataclass(eq=False, slots=True)
@@ -66,12 +71,6 @@ class _ObservedGraph:
     endings: dict[Ending, int] = field(default_factory=lambda: {"done": 0, "failed": 0, "cancelled": 0})
     recoveries: int = 0
     ended: deque[EndedRun] = field(default_factory=partial(deque, maxlen=_MOST_RUNS))
-    #: Of the runs that have ended since the last sample: sum of their seconds, earliest start, the runs that were
-    #: sampled, and the engines of some of them with their seconds.
-    ended_s: float = 0.0
-    ended_from_ns: int = 0
-    sampled: list[int] = field(default_factory=list)
-    examined: deque[tuple[Engine | None, float]] = field(default_factory=partial(deque, maxlen=_MOST_EXAMINED))
     counts: Sequence[LaneCount] = ()  # of the last run that was looked at
     tasks: tuple[Plan, int] | None = None  # a plan, and how many executions of tasks it has
 
@@ -79,50 +78,63 @@ class _ObservedGraph:
 class RunSampler:
     """Observes all runs of the process; implements `syclsched.execution.handle.run_observer.RunObserver`.
 
-    Threads that start and end runs only note them, which takes a few microseconds. `sample` and `status` are called by
-    one other thread.
+    Threads that start and end runs only append them to queues, without a lock: a thread that has to wait for another
+    one delays a short run by more than its duration where the machine is busy. All else is done by one other thread.
     """
 
     def __init__(self) -> None:
-        # Reentrant: a garbage collection under the lock may end a run.
-        self._lock = threading.RLock()
+        self._begun: deque[_ObservedRun] = deque()
+        self._over: deque[_ObservedRun] = deque()
         self._graphs: dict[tuple[str, str, str], _ObservedGraph] = {}
         self._latest: tuple[Plan, _ObservedGraph] | None = None
         self._uses = 0
         self._sampled_ns = now_ns()
         self._memory: tuple[MemoryStatus, ...] = ()
 
-    # --- on threads that start and end runs ---------------------------------------------------------
+    # --- on threads that start and end runs -----------------------------------------------------------
 
     def began(self, resources: Resources) -> None:
-        """Note a run that is about to start or in flight, unless it is known."""
-        with self._lock:
-            graph = self._graph_of(resources.engines.plan)
-            known = any(run.resources is resources for run in graph.in_flight.values())
-            run = None if known else self._add(graph, resources.engines.plan, resources)
-        if run is not None:
-            resources.when_ended(partial(self._ended, run, resources))
+        """Note a run that is about to start, or that is in flight."""
+        run = _ObservedRun(self._over, resources.engines.plan, resources, now_ns())
+        self._begun.append(run)
+        resources.before_end(run.note_end)
 
     def call_began(self, plan: Plan) -> _ObservedRun:
         """Note a run that is one call of compiled code."""
-        with self._lock:
-            return self._add(self._graph_of(plan), plan, None)
-
-    def call_ended(self, run: _ObservedRun, *, completed: bool) -> None:
-        """Note the end of a call; a run that it has not completed goes on as one of the others, or is none."""
-        ended_ns = now_ns()
-        with self._lock:
-            if completed:
-                self._remove(run, ended_ns, "done", None)
-            else:
-                run.graph.in_flight.pop(id(run), None)
-
-    def _add(self, graph: _ObservedGraph, plan: Plan, resources: Resources | None) -> _ObservedRun:
-        self._uses += 1
-        graph.used, graph.plan = self._uses, plan
-        run = _ObservedRun(graph, plan, resources, now_ns(), self)
-        graph.in_flight[id(run)] = run
+        run = _ObservedRun(self._over, plan, None, now_ns())
+        self._begun.append(run)
         return run
+
+    # --- on the monitor's thread ----------------------------------------------------------------------
+
+    def sample(self) -> None:
+        """Look at the lanes of the runs in flight, and at the times of runs that have ended."""
+        over = len(self._over)  # before the next line: a run that has ended is among those that have begun
+        for _ in range(len(self._begun)):
+            self._add(self._begun.popleft())
+        now_s, sampled_ns = time.monotonic(), now_ns()
+        ended: dict[_ObservedGraph, list[_ObservedRun]] = {}
+        for _ in range(over):
+            run = self._over.popleft()
+            graph = self._graph_of(run.plan)
+            if graph.in_flight.pop(id(run), None) is not None and not run.is_dropped:
+                self._count(graph, run)
+                ended.setdefault(graph, []).append(run)
+        for graph, runs in ended.items():
+            self._examine(graph, runs, now_s, sampled_ns)
+        for graph in self._graphs.values():
+            for run in list(islice(graph.in_flight.values(), _MOST_RUNS)):
+                if run.resources is not None:
+                    self._sample_run(graph, run, run.resources, now_s, sampled_ns)
+        self._sampled_ns = sampled_ns
+
+    def _add(self, run: _ObservedRun) -> None:
+        graph = self._graph_of(run.plan)
+        if run.resources is not None and any(run.resources is each.resources for each in graph.in_flight.values()):
+            return  # noted twice: it began when monitoring did
+        self._uses += 1
+        graph.used, graph.plan = self._uses, run.plan
+        graph.in_flight[id(run)] = run
 
     def _graph_of(self, plan: Plan) -> _ObservedGraph:
         if self._latest is not None and self._latest[0] is plan:
@@ -142,112 +154,81 @@ class RunSampler:
         if idle:
             del self._graphs[min(idle)[1]]
 
-    def _ended(self, run: _ObservedRun, resources: Resources) -> None:
-        """Note that a run has ended or was given up."""
-        ended_ns, engine = now_ns(), resources.engine
-        recoveries = len(resources.engines.recoveries)
-        submitted_ns = None if recoveries else engine.first_submission_ns
-        if submitted_ns is not None:
-            run.begun_ns = submitted_ns
-        ending: Ending = (
-            "failed" if resources.failure is not None else "cancelled" if resources.engines.cancelled else "done"
-        )
-        with self._lock:
-            run.graph.recoveries += recoveries - run.recoveries
-            self._remove(run, ended_ns, ending, engine if resources.hung is None else None)
-
-    def _remove(self, run: _ObservedRun, ended_ns: int, ending: Ending, engine: Engine | None) -> None:
-        graph, seconds = run.graph, max(0.0, (ended_ns - run.begun_ns) * 1e-9)
-        graph.in_flight.pop(id(run), None)
+    def _count(self, graph: _ObservedGraph, run: _ObservedRun) -> None:
+        """Count a run that has ended, or was given up."""
+        ending: Ending = "done"
+        resources = run.resources
+        if resources is not None:
+            recoveries = len(resources.engines.recoveries)
+            graph.recoveries += recoveries - run.recoveries
+            submitted_ns = None if recoveries else resources.engine.first_submission_ns
+            run.begun_ns = run.begun_ns if submitted_ns is None else submitted_ns
+            if resources.failure is not None:
+                ending = "failed"
+            elif resources.engines.cancelled:
+                ending = "cancelled"
         graph.endings[ending] += 1
-        graph.ended.append(EndedRun(time.time(), seconds, ending))
-        graph.ended_from_ns = min(graph.ended_from_ns, run.begun_ns) if graph.examined else run.begun_ns
-        graph.ended_s += seconds
-        graph.examined.append((engine, seconds))
-        if run.was_sampled:
-            graph.sampled.append(id(run))
-            graph.counts = run.counts
+        ago_s = (now_ns() - run.ended_ns) * 1e-9
+        graph.ended.append(EndedRun(time.time() - ago_s, _seconds(run), ending))
 
-    # --- on the monitor's thread ----------------------------------------------------------------------
-
-    def sample(self) -> None:
-        """Look at the lanes of the runs in flight, and at the times of runs that have ended."""
-        now_s, sampled_ns = time.monotonic(), now_ns()
-        with self._lock:
-            graphs = list(self._graphs.values())
-            runs = [run for graph in graphs for run in islice(graph.in_flight.values(), _MOST_RUNS)]
-            ended = [(graph, self._take_ended(graph)) for graph in graphs if graph.examined]
-        for run in runs:
-            if run.resources is None:
-                continue
-            try:
-                weight_s = (sampled_ns - max(self._sampled_ns, run.begun_ns)) * 1e-9
-                self._sample_run(run, run.resources, now_s, max(0.0, weight_s))
-            except Exception:  # an error with one run must not end the monitoring of the others
-                _LOGGER.debug("a run could not be sampled", exc_info=True)
-        for graph, (begun_ns, total_s, sampled, examined) in ended:
-            self._examine(graph, now_s - (sampled_ns - begun_ns) * 1e-9, now_s, total_s, sampled, examined)
-        self._sampled_ns = sampled_ns
-
-    def _take_ended(self, graph: _ObservedGraph) -> tuple[int, float, list[int], list[tuple[Engine | None, float]]]:
-        """Return what is known of the runs that have ended since the last call, and forget it; under the lock."""
-        taken = graph.ended_from_ns, graph.ended_s, graph.sampled, list(graph.examined)
-        graph.ended_s, graph.sampled = 0.0, []
-        graph.examined.clear()
-        return taken
-
-    def _sample_run(self, run: _ObservedRun, resources: Resources, now_s: float, weight_s: float) -> None:
+    def _sample_run(
+        self, graph: _ObservedGraph, run: _ObservedRun, resources: Resources, now_s: float, sampled_ns: int
+    ) -> None:
+        if resources.hung is not None:  # its engine may never end
+            graph.in_flight.pop(id(run), None)
+            run.ended_ns = sampled_ns
+            self._count(graph, run)
+            return
         engine = resources.engine
-        submitted_ns = engine.first_submission_ns
         recoveries = len(resources.engines.recoveries)
+        graph.recoveries += recoveries - run.recoveries
+        run.recoveries = recoveries
+        submitted_ns = engine.first_submission_ns
         if submitted_ns is not None and not recoveries:
             run.begun_ns = submitted_ns
-        positions, counts = engine.positions(), engine.lane_counts()
-        with self._lock:
-            if id(run) not in run.graph.in_flight:  # it has ended meanwhile
-                return
-            run.graph.recoveries += recoveries - run.recoveries
-            run.recoveries, run.positions, run.counts, run.was_sampled = recoveries, positions, counts, True
-            run.is_preparing = submitted_ns is None and not isinstance(engine, Replay)  # which was compiled before
-            run.graph.meter.add_sample(now_s, id(run), weight_s, {p.lane for p in positions if p.runs})
+        run.is_preparing = submitted_ns is None and not isinstance(engine, Replay)  # which was compiled before
+        try:
+            run.positions, run.counts = engine.positions(), engine.lane_counts()
+        except Exception:  # an error with one run must not end the monitoring of the others
+            _LOGGER.debug("a run could not be sampled", exc_info=True)
+            return
+        run.was_sampled = True
+        weight_s = max(0.0, (sampled_ns - max(self._sampled_ns, run.begun_ns)) * 1e-9)
+        graph.meter.add_sample(now_s, id(run), weight_s, {p.lane for p in run.positions if p.runs})
 
-    def _examine(
-        self,
-        graph: _ObservedGraph,
-        begun_s: float,
-        ended_s: float,
-        total_s: float,
-        sampled: Sequence[int],
-        examined: Iterable[tuple[Engine | None, float]],
-    ) -> None:
+    def _examine(self, graph: _ObservedGraph, runs: Sequence[_ObservedRun], now_s: float, now_ns: int) -> None:
         """Have the busy shares of a graph heed runs that have ended, by the times of some of them."""
-        busy_s: dict[str, float] = {}
+        busy_s: defaultdict[str, float] = defaultdict(float)
         examined_s = 0.0
-        for engine, seconds in examined:
+        for run in runs[-_MOST_EXAMINED:]:
+            resources = run.resources
+            if resources is None or resources.hung is not None:
+                continue
             try:
-                found = None if engine is None else busy_seconds(engine)
-                graph.counts = graph.counts if engine is None else engine.lane_counts()
+                found = busy_seconds(resources.engine)
+                graph.counts = resources.engine.lane_counts()
             except Exception:  # as above
                 _LOGGER.debug("the times of a run could not be read", exc_info=True)
                 continue
             if found is not None:
-                examined_s += seconds
-                for lane, s in found.items():
-                    busy_s[lane] = busy_s.get(lane, 0.0) + s
+                examined_s += _seconds(run)
+                for lane, seconds in found.items():
+                    busy_s[lane] += seconds
+        sampled = [id(run) for run in runs if run.was_sampled]
         if examined_s > 0.0:
-            scale = total_s / examined_s
-            graph.meter.replace_samples(sampled, begun_s, ended_s, {lane: s * scale for lane, s in busy_s.items()})
+            scale = sum(map(_seconds, runs)) / examined_s
+            begun_s = now_s - (now_ns - min(run.begun_ns for run in runs)) * 1e-9
+            graph.meter.replace_samples(sampled, begun_s, now_s, {lane: s * scale for lane, s in busy_s.items()})
         elif not sampled:
-            graph.meter.note_unknown(ended_s)
+            graph.meter.note_unknown(now_s)
 
     # --- the state --------------------------------------------------------------------------------------
 
     def status(self) -> tuple[GraphStatus, ...]:
         """Return the state of all graphs, those used last first."""
-        with self._lock:
-            graphs = sorted(self._graphs.values(), key=lambda graph: -graph.used)
-            now_s, at_ns = time.monotonic(), now_ns()
-            return tuple(self._status_of(graph, now_s, at_ns) for graph in graphs)
+        graphs = sorted(self._graphs.values(), key=lambda graph: -graph.used)
+        now_s, at_ns = time.monotonic(), now_ns()
+        return tuple(self._status_of(graph, now_s, at_ns) for graph in graphs)
 
     def memory(self) -> tuple[MemoryStatus, ...]:
         """Return the process's memory by space."""
@@ -268,7 +249,7 @@ class RunSampler:
             graph.name,
             graph.policy,
             predicted_s or None,
-            tuple(self._status_of_run(run, at_ns) for run in runs),
+            tuple(self._status_of_run(graph, run, at_ns) for run in runs),
             len(graph.in_flight),
             graph.endings["done"],
             graph.endings["failed"],
@@ -278,8 +259,8 @@ class RunSampler:
             _status_of_lanes(graph, runs, graph.meter.shares(now_s)),
         )
 
-    def _status_of_run(self, run: _ObservedRun, at_ns: int) -> RunStatus:
-        total, counts = _tasks(run.graph, run.plan), run.counts
+    def _status_of_run(self, graph: _ObservedGraph, run: _ObservedRun, at_ns: int) -> RunStatus:
+        total, counts = _tasks(graph, run.plan), run.counts
         done = sum(count.done for count in counts)
         known = [count.tasks for count in counts if count.tasks is not None]
         if len(known) == len(counts) and counts:  # after a recovery, the engine's tasks are those that were left
@@ -287,6 +268,10 @@ class RunSampler:
         is_call = run.resources is None
         elapsed_s = max(0.0, (at_ns - run.begun_ns) * 1e-9)
         return RunStatus(elapsed_s, run.is_preparing, min(done, total), total, is_call)
+
+
+def _seconds(run: _ObservedRun) -> float:
+    return max(0.0, (run.ended_ns - run.begun_ns) * 1e-9)
 
 
 def _tasks(graph: _ObservedGraph, plan: Plan) -> int:

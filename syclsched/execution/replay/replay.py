@@ -186,8 +186,8 @@ class Replay(ProgressReporting):
 
     @property
     def first_submission_ns(self) -> int | None:
-        """Host's clock at the first submission; None before the end, and without recorded times."""
-        return None if self.times is None else self.times.origin_ns
+        """None: a replay submits as soon as it is started."""
+        return None
 
     @property
     def completed(self) -> bool:
