@@ -15,6 +15,7 @@ from typing import Final
 from syclsched.devices.memory.space_pools import memory_info
 from syclsched.execution.core.clock import now_ns
 from syclsched.execution.core.progress import LaneCount, LaneProgress
+from syclsched.execution.handle.engine import Engine
 from syclsched.execution.handle.resources import Resources
 from syclsched.execution.monitor.lane_busy import LaneBusyMeter, busy_seconds
 from syclsched.execution.replay.replay import Replay
@@ -27,30 +28,49 @@ _LOGGER = logging.getLogger("syclsched")
 _MOST_GRAPHS: Final = 16
 #: Most runs in flight of a graph that are described, and most ended ones.
 _MOST_RUNS: Final = 8
-#: Most runs that have ended since the last sample whose recorded times are read; they stand for the others.
-_MOST_EXAMINED: Final = 4
 
 
 @dataclass(eq=False, slots=True)
 class _ObservedRun:
     """A run in flight, or one that has ended and is not counted yet."""
 
-    over: deque[_ObservedRun]  # takes the runs that have ended
+    sampler: RunSampler
     plan: Plan
-    resources: Resources | None  # None for a run that is one call of compiled code
+    resources: Resources | None  # None for a run that is one call of compiled code, or has ended
     begun_ns: int
+    is_call: bool = False
     ended_ns: int = 0
+    ending: Ending = "done"
     is_dropped: bool = False  # whether the run is not to be counted: a call that goes on as another run
+    is_counted: bool = False
     was_sampled: bool = False
     is_preparing: bool = False
     recoveries: int = 0
+    counted_recoveries: int = 0
     positions: Sequence[LaneProgress] = ()
     counts: Sequence[LaneCount] = ()
 
     def note_end(self) -> None:
-        """Note the end of the run."""
+        """Note the end of the run, or that it was given up; keep none of its memory, unless it is the latest one."""
         self.ended_ns = now_ns()
-        self.over.append(self)
+        resources, self.resources = self.resources, None
+        if resources is not None:
+            engine = resources.engine
+            self.note_begin(resources)
+            if resources.failure is not None:
+                self.ending = "failed"
+            elif resources.engines.cancelled:
+                self.ending = "cancelled"
+            if resources.hung is None:
+                self.sampler.latest_engines[id(self.plan)] = self, engine
+        self.sampler.over.append(self)
+
+    def note_begin(self, resources: Resources) -> None:
+        """Note when the run submitted something for the first time, and how often it was recovered."""
+        self.recoveries = len(resources.engines.recoveries)
+        submitted_ns = resources.engine.first_submission_ns
+        if submitted_ns is not None and not self.recoveries:
+            self.begun_ns = submitted_ns
 
     def end(self, *, completed: bool) -> None:
         """Note the end of a call of compiled code."""
@@ -84,7 +104,9 @@ class RunSampler:
 
     def __init__(self) -> None:
         self._begun: deque[_ObservedRun] = deque()
-        self._over: deque[_ObservedRun] = deque()
+        #: Runs that have ended and are not counted yet, and the latest of each plan with its engine.
+        self.over: deque[_ObservedRun] = deque()
+        self.latest_engines: dict[int, tuple[_ObservedRun, Engine]] = {}
         self._graphs: dict[tuple[str, str, str], _ObservedGraph] = {}
         self._latest: tuple[Plan, _ObservedGraph] | None = None
         self._uses = 0
@@ -95,13 +117,13 @@ class RunSampler:
 
     def began(self, resources: Resources) -> None:
         """Note a run that is about to start, or that is in flight."""
-        run = _ObservedRun(self._over, resources.engines.plan, resources, now_ns())
+        run = _ObservedRun(self, resources.engines.plan, resources, now_ns())
         self._begun.append(run)
         resources.before_end(run.note_end)
 
     def call_began(self, plan: Plan) -> _ObservedRun:
         """Note a run that is one call of compiled code."""
-        run = _ObservedRun(self._over, plan, None, now_ns())
+        run = _ObservedRun(self, plan, None, now_ns(), is_call=True)
         self._begun.append(run)
         return run
 
@@ -109,19 +131,25 @@ class RunSampler:
 
     def sample(self) -> None:
         """Look at the lanes of the runs in flight, and at the times of runs that have ended."""
-        over = len(self._over)  # before the next line: a run that has ended is among those that have begun
+        over = len(self.over)  # before the next line: a run that has ended is among those that have begun
         for _ in range(len(self._begun)):
             self._add(self._begun.popleft())
         now_s, sampled_ns = time.monotonic(), now_ns()
+        engines, self.latest_engines = self.latest_engines, {}
         ended: dict[_ObservedGraph, list[_ObservedRun]] = {}
         for _ in range(over):
-            run = self._over.popleft()
+            run = self.over.popleft()
             graph = self._graph_of(run.plan)
             if graph.in_flight.pop(id(run), None) is not None and not run.is_dropped:
                 self._count(graph, run)
                 ended.setdefault(graph, []).append(run)
+        for plan_id, found in engines.items():
+            if not found[0].is_counted:  # it has ended since the first line: it is looked at again with its run
+                self.latest_engines.setdefault(plan_id, found)
         for graph, runs in ended.items():
-            self._examine(graph, runs, now_s, sampled_ns)
+            plans = {id(run.plan) for run in runs}
+            latest = [each for plan_id, each in engines.items() if plan_id in plans]
+            self._examine(graph, runs, latest, now_s, sampled_ns)
         for graph in self._graphs.values():
             for run in list(islice(graph.in_flight.values(), _MOST_RUNS)):
                 if run.resources is not None:
@@ -156,37 +184,24 @@ class RunSampler:
 
     def _count(self, graph: _ObservedGraph, run: _ObservedRun) -> None:
         """Count a run that has ended, or was given up."""
-        ending: Ending = "done"
-        resources = run.resources
-        if resources is not None:
-            recoveries = len(resources.engines.recoveries)
-            graph.recoveries += recoveries - run.recoveries
-            submitted_ns = None if recoveries else resources.engine.first_submission_ns
-            run.begun_ns = run.begun_ns if submitted_ns is None else submitted_ns
-            if resources.failure is not None:
-                ending = "failed"
-            elif resources.engines.cancelled:
-                ending = "cancelled"
-        graph.endings[ending] += 1
+        graph.recoveries += run.recoveries - run.counted_recoveries
+        graph.endings[run.ending] += 1
+        run.is_counted = True
         ago_s = (now_ns() - run.ended_ns) * 1e-9
-        graph.ended.append(EndedRun(time.time() - ago_s, _seconds(run), ending))
+        graph.ended.append(EndedRun(time.time() - ago_s, _seconds(run), run.ending))
 
     def _sample_run(
         self, graph: _ObservedGraph, run: _ObservedRun, resources: Resources, now_s: float, sampled_ns: int
     ) -> None:
         if resources.hung is not None:  # its engine may never end
-            graph.in_flight.pop(id(run), None)
-            run.ended_ns = sampled_ns
-            self._count(graph, run)
+            run.note_end()
             return
         engine = resources.engine
-        recoveries = len(resources.engines.recoveries)
-        graph.recoveries += recoveries - run.recoveries
-        run.recoveries = recoveries
-        submitted_ns = engine.first_submission_ns
-        if submitted_ns is not None and not recoveries:
-            run.begun_ns = submitted_ns
-        run.is_preparing = submitted_ns is None and not isinstance(engine, Replay)  # which was compiled before
+        run.note_begin(resources)
+        graph.recoveries += run.recoveries - run.counted_recoveries
+        run.counted_recoveries = run.recoveries
+        is_compiled = isinstance(engine, Replay)  # before the run
+        run.is_preparing = not is_compiled and engine.first_submission_ns is None
         try:
             run.positions, run.counts = engine.positions(), engine.lane_counts()
         except Exception:  # an error with one run must not end the monitoring of the others
@@ -196,17 +211,21 @@ class RunSampler:
         weight_s = max(0.0, (sampled_ns - max(self._sampled_ns, run.begun_ns)) * 1e-9)
         graph.meter.add_sample(now_s, id(run), weight_s, {p.lane for p in run.positions if p.runs})
 
-    def _examine(self, graph: _ObservedGraph, runs: Sequence[_ObservedRun], now_s: float, now_ns: int) -> None:
-        """Have the busy shares of a graph heed runs that have ended, by the times of some of them."""
+    def _examine(
+        self,
+        graph: _ObservedGraph,
+        runs: Sequence[_ObservedRun],
+        latest: Sequence[tuple[_ObservedRun, Engine]],
+        now_s: float,
+        now_ns: int,
+    ) -> None:
+        """Have the busy shares of a graph heed runs that have ended, by the times of the latest ones."""
         busy_s: defaultdict[str, float] = defaultdict(float)
         examined_s = 0.0
-        for run in runs[-_MOST_EXAMINED:]:
-            resources = run.resources
-            if resources is None or resources.hung is not None:
-                continue
+        for run, engine in latest:
             try:
-                found = busy_seconds(resources.engine)
-                graph.counts = resources.engine.lane_counts()
+                found = busy_seconds(engine)
+                graph.counts = engine.lane_counts()
             except Exception:  # as above
                 _LOGGER.debug("the times of a run could not be read", exc_info=True)
                 continue
@@ -265,9 +284,8 @@ class RunSampler:
         known = [count.tasks for count in counts if count.tasks is not None]
         if len(known) == len(counts) and counts:  # after a recovery, the engine's tasks are those that were left
             done = max(0, total - sum(known) + done)
-        is_call = run.resources is None
         elapsed_s = max(0.0, (at_ns - run.begun_ns) * 1e-9)
-        return RunStatus(elapsed_s, run.is_preparing, min(done, total), total, is_call)
+        return RunStatus(elapsed_s, run.is_preparing, min(done, total), total, run.is_call)
 
 
 def _seconds(run: _ObservedRun) -> float:
