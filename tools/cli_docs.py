@@ -6,13 +6,14 @@ Usage: ``python tools/cli_docs.py`` writes the page; with ``--check`` it ends wi
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import sys
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 
@@ -23,6 +24,25 @@ _HEAD = """% Made by tools/cli_docs.py from the commands' own definitions; chang
 `python -m syclsched COMMAND`, or `syclsched COMMAND`. `--traceback` anywhere shows Python tracebacks; `-h` or `--help`
 after a command says what follows here. Exit codes: 0 done, 1 the work was done and its result is wrong or nothing is
 usable, 2 a mistake in what was asked, 130 interrupted.
+
+Results are printed on standard output; progress, notices, warnings and errors on standard error. Before or after the
+command, `-q` or `--quiet` leaves only results and errors, `-v` or `--verbose` adds decisions and log messages, and
+`-vv` adds messages for debugging.
+
+On a terminal, tables have its width. In pipes and files nothing is wrapped or cut, unless the environment variable
+`COLUMNS` sets a width. `NO_COLOR=1` leaves colours out. `history show` uses the pager named by `PAGER`.
+
+`syclsched --install-completion` sets up completion of commands, options, and names of graphs, policies, profiles and
+devices in bash, zsh, fish or PowerShell; `syclsched --show-completion` prints the script.
+"""
+
+_JSON_HEAD = """## JSON documents
+
+With `--json`, a command prints one JSON document on standard output, and nothing else there. Its key `format` has the
+name and version of the document: new keys may be added under the same version; if a key is removed, or its type
+changes, the version is raised. Times are in seconds (`_s`), energies in joules (`_j`), sizes in bytes. Numbers that are
+not known or not finite are null. `profile --json` prints the file format `syclsched-profiles/1` (see
+[Profiles](profiling.md)).
 """
 
 
@@ -52,8 +72,59 @@ def page() -> str:
             else [(f"{name} {info.name}", info.callback) for info in inner]
         )
     return (
-        "\n".join([_HEAD, *(line for name, function in commands for line in _command(name, function))]).rstrip() + "\n"
+        "\n".join(
+            [_HEAD, *(line for name, function in commands for line in _command(name, function)), *_documents()]
+        ).rstrip()
+        + "\n"
     )
+
+
+def _documents() -> Iterator[str]:
+    """Yield the lines on the documents of --json."""
+    from syclsched.cli.documents import DOCUMENTS
+
+    yield _JSON_HEAD
+    entries: dict[str, Any] = {}
+    for document in DOCUMENTS:
+        yield f"### {document.FORMAT}\n"
+        commands = " and ".join(f"`{name}`" for name in document.COMMANDS.split(", "))
+        yield f"{inspect.getdoc(document)} Printed by {commands}.\n"
+        yield from _keys(document, entries)
+    for name, entry in sorted(entries.items()):
+        yield f"### {name}\n"
+        yield f"{inspect.getdoc(entry)}\n"
+        yield from _keys(entry, {})
+
+
+def _keys(kind: Any, entries: dict[str, Any]) -> Iterator[str]:
+    """Yield a table of the keys of a document or entry, and collect the entries that it refers to."""
+    yield "| Key | Type | Meaning |\n|---|---|---|"
+    for each in dataclasses.fields(kind):
+        hint = get_type_hints(kind, include_extras=True)[each.name]
+        yield f"| `{each.name}` | {_json_type(get_args(hint)[0], entries)} | {hint.__metadata__[0]} |"
+    yield ""
+
+
+def _json_type(kind: Any, entries: dict[str, Any]) -> str:
+    """Return the JSON type of a Python type as text."""
+    if dataclasses.is_dataclass(kind):
+        assert isinstance(kind, type)
+        if kind.__name__ not in entries:
+            entries[kind.__name__] = kind
+            for hint in get_type_hints(kind).values():
+                _json_type(hint, entries)
+        return f"[{kind.__name__}](#{kind.__name__.lower()})"
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is list:
+        return f"array of {_json_type(inner[0], entries)}"
+    if origin is dict:
+        return f"object of {_json_type(inner[1], entries)}" if inner[1] is not Any else "object"
+    if origin is not None:
+        return " or ".join(_json_type(each, entries) for each in inner)
+    names: dict[Any, str] = {
+        str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null", Any: "any",
+    }  # fmt: skip
+    return names[kind]
 
 
 def _command(name: str, function: Any) -> Iterator[str]:

@@ -10,6 +10,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from syclsched import __version__
+from syclsched.cli.options import apply_message_options
+from syclsched.cli.terminal import Verbosity, set_verbosity
 from syclsched.interrupts import INTERRUPTED
 
 
@@ -80,14 +82,19 @@ class _Command(TyperCommand):
     """Command that is known by its summary until it is used."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        from syclsched.cli.options import with_option_groups
+        from syclsched.cli.options import with_message_options, with_option_groups
 
         assert self.name is not None
-        loaded = load_command(self.name)
-        if not isinstance(loaded, typer.Typer):
-            single = typer.Typer(add_completion=False, rich_markup_mode="rich")
-            single.command(self.name)(with_option_groups(loaded))
-            loaded = single
+        found = load_command(self.name)
+        loaded = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        if isinstance(found, typer.Typer):
+            loaded = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
+            loaded.registered_callback = found.registered_callback
+            for inner in found.registered_commands:
+                assert inner.callback is not None
+                loaded.command(inner.name)(with_message_options(inner.callback))
+        else:
+            loaded.command(self.name)(with_message_options(with_option_groups(found)))
         return typer.main.get_command(loaded).make_context(info_name, args, parent, **extra)
 
 
@@ -107,7 +114,7 @@ class _CommandGroup(TyperGroup):
             raise typer.Exit(INTERRUPTED) from None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args:
+        if not args and not ctx.resilient_parsing:  # else a shell asks for completions
             typer.echo(ctx.get_help())
             ctx.exit(2)
         return super().parse_args(ctx, args)
@@ -135,7 +142,7 @@ class _CommandGroup(TyperGroup):
 app = typer.Typer(
     cls=_CommandGroup,
     name="syclsched",
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
@@ -143,14 +150,29 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version and leave."),
+    quiet: bool = typer.Option(False, "--quiet", "-q", help="Print results and errors only; also after a command."),
+    verbose: int = typer.Option(
+        0,
+        "--verbose",
+        "-v",
+        count=True,
+        metavar="",
+        show_default=False,
+        help="Print decisions and log messages, too; -vv for debugging.",
+    ),
+) -> None:
     """Run one task graph on every SYCL device of a machine, with execution times predicted beforehand.
 
     Start with `doctor` (check the installation), then `profile` (measure the devices once), then `run cholesky`. Add
     --traceback anywhere to see Python tracebacks.
 
-    `COMMAND --help` explains the options of a command.
+    `COMMAND --help` explains the options of a command. Results are printed on standard output, notices and errors on
+    standard error.
     """
+    set_verbosity(Verbosity.NORMAL)
+    apply_message_options(quiet=quiet, verbose=verbose)
     if version:
         typer.echo(__version__)
         raise typer.Exit

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from syclsched.cli.requests.graph_planning import Planned
-from syclsched.errors import ArgumentError, RuntimeMissingError
+from syclsched.errors import ArgumentError, RuntimeMissingError, did_you_mean
 from syclsched.model.text.units import format_seconds, plural
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ def show_runtime_comparison(versus: _RuntimeComparison, console: Console) -> Non
         f"{len(versus.ours_s)} runs alternating with ONNX Runtime (CPU, {plural(versus.threads, 'thread')}), "
         f"arrays in to arrays out: "
         f"{format_seconds(ours)} (least {format_seconds(min(versus.ours_s))}) to "
-        f"{format_seconds(theirs)} (least {format_seconds(min(versus.theirs_s))}), ratio {versus.ratio:.2f}",
-        soft_wrap=True,
+        f"{format_seconds(theirs)} (least {format_seconds(min(versus.theirs_s))}), ratio {versus.ratio:.2f}"
     )
 
 
@@ -112,7 +111,11 @@ def check_other_runtime(name: str | None, *, dry_run: bool, is_model: bool) -> N
     if name is None:
         return
     if name not in OTHER_RUNTIMES:
-        raise ArgumentError(f"unknown runtime {name!r}", where="--compare", hint=", ".join(OTHER_RUNTIMES))
+        raise ArgumentError(
+            f"unknown runtime {name!r}",
+            where="--compare",
+            hint=did_you_mean(name, OTHER_RUNTIMES) + f"There is {', '.join(OTHER_RUNTIMES)}",
+        )
     if dry_run or not is_model:
         raise ArgumentError("only runs of ONNX models can be compared", where="--compare")
 

@@ -7,8 +7,7 @@ Exit codes: 0 success, 1 the result is wrong or nothing is usable, 2 invalid req
 from __future__ import annotations
 
 import sys
-import warnings
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from syclsched import __version__
 from syclsched.errors import SyclschedError
@@ -17,40 +16,34 @@ from syclsched.interrupts import INTERRUPTED
 
 def _show_error(error: SyclschedError) -> None:
     """Print an error with its place and remedy on standard error."""
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(stderr=True, highlight=False)
-    console.print(Text.assemble(("error: ", "bold red"), error.what), soft_wrap=True)
-    if error.where is not None:
-        console.print(Text.assemble(("  where: ", "bold"), error.where), soft_wrap=True)
-    if error.hint is not None:
-        console.print(Text.assemble(("  to do: ", "bold"), error.hint), soft_wrap=True)
+    from syclsched.cli.terminal import errors
 
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print a warning on standard error, without its source line."""
-    from rich.console import Console
-    from rich.text import Text
-
-    Console(stderr=True, highlight=False).print(
-        Text.assemble(("warning: ", "bold yellow"), str(message)), soft_wrap=True
-    )
+    console = errors()
+    for label, style, text in (
+        ("error: ", "bold red", error.what), ("  where: ", "bold", error.where), ("  to do: ", "bold", error.hint),
+    ):  # fmt: skip
+        if text is not None:
+            console.print(Text.assemble((label, style), text), soft_wrap=True)
 
 
 def main() -> NoReturn:
     """Run the command line; never returns."""
-    traceback = "--traceback" in sys.argv
-    sys.argv = [a for a in sys.argv if a != "--traceback"]
+    ours = sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv  # the rest is a program's
+    traceback = "--traceback" in ours
+    sys.argv = [a for a in ours if a != "--traceback"] + sys.argv[len(ours) :]
     if sys.argv[1:] == ["--version"]:  # the commands take several times as long to import
         print(__version__)
         sys.exit(0)
     try:
         from syclsched.cli.application import app
+        from syclsched.cli.terminal import shown_messages
 
-        with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
-            app()
+        # Completion is of the installed script, also where it is asked for by python -m.
+        completes = any(a.startswith(("--install-completion", "--show-completion")) for a in sys.argv[1:2])
+        with shown_messages():
+            app(prog_name="syclsched" if completes else None)
     except SyclschedError as error:
         if traceback:
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from syclsched.cli import completion as names
+from syclsched.cli.completion import choices
+from syclsched.cli.terminal import Verbosity, set_verbosity, verbosity
 from syclsched.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ WorkloadName = Annotated[
     str,
     typer.Argument(
         metavar="GRAPH",
+        autocompletion=names.graph_or_file,
         help="[bold]cholesky[/bold], [bold]mlp[/bold], [bold]stencil[/bold], or an ONNX model: a file that ends in "
         "[bold].onnx[/bold].",
     ),
@@ -37,6 +41,7 @@ GraphName = Annotated[
     str,
     typer.Argument(
         metavar="GRAPH",
+        autocompletion=names.graph_or_file,
         help="[bold]cholesky[/bold], [bold]mlp[/bold], [bold]stencil[/bold], an ONNX model ([bold].onnx[/bold]), or a "
         "graph file: WfFormat, STG, DOT, GraphML or JSON.",
     ),
@@ -45,6 +50,7 @@ Without = Annotated[
     list[str] | None,
     graph_option(
         "--without",
+        autocompletion=choices(names.implementations),
         metavar="NAME",
         help="Implementation not to use for a model's tasks, such as opencl-c-winograd; may be repeated.",
     ),
@@ -54,6 +60,7 @@ Minimize = Annotated[
     str,
     plan_option(
         "--minimize",
+        autocompletion=choices(names.METRICS),
         metavar="METRIC",
         help="Objective of policy auto: makespan (latency), throughput (the time between runs), energy, memory or "
         "memory[SPACE].",
@@ -72,6 +79,7 @@ Rewrite = Annotated[
     str,
     plan_option(
         "--rewrite",
+        autocompletion=choices(names.REWRITES),
         metavar="HOW",
         help="Change the granularity of tasks before planning: coarsen (merge tiny ones), split (divide large ones by "
         "rows), both, or none. auto plans with none and with both under policy auto and keeps the better plan; for "
@@ -98,7 +106,10 @@ MemoryLimit = Annotated[
 Policies = Annotated[
     list[str] | None,
     plan_option(
-        "--policies", metavar="NAMES", help="heft,cpop,...; 'all' (the default) for all policies. May be repeated."
+        "--policies",
+        autocompletion=choices(names.POLICIES),
+        metavar="NAMES",
+        help="heft,cpop,...; 'all' (the default) for all policies. May be repeated.",
     ),
 ]
 
@@ -141,7 +152,10 @@ class ReadyOptions:
             "'batch=1'; may be repeated. Not needed for inputs from files.",
         ),
     ] = None
-    dtype: Annotated[str | None, graph_option("--dtype", metavar="TYPE", help="float64 or float32.")] = None
+    dtype: Annotated[
+        str | None,
+        graph_option("--dtype", autocompletion=choices(names.DTYPES), metavar="TYPE", help="float64 or float32."),
+    ] = None
 
     def given(self, seed: int | None = None) -> dict[str, Any]:
         """Return the option values by option name."""
@@ -158,6 +172,7 @@ class FileOptions:
         str | None,
         file_option(
             "--format",
+            autocompletion=choices(names.FORMATS),
             metavar="NAME",
             help="json, wfformat, stg, dot or graphml; by default detected from the file's name or content.",
         ),
@@ -226,6 +241,7 @@ class PlanOptions:
         str,
         plan_option(
             "--policy",
+            autocompletion=choices(names.POLICIES),
             metavar="NAME",
             help="auto (the best by simulation), heft, single:DEVICE, or another registered policy.",
         ),
@@ -267,12 +283,19 @@ class PlatformOptions:
         str | None,
         plan_option(
             "--devices",
+            autocompletion=choices(names.DEVICE_KINDS),
             metavar="SELECTOR",
             help="Devices to use: 'cpu,accelerator', or as in ONEAPI_DEVICE_SELECTOR: 'opencl:cpu'.",
         ),
     ] = None
     sub_devices: Annotated[
-        str | None, plan_option("--sub-devices", metavar="HOW", help="Split devices: '2' (equal parts), numa, l3, ...")
+        str | None,
+        plan_option(
+            "--sub-devices",
+            autocompletion=choices(names.SUB_DEVICES),
+            metavar="HOW",
+            help="Split devices: '2' (equal parts), numa, l3, ...",
+        ),
     ] = None
     lanes: Lanes = None
     one_core_lanes: Annotated[
@@ -287,10 +310,15 @@ class PlatformOptions:
         str | None,
         plan_option(
             "--platform",
+            autocompletion=choices(names.PROFILES),
             metavar="NAMES",
             help="Plan for other hardware: shipped profiles (cpu,max1550,a770) or profile files.",
         ),
     ] = None
+
+
+#: Options of this machine's devices.
+LOCAL_OPTIONS = ("devices", "sub_devices", "one_core_lanes", "calibrate")
 
 
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
@@ -318,6 +346,69 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     return expanded
 
 
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", rich_help_panel="Messages", help="Print results and errors only.")
+]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "--verbose", "-v", count=True, metavar="", show_default=False, rich_help_panel="Messages",
+        help="Print decisions and log messages, too; -vv also those for debugging.",
+    ),
+]  # fmt: skip
+
+
+def apply_message_options(*, quiet: bool, verbose: int) -> None:
+    """Set the level of notices as --quiet and --verbose say; earlier ones of the same command line hold as well."""
+    level = verbosity()
+    if (quiet and (verbose or level > Verbosity.NORMAL)) or (verbose and level < Verbosity.NORMAL):
+        raise ArgumentError("--quiet and --verbose cannot be combined", where="the command line")
+    if quiet:
+        set_verbosity(Verbosity.QUIET)
+    elif verbose:
+        set_verbosity(Verbosity(min(level + verbose, Verbosity.DEBUG)))
+
+
+def with_message_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that also has the options --quiet and --verbose."""
+    hints = get_type_hints(command, include_extras=True)
+    hints.pop("return", None)
+    parameters = [
+        parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(command).parameters.items()
+    ]
+    parameters += [
+        inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet),
+        inspect.Parameter("verbose", inspect.Parameter.KEYWORD_ONLY, default=0, annotation=Verbose),
+    ]
+
+    def told(*, quiet: bool, verbose: int, **given: Any) -> None:
+        apply_message_options(quiet=quiet, verbose=verbose)
+        command(**given)
+
+    told.__doc__ = command.__doc__
+    told.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
+    told.__annotations__ = {each.name: each.annotation for each in parameters}
+    return told
+
+
+def tell_unused(context: typer.Context, parameters: Iterable[str], why: str) -> None:
+    """Print a note for options that were given and have no effect."""
+    from syclsched.cli.terminal import notices
+
+    wanted = set(parameters)
+    given = [
+        each.opts[0]
+        for each in context.command.params
+        if each.name in wanted
+        and (source := context.get_parameter_source(each.name)) is not None
+        and source.name == "COMMANDLINE"
+    ]
+    if given:
+        have = "has" if len(given) == 1 else "have"
+        notices().print(f"note: {' and '.join(given)} {have} no effect {why}", markup=False)
+
+
 def build_workload(name: str, **given: Any) -> Workload:
     """Build a ready graph from command-line options."""
     from syclsched import workloads
@@ -342,7 +433,23 @@ def build_workload(name: str, **given: Any) -> Workload:
                 where="the command line",
                 hint="It takes " + ", ".join(f"--{k}" for k in sorted(known)),
             )
-    return recipe.build(recipe.options(**said))
+    options = recipe.options(**said)
+    _tell_about_tiles(options)
+    return recipe.build(options)
+
+
+def _tell_about_tiles(options: Any) -> None:
+    """Print a note on a tile that is larger than the matrix, or does not divide it."""
+    from syclsched.cli.terminal import notices
+
+    n, tile = getattr(options, "n", None), getattr(options, "tile", None)
+    if getattr(options, "input", None) is not None or n is None or tile is None or n < 1 or n % tile == 0:
+        return
+    if tile > n:
+        text = f"--tile {tile} is larger than --n {n}: there is a single tile, so nothing can run at the same time"
+    else:
+        text = f"--tile {tile} does not divide --n {n}: the last tiles have {n % tile} rows or columns"
+    notices().print(f"note: {text}", markup=False)
 
 
 def _one_file(files: list[str], name: str) -> Path:

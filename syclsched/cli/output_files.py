@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File output of the commands (atomic, with helpful errors), and log warnings on the console."""
+"""File output of the commands: atomic, with helpful errors."""
 
 from __future__ import annotations
 
 import errno
-import logging
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,30 +19,6 @@ if TYPE_CHECKING:
     from syclsched.model.trace import Trace
 
 _HINT = "Choose a folder that is there and that you can write to"
-
-
-@contextmanager
-def console_warnings(console: Console) -> Iterator[None]:
-    """Print the library's log warnings on a console while the block runs, for instance of tasks that take too long."""
-    logger, handler = logging.getLogger("syclsched"), _ConsoleHandler(console)
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-
-
-class _ConsoleHandler(logging.Handler):
-    """Log handler that prints on a rich console, so that progress displays stay intact."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(logging.WARNING)
-        self._console = console
-
-    def emit(self, record: logging.LogRecord) -> None:
-        from rich.text import Text
-
-        self._console.print(Text("warning: ", "yellow") + Text(record.getMessage()))
 
 
 def check_outputs(*files: Path | None, pictures: Iterable[Path | None] = ()) -> None:
@@ -103,14 +77,14 @@ def write_pictures(
         from syclsched.tracing import save_perfetto
 
         save_perfetto([t for t in (predicted, trace) if t is not None], trace_file, plan)
-        console.print(f"trace written to {trace_file} (open it in Perfetto)", highlight=False)
+        console.print(f"trace written to {trace_file} (open it in Perfetto)")
     if gantt_file is not None:
         from syclsched.tracing import draw_gantt
 
         draw_gantt(trace, gantt_file, predicted=predicted, disturbed=disturbed)
-        console.print(f"chart written to {gantt_file}", highlight=False)
+        console.print(f"chart written to {gantt_file}")
     if report_file is not None:
         from syclsched.tracing import save_report
 
         save_report(trace, report_file, plan, predicted=predicted, disturbed=disturbed)
-        console.print(f"report written to {report_file} (open it in a browser)", highlight=False)
+        console.print(f"report written to {report_file} (open it in a browser)")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
-from syclsched.errors import FormatError, StorageError
+from syclsched.errors import FormatError, StorageError, did_you_mean
 from syclsched.frontends.assemble import quoted_name
 from syclsched.frontends.dot import parse_dot
 from syclsched.frontends.dotlexer import skip
@@ -94,7 +94,10 @@ def parse_graph(
     limits, units = limits or Limits(), units or Units()
     name = Path(where).stem[:512] or "graph"
     if format is not None and format not in get_args(GraphFormat):
-        raise FormatError(f"no format {format!r}, expected one of {', '.join(get_args(GraphFormat))}", where=where)
+        known = get_args(GraphFormat)
+        raise FormatError(
+            f"no format {format!r}", where=where, hint=f"{did_you_mean(format, known)}There are {', '.join(known)}"
+        )
     kind = format or _SUFFIXES.get(Path(where).suffix.lower()) or _sniff(data, where)
     if kind not in ("graphml", "dot") and (units.task_cost is not None or units.edge_cost is not None):
         raise FormatError(

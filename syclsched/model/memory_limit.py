@@ -45,13 +45,13 @@ def with_memory_limit(platform: Platform, limit: MemoryLimit) -> Platform:
     >>> platform.space("max1550").capacity_bytes
     1073741824
     """
-    limits = _by_space(platform, limit)
+    limits = limits_by_space(platform, limit)
     return replace(platform, spaces=tuple(_cap(s, limits[s.name]) if s.name in limits else s for s in platform.spaces))
 
 
 def check_peak(peak_bytes: Mapping[str, int], platform: Platform, limit: MemoryLimit) -> None:
     """Raise `MemoryLimitError`, which names both sizes, if an existing plan's peak by space exceeds a memory limit."""
-    for space, allowed in _by_space(platform, limit).items():
+    for space, allowed in limits_by_space(platform, limit).items():
         needed = peak_bytes.get(space, 0)
         if needed > allowed:
             raise MemoryLimitError(
@@ -62,7 +62,7 @@ def check_peak(peak_bytes: Mapping[str, int], platform: Platform, limit: MemoryL
             )
 
 
-def _by_space(platform: Platform, limit: MemoryLimit) -> dict[str, int]:
+def limits_by_space(platform: Platform, limit: MemoryLimit) -> dict[str, int]:
     """Return the limits in bytes by memory space; the smallest of several for one space."""
     homes = {device.name: device.space for device in platform.devices}
     names = {space.name: space.name for space in platform.spaces}

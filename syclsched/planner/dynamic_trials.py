@@ -17,7 +17,7 @@ import numpy as np
 
 from syclsched.costs import CostModel, History
 from syclsched.costs.capability import platform_for_all
-from syclsched.errors import PolicyError
+from syclsched.errors import PolicyError, did_you_mean
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
@@ -51,7 +51,10 @@ def dynamic_policy_of(name: str, problem: Problem) -> DynamicPolicy:
             return policy
     hybrid, _, base = name.partition(":")
     if hybrid != HYBRID:
-        raise PolicyError(f"no dynamic policy {name!r}", hint=f"There are {', '.join(DYNAMIC_POLICY_NAMES)}")
+        raise PolicyError(
+            f"no dynamic policy {name!r}",
+            hint=did_you_mean(name, DYNAMIC_POLICY_NAMES) + f"There are {', '.join(DYNAMIC_POLICY_NAMES)}",
+        )
     return Hybrid(get(base or "heft").schedule(problem))
 
 

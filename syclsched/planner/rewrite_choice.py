@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from syclsched.costs import CostModel, History
-from syclsched.errors import PlanError, PolicyError, SyclschedError
+from syclsched.errors import PlanError, PolicyError, SyclschedError, did_you_mean
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Candidate, Plan
 from syclsched.model.platform import Platform
@@ -38,7 +38,11 @@ _PART = 0.25
 def check_rewrite(name: str) -> str:
     """Return the name of a rewrite; raise `PolicyError` if it is unknown."""
     if name not in REWRITES:
-        raise PolicyError(f"there is no rewrite {name!r}", where="rewrite", hint=f"One of {', '.join(REWRITES)}")
+        raise PolicyError(
+            f"there is no rewrite {name!r}",
+            where="rewrite",
+            hint=did_you_mean(name, REWRITES) + f"One of {', '.join(REWRITES)}",
+        )
     return name
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from syclsched.errors import ArgumentError
+from syclsched.errors import ArgumentError, did_you_mean
 from syclsched.workloads.base import CheckResult, Workload, WorkloadKind
 
 __all__ = ["CheckResult", "Workload", "WorkloadKind", "get", "names"]
@@ -39,7 +39,8 @@ def get(name: str) -> WorkloadKind:
         If there is no workload of that name.
     """
     if name not in _NAMES:
-        raise ArgumentError(f"there is no workload {name!r}", hint=f"There are: {', '.join(_NAMES)}")
+        meant = did_you_mean(name, _NAMES)
+        raise ArgumentError(f"there is no ready graph {name!r}", hint=f"{meant}There are: {', '.join(_NAMES)}")
     kind: WorkloadKind = importlib.import_module(f"syclsched.workloads.{name}").KIND
     return kind
 

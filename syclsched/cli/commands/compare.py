@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from syclsched.cli import options as opt
+from syclsched.cli.documents import print_document
 from syclsched.cli.output_files import check_outputs
 from syclsched.cli.requests.graph_loading import load_graph
-from syclsched.cli.requests.graph_planning import target_platform
+from syclsched.cli.requests.graph_planning import target_platform, tell_needless_limit
+from syclsched.cli.terminal import notices, output
 from syclsched.cli.views.comparison import (
     compare,
     document,
@@ -27,6 +28,7 @@ from syclsched.model.text.units import plural
 
 
 def compare_command(
+    context: typer.Context,
     graph: opt.GraphName,
     *,
     ready: opt.ReadyOptions,
@@ -50,16 +52,19 @@ def compare_command(
 ) -> None:
     """Plan a graph with several policies and compare the plans in one table, fastest first.
 
+    [bold]syclsched compare cholesky --policies heft,peft,auto[/bold]
+
     [bold]syclsched compare workflow.json --platform xeon-8480,max1550 --policies all --chart policies.png[/bold]
     """
-    from rich.console import Console
-
     from syclsched.profiling import HistoryStore
 
-    console = Console(stderr=json_output, highlight=False)
+    console = notices()
     check_outputs(report_file, pictures=[chart_file])
     given = load_graph(graph, ready.given(seed), file)
+    if where.platform is not None:
+        opt.tell_unused(context, opt.LOCAL_OPTIONS, "with --platform, whose devices are described, not opened")
     platform = target_platform(where, console, " ".join(policies or ()))
+    tell_needless_limit(given.graph, platform, where.memory_limit)
     names = policy_names(policies or ["all"], given.graph, platform)
     with HistoryStore() as history, console.status("planning ...") as status, notice_if_slow(console):
         found = compare(
@@ -69,9 +74,9 @@ def compare_command(
     rows = [row for row, _ in found]
     title = f"{given.graph.name}: {plural(len(given.graph), 'task')} on {platform.name}"
     if json_output:
-        print(json.dumps(document(given.graph.name, len(given.graph), rows), indent=1))
+        print_document(document(given.graph.name, len(given.graph), rows))
     else:
-        show(rows, title, console, platforms=False)
+        show(rows, title, output(), platforms=False)
     require_any_plan(rows)
     if chart_file is not None:
         draw(rows, given.graph.name, chart_file, console)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syclsched.cli.documents import DevicesDocument, print_document
+from syclsched.cli.terminal import output
 from syclsched.model.platform import Device, Platform
 from syclsched.model.text.device_rows import float_names, format_gib, partition_text, product_name, sharing_text
 from syclsched.model.text.units import plural
@@ -42,7 +44,12 @@ def devices_command(
         bool, typer.Option("--all", help="Include devices that failed the known-answer test and are not used.")
     ] = False,
 ) -> None:
-    """List the SYCL devices of this machine, with the results of their known-answer tests and shared memories."""
+    """List the SYCL devices of this machine, with the results of their known-answer tests and shared memories.
+
+    [bold]syclsched devices --all[/bold] includes devices that are not used, with the reason.
+
+    [bold]syclsched devices --select cpu --sub-devices 2[/bold] shows the halves of the CPU device.
+    """
     from syclsched.devices import discover, parse_sub_devices
 
     how = None if sub_devices is None else parse_sub_devices(sub_devices)
@@ -53,13 +60,11 @@ def devices_command(
         if hidden:
             platform = discover(selector=select, sub_devices=how)
     if json_output:
-        from syclsched.model.text.json_serialisation import to_json
+        from syclsched.model.text.json_serialisation import jsonable
 
-        print(to_json(platform))
+        print_document(DevicesDocument(jsonable(platform)))
         return
-    from rich.console import Console
-
-    show(platform, hidden, Console(highlight=False))
+    show(platform, hidden, output())
 
 
 def show(platform: Platform, hidden: Sequence[Device], console: Console) -> None:

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
+
+from syclsched.cli.documents import DiagnosisDocument, FindingEntry, entry_of, print_document
+from syclsched.cli.terminal import output
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +23,12 @@ _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "missing": "[re
 def doctor(
     json_output: bool = typer.Option(False, "--json", help="Print the findings as JSON."),
 ) -> None:
-    """Check libraries, versions, drivers, devices and folders, and print the commands that repair problems."""
+    """Check libraries, versions, drivers, devices and folders, and print the commands that repair problems.
+
+    [bold]syclsched doctor[/bold] ends with 0 if graphs can be run, else with 1.
+
+    [bold]syclsched doctor --json[/bold] prints the findings as data.
+    """
     from syclsched.devices.trust.diagnosis import examine
     from syclsched.profiling.storage.store_check import check_stored
 
@@ -30,19 +37,11 @@ def doctor(
     usable = diagnosis.usable and not any(finding.is_blocking for finding in stored)
     diagnosis = replace(diagnosis, findings=(*diagnosis.findings, *stored), usable=usable)
     if json_output:
-        print(_as_json(diagnosis))
+        print_document(DiagnosisDocument(usable, [entry_of(FindingEntry, each) for each in diagnosis.findings]))
     else:
-        from rich.console import Console
-
-        show(diagnosis, Console())
+        show(diagnosis, output())
     if not diagnosis.usable:
         raise typer.Exit(code=1)
-
-
-def _as_json(diagnosis: Diagnosis) -> str:
-    """Return the diagnosis as a JSON document."""
-    findings = [asdict(finding) for finding in diagnosis.findings]
-    return json.dumps({"usable": diagnosis.usable, "findings": findings}, indent=2)
 
 
 def show(diagnosis: Diagnosis, console: Console) -> None:
@@ -61,19 +60,19 @@ def show(diagnosis: Diagnosis, console: Console) -> None:
         if finding.status in {"warning", "missing"}:
             _show_remedy(finding, console)
     console.print()
-    console.print(_conclusion(diagnosis), highlight=False)
+    console.print(_conclusion(diagnosis))
 
 
 def _show_remedy(finding: Finding, console: Console) -> None:
     from rich.markup import escape
 
     console.print()
-    console.print(f"{_MARKS[finding.status]} [bold]{escape(finding.topic)}[/]: {escape(finding.what)}", highlight=False)
+    console.print(f"{_MARKS[finding.status]} [bold]{escape(finding.topic)}[/]: {escape(finding.what)}")
     if finding.meaning is not None:
-        console.print(f"  This means: {escape(finding.meaning)}.", highlight=False)
+        console.print(f"  This means: {escape(finding.meaning)}.")
     if finding.mend is not None:
         # Not wrapped, so that the command can be copied.
-        console.print(f"  To mend it: {escape(finding.mend)}", highlight=False, soft_wrap=True)
+        console.print(f"  To mend it: {escape(finding.mend)}", soft_wrap=True)
 
 
 def _conclusion(diagnosis: Diagnosis) -> str:

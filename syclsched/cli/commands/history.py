@@ -3,17 +3,28 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from syclsched.cli.completion import choices
+from syclsched.cli.documents import HistoryDocument, print_document
 from syclsched.cli.output_files import read_text, write_text
+from syclsched.cli.terminal import detail, notices, output, show_pages
+from syclsched.cli.views.task_times import (
+    ORDERS,
+    TimeFilter,
+    check_choice,
+    nothing_found,
+    parse_since,
+    sources,
+    time_rows,
+    time_tables,
+)
 from syclsched.errors import StorageError
-from syclsched.model.text.units import format_seconds, plural
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from syclsched.model.text.units import plural
 
 history_app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 
@@ -28,53 +39,75 @@ def _history() -> None:
 
 @history_app.command("show")
 def show_command(
-    device: Annotated[str | None, typer.Option("--device", help="Only devices whose key contains this.")] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", metavar="TEXT", help="Only devices whose key contains this.")
+    ] = None,
+    operation: Annotated[
+        str | None, typer.Option("--operation", metavar="TEXT", help="Only operations whose name contains this.")
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--source",
+            metavar="NAME",
+            help="Only times with samples from: calibration (before a run), run (tasks of a run), profile or selection "
+            "(comparisons of plans).",
+            autocompletion=choices(sources),
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="WHEN", help="Only times measured since: 30min, 12h, 2d, 3w or 2026-11-01."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Show at most so many rows.")] = None,
+    sort: Annotated[
+        str,
+        typer.Option(
+            "--sort",
+            metavar="ORDER",
+            help="Order of a device's rows: operation, time, uncertainty, samples or newest.",
+            autocompletion=choices(lambda: ORDERS),
+        ),
+    ] = "operation",
+    pager: Annotated[
+        bool, typer.Option("--pager/--no-pager", help="On a terminal, page what is longer than the screen.")
+    ] = True,
+    json_output: Annotated[bool, typer.Option("--json", help="Print the times as JSON.")] = False,
 ) -> None:
     """List the measured task times by device, operation and sizes, with their uncertainty.
 
     Provisional times come from few, scattered or disturbed samples: they are measured again in a quiet moment.
+
+    [bold]syclsched history show --operation gemm --since 2d --sort time[/bold]
     """
-    from rich.console import Console
-
-    from syclsched.costs.history import is_provisional
     from syclsched.profiling import HistoryStore
-    from syclsched.profiling.estimation import estimate
 
-    tables: dict[str, Table] = {}
+    check_choice(source, sources(), "--source")
+    check_choice(sort, ORDERS, "--sort")
+    now = datetime.datetime.now(datetime.timezone.utc)
+    wanted = TimeFilter(operation, device, source, None if since is None else parse_since(since, now))
     with HistoryStore() as store:
-        for key, samples in store.entries():
-            if device is None or device in key.device_key:
-                table = tables.setdefault(key.device_key, _table(key.device_key))
-                found = estimate(samples)
-                certainty = f"±{found.uncertainty or 0.0:.0%}" + (", provisional" if is_provisional(found) else "")
-                counts = f"{len(samples)} ({sum(not each.quiet for each in samples)})"
-                row = key.operation, key.implementation, key.signature, counts, format_seconds(found.value), certainty
-                table.add_row(*row)
-    console = Console(highlight=False)
-    if not tables:
-        console.print(
-            "Nothing was measured yet" + ("." if device is None else f" on devices with {device!r} in their key.")
-        )
-    for table in tables.values():
-        console.print(table)
-
-
-def _table(device_key: str) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(device_key), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("operation", "by", "sizes"):  # folded: a truncated size would be useless
-        table.add_column(heading, overflow="fold")
-    for heading in ("samples (doubtful)", "median", "uncertainty"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
+        entries = store.entries()
+        detail(f"times are read from {store.path}")
+    found = time_rows(entries, wanted, sort)
+    rows = found[:limit]
+    if json_output:
+        print_document(HistoryDocument(len(found), rows))
+        return
+    if not found:
+        output().print(nothing_found(entries), markup=False)
+        return
+    show_pages(time_tables(rows), paged=pager)
+    if len(rows) < len(found):
+        notices().print(f"{len(rows)} of {len(found)} rows; the rest is left out by --limit")
 
 
 @history_app.command("export")
-def export_command(file: Annotated[Path, typer.Argument(help="JSON file to write.")]) -> None:
-    """Write all measured task times to a file."""
+def export_command(file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON file to write.")]) -> None:
+    """Write all measured task times to a file.
+
+    [bold]syclsched history export times.json[/bold]
+    """
     from syclsched.model.text.json_serialisation import to_json
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.storage.history_file import history_file
@@ -82,14 +115,17 @@ def export_command(file: Annotated[Path, typer.Argument(help="JSON file to write
     with HistoryStore() as store:
         found = history_file(store.entries())
     write_text(file, to_json(found))
-    typer.echo(f"{len(found.tasks)} measured task times written to {file}")
+    notices().print(f"{len(found.tasks)} measured task times written to {file}", markup=False)
 
 
 @history_app.command("merge")
 def merge_command(
-    files: Annotated[list[Path], typer.Argument(help="Files from `syclsched history export`.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILES", help="Files from `syclsched history export`.")],
 ) -> None:
-    """Add measured task times of other machines; samples already stored are skipped."""
+    """Add measured task times of other machines; samples already stored are skipped.
+
+    [bold]syclsched history merge times.json[/bold]
+    """
     from syclsched.model.text.json_serialisation import from_json
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.storage.history_file import HistoryFile
@@ -99,7 +135,7 @@ def merge_command(
         if store.note is not None:
             raise StorageError(store.note, where="history", hint="Say where you can write with XDG_DATA_HOME")
         added = sum(store.merge(task.key, task.samples) for each in read for task in each.tasks)
-    typer.echo(f"{added} samples added")
+    notices().print(f"{plural(added, 'sample')} added")
 
 
 @history_app.command("forget")
@@ -109,9 +145,12 @@ def forget_command(
         typer.Argument(metavar="OPERATION|DEVICE", help="An operation, or a part of a device's key; all if left out."),
     ] = None,
 ) -> None:
-    """Remove measured task times; they are measured again when a plan needs them."""
+    """Remove measured task times; they are measured again when a plan needs them.
+
+    [bold]syclsched history forget gemm[/bold] removes those of one operation.
+    """
     from syclsched.profiling import HistoryStore
 
     with HistoryStore() as store:
         removed = store.forget_matching(name)
-    typer.echo(f"{plural(removed, 'sample')} removed")
+    notices().print(f"{plural(removed, 'sample')} removed")

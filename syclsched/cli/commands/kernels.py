@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
+from syclsched.cli.documents import KernelEntry, PackDocument, print_document
 from syclsched.cli.output_files import check_outputs, write_text
+from syclsched.cli.terminal import notices, warn
 from syclsched.errors import ArgumentError
 from syclsched.model.text.units import plural
 
@@ -58,19 +60,28 @@ def build_command(
     given = arguments or []
     found = record_program(source, given) if Path(source).suffix == ".py" else record_graph(source, given)
     for name in sorted(found.without_key):
-        typer.echo(f"kernel {name} is left out: it refers to values that cannot be told apart by content", err=True)
+        warn(f"kernel {name} is left out: it refers to values that cannot be told apart by content")
     if not found.kernels:
         raise ArgumentError("it uses no Python kernel that can be packed", where=source)
     write_text(out, pack_text(found.kernels, oneapi.load().versions))
-    typer.echo(f"{plural(len(found.kernels), 'kernel')} written to {out}")
+    notices().print(f"{plural(len(found.kernels), 'kernel')} written to {out}", markup=False)
 
 
 @kernels_app.command("show")
-def show_command(pack: Annotated[Path, typer.Argument(help="A pack.")]) -> None:
-    """List the kernels of a pack: the bytes of their SPIR-V, and their names."""
+def show_command(
+    pack: Annotated[Path, typer.Argument(help="A pack.")],
+    json_output: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+) -> None:
+    """List the kernels of a pack: the bytes of their SPIR-V, and their names.
+
+    [bold]syclsched kernels show my.pack[/bold]
+    """
     from syclsched.devices.programs.python_kernels.spirv_packs import read_pack
 
-    kernels = read_pack(pack)
-    for each in sorted(kernels.values(), key=lambda module: (module.kernel_name, module.code)):
+    kernels = sorted(read_pack(pack).values(), key=lambda module: (module.kernel_name, module.code))
+    if json_output:
+        print_document(PackDocument([KernelEntry(each.kernel_name, len(each.code)) for each in kernels]))
+        return
+    for each in kernels:
         typer.echo(f"{len(each.code):>8,} bytes  {each.kernel_name}")
     typer.echo(plural(len(kernels), "kernel"))

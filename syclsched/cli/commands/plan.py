@@ -3,20 +3,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from syclsched.cli import options as opt
+from syclsched.cli.documents import print_document
 from syclsched.cli.output_files import check_outputs, write_pictures, write_text
 from syclsched.cli.requests.graph_loading import check_tasks, check_without, load_graph
 from syclsched.cli.requests.graph_planning import plan_and_open
+from syclsched.cli.terminal import notices, output
 from syclsched.cli.views.pareto_front import show_front
+from syclsched.cli.views.plan_document import plan_document
 from syclsched.cli.views.speedup_summary import speedup_lines
+
+if TYPE_CHECKING:
+    from syclsched.model.plan import Plan
 
 
 def plan_command(
+    context: typer.Context,
     graph: opt.GraphName,
     *,
     ready: opt.ReadyOptions,
@@ -56,6 +64,7 @@ def plan_command(
         Path | None,
         typer.Option("--report", metavar="FILE", help="Write an HTML page about the plan, to open in a browser."),
     ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print a summary of the plan as JSON.")] = False,
 ) -> None:
     """Plan a ready graph, a model, or a graph from a file, without running it, and print the plan.
 
@@ -67,17 +76,22 @@ def plan_command(
 
     [bold]syclsched plan workflow.json --platform xeon-8480,max1550 --policy heft --gantt plan.png[/bold]
     """
-    from rich.console import Console
-
     from syclsched.simulation import simulate
 
-    console = Console(highlight=False)
+    console = notices()
     check_outputs(out, report_file, pictures=(front_file, gantt_file))
     given = load_graph(graph, ready.given(seed), file)
     check_tasks(explain or (), given.graph)
     check_without(without, is_model=given.model is not None)
+    if where.platform is not None:
+        opt.tell_unused(context, opt.LOCAL_OPTIONS, "with --platform, whose devices are described, not opened")
+    if front_file is None:
+        opt.tell_unused(context, ("front_metrics",), "without --front")
+    else:
+        unused = ("policy", "minimize", "subject_to", "budget", "reuse", "explain", "out", "gantt_file", "without")
+        opt.tell_unused(context, unused, "with --front, which makes several plans")
     if front_file is not None:
-        show_front(given.graph, front_metrics, front_file, where, how.rewrite, console)
+        show_front(given.graph, front_metrics, front_file, where, how.rewrite, console, json_output=json_output)
         return
     with plan_and_open(
         given.graph,
@@ -90,13 +104,21 @@ def plan_command(
         without=without or (),
     ) as planned:
         plan = planned.plan
-    print(plan)
-    if given.model is not None:
-        console.print("\n".join(speedup_lines(plan)), soft_wrap=True)
-    for task in explain or ():
-        print()
-        print(plan.explain(task))
+    if json_output:
+        print_document(plan_document(plan, explain or ()))
+    else:
+        _show(plan, explain or (), with_speedup=given.model is not None)
     if out is not None:
         write_text(out, plan.to_json())
         console.print(f"plan written to {out}")
     write_pictures(simulate(plan), None, None, gantt_file, console, plan=plan, report_file=report_file)
+
+
+def _show(plan: Plan, explained: Iterable[str], *, with_speedup: bool) -> None:
+    """Print a plan and the explanations of tasks."""
+    print(plan)
+    if with_speedup:
+        output().print("\n".join(speedup_lines(plan)))
+    for task in explained:
+        print()
+        print(plan.explain(task))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syclsched.cli.requests.device_profiles import measure, save
+from syclsched.cli.terminal import notices, output
 from syclsched.errors import MeasurementError, SelectionError
 from syclsched.interrupts import INTERRUPTED
 from syclsched.model.text.profile_rows import pair_row, profile_rows
@@ -58,9 +59,12 @@ def profile_command(
         typer.Option("--store", metavar="FOLDER", help="Store profiles here, not in the user's data folder."),
     ] = None,
 ) -> None:
-    """Measure every SYCL device: launches, FLOP/s, bandwidth, copies, overlap; Ctrl-C keeps finished measurements."""
-    from rich.console import Console
+    """Measure every SYCL device: launches, FLOP/s, bandwidth, copies, overlap; Ctrl-C keeps finished measurements.
 
+    [bold]syclsched profile[/bold] takes some minutes; [bold]--quick[/bold] a third of that.
+
+    [bold]syclsched profile --device cpu --export my-cpu[/bold] writes my-cpu.json, which --platform takes elsewhere.
+    """
     from syclsched.devices import discover, open_devices, parse_sub_devices
     from syclsched.profiling.storage.profile_store import ProfileStore
 
@@ -71,7 +75,7 @@ def profile_command(
         raise SelectionError(
             f"a single device can be exported, there are {names}", where="--export", hint="Choose one with --device"
         )
-    errors = Console(stderr=True, highlight=False)
+    errors = notices()
     store = ProfileStore(store_folder)
     wanted = _wanted(platform, store, errors) if refresh else None
     if wanted is not None and not wanted:
@@ -132,19 +136,17 @@ def export_profile(profile: DeviceProfile, name: str) -> Path:
 
 
 def _print(result: SessionResult, platform: Platform, saved: list[str], as_json: bool, errors: Console) -> None:
-    from rich.console import Console
-
     if as_json:
         from syclsched.model.text.json_serialisation import to_json
 
         print(to_json(_set(result)))
     else:
-        console = Console(highlight=False)
+        console = output()
         for profile in result.devices:
             _show_profile(profile, console)
         _show_pairs(result.pairs, {d.key: d.name for d in platform.compute_devices}, console)
     for line in (*result.notes, *saved):
-        errors.print(line, style="dim", markup=False, soft_wrap=True)
+        errors.print(line, style="dim", markup=False)
 
 
 def _show_profile(profile: DeviceProfile, console: Console) -> None:

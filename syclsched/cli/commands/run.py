@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,11 +21,14 @@ from syclsched.cli.compare_runtime import (
     measure_alternately,
     show_runtime_comparison,
 )
-from syclsched.cli.output_files import check_outputs, console_warnings, read_text, write_pictures, write_text
+from syclsched.cli.documents import RunDocument, print_document
+from syclsched.cli.output_files import check_outputs, read_text, write_pictures, write_text
 from syclsched.cli.requests.graph_loading import check_shown, check_without, is_model, load_graph
-from syclsched.cli.requests.graph_planning import Planned, plan_and_open
+from syclsched.cli.requests.graph_planning import GivenPlan, Planned, plan_and_open
 from syclsched.cli.result_check import ResultChecker
 from syclsched.cli.streaming import check_in_flight, show_statistics, stream_workload
+from syclsched.cli.terminal import notices, output
+from syclsched.cli.views.plan_document import candidate_entries, trial_entries
 from syclsched.cli.wait_notice import RUNNING_NOTICE, notice_if_slow
 from syclsched.errors import ArgumentError
 from syclsched.model.text.units import check_seconds
@@ -148,6 +151,7 @@ class _OutputOptions:
 
 
 def run_command(
+    context: typer.Context,
     graph: opt.WorkloadName,
     *,
     ready: opt.ReadyOptions,
@@ -209,13 +213,13 @@ def run_command(
 
     [bold]syclsched run cholesky --platform xeon-8480,max1550 --dry-run[/bold] predicts the run on other hardware.
     """
-    from rich.console import Console
     from rich.markup import escape
 
     from syclsched.execution.core.history_feed import FEED
 
-    console = Console(stderr=shown.json_output, highlight=False)
+    out, console = output(), notices()
     safeguards = watched.safeguards()
+    _tell_unused(context, with_plan=plan_file is not None, dry_run=dry_run, described=where.platform is not None)
     check_outputs(
         shown.trace_file, shown.report_file, shown.record_file, shown.save_plan, shown.output_file,
         pictures=[shown.gantt_file],
@@ -237,7 +241,11 @@ def run_command(
         check_in_flight(dynamic, dry_run, repeat)
     if dynamic is not None:
         how = _check_dynamic(dynamic, how, plan_file, safeguards, dry_run)
-    given = None if plan_file is None else _read_plan(plan_file)
+    if in_flight is not None and in_flight > repeat:
+        console.print(f"note: --in-flight {in_flight} is more than --repeat {repeat}: {repeat} runs are in flight")
+    if shown.labels_file is not None and not shown.top:
+        opt.tell_unused(context, ("labels_file",), "without --top")
+    given = None if plan_file is None else GivenPlan(_read_plan(plan_file), plan_file, _plan_command(context))
     rival = OtherRuntime(model) if model is not None and shown.compare is not None else None
     versus = None
     with (
@@ -265,22 +273,21 @@ def run_command(
             makespans_s = (streamed.trace.makespan_s,)
             outcome = _Outcome(streamed.trace, planned.plan, streamed.check, makespans_s, streamed.statistics)
         else:
-            with console_warnings(console):
-                start = _run_starter(planned, workload, safeguards, dynamic, recover=watched.recover)
-                outcome = _run_repeatedly(planned, workload, repeat, console, start, dynamic=dynamic is not None)
-                FEED.flush(_FLUSH_S)  # what it warns of belongs on the console
+            start = _run_starter(planned, workload, safeguards, dynamic, recover=watched.recover)
+            outcome = _run_repeatedly(planned, workload, repeat, console, start, dynamic=dynamic is not None)
+            FEED.flush(_FLUSH_S)  # what it warns of comes before the report
         if model is not None and rival is not None:
             versus = measure_alternately(planned, model, rival, repeat)
     if shown.save_plan is not None and dynamic is not None:
         _write_plan(shown.save_plan, outcome.plan, console)
-    _show(outcome, outcome.plan, shown.json_output, console, None if versus is None else versus.ratio)
+    _show(outcome, outcome.plan, shown.json_output, out, None if versus is None else versus.ratio)
     if model is not None and not shown.json_output:
         from syclsched.cli.requests.onnx_models import show_operators, show_outputs
 
-        show_operators(model, outcome.plan, outcome.trace, console)
-        show_outputs(model.found, shown.top, labels, console)
+        show_operators(model, outcome.plan, outcome.trace, out)
+        show_outputs(model.found, shown.top, labels, out)
     if versus is not None and not shown.json_output:
-        show_runtime_comparison(versus, console)
+        show_runtime_comparison(versus, out)
     if model is not None and shown.output_file is not None:
         from syclsched.cli.requests.onnx_models import write_outputs
 
@@ -300,6 +307,19 @@ def run_command(
         raise typer.Exit(1)
 
 
+def _tell_unused(context: typer.Context, *, with_plan: bool, dry_run: bool, described: bool) -> None:
+    """Print notes for options that have no effect together with others."""
+    if with_plan:
+        fixed = (*(each.name for each in fields(opt.PlanOptions)), "devices", "sub_devices", "lanes", "platform",
+                 "calibrate", "recalibrate", "without")  # fmt: skip
+        opt.tell_unused(context, fixed, "with --plan, whose plan is run as it is")
+    elif described:
+        opt.tell_unused(context, opt.LOCAL_OPTIONS, "with --platform, whose devices are described, not opened")
+    if dry_run:
+        live = ("repeat", "watchdog", "deadline", "recover", "debug", "nan_guard", "recalibrate")
+        opt.tell_unused(context, live, "with --dry-run, which runs nothing")
+
+
 @dataclass(frozen=True, slots=True)
 class _Outcome:
     """Outcome of all runs: trace and plan of the run with the median makespan, the check, and all recoveries."""
@@ -310,6 +330,22 @@ class _Outcome:
     makespans_s: tuple[float, ...]
     stream: StreamStatistics | None = None
     recoveries: tuple[Recovery, ...] = ()
+
+
+def _plan_command(context: typer.Context) -> str:
+    """Return the command that plans the same graph."""
+    taken = {"seed", "without", *(each.name for each in fields(opt.ReadyOptions))}
+    words = ["syclsched", "plan", str(context.params["graph"])]
+    for each in context.command.params:
+        value = context.params.get(each.name or "")
+        if each.name not in taken or value is None:
+            continue
+        if isinstance(value, bool):
+            words.append(each.opts[0] if value else each.secondary_opts[0])
+            continue
+        for one in value if isinstance(value, (list, tuple)) else (value,):
+            words += [each.opts[0], str(one)]
+    return shlex.join([*words, "--out", str(context.params["plan_file"])])
 
 
 def _read_plan(path: Path) -> Plan:
@@ -431,11 +467,10 @@ def _show(outcome: _Outcome, plan: Plan, as_json: bool, console: Console, ratio:
 
     from syclsched.tracing import make_report, render_report
 
-    report = make_report(outcome.trace, plan)
     if as_json:
-        print(json.dumps({**_summary(outcome, plan), "ratio": ratio}, indent=1))
+        print_document(_document(outcome, plan, ratio))
         return
-    render_report(report, console)
+    render_report(make_report(outcome.trace, plan), console)
     if len(outcome.makespans_s) > 1:
         low, high = min(outcome.makespans_s), max(outcome.makespans_s)
         console.print(
@@ -451,7 +486,8 @@ def _show(outcome: _Outcome, plan: Plan, as_json: bool, console: Console, ratio:
         console.print(f"result: {mark}, {outcome.check.text}")
 
 
-def _summary(outcome: _Outcome, plan: Plan) -> dict[str, Any]:
+def _document(outcome: _Outcome, plan: Plan, ratio: float | None) -> RunDocument:
+    """Return the outcome as a JSON document."""
     from dataclasses import asdict
 
     where: dict[str, dict[str, int]] = {}
@@ -460,24 +496,25 @@ def _summary(outcome: _Outcome, plan: Plan) -> dict[str, Any]:
             counts = where.setdefault(span.family, {})
             place = f"{span.device}/{span.implementation}"
             counts[place] = counts.get(place, 0) + 1
-    return {
-        "graph": plan.name,
-        "policy": plan.policy,
-        "rewritten": str(plan.recipe) or None,
-        "simulated": outcome.trace.simulated,
-        "predicted_makespan_s": plan.expected_s,
-        "simulated_makespan_s": plan.makespan_s,
-        "lower_bound_s": plan.lower_bound_s,
-        "gap": plan.gap,
-        "makespan_s": outcome.trace.makespan_s,
-        "makespans_s": outcome.makespans_s,
-        "stream": None if outcome.stream is None else asdict(outcome.stream),
-        "result": None if outcome.check is None else asdict(outcome.check),
-        "where": where,
-        "recoveries": [asdict(recovery) for recovery in outcome.recoveries],
-        "counters": asdict(plan.counters),
-        "host_waits": outcome.trace.host_waits,
-        "peak_bytes": outcome.trace.peak_bytes,
-        "candidates": [asdict(c) for c in plan.candidates],
-        "trials": [asdict(trial) for trial in plan.trials],
-    }
+    return RunDocument(
+        graph=plan.name,
+        policy=plan.policy,
+        rewritten=str(plan.recipe) or None,
+        simulated=outcome.trace.simulated,
+        predicted_makespan_s=plan.expected_s,
+        simulated_makespan_s=plan.makespan_s,
+        lower_bound_s=plan.lower_bound_s,
+        gap=plan.gap,
+        makespan_s=outcome.trace.makespan_s,
+        makespans_s=list(outcome.makespans_s),
+        stream=None if outcome.stream is None else asdict(outcome.stream),
+        result=None if outcome.check is None else asdict(outcome.check),
+        where=where,
+        recoveries=[asdict(recovery) for recovery in outcome.recoveries],
+        counters=asdict(plan.counters),
+        host_waits=outcome.trace.host_waits,
+        peak_bytes=dict(outcome.trace.peak_bytes),
+        candidates=candidate_entries(plan),
+        trials=trial_entries(plan),
+        ratio=ratio,
+    )

@@ -15,6 +15,7 @@ from syclsched.cli.output_files import check_outputs
 from syclsched.cli.requests import disturbance_options as dist
 from syclsched.cli.requests.graph_loading import LoadedGraph, load_graph
 from syclsched.cli.requests.graph_planning import apply_memory_limit, described_platform
+from syclsched.cli.terminal import notices
 from syclsched.cli.views.comparison import compare, policy_names
 from syclsched.cli.views.simulation_output import Scenario, SimulationOutput, show_all, simulate_plan
 from syclsched.cli.wait_notice import notice_if_slow
@@ -24,7 +25,7 @@ from syclsched.model.text.units import plural
 #: Options that apply to a plan.
 _PLAN_OPTIONS = {
     "graph", "noise", "wrong", "slow", "fail", "contention", "seed", "runs", "trace_file", "gantt_file", "report_file",
-    "chart_file", "json_output", "platform",
+    "chart_file", "json_output", "platform", "quiet", "verbose",
 }  # fmt: skip
 
 
@@ -102,13 +103,10 @@ def simulate_command(
 
     [bold]syclsched simulate plan.json --slow max1550@2ms=4 --fail xeon-8480@5ms[/bold]
     """
-    from rich.console import Console
-
-    console = Console(stderr=json_output, highlight=False)
     check_outputs(trace_file, report_file, pictures=(gantt_file, chart_file))
     disturbance = dist.parse_disturbance(noise, wrong, slow, fail)
     scenario = Scenario(disturbance, dist.parse_seeds(disturbance, noise, seed, runs), contention, noise)
-    shown = SimulationOutput(json_output, chart_file, trace_file, gantt_file, console, report_file)
+    shown = SimulationOutput(json_output, chart_file, trace_file, gantt_file, notices(), report_file)
     if not platform:
         _refuse_options(context, graph)
         simulate_plan(graph, scenario, shown)

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syclsched.cli.documents import print_document
 from syclsched.cli.output_files import check_outputs, read_text, write_pictures
+from syclsched.cli.terminal import notices, output
+from syclsched.cli.views.trace_document import trace_document
 from syclsched.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ def trace_command(
         Path | None,
         typer.Option("--report", metavar="FILE", help="Write an HTML page about the run, to open in a browser."),
     ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print the analysis as JSON.")] = False,
 ) -> None:
     """Analyse a recorded run: time by activity, reasons for idle lanes, and changes that would shorten it; draw it.
 
@@ -53,14 +57,11 @@ def trace_command(
 
     [bold]syclsched trace run-record.json --story gemm_3_2[/bold] shows what one task waited for and delayed.
     """
-    from rich.console import Console
-
     from syclsched.model.plan import Plan
     from syclsched.tracing import make_report, render_report
     from syclsched.tracing.analysis.task_history import describe_task
     from syclsched.tracing.trace_reader import read_trace
 
-    console = Console(highlight=False)
     check_outputs(trace_file, report_file, pictures=[gantt_file])
     trace = read_trace(read_text(record), where=str(record))
     plan = None if plan_file is None else Plan.from_json(read_text(plan_file), where=str(plan_file))
@@ -72,11 +73,14 @@ def trace_command(
             where=str(plan_file),
             hint="Take the plan that was saved with the record: `syclsched run --record FILE --save-plan FILE`",
         )
-    if story is not None:
-        console.print(describe_task(trace, story), markup=False, soft_wrap=True)
+    told = None if story is None else describe_task(trace, story)
+    if json_output:
+        print_document(trace_document(make_report(trace, plan), told))
+    elif told is not None:
+        output().print(told, markup=False, soft_wrap=True)
     else:
-        render_report(make_report(trace, plan), console)
-    write_pictures(trace, None, trace_file, gantt_file, console, plan=plan, report_file=report_file)
+        render_report(make_report(trace, plan), output())
+    write_pictures(trace, None, trace_file, gantt_file, notices(), plan=plan, report_file=report_file)
 
 
 def _matches(plan: Plan, trace: Trace) -> bool:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syclsched.errors import ArgumentError, PlanError
+from syclsched.cli.completion import CONTENTIONS, choices
+from syclsched.errors import ArgumentError, PlanError, did_you_mean
 from syclsched.model.text.units import format_seconds, listed
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ Contention = Annotated[
     str | None,
     _option(
         "--contention",
+        autocompletion=choices(CONTENTIONS),
         metavar="HOW",
         help="Model of concurrent copies on one link: none (independent), one-port (serialised) or fair (they share "
         "its bandwidth). By default that of the platform.",
@@ -82,7 +84,6 @@ Runs = Annotated[
 
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 _NUMBER = re.compile(r"\s*([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([^\W\d]*)\s*")
-_CONTENTIONS = ("none", "one-port", "fair")
 _RANDOM = "random"
 
 #: Maximum number of disturbances named in titles, and of alternatives in hints; the rest is counted.
@@ -115,8 +116,12 @@ def with_contention(platform: Platform, how: str | None) -> Platform:
     """Return a platform with the requested contention model."""
     if how is None:
         return platform
-    if how not in _CONTENTIONS:
-        raise ArgumentError(f"{how!r} is not a contention model", where="--contention", hint="none, one-port or fair")
+    if how not in CONTENTIONS:
+        raise ArgumentError(
+            f"{how!r} is not a contention model",
+            where="--contention",
+            hint=did_you_mean(how, CONTENTIONS) + "There are none, one-port and fair",
+        )
     return replace(platform, contention=how)  # type: ignore[arg-type]  # checked above
 
 
@@ -173,14 +178,18 @@ def check_disturbed_names(
     for family in disturbance.noise.families:
         if family not in known:
             raise ArgumentError(
-                f"no task is of family {family!r}", where="--wrong", hint=f"There are {listed(known, _MOST_SHOWN)}"
+                f"no task is of family {family!r}",
+                where="--wrong",
+                hint=did_you_mean(family, known) + f"There are {listed(known, _MOST_SHOWN)}",
             )
     devices = list(dict.fromkeys(device.name for platform in platforms for device in platform.devices))
     for event in disturbance.events:
         if event.device not in devices:
             where = "--slow" if isinstance(event, SlowDown) else "--fail"
             raise ArgumentError(
-                f"there is no device {event.device!r}", where=where, hint=f"There are {listed(devices, _MOST_SHOWN)}"
+                f"there is no device {event.device!r}",
+                where=where,
+                hint=did_you_mean(event.device, devices) + f"There are {listed(devices, _MOST_SHOWN)}",
             )
 
 

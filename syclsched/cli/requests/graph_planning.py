@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syclsched.cli.options import PlanOptions, PlatformOptions, parse_lanes, parse_memory_limit
 from syclsched.cli.requests.local_platform import calibration_bar, find_platform, use_one_core_lanes
+from syclsched.cli.terminal import detail, notices
 from syclsched.cli.wait_notice import notice_if_slow
+from syclsched.errors import PlanError, SyclschedError
+from syclsched.model.text.units import format_bytes, format_seconds, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,6 +38,15 @@ class Planned:
     makespan_key: Callable[[RunKind], HistoryKey] | None = None  # of the makespans of its runs, if they are kept
 
 
+@dataclass(frozen=True, slots=True)
+class GivenPlan:
+    """A plan from a file."""
+
+    plan: Plan
+    path: Path
+    command: str  # the command that makes a plan for the graph that is to be run
+
+
 @contextmanager
 def plan_and_open(
     graph: TaskGraph,
@@ -42,7 +56,7 @@ def plan_and_open(
     *,
     calibrate: bool,
     needs_devices: bool,
-    given: Plan | None = None,
+    given: GivenPlan | None = None,
     model: ModelWithInputs | None = None,
     without: Sequence[str] = (),
     recalibrate: bool = False,
@@ -66,14 +80,19 @@ def plan_and_open(
         graph = without_implementations(graph, without)
     with ExitStack() as stack:
         if given is not None:
-            verify(given, graph)
-            if where.memory_limit is not None:
-                check_peak(given.needed_bytes, given.platform, parse_memory_limit(where.memory_limit) or "")
-            if needs_devices and where.one_core_lanes:
-                use_one_core_lanes()
-            yield Planned(given, stack.enter_context(open_devices(given.platform)) if needs_devices else None)
+            made = given.plan
+            with naming_file(given.path, given.command):
+                verify(made, graph)
+                if where.memory_limit is not None:
+                    check_peak(made.needed_bytes, made.platform, parse_memory_limit(where.memory_limit) or "")
+                if needs_devices and where.one_core_lanes:
+                    use_one_core_lanes()
+                live = stack.enter_context(open_devices(made.platform)) if needs_devices else None
+            yield Planned(made, live)
             return
         platform, whole = target_platform(where, console, request.policy), graph
+        _tell_platform(platform)
+        tell_needless_limit(graph, platform, where.memory_limit)
         if model is not None:
             from syclsched.onnx.implementations import on_devices
             from syclsched.onnx.kernel_selection import default_rewrite, is_worth_mixing
@@ -93,18 +112,61 @@ def plan_and_open(
         # Times of a model's tasks are later measured in whole runs; only tasks with a choice are timed separately.
         session = PlanningSession(
             request, platform, stack.enter_context(HistoryStore()), choices_only=mixes, again=recalibrate,
-            plans=PlanStore() if how.reuse else None, tell=lambda text: console.print(text, soft_wrap=True),
+            plans=PlanStore() if how.reuse else None, tell=lambda text: console.print(text),
         )  # fmt: skip
         if calibrate and live is not None:
             _calibrate(session, graph, live, console)
         with console.status("planning ..."), notice_if_slow(console):
+            begun_s = time.perf_counter()
             chosen = session.choose(graph, tries=tries, live=live)
+            detail(
+                f"planned in {format_seconds(time.perf_counter() - begun_s)}: {chosen.plan.policy}, "
+                f"{plural(len(chosen.plan.candidates), 'candidate')} considered, "
+                f"rewrites: {chosen.plan.recipe or 'none'}"
+            )
             if live is not None and request.policy.startswith("dynamic:"):
                 session.check_choices(graph, live)
         planned = Planned(chosen.plan, live, chosen.makespan_key if tries else None)
         if model is not None and mixes and live is not None:
             planned = Planned(_faster_plan(model, (whole, graph), chosen.plan, session, live, console), live)
         yield planned
+
+
+@contextmanager
+def naming_file(path: Path, command: str | None = None) -> Iterator[None]:
+    """Name a plan's file, and the command that makes one for this graph, in errors that refuse the plan."""
+    try:
+        yield
+    except SyclschedError as error:
+        error.where = str(path) if error.where is None else f"{path}, {error.where}"
+        if command is not None and isinstance(error, PlanError):
+            error.hint = f"{error.hint}: {command}" if error.hint else command
+        raise
+
+
+def _tell_platform(platform: Platform) -> None:
+    """Print the platform under --verbose, with the origin of its profiles."""
+    for device in platform.devices:
+        profile = device.profile
+        made = "no profile" if profile is None else f"profile of {profile.provenance.date}"
+        detail(f"device {device.name}: {plural(device.lanes, 'lane')}, {made}")
+
+
+def tell_needless_limit(graph: TaskGraph, platform: Platform, memory_limit: str | None) -> None:
+    """Print a note for limits that all arrays of a graph together do not reach."""
+    from syclsched.model.memory_limit import limits_by_space
+
+    sizes = parse_memory_limit(memory_limit)
+    if sizes is None:
+        return
+    total = sum(array.nbytes for array in graph.arrays.values())
+    names = sorted(name for name, nbytes in limits_by_space(platform, sizes).items() if nbytes >= total)
+    if names:
+        notices().print(
+            f"note: --memory-limit has no effect on {' and '.join(names)}: all arrays together need "
+            f"{format_bytes(total)}",
+            markup=False,
+        )
 
 
 def described_platform(names: str, lanes: str | None, *, of_many: bool = False) -> Platform:
@@ -147,7 +209,7 @@ def _calibrate(session: PlanningSession, graph: TaskGraph, live: OpenDevices, co
     refused = {label for each in found for label in each.refused}
     for what, why in (failure for each in found for failure in each.failures):
         state = "refused, so not planned" if what in refused else "not timed"
-        console.print(f"[yellow]{state}:[/yellow] {escape(f'{what}: {why}')}", soft_wrap=True)
+        console.print(f"[yellow]{state}:[/yellow] {escape(f'{what}: {why}')}")
 
 
 def _faster_plan(

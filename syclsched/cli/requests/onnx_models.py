@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from syclsched.cli.output_files import write_bytes
-from syclsched.errors import ArgumentError, ValueNeededError
+from syclsched.errors import ArgumentError, ValueNeededError, did_you_mean
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.model.text.units import format_seconds
 from syclsched.onnx.model import OnnxModel, load
@@ -144,7 +144,9 @@ def _named_inputs(model: OnnxModel, inputs: Sequence[str]) -> dict[str, Array]:
             continue
         if equals and name not in names:
             raise ArgumentError(
-                f"the model has no input {name!r}", where="--input", hint=f"Its inputs are {', '.join(names)}"
+                f"the model has no input {name!r}",
+                where="--input",
+                hint=did_you_mean(name, names) + f"Its inputs are {', '.join(names)}",
             )
         if file == _RANDOM:
             continue
@@ -188,7 +190,8 @@ def _shapes(model: OnnxModel, shapes: Iterable[str]) -> dict[str, tuple[int, ...
             raise ArgumentError(
                 f"the model has no input and no open dimension {name!r}",
                 where="--shape",
-                hint=f"Inputs: {', '.join(names)}; open dimensions: {', '.join(sorted(open_ones)) or 'none'}",
+                hint=did_you_mean(name, [*names, *open_ones])
+                + f"Inputs: {', '.join(names)}; open dimensions: {', '.join(sorted(open_ones)) or 'none'}",
             )
         found[name] = tuple(map(int, numbers)) if name in names else int(numbers[0])
     return found

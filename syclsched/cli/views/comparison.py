@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from syclsched.cli.documents import ComparisonDocument, ComparisonEntry, entry_of
 from syclsched.errors import PlanError, PolicyError, SyclschedError
 from syclsched.model.text.units import format_bytes, format_excess, format_ratio, format_seconds, listed, plural
 
@@ -304,14 +305,9 @@ def require_any_plan(rows: list[ComparisonRow]) -> None:
         raise PlanError(f"no policy made a plan; the first says: {first}")
 
 
-def document(name: str, tasks: int, rows: Sequence[ComparisonRow], **more: Any) -> dict[str, Any]:
-    """Return the rows as JSON data, with the graph's name, its number of tasks and further given entries."""
-    return {
-        "graph": name,
-        "tasks": tasks,
-        **more,
-        "rows": [{**asdict(row), "gap": row.gap} for row in rows],
-    }
+def document(name: str, tasks: int, rows: Sequence[ComparisonRow], **scenario: Any) -> ComparisonDocument:
+    """Return the rows as a document, with the graph's name, its number of tasks and the scenario."""
+    return ComparisonDocument(name, tasks, [entry_of(ComparisonEntry, row) for row in rows], **scenario)
 
 
 # --- inside ---------------------------------------------------------------------------------------

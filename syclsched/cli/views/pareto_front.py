@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from syclsched.cli.documents import FrontDocument, FrontEntry, print_document
 from syclsched.cli.options import PlatformOptions
 from syclsched.cli.requests.graph_planning import target_platform
+from syclsched.cli.terminal import output
 from syclsched.cli.wait_notice import notice_if_slow
 from syclsched.errors import ArgumentError
 from syclsched.model.text.units import format_seconds
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from syclsched.model.graph import TaskGraph
+    from syclsched.planner.pareto_plans import FrontPlan
+    from syclsched.scheduling.objectives.aims import Aim
 
 
 def show_front(
@@ -25,6 +30,8 @@ def show_front(
     where: PlatformOptions,
     rewrite: str,
     console: Console,
+    *,
+    json_output: bool = False,
 ) -> None:
     """Compute the Pareto front of two metrics, print it and draw it."""
     from rich.table import Table
@@ -43,6 +50,8 @@ def show_front(
     with HistoryStore() as history, console.status("computing the front ..."), notice_if_slow(console):
         found = plan_front(graph, platform, metrics=names, history=history, rewrite=rewrite)
     dimensions = [METRICS[aim.metric] for aim in aims]
+    if json_output:
+        print_document(_document(graph.name, aims, found))
     table = Table(title=f"Pareto front of {graph.name}", title_justify="left")
     # The gap refers to the makespan, which therefore gets a column if it is not one of the metrics.
     more = () if "makespan" in {aim.metric for aim in aims} else ("makespan",)
@@ -54,7 +63,8 @@ def show_front(
             gap = "-" if point.plan.gap is None else f"{100 * point.plan.gap:.1f} %"
             name = f"{point.plan.policy}, rewritten" if point.plan.recipe else point.plan.policy
             table.add_row(name, *shown, *(format_seconds(point.plan.makespan_s) for _ in more), gap)
-    console.print(table)
+    if not json_output:
+        output().print(table)
     scales = [_SCALES[dimension] for dimension in dimensions]
     values = [
         (point.values[0] / scales[0][0], point.values[1] / scales[1][0], point.plan.policy, point.dominated)
@@ -68,8 +78,26 @@ def show_front(
         f"{graph.name}: {aims[0].label} and {aims[1].label}",
         path,
     )
-    console.print(f"front written to {path}", soft_wrap=True)
+    console.print(f"front written to {path}")
 
+
+def _document(graph: str, aims: Sequence[Aim], found: Sequence[FrontPlan]) -> FrontDocument:
+    """Return the front as a JSON document."""
+    from syclsched.scheduling.objectives.aims import METRICS
+
+    keys = [f"{aim.label}_{_UNITS[METRICS[aim.metric]]}" for aim in aims]
+    points = [
+        FrontEntry(
+            point.plan.policy, dict(zip(keys, point.values, strict=True)), point.plan.makespan_s, point.plan.gap,
+            str(point.plan.recipe) or None, point.dominated,
+        )
+        for point in found
+    ]  # fmt: skip
+    return FrontDocument(graph, keys, points)
+
+
+#: Unit in the name of a metric, by dimension.
+_UNITS = {"time": "s", "bytes": "bytes", "energy": "j", "rate": "runs_per_s"}
 
 #: Scale and symbol of an axis, by dimension.
 _SCALES = {"time": (1e-3, "ms"), "bytes": (2.0**20, "MiB"), "energy": (1.0, "J"), "rate": (1.0, "runs/s")}

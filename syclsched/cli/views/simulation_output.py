@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from syclsched.cli.documents import print_document
 from syclsched.cli.output_files import read_text, write_pictures
 from syclsched.cli.requests import disturbance_options as dist
+from syclsched.cli.requests.graph_planning import naming_file
+from syclsched.cli.terminal import output
 from syclsched.cli.views.comparison import ComparisonRow, document, draw, require_any_plan, row_of, show
 from syclsched.errors import ArgumentError, FormatError
 from syclsched.model.text.units import plural
@@ -42,7 +44,7 @@ class SimulationOutput:
     chart_file: Path | None
     trace_file: Path | None
     gantt_file: Path | None
-    console: Console  # for all output but JSON
+    console: Console  # for notices
     report_file: Path | None = None
 
 
@@ -56,12 +58,13 @@ def simulate_plan(path: str, what: Scenario, shown: SimulationOutput) -> None:
     plan = replace(plan, platform=dist.with_contention(plan.platform, what.contention))
     dist.check_rewritten(what.disturbance, plan)
     dist.check_disturbed_names(what.disturbance, {task.family for task in plan.tasks}, [plan.platform])
-    verify(plan)
+    with naming_file(Path(path)):
+        verify(plan)
     plan = predict(plan)
     trials = None if what.disturbance is None else repeat(plan, what.disturbance, what.seeds)
     row = row_of(plan, trials, plan.platform.name, plan.policy, 0.0)
     if not shown.json_output:
-        render_report(make_report(_trace(plan, what), plan), shown.console)
+        render_report(make_report(_trace(plan, what), plan), output())
     if shown.json_output or trials is not None or shown.chart_file is not None:
         title = f"{plan.name}: {plural(len(plan.tasks), 'task')}"
         show_all(
@@ -89,11 +92,11 @@ def show_all(
 
     rows = [row for row, _ in found]
     if shown.json_output:
-        print(json.dumps(document(name, tasks, rows, **_described(what)), indent=1))
+        print_document(document(name, tasks, rows, **_described(what)))
     else:
-        show(rows, title, shown.console, platforms=True)
+        show(rows, title, output(), platforms=True)
     for remark in remarks:
-        shown.console.print(Text(remark), soft_wrap=True)
+        shown.console.print(Text(remark))
     require_any_plan(rows)
     if shown.chart_file is not None:
         draw(rows, name, shown.chart_file, shown.console, dist.describe_disturbance(what.disturbance))
@@ -112,7 +115,7 @@ def _draw_best(found: Sequence[tuple[ComparisonRow, Plan | None]], what: Scenari
         key=lambda pair: (pair[0].ranking_s is None, pair[0].ranking_s or pair[0].makespan_s or 0.0),
     )
     if what.disturbance is not None and is_dynamic_policy(row.policy):
-        shown.console.print(Text(f"the chart shows {row.policy} without disturbances"), soft_wrap=True)
+        shown.console.print(Text(f"the chart shows {row.policy} without disturbances"))
         what = replace(what, disturbance=None)
     _write(plan, what, shown)
 

@@ -20,7 +20,9 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.segments import Segment, joined_rows
 from syclsched.model.operation import Operation
 from syclsched.model.plan import Plan, PlannedArray
+from syclsched.model.text.array_sizes import describe_sizes
 from syclsched.model.text.bulk_objects import paused_collection
+from syclsched.model.text.units import plural
 from syclsched.planning.graph_record import GraphRecord, record
 from syclsched.planning.memory.constant_memory import constant_bytes, launched, reserve_memory
 from syclsched.planning.memory.liveness import check_capacity, peak_bytes
@@ -67,8 +69,11 @@ def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
 def _check_same(plan: Plan, graph: TaskGraph, known: GraphRecord) -> None:
     """Refuse a plan of another graph than the recorded one."""
     if plan.fingerprint != known.fingerprint or plan.arrays != known.arrays or plan.tasks != known.tasks:
+        made, asked = (f"{plural(len(t), 'task')} on {describe_sizes(a)}" for t, a in
+                       ((plan.tasks, plan.arrays), (known.tasks, known.arrays)))  # fmt: skip
+        differ = f"the plan has {made}; the graph {asked}" if made != asked else "tasks or dependencies differ"
         raise IncompletePlanError(
-            f"the plan was made for another graph than {graph.name!r}",
+            f"the plan was made for another graph than {graph.name!r}: {differ}",
             where=f"plan {plan.name!r}",
             hint="Plan again for this graph and these sizes",
         )

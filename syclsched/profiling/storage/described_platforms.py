@@ -10,7 +10,7 @@ from importlib import resources
 from itertools import combinations
 from pathlib import Path
 
-from syclsched.errors import EmptyPlatformError, StorageError
+from syclsched.errors import EmptyPlatformError, StorageError, did_you_mean
 from syclsched.model.platform import HOST, MOST_HOST_LANES, Device, Interference, Link, MemorySpace, Platform
 from syclsched.model.profile import DeviceProfile, PairProfile
 from syclsched.profiling.storage.attaching import with_profiles
@@ -44,7 +44,10 @@ def load_profile_set(name_or_path: str | Path) -> ProfileSet:
         path = Path(name_or_path)
         if not path.is_file():
             raise StorageError(
-                "no such profile", where=name, hint=f"Give a file, or one of {', '.join(shipped_names()) or 'none'}"
+                "no such profile",
+                where=name,
+                hint=f"{did_you_mean(name, shipped_names())}Give a file, or one of "
+                f"{', '.join(shipped_names()) or 'none'}",
             )
     return parse_profile_set(read_file(path), where=str(path))
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from syclsched.errors import PolicyError
+from syclsched.errors import PolicyError, did_you_mean
 from syclsched.model.text.quantities import Dimension, format_quantity, parse_quantity
 
 #: Metrics that can be minimised or bounded from above, with their dimensions.
@@ -137,7 +137,8 @@ def _parse_metric(text: str, where: str) -> tuple[str, str | None]:
 
 def _check_metric(metric: str, space: str | None, where: str) -> None:
     if metric not in METRICS:
-        raise PolicyError(f"no metric {metric!r}", where=where, hint=_known_metrics())
+        known = [*METRICS, LATENCY, THROUGHPUT]
+        raise PolicyError(f"no metric {metric!r}", where=where, hint=did_you_mean(metric, known) + _known_metrics())
     if space is not None and metric != "memory":
         raise PolicyError("only memory has a space", where=where, hint="As memory[gpu]")
 
