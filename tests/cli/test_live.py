@@ -144,7 +144,7 @@ def test_a_data_folder_that_cannot_be_written_is_said_and_the_run_goes_on(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
     done = call(capsys, "run", *SMALL, "--devices", "cpu")
     assert done.code == 0, done.err
-    assert "The profile is not kept" in done.out and "right" in done.out
+    assert "The profile is not kept" in done.err and "right" in done.out
 
 
 def test_a_stream_and_a_look_at_its_record(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

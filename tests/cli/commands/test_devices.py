@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from dataclasses import replace
 
@@ -89,7 +90,10 @@ def test_the_command_lists_this_machine() -> None:
 def test_json_is_the_platform() -> None:
     result = CliRunner().invoke(app, ["--json", "--all"])
     assert result.exit_code == 0, result.output
-    assert from_json(Platform, result.output, where="output") == discover(include_untrusted=True)
+    document = json.loads(result.output)
+    assert document["format"] == "syclsched-devices/1"
+    found = from_json(Platform, json.dumps(document["platform"]), where="output")
+    assert found == discover(include_untrusted=True)
 
 
 def test_a_bad_option_is_an_error_of_ours() -> None:
