@@ -16,11 +16,11 @@ from typing import Annotated, Any, Final, Literal
 from annotated_types import MaxLen
 
 from syclsched.model.access import AccessMode
-from syclsched.model.drawing import MAX_PICTURED, chart_png, plan_gantt, plan_report
 from syclsched.model.platform import Platform
 from syclsched.model.profile import ByteCount, Count, Name, NonNegative, Text
 from syclsched.model.recipe import Recipe
 from syclsched.model.schedule import Schedule, WeaklyReferable
+from syclsched.model.text.drawing import MAX_PICTURED, chart_png, plan_gantt, plan_report
 from syclsched.model.text.json_serialisation import Serialisable
 from syclsched.model.text.printing import explain_task, plan_sections, plan_text
 from syclsched.model.text.sections import sections_html

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from syclsched.model.drawing import trace_gantt, trace_report
 from syclsched.model.plan import BufferUse, InstructionKind, LaneKind, Plan
 from syclsched.model.profile import Count, Name, NonNegative, Text
 from syclsched.model.recovery import Recovery
+from syclsched.model.text.drawing import trace_gantt, trace_report
 from syclsched.model.text.json_serialisation import Serialisable
 
 TRACE_FORMAT: Final = "syclsched-trace/1"

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from syclsched.errors import GraphError
 from syclsched.model.access import Access
 from syclsched.model.constant import Constant
-from syclsched.model.drawing import graph_drawing
 from syclsched.model.graph_parts.access_columns import AccessColumns
 from syclsched.model.graph_parts.dependencies import KINDS, Dependency, ImplicitEdges
 from syclsched.model.graph_parts.fingerprint import fingerprint
 from syclsched.model.graph_parts.graph_structure import GraphStructure
 from syclsched.model.graph_parts.segments import Segments
 from syclsched.model.task import JoinedArray, LogicalArray, Task
+from syclsched.model.text.drawing import graph_drawing
 from syclsched.model.text.overviews import graph_sections
 from syclsched.model.text.sections import sections_html, sections_text
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import syclsched
-from syclsched.model.drawing import MAX_PICTURED
+from syclsched.model.text.drawing import MAX_PICTURED
 from syclsched.model.text.sections import Row, Section, facts, sections_html, sections_text, table
 
 NAME = "<b>bold</b> & 'more'"
