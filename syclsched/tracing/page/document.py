@@ -13,25 +13,58 @@ from typing import TYPE_CHECKING
 
 from syclsched.atomic_write import write_atomically
 from syclsched.errors import StorageError
-from syclsched.tracing.page.figures import PICKED, Stories
+from syclsched.tracing.page.figures import PICKED, Bars, Stories, TimeAxis
 from syclsched.tracing.page.style import STYLE
 
 if TYPE_CHECKING:
-    from bokeh.models import ColumnDataSource
     from bokeh.plotting import figure as Figure
 
-#: Unpacks the texts, and puts them in the place of their numbers.
-_UNPACK = """
+#: Draws the bars in the visible part of the time axis. Of bars narrower than a pixel only the longest in a pixel is
+#: drawn, with the width of the pixel: charts of many thousand bars stay quick.
+_DRAW = """
+const draw = () => {
+  window.waiting_to_draw = false;
+  const {start, end} = range, pixel = (end - start) / columns;
+  for (const [all, shown] of bars) {
+    const {left, right, top} = all.data, chosen = [], longest = new Map();
+    for (let i = 0; i < left.length; i++) {
+      if (right[i] < start || left[i] > end) continue;
+      if (right[i] - left[i] >= pixel || left.length < columns) { chosen.push(i); continue; }
+      const place = Math.floor((left[i] - start) / pixel) + top[i] * 65536;
+      const other = longest.get(place);
+      if (other === undefined || right[other] - left[other] < right[i] - left[i]) longest.set(place, i);
+    }
+    const whole = chosen.length;
+    chosen.push(...longest.values());
+    const data = {};
+    for (const name of Object.keys(all.data)) data[name] = Array.from(chosen, (i) => all.data[name][i]);
+    for (let k = whole; k < chosen.length; k++) data.right[k] = data.left[k] + pixel;
+    shown.selected.indices = [];
+    shown.data = data;
+  }
+};
+if (!window.waiting_to_draw) {
+  window.waiting_to_draw = true;
+  requestAnimationFrame(draw);
+}
+"""
+
+#: Columns of pixels that a chart has at most, as `_DRAW` counts them.
+_COLUMNS = 1000
+
+#: Unpacks the texts, puts them in the place of their numbers, and draws.
+_UNPACK = (
+    """
 const packed = Uint8Array.from(atob(document.getElementById("stories").textContent), c => c.charCodeAt(0));
 const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
 new Response(stream).text().then((text) => {
   const stories = JSON.parse(text);
-  for (const source of sources) {
-    source.data = {...source.data, story: Array.from(source.data.story, (number) => stories[number])};
-  }
+  for (const [all] of bars) all.data.story = Array.from(all.data.story, (number) => stories[number]);
   document.body.dataset.stories = stories.length;
-});
 """
+    + _DRAW
+    + "});"
+)
 
 _HINT = (
     "Drag over a stretch of time to zoom in, Ctrl with the wheel to zoom, double click to see all again. Point at a "
@@ -39,7 +72,7 @@ _HINT = (
 _HINT += "bar for its history; click it to keep the text below. All charts share the time axis."
 
 
-def charts(figures: Sequence[Figure], sources: list[ColumnDataSource], stories: Stories) -> str:
+def charts(figures: Sequence[Figure], bars: Sequence[Bars], axis: TimeAxis, stories: Stories) -> str:
     """Return the HTML of charts, one above the other, with the texts of their bars."""
     from bokeh.document import Document
     from bokeh.embed import components
@@ -54,9 +87,12 @@ def charts(figures: Sequence[Figure], sources: list[ColumnDataSource], stories: 
         toolbar_options={"logo": None},
         merge_tools=True,
     )
+    arguments = {"bars": [[each.all, each.shown] for each in bars], "range": axis.range, "columns": _COLUMNS}
     document = Document()
     document.add_root(layout)
-    document.js_on_event("document_ready", CustomJS(args={"sources": sources}, code=_UNPACK))
+    document.js_on_event("document_ready", CustomJS(args=arguments, code=_UNPACK))
+    for edge in ("start", "end"):
+        axis.range.js_on_change(edge, CustomJS(args=arguments, code=_DRAW))
     script, division = components(layout)
     packed = base64.b64encode(gzip.compress(json.dumps(stories.texts).encode(), mtime=0)).decode()
     library = Resources(mode="inline", components=["bokeh", "bokeh-gl"]).render_js()

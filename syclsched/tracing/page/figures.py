@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -49,6 +50,14 @@ _PICK = """
 const place = document.getElementById("picked"), at = source.selected.indices;
 if (place !== null && at.length > 0) place.textContent = source.data.story[at[0]];
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """All bars of one glyph, and the source of those that are drawn at the current zoom, which the page fills."""
+
+    all: ColumnDataSource
+    shown: ColumnDataSource
 
 
 @dataclass(slots=True)
@@ -101,19 +110,18 @@ def gantt_figure(
     stories: Stories,
     described: Mapping[int, str],
     causes: StartCauses | None = None,
-) -> tuple[Figure, list[ColumnDataSource]]:
-    """Return the chart of a panel, and the sources whose story numbers the page replaces by texts.
+) -> tuple[Figure, list[Bars]]:
+    """Return the chart of a panel, and its bars, which the page draws and whose story numbers it replaces by texts.
 
     The causes add idle intervals with their reasons, and the critical path.
     """
     rows = {lane: place for place, lane in enumerate(lanes)}
     chart = _empty_chart(panel, lanes, axis)
-    sources = []
+    drawn: list[Bars] = []
     hovered = []
     if causes is not None:
-        source = _idle_source(panel, causes, rows, axis, stories)
-        sources.append(source)
-        hovered.append(chart.quad("left", "right", "top", "bottom", source=source, color="colour", line_color=None))
+        drawn.append(_idle_bars(panel, causes, rows, axis, stories))
+        hovered.append(_quads(chart, drawn[-1], fill_color="colour", line_color=None))
     groups: dict[str, list[Bar]] = {"task": [], "!copy": [], "!failed": [], "!cancelled": []}
     for bar in panel.bars:
         key = style_key(bar.span)
@@ -121,16 +129,13 @@ def gantt_figure(
     outlined = len(panel.bars) <= MAX_OUTLINED
     for key, bars in groups.items():
         if bars:
-            source = _bar_source(bars, rows, colours, axis, stories, described)
-            sources.append(source)
-            glyph = chart.quad("left", "right", "top", "bottom", source=source, **_style(key, outlined))
-            glyph.nonselection_glyph = None
-            hovered.append(glyph)
+            drawn.append(_task_bars(bars, rows, colours, axis, stories, described))
+            hovered.append(_quads(chart, drawn[-1], **_style(key, outlined)))
     if causes is not None:
-        _draw_path(chart, causes, rows, axis)
+        drawn.append(_draw_path(chart, causes, rows, axis, stories))
     _add_hover(chart, hovered)
     _mark_makespan(chart, panel, axis)
-    return chart, sources
+    return chart, drawn
 
 
 def memory_figure(timed: Mapping[str, Sequence[TimedSpan]], plan: Plan, axis: TimeAxis) -> Figure | None:
@@ -173,7 +178,7 @@ def _chart(axis: TimeAxis, height: int, **more: Any) -> Figure:
     wheel = WheelZoomTool(dimensions="width", modifiers="ctrl")
     tools = [zoom, PanTool(dimensions="width"), wheel, TapTool(), ResetTool(), SaveTool()]
     chart = figure(
-        height=height, sizing_mode="stretch_width", x_range=axis.range, tools=tools, output_backend="webgl", **more
+        height=height, sizing_mode="stretch_width", x_range=axis.range, tools=tools, **more
     )  # fmt: skip
     chart.toolbar.logo = None
     chart.toolbar.active_drag, chart.toolbar.active_scroll = zoom, wheel
@@ -222,22 +227,32 @@ def _columns(edges: Sequence[tuple[float, float]], rows: Sequence[int], half: fl
     return {"left": times[:, 0], "right": times[:, 1], "top": places - half, "bottom": places + half}
 
 
-def _bar_source(
+def _bars(columns: dict[str, Any]) -> Bars:
+    from bokeh.models import ColumnDataSource, CustomJS
+
+    shown = ColumnDataSource({name: [] for name in columns})
+    shown.selected.js_on_change("indices", CustomJS(args={"source": shown}, code=_PICK))
+    return Bars(ColumnDataSource(columns), shown)
+
+
+def _quads(chart: Figure, bars: Bars, **style: Any) -> Any:
+    glyph = chart.quad("left", "right", "top", "bottom", source=bars.shown, **style)
+    glyph.nonselection_glyph = None
+    return glyph
+
+
+def _task_bars(
     bars: Sequence[Bar],
     rows: Mapping[str, int],
     colours: Mapping[str, str],
     axis: TimeAxis,
     stories: Stories,
     described: Mapping[int, str],
-) -> ColumnDataSource:
-    from bokeh.models import ColumnDataSource, CustomJS
-
+) -> Bars:
     columns = _columns([(b.start_s, b.finish_s) for b in bars], [rows[b.span.lane] for b in bars], _HALF, axis)
     columns["colour"] = [INK if b.span.kind == "barrier" else colours.get(b.span.family, OTHER_COLOUR) for b in bars]
     columns["story"] = np.asarray([stories.add(described[b.span.instruction]) for b in bars], np.int32)
-    source = ColumnDataSource(columns)
-    source.selected.js_on_change("indices", CustomJS(args={"source": source}, code=_PICK))
-    return source
+    return _bars(columns)
 
 
 def _style(key: str, outlined: bool) -> dict[str, Any]:
@@ -254,15 +269,10 @@ def _style(key: str, outlined: bool) -> dict[str, Any]:
         return {"fill_color": FAILED_COLOUR, "line_color": "white", "hatch_pattern": "diagonal_cross", **hatch}
     if key == "!cancelled":
         return {"fill_color": "white", "line_color": FAILED_COLOUR, "hatch_pattern": "dot", **hatch}
-    # Bars thinner than a pixel would be too pale without a line in their colour.
-    return {"fill_color": "colour", "line_color": "white" if outlined else "colour", "line_width": 0.6}
+    return {"fill_color": "colour", "line_color": "white" if outlined else None, "line_width": 0.6}
 
 
-def _idle_source(
-    panel: Panel, causes: StartCauses, rows: Mapping[str, int], axis: TimeAxis, stories: Stories
-) -> ColumnDataSource:
-    from bokeh.models import ColumnDataSource
-
+def _idle_bars(panel: Panel, causes: StartCauses, rows: Mapping[str, int], axis: TimeAxis, stories: Stories) -> Bars:
     kinds = {bar.span.lane: bar.span.lane_kind for bar in panel.bars}
     found = [
         (lane, interval)
@@ -280,21 +290,25 @@ def _idle_source(
         for lane, each in found
     ]
     columns["story"] = np.asarray([stories.add(each) for each in texts], np.int32)
-    return ColumnDataSource(columns)
+    return _bars(columns)
 
 
-def _draw_path(chart: Figure, causes: StartCauses, rows: Mapping[str, int], axis: TimeAxis) -> None:
-    """Draw the critical path: a dark edge on its bars, and a line from each to the next."""
+def _draw_path(chart: Figure, causes: StartCauses, rows: Mapping[str, int], axis: TimeAxis, stories: Stories) -> Bars:
+    """Draw the critical path: a dark edge on its bars, and a line wherever it changes the lane."""
     spans = [step.span for step in path_steps(causes)]
-    if not spans:
-        return
     columns = _columns([(s.start_s, s.finish_s) for s in spans], [rows[s.lane] for s in spans], _HALF, axis)
     columns["bottom"] = columns["top"] + _PATH_HEIGHT
-    chart.quad(**columns, fill_color=INK, line_color=INK, line_width=0.5)
-    ends = [[s.finish_s / axis.scale for s in spans[:-1]], [rows[s.lane] - _HALF for s in spans[:-1]]]
-    starts = [[s.start_s / axis.scale for s in spans[1:]], [rows[s.lane] - _HALF for s in spans[1:]]]
-    if len(spans) > 1:
-        chart.segment(*ends, *starts, line_color=INK, line_width=1.2)
+    columns["colour"] = [INK] * len(spans)
+    columns["story"] = np.full(len(spans), stories.add(""), np.int32)
+    bars = _bars(columns)
+    _quads(chart, bars, fill_color=INK, line_color=None)
+    pairs = [(a, b) for a, b in pairwise(spans) if a.lane != b.lane]
+    chart.segment(
+        [a.finish_s / axis.scale for a, _ in pairs], [rows[a.lane] - _HALF for a, _ in pairs],
+        [b.start_s / axis.scale for _, b in pairs], [rows[b.lane] - _HALF for _, b in pairs],
+        line_color=INK, line_width=1.2,
+    )  # fmt: skip
+    return bars
 
 
 def _add_hover(chart: Figure, hovered: list[Any]) -> None:

@@ -215,11 +215,11 @@ def _timeline(drawn: Sequence[_Chart], plan: Plan | None) -> str:
 
     panels = [each.panel for each in drawn]
     axis, lanes, colours, stories = TimeAxis.of(panels), shared_lanes(panels), family_colours(panels), Stories()
-    figures, sources = [], []
+    figures, bars = [], []
     for each in drawn:
         figure, found = gantt_figure(each.panel, lanes, colours, axis, stories, each.described, each.causes)
         figures.append(figure)
-        sources += found
+        bars += found
     memory = None
     if plan is not None:
         memory = memory_figure({panel.title: _timed(panel) for panel in panels}, plan, axis)
@@ -229,7 +229,7 @@ def _timeline(drawn: Sequence[_Chart], plan: Plan | None) -> str:
     )
     remark = remark if memory is not None else ""
     return section(
-        "Timeline", _legend(panels, colours), note(remark), charts(figures, sources, stories), anchor="timeline"
+        "Timeline", _legend(panels, colours), note(remark), charts(figures, bars, axis, stories), anchor="timeline"
     )
 
 

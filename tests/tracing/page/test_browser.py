@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from matplotlib.image import imread
 from support import browser
-from support.synthetic import random_trace, two_devices
+from support.synthetic import random_trace, span, two_devices
 
+from syclsched.model.trace import Trace
 from syclsched.simulation import predict, simulate
 from syclsched.tracing import save_comparison, save_report
 from syclsched.tracing.charts.output import PALETTE
@@ -133,3 +134,25 @@ def test_zooming_one_chart_zooms_all(driver: Any, tmp_path: Path) -> None:
         """
     )
     assert ranges == [[1, 2], [1, 2]]
+
+
+def test_bars_narrower_than_a_pixel_are_drawn_once_a_pixel_until_zoomed_in(driver: Any, tmp_path: Path) -> None:
+    spans = tuple(span(i, "cpu:0", i * 1e-3, (i + 1) * 1e-3, task=f"task {i}") for i in range(9000))
+    page = tmp_path / "large.html"
+    save_report(Trace("large", "p", spans, 9.0, 9.0, simulated=True), page)
+    browser.open_page(driver, page)
+    assert complaints(driver) == []
+    assert share_of(driver, PALETTE[0]) > 0.01
+    count = """
+        const figure = [...Bokeh.documents[0]._all_models.values()].find((model) => model.type === "Figure");
+        const shown = figure.renderers.map((each) => each.data_source.data.story ?? []);
+        return Math.max(...shown.map((each) => each.filter((text) => text.startsWith("task ")).length));
+    """
+    assert 500 < driver.execute_script(count) <= 1001
+    zoomed = """
+        const figure = [...Bokeh.documents[0]._all_models.values()].find((model) => model.type === "Figure");
+        figure.x_range.setv({start: 1, end: 1.5});
+        requestAnimationFrame(() => requestAnimationFrame(() => arguments[0]()));
+    """
+    driver.execute_async_script(zoomed)
+    assert 499 <= driver.execute_script(count) <= 503
