@@ -28,7 +28,7 @@ from syclsched.tracing import save_report
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from support import browser  # noqa: E402
+from support import browser
 
 _ZOOM = """
 const [count, finish] = arguments;
@@ -102,9 +102,8 @@ def main() -> None:
     given = options.parse_args()
     if browser.missing() is not None:
         sys.exit(browser.missing())
-    print(
-        "| Tasks | Write, processor time [s] | Size [MB] | Open [s] | Zoom [ms] | Hover [ms] |\n|---|---|---|---|---|---|"
-    )
+    print("| Tasks | Write, processor time [s] | Size [MB] | Open [s] | Zoom [ms] | Hover [ms] |")
+    print("|---|---|---|---|---|---|")
     with ExitStack() as stack:
         folder = given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         for tasks in given.tasks:

@@ -20,25 +20,32 @@ if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure
 
 #: Draws the bars in the visible part of the time axis. Of bars narrower than a pixel only the longest in a pixel is
-#: drawn, with the width of the pixel: charts of many thousand bars stay quick.
+#: drawn, as wide as all of them together: charts of many thousand bars stay quick.
 _DRAW = """
 const draw = () => {
   window.waiting_to_draw = false;
-  const {start, end} = range, pixel = (end - start) / columns;
+  const {start, end} = range, columns = chart.inner_width || 1000, pixel = (end - start) / columns;
   for (const [all, shown] of bars) {
-    const {left, right, top} = all.data, chosen = [], longest = new Map();
+    const {left, right, top} = all.data, chosen = [], longest = new Map(), widths = new Map();
     for (let i = 0; i < left.length; i++) {
       if (right[i] < start || left[i] > end) continue;
       if (right[i] - left[i] >= pixel || left.length < columns) { chosen.push(i); continue; }
-      const place = Math.floor((left[i] - start) / pixel) + top[i] * 65536;
+      const place = Math.max(0, Math.floor((left[i] - start) / pixel)) + Math.floor(top[i] + 1) * 65536;
       const other = longest.get(place);
+      widths.set(place, (widths.get(place) ?? 0) + right[i] - left[i]);
       if (other === undefined || right[other] - left[other] < right[i] - left[i]) longest.set(place, i);
     }
     const whole = chosen.length;
     chosen.push(...longest.values());
     const data = {};
     for (const name of Object.keys(all.data)) data[name] = Array.from(chosen, (i) => all.data[name][i]);
-    for (let k = whole; k < chosen.length; k++) data.right[k] = data.left[k] + pixel;
+    let k = whole;
+    for (const [place, width] of widths) {
+      data.left[k] = start + (place % 65536) * pixel;
+      const full = width > 0.95 * pixel;  // overlaps the next: no pale seam between
+      data.right[k] = data.left[k] + (full ? 1.5 * pixel : Math.max(width, pixel / 4));
+      k++;
+    }
     shown.selected.indices = [];
     shown.data = data;
   }
@@ -48,9 +55,6 @@ if (!window.waiting_to_draw) {
   requestAnimationFrame(draw);
 }
 """
-
-#: Columns of pixels that a chart has at most, as `_DRAW` counts them.
-_COLUMNS = 1000
 
 #: Unpacks the texts, puts them in the place of their numbers, and draws.
 _UNPACK = (
@@ -87,7 +91,7 @@ def charts(figures: Sequence[Figure], bars: Sequence[Bars], axis: TimeAxis, stor
         toolbar_options={"logo": None},
         merge_tools=True,
     )
-    arguments = {"bars": [[each.all, each.shown] for each in bars], "range": axis.range, "columns": _COLUMNS}
+    arguments = {"bars": [[each.all, each.shown] for each in bars], "range": axis.range, "chart": figures[0]}
     document = Document()
     document.add_root(layout)
     document.js_on_event("document_ready", CustomJS(args=arguments, code=_UNPACK))
