@@ -12,6 +12,8 @@ from typing import Annotated
 
 import typer
 
+from syclsched.cli.terminal import output
+
 
 def top_command(
     once: Annotated[bool, typer.Option("--once", help="Print the present state once and leave.")] = False,
@@ -27,8 +29,6 @@ def top_command(
     A process is shown if it allows that: [bold]syclsched run cholesky --repeat 500 --monitor[/bold], or
     [bold]syclsched.monitor()[/bold] in a Python program. Where the output is no terminal, the state is printed once.
     """
-    from rich.console import Console
-
     from syclsched.cli.views.run_monitor import render_processes
     from syclsched.monitoring import read_status_files
 
@@ -38,7 +38,7 @@ def top_command(
         for process in read_status_files().processes:
             print(to_json(process, indent=None))
         return
-    console = Console(highlight=False)
+    console = output()
     if once or not console.is_terminal:
         console.print(render_processes(read_status_files(), time.time()))
         return
