@@ -24,6 +24,7 @@ from syclsched.model.text.drawing import MAX_PICTURED, chart_png, plan_gantt, pl
 from syclsched.model.text.json_serialisation import Serialisable
 from syclsched.model.text.printing import explain_task, plan_sections, plan_text
 from syclsched.model.text.sections import sections_html
+from syclsched.model.text.units import format_seconds
 from syclsched.model.usm import ArrayMemory, UsmKind
 
 PLAN_FORMAT: Final = "syclsched-plan/2"
@@ -451,6 +452,10 @@ class Plan(Serialisable, WeaklyReferable):
     def __str__(self) -> str:
         return plan_text(self)
 
+    def __repr__(self) -> str:
+        size = f"{len(self.tasks)} tasks on {len(self.lanes)} lanes"
+        return f"<Plan of {self.name!r}, policy {self.policy!r}: {size}, {format_seconds(self.expected_s)} predicted>"
+
     def _repr_html_(self) -> str:
         small = sum(len(lane.instructions) for lane in self.lanes) <= MAX_PICTURED
         return sections_html(plan_sections(self), chart_png(plan_gantt(self)) if small else None)
@@ -514,6 +519,18 @@ class Plan(Serialisable, WeaklyReferable):
         -------
         matplotlib.figure.Figure
             The chart; notebooks show it.
+
+        Examples
+        --------
+        >>> import syclsched
+        >>> graph = syclsched.TaskGraph("two")
+        >>> x = graph.array("x", (1000,), "float64")
+        >>> task = graph.host(lambda x: x.fill(1.0), x=x.write(), name="fill")
+        >>> task = graph.host(lambda x: x.sum(), x=x.read(), name="sum")
+        >>> plan = syclsched.plan(graph, syclsched.describe("max1550"), policy="heft")
+        >>> figure = plan.gantt("plan.svg")
+        >>> len(figure.axes)
+        1
         """
         return plan_gantt(self, path)
 

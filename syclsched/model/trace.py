@@ -12,6 +12,7 @@ from syclsched.model.profile import Count, Name, NonNegative, Text
 from syclsched.model.recovery import Recovery
 from syclsched.model.text.drawing import trace_gantt, trace_report
 from syclsched.model.text.json_serialisation import Serialisable
+from syclsched.model.text.units import format_seconds
 
 TRACE_FORMAT: Final = "syclsched-trace/1"
 
@@ -147,6 +148,10 @@ class Trace(Serialisable):
         """
         trace_report(self, path, plan)
 
+    def __repr__(self) -> str:
+        how = "simulated" if self.simulated else "measured"
+        return f"<Trace of {self.name!r}: {len(self.spans)} instructions, {format_seconds(self.makespan_s)} {how}>"
+
     def gantt(self, path: str | Path | None = None) -> Any:
         """Draw the trace as a Gantt chart: predicted above measured times, or simulated ones alone.
 
@@ -159,5 +164,17 @@ class Trace(Serialisable):
         -------
         matplotlib.figure.Figure
             The chart; notebooks show it.
+
+        Examples
+        --------
+        >>> import syclsched
+        >>> graph = syclsched.TaskGraph("two")
+        >>> x = graph.array("x", (1000,), "float64")
+        >>> task = graph.host(lambda x: x.fill(1.0), x=x.write(), name="fill")
+        >>> task = graph.host(lambda x: x.sum(), x=x.read(), name="sum")
+        >>> plan = syclsched.plan(graph, syclsched.describe("max1550"), policy="heft")
+        >>> figure = syclsched.simulate(plan).gantt()
+        >>> len(figure.axes)
+        1
         """
         return trace_gantt(self, path)

@@ -353,3 +353,14 @@ def test_a_deterministic_model_does_not_depend_on_measured_times(planned: list[s
                         key = history_key(device.key, task.operation, each, task.signature)
                         history.record(key, [1.0 if used else 1e-6] * 5)
     assert chosen[0] == chosen[1]
+
+
+def test_a_model_is_shown_with_its_inputs_and_the_report_of_its_plan() -> None:
+    with syclsched.compile(MODEL, devices="cpu") as made:
+        assert "image: float32 [batch x 1 x 8 x 8]" in str(made)
+        made(images(2))
+        shown = made._repr_html_()
+        for fact in (str(made.report).splitlines()[0], "<td>image: float32", "<td>1 set</td>"):
+            assert fact in shown
+        assert str(made.report) in str(made)
+    assert "closed" in made._repr_html_()

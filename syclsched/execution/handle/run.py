@@ -315,6 +315,18 @@ class Run(ResultAccess):
         ------
         ExecutionError
             As `trace`.
+
+        Examples
+        --------
+        >>> import syclsched
+        >>> graph = syclsched.TaskGraph("two")
+        >>> x = graph.array("x", (1000,), "float64")
+        >>> task = graph.host(lambda x: x.fill(1.0), x=x.write(), name="fill")
+        >>> task = graph.host(lambda x: x.sum(), x=x.read(), name="sum")
+        >>> with syclsched.run(graph) as run:
+        ...     figure = run.gantt()
+        >>> len(figure.axes)
+        2
         """
         return self.trace().gantt(path)
 

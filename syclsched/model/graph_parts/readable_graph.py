@@ -174,6 +174,17 @@ class ReadableGraph:
         -------
         matplotlib.figure.Figure
             The drawing; notebooks show it.
+
+        Examples
+        --------
+        >>> import syclsched
+        >>> graph = syclsched.TaskGraph("two")
+        >>> x = graph.array("x", (1000,), "float64")
+        >>> task = graph.host(lambda x: x.fill(1.0), x=x.write(), name="fill")
+        >>> task = graph.host(lambda x: x.sum(), x=x.read(), name="sum")
+        >>> figure = graph.draw("graph.png")
+        >>> figure.get_suptitle()
+        'two: 2 tasks, 1 array, 2 levels'
         """
         return graph_drawing(self, path, plan)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -421,3 +422,21 @@ def test_a_long_chain_is_paced_and_right(live: tuple[Platform, Any], monkeypatch
     plan = plan_by(graph, platform, lambda n: (names[len(n) % len(names)], int(n[3:]) % 2, place[n[:3]]))
     with execute(plan, graph, devices) as run:
         np.testing.assert_array_equal(run.result("y", timeout=120), sequential(graph, graph.data)["y"])
+
+
+def test_a_run_is_shown_as_its_report_when_it_has_ended() -> None:
+    graph = TaskGraph("<shown>")
+    begun = threading.Event()
+    x = graph.array("x", (4,))
+    graph.host(lambda x: (begun.wait(60), x.fill(1.0)), x=x.write(), name="fill")
+    with syclsched.run(graph) as run:
+        assert str(run) == repr(run) == "<Run of '<shown>': running>"
+        assert "&lt;Run of &#x27;&lt;shown&gt;" in run._repr_html_()
+        begun.set()
+        run.wait()
+        shown = run._repr_html_()
+        assert "Run of &lt;shown&gt;" in shown and "data:image/png" in shown
+        assert str(run).startswith("Run of <shown>\n  Makespan")
+        for heading in ("Where every kind of task ran", "How busy every device was"):
+            assert heading in str(run) and heading in shown
+    assert str(run).startswith("Run of <shown>")

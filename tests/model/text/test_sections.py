@@ -81,6 +81,10 @@ def costs(tasks: int) -> syclsched.TaskGraph:
     return syclsched.from_networkx(digraph)
 
 
+def test_traces_are_one_line() -> None:
+    assert repr(syclsched.simulate(planned())).endswith(" simulated>")
+
+
 def profile() -> syclsched.DeviceProfile:
     found = syclsched.describe("max1550").compute_devices[0].profile
     assert found is not None
@@ -130,8 +134,8 @@ def test_small_plans_have_a_chart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_repr_stays_on_one_line() -> None:
-    for shown in (graph(), syclsched.describe("max1550")):
-        assert len(repr(shown).splitlines()) == 1
+    for shown in (graph(), syclsched.describe("max1550"), planned()):
+        assert len(repr(shown).splitlines()) == 1 and len(repr(shown)) < 200
         assert len(str(shown).splitlines()) > 5
 
 
