@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import syclsched
 
@@ -28,11 +28,11 @@ Runs = Mapping[str, syclsched.Trace]
 
 
 class Picture(NamedTuple):
-    """A chart of simulated runs, one below the other, with the page that shows it."""
+    """A chart of simulated runs, one below the other, or a figure, with the page that shows it."""
 
     page: str
     title: str
-    runs: Callable[[], Runs]
+    runs: Callable[[], Runs | Any]
 
 
 def products(chains: int = 6, length: int = 4) -> syclsched.TaskGraph:
@@ -145,7 +145,24 @@ def rewritten() -> Runs:
     return {f'rewrite="{name}"': syclsched.simulate(plan) for name, plan in plans.items()}
 
 
+def cholesky_plan() -> tuple[syclsched.TaskGraph, syclsched.Plan]:
+    """Return a small graph and its plan for two devices."""
+    from syclsched.workloads import get
+
+    kind = get("cholesky")
+    graph = kind.build(kind.options(n=4096, tile=1024)).graph
+    return graph, _plan(graph, "xeon-8480,max1550", "heft")
+
+
+def drawing() -> Any:
+    """Return the drawing of a graph with the devices of its tasks."""
+    graph, plan = cholesky_plan()
+    return graph.draw(plan=plan)
+
+
 PICTURES = {
+    "graph": Picture("how-to/notebooks.md", "", drawing),
+    "gantt": Picture("how-to/notebooks.md", "", lambda: cholesky_plan()[1].gantt()),
     "plans": Picture("reference/plans.md", "Chains of matrix products: three plans on one scale", policies),
     "traces": Picture("how-to/traces.md", "Chains of matrix products by heft", lambda: {"trace": policies()["heft"]}),
     "simulation": Picture("explanation/simulation.md", "One plan, as planned and disturbed", disturbed),
@@ -161,7 +178,8 @@ def draw(name: str) -> None:
     from syclsched.tracing.charts.gantt import make_comparison
 
     picture = PICTURES[name]
-    figure = make_comparison(picture.runs(), picture.title)
+    found = picture.runs()
+    figure = make_comparison(found, picture.title) if isinstance(found, Mapping) else found
     figure.savefig(DOCS / "pictures" / f"{name}.png", dpi=_DPI, metadata={"Software": None})
 
 
