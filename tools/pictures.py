@@ -150,7 +150,7 @@ def cholesky_plan() -> tuple[syclsched.TaskGraph, syclsched.Plan]:
     from syclsched.workloads import get
 
     kind = get("cholesky")
-    graph = kind.build(kind.options(n=4096, tile=1024)).graph
+    graph = kind.build(kind.options(n=3072, tile=1024)).graph
     return graph, _plan(graph, "xeon-8480,max1550", "heft")
 
 
