@@ -360,6 +360,8 @@ def _cases(graph: TaskGraph, platform: Platform, costs: CostModel, *, choices_on
         ]
         if written and all(0 in task.signature.shapes[name] for name in written):
             continue  # an empty task is never submitted
+        if not task.operation.pure:
+            continue  # a function with side effects is called by runs only, which measure it
         for device in devices:
             for implementation in task.operation.implementations:
                 if implementation.kind == "cost-only":

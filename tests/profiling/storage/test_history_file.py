@@ -52,7 +52,7 @@ def test_the_command_line_writes_and_takes_over(tmp_path: Path, monkeypatch: pyt
     assert "1 measured task times" in runner.invoke(app, ["history", "export", str(file)]).output
     assert "mix" in runner.invoke(app, ["history", "show"], env={"COLUMNS": "200"}).output
     monkeypatch.setattr(history_store, "data_folder", lambda: tmp_path / "there")
-    assert "1 samples" in runner.invoke(app, ["history", "merge", str(file)]).output
+    assert "1 sample added" in runner.invoke(app, ["history", "merge", str(file)]).output
     with HistoryStore() as there:
         assert dict(there.samples()) == {KEYS[0]: (1.5,)}
     shown = runner.invoke(app, ["history", "show"], env={"COLUMNS": "200"}).output
@@ -78,4 +78,4 @@ def test_what_cannot_be_kept_is_not_said_to_be_taken_over(tmp_path: Path, monkey
     assert isinstance(refused, StorageError)
     assert "cannot be written" in refused.what
     shown = runner.invoke(app, ["history", "show"])
-    assert "Nothing was measured yet." in shown.output
+    assert "Nothing was measured yet" in shown.output
