@@ -92,7 +92,7 @@ def on_lanes(platform: Platform, lanes: int) -> Platform:
 callers: set[int] = set()
 
 
-def graph_of(seen: dict[str, int], count: int = 3) -> syclsched.TaskGraph:
+def graph_of(seen: dict[str, int], count: int = 3, *, pure: bool = False) -> syclsched.TaskGraph:
     graph = syclsched.TaskGraph("threads")
 
     def note(*, y: Any, number: int) -> None:
@@ -101,7 +101,7 @@ def graph_of(seen: dict[str, int], count: int = 3) -> syclsched.TaskGraph:
         y[...] = number
 
     for n in range(count):
-        graph.host(note, name=f"t{n}", y=graph.array(f"y{n}", (4,), "float64").write(), number=n)
+        graph.host(note, name=f"t{n}", pure=pure, y=graph.array(f"y{n}", (4,), "float64").write(), number=n)
     return graph
 
 
@@ -151,7 +151,7 @@ def test_host_functions_are_timed_with_as_many_threads_as_they_run_with(tmp_path
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "cpu_count", lambda: 4)
         patch.setenv("XDG_DATA_HOME", str(tmp_path))  # where nothing was timed before
-        syclsched.calibrate(graph_of(seen, 1), platform)
+        syclsched.calibrate(graph_of(seen, 1, pure=True), platform)
     assert set(seen.values()) == {2}
     assert len(callers) == 2
     one, two = (on_lanes(platform, n).host for n in (1, 2))

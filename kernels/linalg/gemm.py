@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache, partial
 from math import lcm
 from numbers import Real
@@ -16,7 +17,6 @@ from syclsched.model.operation import (
     Implementation,
     Operation,
     Parameter,
-    Requirements,
     Signature,
     Split,
     Work,
@@ -93,12 +93,7 @@ def _gemm(trans_a: bool, trans_b: bool, overwrites: bool) -> Operation:
                 "onemkl",
                 "library",
                 _load_onemkl,
-                requires=Requirements(
-                    packages=ONEMKL.packages,
-                    device_kinds=ONEMKL.device_kinds,
-                    libraries=ONEMKL.libraries,
-                    refuses=_onemkl_refuses,
-                ),
+                requires=replace(ONEMKL, refuses=_onemkl_refuses),
                 efficiency=0.4,
                 revision="2",
             ),
@@ -111,7 +106,6 @@ def _gemm(trans_a: bool, trans_b: bool, overwrites: bool) -> Operation:
         check=_check,
         # The columns of a transposed A belong to the rows of C.
         split=None if trans_a else Split(rows=("c", "a"), grain=_grain, inexact=("onemkl", "scipy")),
-        variant=_variant,
     )
 
 
@@ -122,4 +116,4 @@ def _variant(arguments: Mapping[str, Any]) -> Operation:
     return _gemm(numbers["trans_a"] == 1, numbers["trans_b"] == 1, numbers["beta"] == 0)
 
 
-GEMM = _gemm(trans_a=False, trans_b=False, overwrites=True)
+GEMM = replace(_gemm(trans_a=False, trans_b=False, overwrites=True), variant=_variant)

@@ -602,8 +602,8 @@ class Operation:
         Whether its only effect is to write values that depend on its inputs alone, so that it may be repeated.
     variant : Callable[[Mapping[str, Any]], Operation] or None, optional
         Given the arguments of a task, returns the operation that the task gets: one with this name and these parameters
-        whose access modes, implementations or rules for splitting depend on scalars. `gemm` with ``beta=0`` writes
-        ``c``, and updates it otherwise.
+        whose access modes, implementations or rules for splitting depend on scalars, and with no ``variant``. `gemm`
+        with ``beta=0`` writes ``c``, and updates it otherwise.
 
     Examples
     --------

@@ -26,7 +26,7 @@ def test_a_format_can_be_said() -> None:
     assert len(parse_graph(SAMPLES["plain.stg"], where="x.dot", format="stg")) == 5
     with pytest.raises(FormatError, match="expected digraph"):
         parse_graph(SAMPLES["plain.stg"], where="x.dot")
-    with pytest.raises(FormatError, match="expected one of json, wfformat, stg, dot, graphml"):
+    with pytest.raises(FormatError, match="There are json, wfformat, stg, dot, graphml"):
         parse_graph(b"", where="x", format="yaml")  # type: ignore[arg-type]
     with pytest.raises(FormatError, match="schemaVersion"):
         parse_graph(SAMPLES["own.json"], where="x", format="wfformat")

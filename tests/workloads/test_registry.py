@@ -62,5 +62,5 @@ def test_each_builds_runs_and_checks(name: str, small: dict[str, object]) -> Non
 
 
 def test_another_name_is_refused_with_what_there_is() -> None:
-    with pytest.raises(ArgumentError, match=r"no workload 'lu'.*cholesky, mlp, stencil"):
+    with pytest.raises(ArgumentError, match=r"no ready graph 'lu'.*cholesky, mlp, stencil"):
         workloads.get("lu")
