@@ -159,7 +159,7 @@ def _load_opencl(signature: Signature, *, name: str, parameters: tuple[Parameter
             value = re.sub(rf"\b{p.name}\b", f"vload_half(0, (const half*)&{p.name})", value)
         if dtype in REAL_PARTS:
             arguments.append(f"T {p.name}_imaginary")
-            if target == _first(signature) and value == p.name:  # the imaginary parts are filled, too
+            if value == p.name:  # the imaginary parts are filled, too
                 value = f"i & 1 ? {p.name}_imaginary : {p.name}"
     assign = f"vstore_half({value}, i, {target})" if is_half else f"{target}[i] = (T)({value})"
     head = "typedef half T;" if is_half else f"{extension_pragma(real)}typedef {C_TYPES[real]} T;"

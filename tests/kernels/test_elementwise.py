@@ -56,6 +56,18 @@ def test_add_fill_and_copy(run: Any, name: str, shape: tuple[int, ...], dtype: s
     same(run(kernels.get("copy"), name, {"y": old, "x": x})["y"], x)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "complex64", "complex128"])
+def test_opencl_c_of_element_types_that_need_code_of_their_own(run: Any, dtype: str) -> None:
+    shape, name = (19,), "opencl-c"  # cases chosen from all parameters need not have these together
+    old, x, y = numbers(0, shape, dtype), numbers(1, shape, dtype), numbers(2, shape, dtype)
+    same(run(kernels.get("add"), name, {"z": old, "x": x, "y": y})["z"], x + y)
+    same(run(kernels.get("copy"), name, {"y": old, "x": x})["y"], x)
+    same(run(kernels.get("fill"), name, {"x": old}, value=1)["x"], np.ones(shape, dtype))
+    if dtype in NUMBERS:
+        same(run(kernels.get("scale"), name, {"x": x}, alpha=3)["x"], np.asarray(3, dtype) * x)
+        same(run(kernels.get("axpy"), name, {"y": y, "x": x}, alpha=3)["y"], y + np.asarray(3, dtype) * x)
+
+
 def test_arrays_of_every_element_type_in_one_graph() -> None:
     graph = TaskGraph("all types")
     wanted = {}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from syclsched import kernels
 from syclsched.errors import ArgumentError, ExecutionError
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Signature
 
 pytestmark = pytest.mark.sycl
 
@@ -62,6 +64,31 @@ def test_gemm(
     assert_close(got["c"], alpha * product + beta * c.astype("float64"), dtype)
     assert (got["a"] == a).all()
     assert (got["b"] == b).all()
+
+
+@pytest.mark.parametrize("name", ["opencl-c", "python"])
+def test_every_element_of_a_product_is_updated_once(run: Any, name: str) -> None:
+    m, n, k = 17, 19, 3  # neither is a multiple of a block or a vector
+    for trans_a, trans_b in itertools.product((0, 1), repeat=2):
+        c, a, b = (
+            normal(1, m, n),
+            normal(2, *((k, m) if trans_a else (m, k))),
+            normal(3, *((n, k) if trans_b else (k, n))),
+        )
+        scalars = {"alpha": 0.5, "beta": -2.0, "trans_a": trans_a, "trans_b": trans_b}
+        got = run(kernels.get("gemm"), name, {"c": c, "a": a, "b": b}, **scalars)["c"]
+        assert_close(got, 0.5 * (a.T if trans_a else a) @ (b.T if trans_b else b) - 2.0 * c, "float64")
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "refused"),
+    [(1, 0, False), (1, 1, False), (-1, 1, False), (2, 0, True), (1, 2, True), (-1, 0, True)],
+)
+def test_onemkl_takes_the_factors_that_dpnp_gives_access_to(alpha: int, beta: int, refused: bool) -> None:
+    refuses = kernels.get("gemm").implementation("onemkl").requires.refuses
+    assert refuses is not None
+    said = refuses(Signature({}, {}, {"alpha": float(alpha), "beta": float(beta)}))
+    assert (said is not None) is refused
 
 
 @pytest.mark.parametrize(
