@@ -203,15 +203,31 @@ def _links(spaces: Sequence[MemorySpace], contexts: dict[str, tuple[str, str]]) 
 def _interferences(candidates: Sequence[SelectedDevice]) -> tuple[Interference, ...]:
     """Return the pairs of devices that run on the same cores and so slow each other down.
 
-    The host is included: its functions (BLAS calls, most often) run on the cores that a CPU device computes on.
+    Parts of one partition of the host's processor are stated with 0, so that a measurement on a busy machine, where
+    they seem to take turns, does not replace this. The host is included: its functions (BLAS calls, most often) run on
+    the cores that a CPU device computes on.
     """
-    pairs = [(a.name, b.name) for a, b in combinations(candidates, 2) if _same_cores(a, b)]
-    pairs += [(c.name, HOST) for c in candidates if c.facts.on_host_processor]
-    return tuple(Interference(first, second, 1.0, "assumed") for first, second in pairs)
+    pairs = [(a.name, b.name, 1.0) for a, b in combinations(candidates, 2) if _same_cores(a, b)]
+    pairs += [
+        (a.name, b.name, 0.0)
+        for a, b in combinations(candidates, 2)
+        if a.facts.on_host_processor and _in_one_partition(a, b)
+    ]
+    pairs += [(c.name, HOST, 1.0) for c in candidates if c.facts.on_host_processor]
+    return tuple(Interference(first, second, factor, "assumed") for first, second, factor in pairs)
 
 
 def _same_cores(first: SelectedDevice, second: SelectedDevice) -> bool:
+    if _in_one_partition(first, second):
+        return False
     if first.facts.on_host_processor and second.facts.on_host_processor:
         return True
-    whole = first.facts.partition is None or second.facts.partition is None
-    return first.root_name == second.root_name and whole
+    return first.root_name == second.root_name
+
+
+def _in_one_partition(first: SelectedDevice, second: SelectedDevice) -> bool:
+    """Return whether two devices are different parts of one partition: these have no core in common."""
+    one, two = first.facts.partition, second.facts.partition
+    if one is None or two is None or first.root_name != second.root_name:
+        return False
+    return (one.method, one.argument) == (two.method, two.argument) and one.index != two.index

@@ -6,10 +6,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from syclsched.errors import GraphError
 from syclsched.model.access import AccessMode, row_range_name
+from syclsched.model.platform import SEPARATE
 from syclsched.model.text.sections import Row, Section, facts, sections_text
 from syclsched.model.text.units import format_bytes, format_gap, format_ratio, format_seconds, plural
 from syclsched.model.usm import PoolKey, PoolKeys, default_kind_reason
@@ -132,8 +134,12 @@ def _shared_cores(plan: Plan) -> dict[str, str]:
     used = {lane.device for lane in plan.lanes if lane.kind != "copy"}
     found: dict[str, str] = {}
     for processor, cores in plan.platform.processor_cores.items():
-        names = [d.name for d in plan.platform.devices if d.processor == processor and d.name in used]
-        if len(names) > 1:
+        devices = [d for d in plan.platform.devices if d.processor == processor and d.name in used]
+        names = [device.name for device in devices]
+        crowded = sum(plan.platform.lane_cores(device) for device in devices) > cores
+        if len(names) > 1 and (
+            crowded or any(plan.platform.interference(*pair) >= SEPARATE for pair in combinations(names, 2))
+        ):
             found[processor] = f"{_some(names)} compute on the same {plural(cores, 'core')}"
     return found
 

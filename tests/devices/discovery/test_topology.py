@@ -20,6 +20,7 @@ from support.machines import (
     ZE_GPU1,
     split_facts,
 )
+from support.sample_profiles import pair_profile
 
 from syclsched.devices.discovery.device_facts import DeviceFacts
 from syclsched.devices.discovery.subdevices import SubDevices
@@ -32,6 +33,7 @@ from syclsched.devices.discovery.topology import (
 )
 from syclsched.model.platform import HOST, Interference, Platform
 from syclsched.model.text.json_serialisation import from_json, to_json
+from syclsched.profiling.storage.attaching import with_profiles
 
 
 def whole(name: str, facts: DeviceFacts) -> SelectedDevice:
@@ -79,8 +81,30 @@ def test_parts_of_a_cpu_share_its_memory_but_those_of_the_emulator_do_not() -> N
         "accelerator.1": "accelerator.1",
         "host": "host",
     }
-    assert platform.interference("cpu.0", "cpu.1") == 1.0
     assert len({device.key for device in platform.devices}) == 5
+
+
+def test_devices_of_one_processor_interfere_unless_they_are_parts_of_one_partition() -> None:
+    platform = build(whole("cpu", CPU), *parts("cpu", CPU), whole("accelerator", EMULATOR))
+    assert platform.interference("cpu.0", "cpu.1") == 0.0
+    assert platform.interference("cpu", "cpu.0") == platform.interference("cpu", "cpu.1") == 1.0
+    assert platform.interference("cpu.0", "accelerator") == platform.interference("cpu", "accelerator") == 1.0
+    assert platform.interference("cpu.1", HOST) == 1.0
+    emulators = build(*parts("accelerator", EMULATOR), *parts("other", replace(EMULATOR, platform="other")))
+    assert emulators.interference("accelerator.0", "accelerator.1") == 0.0
+    assert emulators.interference("accelerator.0", "other.1") == 1.0
+    # Two ways to cut a device may give parts that have cores in common.
+    halves, quarters = parts("cpu", CPU), parts("cpu", CPU, number=4)
+    assert build(halves[0], replace(quarters[3], name="cpu.q3")).interference("cpu.0", "cpu.q3") == 1.0
+
+
+def test_parts_of_a_processor_stay_apart_whatever_a_busy_machine_measured() -> None:
+    platform = build(*parts("cpu", CPU))
+    keys = [device.key for device in platform.compute_devices]
+    quiet = pair_profile(*keys, interference=0.25)
+    noisy = replace(quiet, provenance=replace(quiet.provenance, busy=True))
+    assert with_profiles(platform, {}, [noisy]).interference("cpu.0", "cpu.1") == 0.0
+    assert with_profiles(platform, {}, [quiet]).interference("cpu.0", "cpu.1") == 0.25
 
 
 def test_parts_of_a_gpu_share_its_memory_and_run_at_once() -> None:

@@ -18,6 +18,7 @@ from syclsched.model.plan import (
     Option,
     PlannedTask,
 )
+from syclsched.model.platform import Interference
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.model.text.printing import explain_task, plan_text
 from syclsched.planning import build_plan
@@ -79,6 +80,12 @@ def test_devices_on_the_same_cores_are_named() -> None:
     assert line in explain_task(shared, "second").splitlines()
     apart = replace(plan, platform=replace(plan.platform, devices=(devices[0], *plan.platform.devices[1:])))
     assert "same 4 cores" not in plan_text(apart) + explain_task(apart, "first")
+    halves = tuple(replace(d, compute_units=2) for d in devices[:2])
+    parts = replace(plan.platform, devices=(*halves, *devices[2:]), interferences=())
+    assert parts.processor_cores["p"] == 4
+    assert "same 4 cores" not in plan_text(replace(plan, platform=parts))
+    turns = replace(parts, interferences=(Interference(devices[0].name, devices[1].name, 1.0),))
+    assert "same 4 cores" in plan_text(replace(plan, platform=turns))
 
 
 def test_print_and_explain_of_a_plan_are_these() -> None:
