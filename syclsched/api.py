@@ -165,6 +165,16 @@ def calibrate(
     int
         Number of measurements made. Stored ones are not repeated.
 
+    Raises
+    ------
+    CapabilityError, KernelCompilationError
+        If a kernel cannot be compiled and its operation has no other implementation; with the compiler's message.
+
+    Warns
+    -----
+    KernelCompilationWarning
+        If a kernel cannot be compiled and another implementation of its operation can be used.
+
     Examples
     --------
     >>> import numpy as np

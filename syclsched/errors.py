@@ -73,6 +73,10 @@ class CapabilityError(SyclschedError):
     """No device can run a task; the message says what each device lacks."""
 
 
+class ProgramBuildError(CapabilityError):
+    """A device's compiler refuses a kernel's OpenCL C or SPIR-V; the message has its log."""
+
+
 # --- platforms ------------------------------------------------------------------------------------
 
 
@@ -258,6 +262,10 @@ class DeclaredShapeWarning(UserWarning):
 
 class HostOperatorWarning(UserWarning):
     """No device supports some operators of a model; they run on the host with onnx's reference implementation."""
+
+
+class KernelCompilationWarning(UserWarning):
+    """A kernel cannot be compiled, and other implementations of its operation are used; has the compiler's message."""
 
 
 class UnseenFailureWarning(RuntimeWarning):

@@ -69,9 +69,10 @@ class PlanningSession:
     again: bool = False  # whether to time again what is known
 
     def calibrate(self, graph: TaskGraph, live: OpenDevices) -> tuple[Calibration, ...]:
-        """Measure the tasks of a graph, and of its chunks if tasks may be split."""
+        """Measure the tasks of a graph, and of its chunks if these may be split; warn of what does not compile."""
         from syclsched.planner.rewrite_choice import graph_to_time
         from syclsched.profiling.calibration import calibrate  # it needs the packages of devices, planning does not
+        from syclsched.profiling.calibration_failures import report_kernels
 
         def measure(timed: TaskGraph) -> Calibration:
             return calibrate(
@@ -85,9 +86,12 @@ class PlanningSession:
             )
 
         policy, rewrite = self.request.policy, self.request.rewrite
-        found = measure(graph)
+        found = [measure(graph)]
         chunks = graph_to_time(graph, self.platform, policy=policy, rewrite=rewrite, history=self.history)
-        return (found,) if chunks is None else (found, measure(chunks))
+        if chunks is not None:
+            found.append(measure(chunks))
+        report_kernels((failure for each in found for failure in each.failures), self._costs())
+        return tuple(found)
 
     def plan(self, graph: TaskGraph) -> Plan:
         """Plan a graph, or return the kept plan of an equal graph, platform, request and history.
@@ -113,6 +117,7 @@ class PlanningSession:
 
     def _notes_refusals(self, tasks: Iterable[tuple[Task, Implementation, Device]], live: OpenDevices) -> bool:
         from syclsched.profiling.calibration import note_refusals
+        from syclsched.profiling.calibration_failures import report_kernels
         from syclsched.profiling.task_timing import TimedCase
 
         cases: dict[object, TimedCase] = {}
@@ -123,15 +128,20 @@ class PlanningSession:
                 continue
             key = history_key(device.timing_key, operation, implementation, signature)
             cases[kind] = TimedCase(task, operation, signature, device, implementation, key)
-        return note_refusals(cases.values(), live, self.history) > 0
+        refused = note_refusals(cases.values(), live, self.history)
+        report_kernels(refused, self._costs())
+        return bool(refused)
 
     def _preferred(self, graph: TaskGraph) -> Iterator[tuple[Task, Implementation, Device]]:
-        costs = CostModel(self.platform, self.history)
+        costs = self._costs()
         for task in graph.tasks:
             for device in self.platform.compute_devices:
                 best = costs.best(task, device)
                 if best is not None:
                     yield task, best[0], device
+
+    def _costs(self) -> CostModel:
+        return CostModel(self.platform, self.history)
 
     def _choose(self, graph: TaskGraph, *, tries: bool) -> ChosenPlan:
         store, key = self.plans, None

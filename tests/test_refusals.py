@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,14 @@ import pytest
 from support.running import DTYPE, MIX
 
 import syclsched
-from syclsched import TaskGraph
-from syclsched.errors import CapabilityError
+from syclsched import TaskGraph, Update, kernel_api
+from syclsched.errors import (
+    CapabilityError,
+    KernelCompilationError,
+    KernelCompilationWarning,
+    ProgramBuildError,
+    SyclschedError,
+)
 from syclsched.model.operation import Implementation, Signature
 
 pytestmark = [pytest.mark.sycl, pytest.mark.gpu_shape]
@@ -101,3 +108,92 @@ def test_a_plan_that_was_given_fails_by_the_reason() -> None:
     assert {each.implementation for each in plan.schedule.assignments} == {"refusing"}
     with pytest.raises(CapabilityError, match="no engine"):
         syclsched.run(graph, plan=plan).wait()
+
+
+@syclsched.operation
+def double(item: kernel_api.Item, x: Update[np.float32]) -> None:
+    x[item.get_id(0)] *= 2
+
+
+@syclsched.operation
+def no_such_attribute(item: kernel_api.Item, x: Update[np.float32]) -> None:
+    x[item.get_id(0)] = x.no_such_name  # type: ignore[attr-defined]
+
+
+BROKEN_SOURCE = "__kernel void broken(__global float *x) { x[get_global_id(0)] = no_such_name; }"
+#: Two operations by the language of their broken kernel: one that has nothing else, and one that also has a right one.
+BROKEN = {
+    "opencl-c": (
+        replace(double.opencl(BROKEN_SOURCE), implementations=double.opencl(BROKEN_SOURCE).implementations[1:]),
+        double.opencl(BROKEN_SOURCE),
+    ),
+    "python": (no_such_attribute, no_such_attribute.host(lambda x: np.multiply(x, 2, out=x))),
+}
+
+
+def graph_with(operation: Any) -> TaskGraph:
+    graph = TaskGraph("broken")
+    graph.kernel(operation, name="t", x=graph.array("x", data=np.ones(SIZE, np.float32)))
+    return graph
+
+
+def calibrate(graph: TaskGraph) -> None:
+    syclsched.calibrate(graph, syclsched.discover("cpu"))
+
+
+def run(graph: TaskGraph) -> None:
+    with syclsched.run(graph, syclsched.discover("cpu")) as finished:
+        np.testing.assert_array_equal(finished.result("x"), 2.0)
+
+
+def run_at_once(graph: TaskGraph) -> None:
+    with syclsched.run(graph, syclsched.discover("cpu"), calibrate=False) as finished:
+        np.testing.assert_array_equal(finished.result("x"), 2.0)
+
+
+def run_by_policy(graph: TaskGraph) -> None:
+    with syclsched.run(graph, syclsched.discover("cpu"), dynamic="eager") as finished:
+        np.testing.assert_array_equal(finished.result("x"), 2.0)
+
+
+@pytest.mark.usefixtures("data")
+@pytest.mark.parametrize("call", [calibrate, run, run_at_once, run_by_policy])
+@pytest.mark.parametrize(("kind", "error"), [("opencl-c", CapabilityError), ("python", KernelCompilationError)])
+def test_a_kernel_that_is_the_only_one_and_does_not_compile_is_an_error(
+    call: Callable[[TaskGraph], None], kind: str, error: type[SyclschedError]
+) -> None:
+    with pytest.raises(error, match="no_such_name"):
+        call(graph_with(BROKEN[kind][0]))
+
+
+@pytest.mark.usefixtures("data")
+@pytest.mark.parametrize("call", [calibrate, run, run_by_policy])
+@pytest.mark.parametrize("kind", list(BROKEN))
+def test_a_kernel_that_does_not_compile_is_warned_of_where_another_is_used(
+    call: Callable[[TaskGraph], None], kind: str
+) -> None:
+    with pytest.warns(
+        KernelCompilationWarning, match=rf"\({kind}\) on cpu cannot be compiled.*(\n.*)*no_such_name"
+    ) as told:
+        call(graph_with(BROKEN[kind][1]))
+    assert len(told) == 1 and told[0].filename == __file__
+
+
+@pytest.mark.usefixtures("data")
+def test_a_kernel_that_is_compiled_first_in_a_run_is_warned_of_too() -> None:
+    slow = replace(BROKEN["opencl-c"][1].implementations[0], efficiency=1e-3)
+    operation = replace(BROKEN["opencl-c"][1], implementations=(slow, *BROKEN["opencl-c"][0].implementations))
+    with pytest.warns(KernelCompilationWarning, match="no_such_name"):
+        run_at_once(graph_with(operation))
+
+
+def test_what_a_compiler_refuses_is_an_error_of_its_own() -> None:
+    import dpctl
+
+    from syclsched.devices.discovery.device_facts import find_devices
+    from syclsched.devices.programs.programs import compile_code
+
+    cpu = next(found for found in find_devices() if found.facts.kind == "cpu")
+    code = syclsched.OpenCLSource(BROKEN_SOURCE, "broken")
+    with pytest.raises(ProgramBuildError, match=r"^here: the device's compiler refuses(.*\n)*.*no_such_name"):
+        compile_code(code, dpctl.SyclQueue(cpu.sycl_device), "here")

@@ -24,12 +24,13 @@ from syclsched.costs.history import (
 )
 from syclsched.costs.model import CostModel
 from syclsched.devices.programs.task_compiler import build_ahead, compile_tasks
-from syclsched.errors import CapabilityError, SyclschedError
+from syclsched.errors import SyclschedError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation
 from syclsched.model.platform import Device, Platform
 from syclsched.model.profile import Quantity
 from syclsched.profiling.busy import LoadMeter, is_quiet
+from syclsched.profiling.calibration_failures import Failure
 from syclsched.profiling.measure.bench import QueueProvider
 from syclsched.profiling.statistics import InterruptedMeasurement, Sampler
 from syclsched.profiling.task_timing import SampleData, TimedCase, time_implementation
@@ -90,10 +91,7 @@ class Calibration:
     #: Implementations timed now, and known before.
     measured: int
     known: int
-    failures: tuple[tuple[str, str], ...] = ()  # label and error of each case that could not be timed
-    #: Labels of the failures that are refusals by a device or library: such implementations are not planned. Other
-    #: failures, such as a lack of memory, may pass, and do not keep an implementation out of plans.
-    refused: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()  # what could not be timed
     complete: bool = True  # false if it was interrupted; finished measurements are recorded
     #: Implementations not timed: another is close to the device's roofline, or there is no alternative.
     left_out: int = 0
@@ -155,7 +153,6 @@ def calibrate(
         measured=run.measured,
         known=len(cases) - len(unknown) - run.repeated,
         failures=tuple(run.failures),
-        refused=tuple(run.refused),
         complete=complete,
         left_out=left_out,
         provisional=sum(found is not None and is_provisional(found) for found in now),
@@ -183,8 +180,7 @@ class _CalibrationRun:
         self._meter = meter
         #: The fastest implementation and its time, by device, operation and signature.
         self._best: dict[tuple[str, str, str], tuple[Implementation, Quantity]] = {}
-        self.failures: list[tuple[str, str]] = []
-        self.refused: list[str] = []
+        self.failures: list[Failure] = []
         self.measured = self.repeated = self.left_out = 0
         #: Cases reported to the progress callback.
         self.told = 0
@@ -240,12 +236,11 @@ class _CalibrationRun:
             self.measured += 1
         except InterruptedMeasurement:
             return False
-        except CapabilityError as error:
-            self._history.refuse(case.key, str(error))
-            self.refused.append(case.label)
-            self.failures.append((case.label, f"{type(error).__name__}: {error}"))
         except Exception as error:  # dpctl's errors share no base class
-            self.failures.append((case.label, f"{type(error).__name__}: {error}"))
+            failure = Failure(case, error)
+            if failure.is_refusal:
+                self._history.refuse(case.key, str(error))
+            self.failures.append(failure)
         return True
 
     def _is_best(self, case: TimedCase, best: Quantity) -> bool:
@@ -282,24 +277,24 @@ class RefusalHistory(Protocol):
         ...
 
 
-def note_refusals(cases: Iterable[TimedCase], devices: QueueProvider, history: RefusalHistory) -> int:
-    """Compile implementations that were never timed, and note those that are refused; return how many are.
+def note_refusals(cases: Iterable[TimedCase], devices: QueueProvider, history: RefusalHistory) -> tuple[Failure, ...]:
+    """Compile implementations that were never timed, and note those that are refused; return these.
 
     Other errors are left to the run, which finds what is compiled here.
     """
     untried = [c for c in cases if not c.device.is_host and measured_seconds(history, c.key) is None]
     requests = [case.request(devices.queue(case.device.name)) for case in untried]
     build_ahead(requests)
-    refused = 0
+    refused: list[Failure] = []
     for case, request in zip(untried, requests, strict=True):
         try:
             compile_tasks([request])
-        except CapabilityError as error:
-            history.refuse(case.key, str(error))
-            refused += 1
-        except SyclschedError:
-            continue
-    return refused
+        except SyclschedError as error:
+            failure = Failure(case, error)
+            if failure.is_refusal:
+                history.refuse(case.key, str(error))
+                refused.append(failure)
+    return tuple(refused)
 
 
 def _is_needless(

@@ -212,7 +212,7 @@ def test_what_does_not_compile_is_listed_and_the_rest_measured(machine: tuple[Pl
     with HistoryStore(":memory:") as history:
         done = calibrate(scale_graph(scale_operation(fails=True)), platform, live, history, seconds_each=0.0)
     assert done.measured == 2
-    assert [label for label, _ in done.failures] == ["scale (opencl-c) on cpu"] * 2
+    assert [failure.label for failure in done.failures] == ["scale (opencl-c) on cpu"] * 2
 
 
 def refusing(error: Exception) -> tuple[Operation, Callable[[], None]]:
@@ -244,7 +244,7 @@ def test_what_a_library_refuses_is_not_planned_until_it_can_be_timed(
     path = tmp_path / "history.sqlite3"
     with HistoryStore(path) as history:
         done = calibrate(graph, platform, live, history, seconds_each=0.0)
-    assert done.refused == ("scale (library) on cpu",) * 2
+    assert [(f.label, f.is_refusal) for f in done.failures] == [("scale (library) on cpu", True)] * 2
     with HistoryStore(path) as history:  # as another process opens it
         plan = plan_graph(graph, platform, history=history)
         assert {a.implementation for a in plan.schedule.assignments} == {"opencl-c"}
@@ -257,7 +257,7 @@ def test_what_a_library_refuses_is_not_planned_until_it_can_be_timed(
             plan_graph(only, platform, history=history)
         mend()
         again = calibrate(graph, platform, live, history, seconds_each=0.0, meter=BUSY)
-        assert (again.measured, again.refused) == (2, ())
+        assert (again.measured, again.failures) == (2, ())
         assert not history.refusals()
 
 
@@ -267,8 +267,8 @@ def test_what_may_pass_keeps_nothing_out_of_plans(machine: tuple[Platform, Any])
     operation, _ = refusing(MemoryLimitError("no memory just now"))
     with HistoryStore(":memory:") as history:
         done = calibrate(scale_graph(operation), platform, live, history, seconds_each=0.0)
-        assert [label for label, _ in done.failures] == ["scale (library) on cpu"] * 2
-        assert done.refused == () and not history.refusals()
+        assert [(f.label, f.is_refusal) for f in done.failures] == [("scale (library) on cpu", False)] * 2
+        assert not history.refusals()
 
 
 @pytest.mark.sycl

@@ -206,10 +206,10 @@ def _calibrate(session: PlanningSession, graph: TaskGraph, live: OpenDevices, co
 
     with calibration_bar(console) as progress:
         found = replace(session, progress=progress).calibrate(graph, live)
-    refused = {label for each in found for label in each.refused}
-    for what, why in (failure for each in found for failure in each.failures):
-        state = "refused, so not planned" if what in refused else "not timed"
-        console.print(f"[yellow]{state}:[/yellow] {escape(f'{what}: {why}')}")
+    for failure in (failure for each in found for failure in each.failures):
+        if not failure.is_compilation:  # of these the session has warned
+            state = "refused, so not planned" if failure.is_refusal else "not timed"
+            console.print(f"[yellow]{state}:[/yellow] {escape(f'{failure.label}: {failure.reason}')}")
 
 
 def _faster_plan(

@@ -16,7 +16,7 @@ from typing import Any
 
 from syclsched.devices.backends.sycl import Backend
 from syclsched.devices.native.sycl_types import SyclQueue
-from syclsched.errors import CapabilityError
+from syclsched.errors import CapabilityError, ProgramBuildError
 from syclsched.model.operation import OpenCLSource, SpirvModule
 
 _LIBRARY = "libcommon_clang.so*"
@@ -59,7 +59,7 @@ def spirv_of(code: OpenCLSource) -> SpirvModule:
         finally:
             _call(found, _RELEASE, None)
     if status:
-        raise CapabilityError(f"the compiler refuses the OpenCL C: {log.decode(errors='replace').strip()}")
+        raise ProgramBuildError(f"the compiler refuses the OpenCL C: {log.decode(errors='replace').strip()}")
     return SpirvModule(made, code.kernel_name)
 
 

@@ -18,11 +18,13 @@ _NOISE: Final = re.compile(
 _ERROR: Final = re.compile(
     r"(?:^|[^\d])(\d+):\d+: (?:fatal )?error:|^(?:fatal )?error: .*?(?:^|[^\d])(\d+):\d+: ", re.MULTILINE
 )
+#: The number of a compilation in this process before the place of a diagnostic, as Intel's compiler gives it.
+_COMPILATION: Final = re.compile(r"^\d+:(?=\d+:\d+: )")
 
 
 def describe_log(log: str, source: str) -> str:
     """Return the lines of a build log that an error message repeats, each on a line of its own; empty for no log."""
-    lines = [line.rstrip()[:_LONGEST_LINE] for line in log.replace("\0", "").splitlines()]
+    lines = [_COMPILATION.sub("", line.rstrip())[:_LONGEST_LINE] for line in log.replace("\0", "").splitlines()]
     lines = [line for line in lines if line.strip() and not _NOISE.fullmatch(line.strip())]
     if len(lines) > _MOST_LINES:
         lines = [*lines[:_MOST_LINES], f"... ({len(lines) - _MOST_LINES} more lines)"]

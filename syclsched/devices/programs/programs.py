@@ -19,7 +19,7 @@ from syclsched.devices.programs.bounded_cache import BoundedCache
 from syclsched.devices.programs.build_log import describe_log
 from syclsched.devices.programs.combined_source import ProgramPart, combined_source, program_part, suffix
 from syclsched.devices.programs.program_cache import ProgramCache, key_of, logger, program_cache
-from syclsched.errors import CapabilityError, ExecutionError
+from syclsched.errors import CapabilityError, ExecutionError, ProgramBuildError
 from syclsched.model.operation import OpenCLSource, SpirvModule
 
 __all__ = ["build_together", "compile_code"]
@@ -194,13 +194,13 @@ def _build(loaded: SpirvModule | OpenCLSource, queue: SyclQueue, where: str) -> 
             return program.create_program_from_spirv(queue, loaded.code)
         return backend_of(queue).build(loaded, queue)
     except CapabilityError as error:
-        raise CapabilityError(error.what, where=where, hint=error.hint) from error
+        raise type(error)(error.what, where=where, hint=error.hint) from error
     except (program.SyclProgramCompilationError, ValueError) as error:
         if isinstance(loaded, SpirvModule):
             language, log = "SPIR-V", ""
         else:
             language, log = "OpenCL C", describe_log(backend_of(queue).build_log(loaded, queue), loaded.source)
         said = ":\n".join(filter(None, (str(error), log)))
-        raise CapabilityError(
+        raise ProgramBuildError(
             f"the device's compiler refuses the kernel's {language}: {said}".rstrip(": "), where=where
         ) from error

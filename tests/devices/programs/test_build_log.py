@@ -26,6 +26,11 @@ def test_a_log_that_shows_the_line_is_left_as_it_is() -> None:
     assert describe_log(log, SOURCE) == log
 
 
+def test_the_number_of_the_compilation_is_left_out() -> None:
+    log = "17:2:12: error: undeclared\n    y[0] = no_such_name;\n17:1:8: note: declared here"
+    assert describe_log(log, SOURCE) == "2:12: error: undeclared\n    y[0] = no_such_name;\n1:8: note: declared here"
+
+
 def test_a_long_log_is_cut_and_says_so() -> None:
     log = "\n".join(f"{n}:1: warning: {'x' * 1000}" for n in range(100))
     lines = describe_log(log, SOURCE).splitlines()
