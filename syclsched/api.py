@@ -425,7 +425,7 @@ def run(
         is lost), plan the remaining tasks anew on the remaining devices and continue; the result is the same. See
         `Run.recoveries`. A task that itself fails is repeated up to ``retries`` times.
     progress : callable or bool, optional
-        Called before each step of calibration and planning as ``progress(done, total, step)``; see
+        Called before each step of calibration, planning and compilation as ``progress(done, total, step)``; see
         `syclsched.progress.Progress`.
         ``True`` shows a bar, as notebooks do if nothing is given; ``False`` shows none.
     reuse : bool, optional
@@ -485,6 +485,7 @@ def run(
             recover=recover,
             measure=True,
             makespan_key=chosen.makespan_key,
+            progress=progress,
         )
 
 
@@ -549,7 +550,7 @@ def _run_dynamic(
                 session.check_choices(graph, live)
         return run_dynamically(
             graph, live, dynamic, inputs,
-            plan=plan, history=history, owns_devices=True, safeguards=safeguards, recover=recover,
+            plan=plan, history=history, owns_devices=True, safeguards=safeguards, recover=recover, progress=progress,
         )  # fmt: skip
 
 
@@ -610,7 +611,7 @@ def bind(
     watched = _safeguards("bind", options)
     with _opened(platform, plan, memory_limit) as live:
         chosen = _chosen(graph, live, plan, planning, progress, watched)
-        with reported(f"preparation of {graph.name!r}", None if progress is None else progress is True):
+        with reported(f"preparation of {graph.name!r}", progress) as tell:
             return bind_plan(
                 chosen.plan,
                 graph,
@@ -621,6 +622,7 @@ def bind(
                 recover=recover,
                 measure=True,
                 makespan_key=chosen.makespan_key,
+                progress=tell,
             )
 
 

@@ -128,7 +128,7 @@ class PlanningSession:
                 continue
             key = history_key(device.timing_key, operation, implementation, signature)
             cases[kind] = TimedCase(task, operation, signature, device, implementation, key)
-        refused = note_refusals(cases.values(), live, self.history)
+        refused = note_refusals(cases.values(), live, self.history, self.progress)
         report_kernels(refused, self._costs())
         return bool(refused)
 

@@ -27,8 +27,8 @@ _CHANGED_S: Final = 0.1
 class Progress(Protocol):
     """Callable that is told of the steps of a long call.
 
-    It is called before each step, and at the end with an empty text, on the thread that works. An exception that it
-    raises ends the call.
+    It is called before each step, and at the end with an empty text, on the thread that works: what a run compiles
+    before its first task is told on the run's thread. An exception that it raises ends the call, or the run.
     """
 
     def __call__(self, done: int, total: int, step: str, /) -> None:
@@ -52,6 +52,7 @@ class StepCounter:
     progress: Progress | None = None
     done: int = 0
     total: int = 0
+    told: bool = False  # whether the progress has heard of a step
 
     def expect(self, steps: int) -> None:
         """Announce more steps."""
@@ -59,13 +60,18 @@ class StepCounter:
 
     def begin(self, step: str) -> None:
         """Begin a step, of those announced."""
-        if self.progress is not None:
-            self.progress(self.done, max(self.total, self.done + 1), step)
+        self.tell(step)
         self.done += 1
 
-    def end(self) -> None:
-        """End the last step."""
+    def tell(self, step: str) -> None:
+        """Tell what the present step does."""
         if self.progress is not None:
+            self.told = True
+            self.progress(self.done, max(self.total, self.done + 1), step)
+
+    def end(self) -> None:
+        """End the last step, if any was told."""
+        if self.progress is not None and self.told:
             self.progress(self.done, self.done, "")
 
 

@@ -8,7 +8,11 @@ import re
 import sys
 import threading
 import types
+import uuid
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -16,6 +20,7 @@ import syclsched
 from syclsched import progress
 from syclsched.model.access import AccessMode
 from syclsched.model.cost_only import StatedCost, add_cost_only
+from syclsched.model.operation import Implementation, Launch, OpenCLSource, Parameter, Signature, Work
 from syclsched.progress import StepCounter, reported, terminal_bar
 
 Told = list[tuple[int, int, str]]
@@ -97,6 +102,83 @@ def test_nothing_is_started_for_a_logger_that_is_not_heard() -> None:
     with reported("planning", tell) as given:
         assert given is tell
         assert threading.active_count() == before
+
+
+def compiled_graph(load: Callable[[Signature], OpenCLSource], name: str = "new") -> syclsched.TaskGraph:
+    """A graph of one kernel that no other test has compiled, as its source has a name of its own."""
+    implementation = Implementation("opencl-c", "opencl-c", load, lambda s, _: Launch(s.shapes["x"]))
+    add = syclsched.Operation(name, (Parameter("x", AccessMode.UPDATE),), (implementation,), lambda s: Work(8, 64))
+    graph = syclsched.TaskGraph("compiled")
+    graph.kernel(add, x=graph.array("x", data=np.zeros(8, np.float32)))
+    return graph
+
+
+def new_source(_: Signature) -> OpenCLSource:
+    name = f"k{uuid.uuid4().hex}"
+    return OpenCLSource(f"kernel void {name}(global float *x) {{ x[get_global_id(0)] += 1; }}", name)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("way", ["run", "run debug", "run dynamic", "bind"])
+def test_compilation_of_a_given_plan_is_told_where_it_takes_place(way: str) -> None:
+    graph, told = compiled_graph(new_source), Told()
+    platform = syclsched.discover("cpu")
+    plan = syclsched.plan(graph, platform)
+
+    def tell(done: int, total: int, step: str, /) -> None:
+        told.append((done, total, step))
+
+    if way == "bind":
+        with syclsched.bind(graph, plan=plan, progress=tell) as runner:
+            found = runner()["x"]
+    else:
+        options: dict[str, Any] = {
+            "run": {"plan": plan},
+            "run debug": {"plan": plan, "debug": True},
+            "run dynamic": {"platform": platform, "dynamic": "eager", "calibrate": False, "deadline_s": 600.0},
+        }[way]
+        with syclsched.run(graph, progress=tell, **options) as run:
+            found = run.result("x")
+    np.testing.assert_array_equal(found, np.ones(8))
+    assert told == [(0, 1, "compiling new (opencl-c)"), (1, 1, "")]
+
+
+@pytest.mark.sycl
+def test_compilation_after_planning_is_told_by_a_run_that_plans() -> None:
+    graph, steps = compiled_graph(new_source, "never timed"), list[str]()
+    platform = syclsched.discover("cpu")
+    with syclsched.run(graph, platform, calibrate=False, reuse=False, progress=lambda *told: steps.append(told[2])):
+        pass
+    assert steps.index("verification") < steps.index("compiling never timed (opencl-c) on cpu")
+
+
+@pytest.mark.sycl
+def test_the_logger_hears_of_a_compilation_that_takes_long(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger, heard = logging.getLogger("syclsched"), Heard()
+
+    def slow_source(signature: Signature) -> OpenCLSource:
+        assert heard.come.wait(60)
+        return new_source(signature)
+
+    graph = compiled_graph(slow_source)
+    plan = syclsched.plan(graph, syclsched.discover("cpu"))
+    monkeypatch.setattr(progress, "_FIRST_S", 0.0)
+    caplog.set_level(logging.INFO, logger="syclsched")
+    logger.addHandler(heard)
+    try:
+        with syclsched.run(graph, plan=plan) as run:
+            run.wait()
+    finally:
+        logger.removeHandler(heard)
+    assert heard.messages[0].startswith("compilation of plan 'compiled' takes 0 s so far")
+
+
+def test_a_compilation_that_finds_all_compiled_tells_nothing() -> None:
+    told: Told = []
+    StepCounter(lambda *step: told.append(step)).end()
+    assert not told
 
 
 class Display:

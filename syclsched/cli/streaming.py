@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from syclsched.cli.requests.graph_planning import Planned
 from syclsched.cli.result_check import ResultChecker
+from syclsched.cli.wait_notice import status_progress
 from syclsched.errors import ArgumentError
 from syclsched.model.text.units import format_seconds, plural
 
@@ -42,17 +43,27 @@ def stream_workload(
     planned: Planned, workload: Workload, repeat: int, in_flight: int, safeguards: Safeguards, console: Console
 ) -> _Streamed:
     """Run a workload as a stream with the same inputs, and check every result."""
+    from rich.markup import escape
+
     from syclsched.execution import bind
 
+    what = f"streaming {escape(workload.name)}"
     assert planned.live is not None
     checks = ResultChecker(workload)
     with (
-        console.status(f"streaming {workload.name} ...") as status,
-        bind(planned.plan, workload.graph, planned.live, safeguards=safeguards, measure=True) as runner,
+        console.status(f"{what} ...") as status,
+        bind(
+            planned.plan,
+            workload.graph,
+            planned.live,
+            safeguards=safeguards,
+            measure=True,
+            progress=status_progress(status, what),
+        ) as runner,
         runner.stream([workload.inputs] * repeat, in_flight=in_flight, results=workload.results) as stream,
     ):
         for number, results in enumerate(stream):
-            status.update(f"streaming {workload.name}, {number + 1} of {repeat} ...")
+            status.update(f"{what}, {number + 1} of {repeat} ...")
             assert isinstance(results, dict)  # errors are raised
             checks.add(results)
         return _Streamed(stream.trace(), checks.verdict, stream.statistics)

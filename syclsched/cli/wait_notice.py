@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notices for long waits: large graphs, and installations without machine code, which compile the scheduler first."""
+"""Steps of long calls in a status line, and notices for long waits, as where the scheduler is compiled first."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.status import Status
+
+    from syclsched.progress import Progress
 
 #: Seconds before the notice. Planning of small graphs with compiled code takes less.
 AFTER_S = 5.0
@@ -25,6 +28,17 @@ RUNNING_NOTICE = (
     "for policies of other packages, the first run compiles the scheduler, which takes up to half a minute and is "
     "cached."
 )
+
+
+def status_progress(status: Status, what: str) -> Progress:
+    """Return a callable that shows each step of a call behind ``what`` in a status line."""
+    from rich.markup import escape
+
+    def tell(done: int, total: int, step: str, /) -> None:
+        number = f" ({done + 1} of {total})" if total > 1 else ""
+        status.update(f"{what}: {escape(step)}{number} ..." if step else f"{what} ...")
+
+    return tell
 
 
 @contextmanager

@@ -277,16 +277,22 @@ class RefusalHistory(Protocol):
         ...
 
 
-def note_refusals(cases: Iterable[TimedCase], devices: QueueProvider, history: RefusalHistory) -> tuple[Failure, ...]:
+def note_refusals(
+    cases: Iterable[TimedCase], devices: QueueProvider, history: RefusalHistory, progress: Progress | None = None
+) -> tuple[Failure, ...]:
     """Compile implementations that were never timed, and note those that are refused; return these.
 
     Other errors are left to the run, which finds what is compiled here.
     """
     untried = [c for c in cases if not c.device.is_host and measured_seconds(history, c.key) is None]
     requests = [case.request(devices.queue(case.device.name)) for case in untried]
+    if progress is not None and len(requests) > 1:
+        progress(0, len(requests), f"compiling {len(requests)} implementations")
     build_ahead(requests)
     refused: list[Failure] = []
-    for case, request in zip(untried, requests, strict=True):
+    for number, (case, request) in enumerate(zip(untried, requests, strict=True)):
+        if progress is not None:
+            progress(number, len(requests), f"compiling {case.label}")
         try:
             compile_tasks([request])
         except SyclschedError as error:
@@ -294,6 +300,8 @@ def note_refusals(cases: Iterable[TimedCase], devices: QueueProvider, history: R
             if failure.is_refusal:
                 history.refuse(case.key, str(error))
                 refused.append(failure)
+    if progress is not None and requests:
+        progress(len(requests), len(requests), "")
     return tuple(refused)
 
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 from rich.console import Console
 
-from syclsched.cli.wait_notice import PLANNING_NOTICE, RUNNING_NOTICE, notice_if_slow
+from syclsched.cli.wait_notice import PLANNING_NOTICE, RUNNING_NOTICE, notice_if_slow, status_progress
 
 
 class Heard(io.StringIO):
@@ -38,3 +38,13 @@ def test_a_short_one_is_not() -> None:
     with notice_if_slow(Console(file=stream), after_s=3600.0):
         pass
     assert stream.getvalue() == ""
+
+
+def test_steps_are_shown_in_the_status_line() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with console.status("running a ...") as status:
+        tell = status_progress(status, "running a")
+        tell(0, 3, "compiling scale [python]")
+        assert str(status.renderable.text) == "running a: compiling scale [python] (1 of 3) ..."  # type: ignore[union-attr]
+        tell(3, 3, "")
+        assert str(status.renderable.text) == "running a ..."  # type: ignore[union-attr]

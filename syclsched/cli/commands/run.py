@@ -29,7 +29,7 @@ from syclsched.cli.result_check import ResultChecker
 from syclsched.cli.streaming import check_in_flight, show_statistics, stream_workload
 from syclsched.cli.terminal import notices, output
 from syclsched.cli.views.plan_document import candidate_entries, trial_entries
-from syclsched.cli.wait_notice import RUNNING_NOTICE, notice_if_slow
+from syclsched.cli.wait_notice import RUNNING_NOTICE, notice_if_slow, status_progress
 from syclsched.errors import ArgumentError
 from syclsched.model.text.units import check_seconds
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from syclsched.model.plan import Plan
     from syclsched.model.recovery import Recovery
     from syclsched.model.trace import Trace
+    from syclsched.progress import Progress
     from syclsched.workloads import CheckResult, Workload
 
 #: Seconds for which a command waits for the writing of measured times.
@@ -273,7 +274,7 @@ def run_command(
             makespans_s = (streamed.trace.makespan_s,)
             outcome = _Outcome(streamed.trace, planned.plan, streamed.check, makespans_s, streamed.statistics)
         else:
-            start = _run_starter(planned, workload, safeguards, dynamic, recover=watched.recover)
+            start = partial(_run_starter, planned, workload, safeguards, dynamic, recover=watched.recover)
             outcome = _run_repeatedly(planned, workload, repeat, console, start, dynamic=dynamic is not None)
             FEED.flush(_FLUSH_S)  # what it warns of comes before the report
         if model is not None and rival is not None:
@@ -393,9 +394,15 @@ def _check_dynamic(
 
 @contextmanager
 def _run_starter(
-    planned: Planned, workload: Workload, safeguards: Safeguards, dynamic: str | None, *, recover: bool
+    planned: Planned,
+    workload: Workload,
+    safeguards: Safeguards,
+    dynamic: str | None,
+    progress: Progress,
+    *,
+    recover: bool,
 ) -> Iterator[Callable[[], Run]]:
-    """Yield a function that starts a run of the plan, or under a dynamic policy."""
+    """Yield a function that starts a run of the plan, or under a dynamic policy; tell what is compiled for it."""
     from syclsched.execution import bind
 
     devices = planned.live
@@ -409,6 +416,7 @@ def _run_starter(
             recover=recover,
             measure=True,
             makespan_key=planned.makespan_key,
+            progress=progress,
         ) as runner:
             yield partial(runner.run, workload.inputs)
         return
@@ -421,7 +429,7 @@ def _run_starter(
         with HistoryStore() as history:
             return run_dynamically(
                 workload.graph, devices, dynamic, workload.inputs,
-                plan=followed, history=history, safeguards=safeguards, recover=recover,
+                plan=followed, history=history, safeguards=safeguards, recover=recover, progress=progress,
             )  # fmt: skip
 
     yield start
@@ -432,20 +440,23 @@ def _run_repeatedly(
     workload: Workload,
     repeat: int,
     console: Console,
-    starter: AbstractContextManager[Callable[[], Run]],
+    starter: Callable[[Progress], AbstractContextManager[Callable[[], Run]]],
     *,
     dynamic: bool,
 ) -> _Outcome:
     """Run repeatedly, fetch and check results; keep the trace and plan of the run with the median makespan."""
+    from rich.markup import escape
+
     traces: list[Trace] = []
     plans: list[Plan] = []
     checks = ResultChecker(workload)
     assert planned.live is not None
     waiting = notice_if_slow(console, text=RUNNING_NOTICE) if dynamic else nullcontext()
-    with console.status(f"running {workload.name} ...") as status, waiting, starter as start:
+    what = f"running {escape(workload.name)}"
+    with console.status(f"{what} ...") as status, waiting, starter(status_progress(status, what)) as start:
         for index in range(repeat):
             if repeat > 1:
-                status.update(f"running {workload.name}, {index + 1} of {repeat} ...")
+                status.update(f"{what}, {index + 1} of {repeat} ...")
             with start() as run:
                 run.wait()
                 results: dict[str, Any] = {name: run.result(name) for name in workload.results}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from syclsched.cli.options import PlanOptions, PlatformOptions, parse_lanes, parse_memory_limit
 from syclsched.cli.requests.local_platform import calibration_bar, find_platform, use_one_core_lanes
 from syclsched.cli.terminal import detail, notices
-from syclsched.cli.wait_notice import notice_if_slow
+from syclsched.cli.wait_notice import notice_if_slow, status_progress
 from syclsched.errors import PlanError, SyclschedError
 from syclsched.model.text.units import format_bytes, format_seconds, plural
 
@@ -116,8 +116,9 @@ def plan_and_open(
         )  # fmt: skip
         if calibrate and live is not None:
             _calibrate(session, graph, live, console)
-        with console.status("planning ..."), notice_if_slow(console):
+        with console.status("planning ...") as status, notice_if_slow(console):
             begun_s = time.perf_counter()
+            session = replace(session, progress=status_progress(status, "planning"))
             chosen = session.choose(graph, tries=tries, live=live)
             detail(
                 f"planned in {format_seconds(time.perf_counter() - begun_s)}: {chosen.plan.policy}, "

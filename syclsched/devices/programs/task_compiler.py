@@ -8,7 +8,7 @@ submission. dpctl turns SPIR-V into a kernel. OpenCL C and ready SPIR-V are buil
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +39,7 @@ from syclsched.model.operation import (
     Tailored,
 )
 from syclsched.model.sequence import SequencePart
+from syclsched.progress import Progress, StepCounter
 
 __all__ = ["CompileRequest", "Executable", "Submission", "build_ahead", "compile_task", "compile_tasks"]
 
@@ -56,7 +57,7 @@ def compile_task(
     limits: DeviceLimits | None,
 ) -> Executable:
     """Return an implementation compiled for one signature and the device of a queue; cached, thread-safe."""
-    return _compiled(CompileRequest(operation, implementation, signature, queue, limits), {})
+    return _compiled(CompileRequest(operation, implementation, signature, queue, limits), {}, _tell_nobody)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +90,28 @@ class CompileRequest:
         return f"operation {self.operation.name!r}, implementation {self.implementation.name!r}, device {device!r}"
 
 
-def compile_tasks(pieces: Sequence[CompileRequest]) -> list[Executable]:
-    """Compile several pieces like `compile_task`, building the OpenCL C of one device as few programs."""
+def compile_tasks(pieces: Sequence[CompileRequest], progress: Progress | None = None) -> list[Executable]:
+    """Compile several pieces like `compile_task`, building the OpenCL C of one device as few programs.
+
+    ``progress`` is told of the kernels that are compiled now.
+    """
     loaded: dict[Hashable, Any] = {}
+    steps = StepCounter(progress)
+    steps.expect(len(pieces))
     sources: dict[Hashable, tuple[SyclQueue, list[OpenCLSource]]] = {}
     for piece in pieces:
         _load_ahead(piece, loaded, sources)
     for queue, codes in sources.values():
+        if len(codes) > 1:
+            steps.tell(f"compiling {len(codes)} kernels of OpenCL C")
         build_together(codes, queue)
-    return [_compiled(piece, loaded) for piece in pieces]
+    made: list[Executable] = []
+    for number, piece in enumerate(pieces):
+        steps.done = number
+        made.append(_compiled(piece, loaded, steps.tell))
+    steps.done = len(pieces)
+    steps.end()
+    return made
 
 
 def build_ahead(pieces: Iterable[CompileRequest]) -> None:
@@ -137,7 +151,7 @@ def step_requests(parts: Sequence[SequencePart], whole: CompileRequest) -> list[
     ]
 
 
-def _compiled(piece: CompileRequest, loaded: dict[Hashable, Any]) -> Executable:
+def _compiled(piece: CompileRequest, loaded: dict[Hashable, Any], tell: Callable[[str], None]) -> Executable:
     """Return a compiled piece; ``loaded`` has the sources that were loaded before, by key."""
     if piece.implementation.kind == "host":
         return HostExecutable(_load(piece), piece.where)
@@ -146,10 +160,11 @@ def _compiled(piece: CompileRequest, loaded: dict[Hashable, Any]) -> Executable:
     key = piece.key
 
     def make() -> Executable:
+        tell(f"compiling {piece.operation.name} ({piece.implementation.name})")
         if piece.implementation.is_python_kernel:
             return _make_from_python(piece)
         source = loaded[key] if key in loaded else _load(piece)
-        return _make(piece, source, loaded)
+        return _make(piece, source, loaded, tell)
 
     return _EXECUTABLES.get(key, make)
 
@@ -164,7 +179,11 @@ def signature_key(signature: Signature) -> Hashable:
     )
 
 
-def _make(piece: CompileRequest, given: Any, loaded: dict[Hashable, Any]) -> Executable:
+def _tell_nobody(_: str) -> None:
+    pass
+
+
+def _make(piece: CompileRequest, given: Any, loaded: dict[Hashable, Any], tell: Callable[[str], None]) -> Executable:
     operation, implementation, signature, where = piece.operation, piece.implementation, piece.signature, piece.where
     queue, limits = piece.queue, piece.limits
     assert queue is not None and limits is not None
@@ -177,7 +196,7 @@ def _make(piece: CompileRequest, given: Any, loaded: dict[Hashable, Any]) -> Exe
         parts = [p for p in given if not p.writes_nothing]
         return SequenceExecutable(
             [
-                (_compiled(step, loaded), _array_arguments(p))
+                (_compiled(step, loaded, tell), _array_arguments(p))
                 for p, step in zip(parts, step_requests(given, piece), strict=True)
             ]
         )

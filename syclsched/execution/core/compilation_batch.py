@@ -13,6 +13,7 @@ from syclsched.devices.programs.task_compiler import CompileRequest, compile_tas
 from syclsched.model.operation import Implementation
 from syclsched.model.platform import Device
 from syclsched.model.task import Task
+from syclsched.progress import Progress
 
 
 class CompilationBatch:
@@ -34,9 +35,9 @@ class CompilationBatch:
             self._wanted[key] = (piece, task, device.space)
         return key
 
-    def compiled(self, uploads: ConstantUploader) -> dict[Hashable, Executable]:
+    def compiled(self, uploads: ConstantUploader, progress: Progress | None = None) -> dict[Hashable, Executable]:
         """Compile all requested implementations and upload their constants."""
-        made = compile_tasks([piece for piece, _, _ in self._wanted.values()])
+        made = compile_tasks([piece for piece, _, _ in self._wanted.values()], progress)
         return {
             key: uploads.bind(each, piece, task.constants, space)
             for (key, (piece, task, space)), each in zip(self._wanted.items(), made, strict=True)

@@ -18,6 +18,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Parameter, Scalar, Shape, Signature
 from syclsched.model.plan import Instruction, Lane, PlannedRows
 from syclsched.model.task import Task
+from syclsched.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,11 @@ def _where(instruction: Instruction, lane: Lane) -> str:
 
 
 def compile_work(
-    program: Program, work: dict[int, InstructionWork], queues: dict[str, SyclQueue], uploads: ConstantUploader
+    program: Program,
+    work: dict[int, InstructionWork],
+    queues: dict[str, SyclQueue],
+    uploads: ConstantUploader,
+    progress: Progress | None = None,
 ) -> dict[int, Executable]:
     """Compile all work of a plan, each distinct kernel once, and upload its constants to its devices."""
     compiling = CompilationBatch()
@@ -158,5 +163,5 @@ def compile_work(
             if key is None:
                 key = kinds[kind] = compiling.add(piece.task, piece.implementation, queue, device)
             keys[instruction.id] = key
-    executables = compiling.compiled(uploads)
+    executables = compiling.compiled(uploads, progress)
     return {number: executables[key] for number, key in keys.items()}

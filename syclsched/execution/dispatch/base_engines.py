@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import ClassVar
 
 from syclsched.devices.memory.constant_uploads import uploaded_bytes
@@ -28,6 +29,7 @@ from syclsched.execution.lanes.lanes import Completion, by_index, device_names
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.execution.memory.statuses import statuses_behind
 from syclsched.model.plan import Instruction
+from syclsched.progress import Progress, reported
 
 
 class ThreadedEngine(ABC):
@@ -44,6 +46,8 @@ class ThreadedEngine(ABC):
         self.recording = record
         self.owns_buffers = True
         self.hung = False
+        #: Told, on the thread, of the kernels that it compiles first; as for `syclsched.run`.
+        self.progress: Progress | bool | None = False
         #: Called on the thread, as its last action.
         self.when_finished: Callable[[], None] | None = None
         self._name, self._place = name, place
@@ -89,6 +93,10 @@ class ThreadedEngine(ABC):
     @abstractmethod
     def _finish(self) -> None:
         """Wait for submitted instructions and read the outcomes, even if `_go` failed; on the engine's thread."""
+
+    def _telling(self) -> AbstractContextManager[Progress | None]:
+        """Return a context in which compilation is reported."""
+        return reported(f"compilation of {self._place}", self.progress)
 
     def _be_cancelled(self) -> None:  # noqa: B027 - an engine that polls needs no wake-up
         """Wake the engine's thread after a cancellation; on any other thread."""
@@ -177,7 +185,8 @@ class ProgramEngine(ThreadedEngine, ProgressReporting):
     def _compile(self) -> None:
         """Compile all work not compiled yet, before the first submission."""
         if not self._executables:
-            self._executables = compile_work(self.program, self._work, self._queues, self.buffers.uploads)
+            with self._telling() as progress:
+                self._executables = compile_work(self.program, self._work, self._queues, self.buffers.uploads, progress)
         self.counts.constant_bytes = uploaded_bytes(self._executables.values())
 
     def _make_lanes(self, report: Callable[[Completion], None], ending: Callable[[], bool]) -> LaneSet:

@@ -12,7 +12,6 @@ from syclsched.execution.dispatch.debug_checks import debug_checks_for
 from syclsched.execution.dispatch.debug_engine import DebugEngine
 from syclsched.execution.dispatch.dispatcher import Dispatcher
 from syclsched.execution.dispatch.prepared import PreparedPlan
-from syclsched.execution.handle.engine import Engine
 from syclsched.execution.lanes.lanes import queues_of
 from syclsched.execution.memory.buffers import NumpyArray
 
@@ -28,7 +27,7 @@ def make_engine(
     record: bool,
     safeguards: Safeguards = DEFAULT_SAFEGUARDS,
     executables: Mapping[int, Executable] | None = None,
-) -> Engine:
+) -> DebugEngine | Dispatcher:
     """Return an engine for a prepared plan, not yet started."""
     plan, program = prepared.plan, prepared.program
     queues = queues_of(plan, devices)

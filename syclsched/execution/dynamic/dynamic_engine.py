@@ -236,7 +236,8 @@ class DynamicEngine(ThreadedEngine):
     def _prepare(self) -> LiveClock:
         """Compile the tasks, create the lanes, and read the clocks."""
         layout = self._layout
-        self._work.compile(self._queues, self._table.uploads)
+        with self._telling() as progress:
+            self._work.compile(self._queues, self._table.uploads, progress)
         self.counts.constant_bytes = uploaded_bytes(self._work.executables())
         self._limits = limits_beside_constants(layout, self._limits, self.counts.constant_bytes)
         slots = len(layout.tasks) + COPY_SLOTS + layout.most_copies

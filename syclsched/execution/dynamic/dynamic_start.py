@@ -29,6 +29,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Lane, Plan
 from syclsched.model.platform import HOST
 from syclsched.planning import verify
+from syclsched.progress import Progress
 from syclsched.rewrites import planned_graph
 from syclsched.scheduling import build_problem
 from syclsched.scheduling.dynamic import DYNAMIC_POLICIES, DynamicPolicy, Hybrid
@@ -67,6 +68,7 @@ def run_dynamically(
     safeguards: Safeguards = DEFAULT_SAFEGUARDS,
     learn: bool = True,
     recover: bool = False,
+    progress: Progress | bool | None = False,
 ) -> Run:
     """Start a graph under a dynamic policy by its name, and return at once."""
     check_name(name)
@@ -95,6 +97,7 @@ def run_dynamically(
         safeguards=safeguards,
         learn=record_in_history if learn else None,
         recover=recover,
+        progress=progress,
     )
 
 
@@ -112,6 +115,7 @@ def execute_dynamic(
     safeguards: Safeguards = DEFAULT_SAFEGUARDS,
     learn: Learn | None = None,
     recover: bool = False,
+    progress: Progress | bool | None = False,
 ) -> Run:
     """Start a graph under a dynamic policy, and return at once."""
     graph.validate()
@@ -138,6 +142,7 @@ def execute_dynamic(
         layout, policy, work, buffers, queues, [limits.get(name, 0) for name in layout.spaces],
         record=trace, lookahead=lookahead, learn=learn,
     )  # fmt: skip
+    engine.progress = progress
     deadlines_s = {
         number: deadline_s
         for number, planned in enumerate(layout.tasks)

@@ -31,6 +31,7 @@ from syclsched.execution.runner.zero_copy_inputs import ZeroCopyInputs
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.oneapi.fork_check import LockUnlessForked, check_not_forked, is_forked
+from syclsched.progress import Progress
 
 if TYPE_CHECKING:
     from syclsched.devices.opened_devices import OpenDevices
@@ -59,6 +60,8 @@ class Runner:
         Whether the times of tasks in recorded runs go into the history.
     makespan_key : callable, optional
         Returns the history key of the plan's makespans; they are not measured without it.
+    progress : callable, optional
+        Told of the kernels that are compiled; see `syclsched.progress.Progress`.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Runner:
         recover: bool = False,
         measure: bool = False,
         makespan_key: MakespanKey | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self._recorder = Recorder(KEPT_RUNS if trace is True or isinstance(trace, str) else int(trace))
         self._first = prepare(plan, graph)
@@ -90,20 +94,20 @@ class Runner:
         self._measures = not safeguards.stepped and ((measure and self._trace) or makespan_key is not None)
         #: Input buffers that the user can write directly.
         self.zero_copy_inputs = ZeroCopyInputs(devices)
-        self._bind_or_recover(self._first)
+        self._bind_or_recover(self._first, progress)
 
-    def _bind_or_recover(self, prepared: PreparedPlan) -> None:
+    def _bind_or_recover(self, prepared: PreparedPlan, progress: Progress | None = None) -> None:
         """Bind a plan; after failed allocations again, without the devices that failed too often."""
         latest = prepared
 
         def attempt(_: int) -> None:
             nonlocal latest
             latest = self._recovery.replanned() or latest
-            self._bind(latest)
+            self._bind(latest, progress)
 
         self._recovery.retrying(attempt)
 
-    def _bind(self, prepared: PreparedPlan) -> None:
+    def _bind(self, prepared: PreparedPlan, progress: Progress | None) -> None:
         """Compile a plan, and prepare it for replay if it is eligible."""
         self._recovery.plan = prepared.plan
         # A plan that takes this one's place after failures has other makespans.
@@ -111,7 +115,7 @@ class Runner:
         makespans = PlanMakespans(self._makespan_key) if is_own and self._makespan_key is not None else None
         self._durations = DurationRecorder(prepared, makespans=makespans) if self._measures else None
         self._timed_calls = None if makespans is None else self._durations
-        self._bound = PlanBinding(prepared, self._devices, self._safeguards, trace=self._trace)
+        self._bound = PlanBinding(prepared, self._devices, self._safeguards, trace=self._trace, progress=progress)
         self._bound.allocate()
 
     @property

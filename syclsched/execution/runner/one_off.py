@@ -18,6 +18,7 @@ from syclsched.execution.runner.task_durations import DurationRecorder
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.recovery import Recovery
+from syclsched.progress import Progress
 
 if TYPE_CHECKING:
     from syclsched.devices.opened_devices import OpenDevices
@@ -36,10 +37,12 @@ def execute(
     recover: bool = False,
     measure: bool = False,
     makespan_key: MakespanKey | None = None,
+    progress: Progress | bool | None = False,
 ) -> Run:
     """Verify and start a plan; return at once.
 
-    With ``measure``, its tasks' times go into the history, and with a key its makespan.
+    With ``measure``, its tasks' times go into the history, and with a key its makespan. ``progress`` is told of the
+    kernels that the run compiles first.
     """
     prepared = prepare(plan, graph)
     values = prepared.values(inputs)
@@ -55,6 +58,7 @@ def execute(
         owns_devices=owns_devices,
         safeguards=safeguards,
         recover=recover,
+        progress=progress,
     )
     if durations is not None:
         run.record_in(durations)
@@ -73,9 +77,11 @@ def start(
     health: DeviceHealth | None = None,
     executables: Mapping[int, Executable] | None = None,
     recoveries: tuple[Recovery, ...] = (),
+    progress: Progress | bool | None = False,
 ) -> Run:
     """Start a prepared plan and return at once."""
     engine = make_engine(prepared, devices, values, record=trace, safeguards=safeguards, executables=executables)
+    engine.progress = progress
     return start_run(
         engine,
         prepared,

@@ -16,6 +16,7 @@ from syclsched.execution.dispatch.prepared import PreparedPlan
 from syclsched.execution.lanes.lanes import queues_of
 from syclsched.execution.replay.instance_pool import InstancePool
 from syclsched.interrupts import call_in_callback
+from syclsched.progress import Progress
 
 if TYPE_CHECKING:
     from syclsched.devices.opened_devices import OpenDevices
@@ -24,11 +25,19 @@ if TYPE_CHECKING:
 class PlanBinding:
     """The executables of a plan's work, and its instances from `allocate` on if it can be replayed."""
 
-    def __init__(self, prepared: PreparedPlan, devices: OpenDevices, safeguards: Safeguards, *, trace: bool) -> None:
+    def __init__(
+        self,
+        prepared: PreparedPlan,
+        devices: OpenDevices,
+        safeguards: Safeguards,
+        *,
+        trace: bool,
+        progress: Progress | None = None,
+    ) -> None:
         self._devices = devices
         self._queues = queues_of(prepared.plan, devices)
         self.prepared = prepared
-        self.executables = compile_work(prepared.program, prepared.work, self._queues, devices.uploads)
+        self.executables = compile_work(prepared.program, prepared.work, self._queues, devices.uploads, progress)
         submitting = {n: made for n, made in self.executables.items() if not prepared.work[n].writes_nothing}
         self.why_not_replayed = (
             "debug or nan_guard is on: instructions are done one at a time"

@@ -18,6 +18,7 @@ from syclsched.model.access import row_range_name
 from syclsched.model.operation import Implementation
 from syclsched.model.plan import BufferUse, Instruction
 from syclsched.model.task import Task
+from syclsched.progress import Progress
 
 
 class TaskWork:
@@ -47,7 +48,9 @@ class TaskWork:
             found.append(made)
         return found
 
-    def compile(self, queues: Mapping[int, SyclQueue], uploads: ConstantUploader) -> None:
+    def compile(
+        self, queues: Mapping[int, SyclQueue], uploads: ConstantUploader, progress: Progress | None = None
+    ) -> None:
         """Compile every task for every device that can run it, each distinct kernel once."""
         layout = self._layout
         queue_of = {layout.lanes[lane].number: queue for lane, queue in queues.items()}
@@ -60,7 +63,7 @@ class TaskWork:
                 if implementation is not None:
                     queue = queue_of.get(device)
                     keys[number, device] = compiling.add(task, implementation, queue, layout.devices[device])
-        made = compiling.compiled(uploads)
+        made = compiling.compiled(uploads, progress)
         for (number, device), key in keys.items():
             self._executables[number][device] = made[key]
 
