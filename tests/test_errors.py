@@ -25,6 +25,11 @@ def test_only_what_is_much_alike_is_suggested() -> None:
     [
         (lambda: syclsched.plan(syclsched.TaskGraph(), PLATFORM, policy="hefty"), "Did you mean 'heft'"),
         (lambda: PLATFORM.device("cup"), "Did you mean 'cpu'"),
+        (lambda: PLATFORM.space("max155"), "Did you mean 'max1550'"),
+        (lambda: syclsched.with_memory_limit(PLATFORM, {"cup": "1GiB"}), "Did you mean 'cpu'"),
+        (lambda: syclsched.with_memory_limit(PLATFORM, {"cpu": "1Gib"}), "Did you mean 'GiB'"),
+        (lambda: syclsched.plan(syclsched.TaskGraph(), PLATFORM, memory_limit={"hots": 1}), "Did you mean 'host'"),
+        (lambda: syclsched.plan(syclsched.TaskGraph(), PLATFORM, policy="single:max155"), "Did you mean 'max1550'"),
         (lambda: syclsched.Implementation("mine", "opencl", lambda _: None), "Did you mean 'opencl-c'"),
     ],
 )  # fmt: skip

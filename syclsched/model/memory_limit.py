@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from syclsched.errors import ArgumentError, MemoryLimitError
+from syclsched.errors import ArgumentError, MemoryLimitError, did_you_mean
 from syclsched.model.platform import HOST, MemorySpace, Platform
 from syclsched.model.text.quantities import parse_quantity
 from syclsched.model.text.units import format_bytes
@@ -74,11 +74,16 @@ def limits_by_space(platform: Platform, limit: MemoryLimit) -> dict[str, int]:
             raise ArgumentError(
                 f"there is no memory {name!r}",
                 where="memory limit",
-                hint=f"There is {', '.join(s for s in names if s != HOST)} and {HOST}",
+                hint=did_you_mean(name, [*names, *homes]) + f"There are {', '.join(_ordered(names))}",
             )
         nbytes = _bytes(size)
         found[space] = min(nbytes, found.get(space, nbytes))
     return found
+
+
+def _ordered(names: Iterable[str]) -> list[str]:
+    """Return names with the host's last."""
+    return sorted(names, key=lambda name: name == HOST)
 
 
 def _bytes(size: int | str) -> int:

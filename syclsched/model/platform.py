@@ -380,7 +380,11 @@ class Platform(Serialisable):
         for space in self.spaces:
             if space.name == name:
                 return space
-        raise PlatformError(f"no memory space {name!r}", where=f"platform {self.name!r}")
+        raise PlatformError(
+            f"no memory space {name!r}",
+            where=f"platform {self.name!r}",
+            hint=did_you_mean(name, (s.name for s in self.spaces)) + f"It has {', '.join(s.name for s in self.spaces)}",
+        )
 
     def link(self, source: str, destination: str) -> Link | None:
         """Return the direct link between two spaces, or None."""

@@ -262,7 +262,9 @@ def _check_free(name: str) -> None:
 
 def _unknown(name: str) -> PolicyError:
     known = [AUTO, *names()]
-    return PolicyError(f"no policy {name!r}", hint=f"{did_you_mean(name, known)}There are {', '.join(known)}")
+    prefix, colon, argument = name.partition(":")
+    meant = did_you_mean(name, [*known, *(f"{family}:{argument}" for family in _families if colon and prefix)])
+    return PolicyError(f"no policy {name!r}", hint=f"{meant}There are {', '.join(known)}")
 
 
 for _policy in (

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from syclsched.errors import DeviceNotFoundError, PlanError
+from syclsched.errors import DeviceNotFoundError, PlanError, did_you_mean
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST
 from syclsched.simulation.machine import EVENT, Floats, Machine, records
@@ -56,7 +56,8 @@ def check_event(event: Event, devices: Sequence[str]) -> None:
     """Refuse an event of an unknown device, or with an invalid time or factor."""
     where = f"{'failure' if isinstance(event, Failure) else 'slow-down'} of {event.device!r}"
     if event.device not in devices:
-        raise DeviceNotFoundError("the platform has no such device", where=where, hint=f"It has {', '.join(devices)}")
+        hint = f"{did_you_mean(event.device, devices)}It has {', '.join(devices)}"
+        raise DeviceNotFoundError("the platform has no such device", where=where, hint=hint)
     if not 0.0 <= event.at_s < math.inf:
         raise PlanError(f"the time is {event.at_s!r}", where=where, hint="It is a finite number of seconds from 0 on")
     if isinstance(event, SlowDown) and not 0.0 < event.factor < math.inf:

@@ -10,11 +10,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from syclsched.errors import ArgumentError
+from syclsched.errors import ArgumentError, did_you_mean
 from syclsched.model.graph import TaskGraph
 
 Array: TypeAlias = NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
+
+#: Element types of ready graphs.
+DTYPES = ("float32", "float64")
 
 #: Larger graphs are refused before they are built: they would take minutes and gigabytes.
 MAX_TASKS = 1_000_000
@@ -67,8 +70,12 @@ def require_count(value: object, option: str, workload: str) -> int:
 
 def require_dtype(value: object, workload: str) -> np.dtype[Any]:
     """Return the dtype if it is float32 or float64; raise `ArgumentError` otherwise."""
-    if value not in ("float32", "float64"):
-        raise ArgumentError(f"must be float32 or float64, not {value!r}", where=f"{workload}: dtype")
+    if value not in DTYPES:
+        raise ArgumentError(
+            f"must be {' or '.join(DTYPES)}, not {value!r}",
+            where=f"{workload}: dtype",
+            hint=did_you_mean(value, DTYPES).rstrip() or None,
+        )
     return np.dtype(str(value))
 
 

@@ -95,7 +95,7 @@ def show_command(
         print_document(HistoryDocument(len(found), rows))
         return
     if not found:
-        output().print(nothing_found(entries), markup=False)
+        output().print(nothing_found(entries, wanted), markup=False)
         return
     show_pages(time_tables(rows), paged=pager)
     if len(rows) < len(found):

@@ -125,8 +125,8 @@ def time_tables(rows: Sequence[TaskTimeEntry]) -> list[Table]:
     return list(tables.values())
 
 
-def nothing_found(entries: Sequence[tuple[HistoryKey, Sequence[Sample]]]) -> str:
-    """Return what is said when a filter accepts nothing: what there is."""
+def nothing_found(entries: Sequence[tuple[HistoryKey, Sequence[Sample]]], wanted: TimeFilter) -> str:
+    """Return what is said when a filter accepts nothing: what there is, and what may have been meant."""
     if not entries:
         return "Nothing was measured yet; runs and plans on this machine measure the times of their tasks."
     operations = sorted({key.operation for key, _ in entries})
@@ -134,8 +134,9 @@ def nothing_found(entries: Sequence[tuple[HistoryKey, Sequence[Sample]]]) -> str
     kinds = sorted({each.source for _, samples in entries for each in samples})
     newest_s = max(each.when_s for _, samples in entries for each in samples)
     newest = datetime.datetime.fromtimestamp(newest_s, datetime.timezone.utc).isoformat(" ", timespec="minutes")
+    meant = "" if wanted.operation is None else did_you_mean(wanted.operation, operations)
     return (
-        f"No measured time matches. There are times of {plural(len(entries), 'task size')}:\n"
+        f"No measured time matches. {meant}There are times of {plural(len(entries), 'task size')}:\n"
         f"operations: {listed(operations, _MOST_NAMED)}\n"
         f"devices: {listed(devices, _MOST_NAMED)}\n"
         f"sources: {', '.join(kinds)}; newest sample: {newest if newest_s > 0 else 'of unknown age'}"

@@ -125,12 +125,14 @@ def _long_terms(part: str, text: str) -> list[_Term]:
     if not colon:
         raise _error(part, text, "has no backend; it must be backend:devices")
     if backend not in (*_BACKENDS, *_FOREIGN_BACKENDS):
-        raise _error(part, text, f"names no backend; there are {', '.join(_BACKENDS)}")
+        meant = did_you_mean(backend, _BACKENDS)
+        raise _error(part, text, f"names no backend; there are {', '.join(_BACKENDS)}", meant)
     terms = []
     for piece in devices.split(","):
         device, sub = _device(piece.strip(), part, text)
         if not (device in _KINDS or device == ANY or device.isdecimal()):
-            raise _error(part, text, f"must name cpu, gpu, fpga, a number or * after {backend}:, not {device!r}")
+            meant = did_you_mean(device, _KINDS)
+            raise _error(part, text, f"must name cpu, gpu, fpga, a number or * after {backend}:, not {device!r}", meant)
         terms.append(_Term(part, backend, _KINDS.get(device, device), sub, discard))
     return terms
 

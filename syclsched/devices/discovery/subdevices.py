@@ -10,7 +10,7 @@ from typing import Literal
 
 from syclsched.devices.discovery.device_facts import DeviceFacts, FoundDevice, read_facts
 from syclsched.devices.native.sycl_types import SyclDevice
-from syclsched.errors import SelectionError
+from syclsched.errors import SelectionError, did_you_mean
 from syclsched.model.platform import Partition
 
 #: Affinity domains: accepted name to dpctl's name.
@@ -60,7 +60,8 @@ def parse_sub_devices(text: str | int) -> SubDevices:
         return SubDevices("equally", str(int(units[1])))
     if re.fullmatch(r"[-+]?\d+", word):
         return SubDevices("count", str(int(word)))
-    raise SelectionError("cannot be read", where=f"sub-devices {text!r}", hint=_HINT)
+    meant = did_you_mean(word.partition(":")[0], (*_DOMAINS, "units"))
+    raise SelectionError("cannot be read", where=f"sub-devices {text!r}", hint=meant + _HINT)
 
 
 def unit_counts(compute_units: int, parts: int) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ import math
 import re
 from typing import Final, Literal
 
-from syclsched.errors import ArgumentError, SyclschedError
+from syclsched.errors import ArgumentError, SyclschedError, did_you_mean
 from syclsched.model.text.units import format_bytes, format_seconds
 
 Dimension = Literal["time", "bytes", "energy", "rate"]
@@ -42,7 +42,8 @@ def parse_quantity(
         raise raising(f"{text.strip()!r} is not a number with a unit", where=where, hint=_expected(dimension))
     if unit not in known:
         what = "has no unit" if not unit else f"has the unit {unit!r}, which is not one of {dimension}"
-        raise raising(f"{text.strip()!r} {what}", where=where, hint=_expected(dimension))
+        meant = did_you_mean(unit, known) if unit else ""
+        raise raising(f"{text.strip()!r} {what}", where=where, hint=meant + _expected(dimension))
     value = float(number) * known[unit]
     if not math.isfinite(value):
         raise raising(f"{text.strip()!r} is too large", where=where)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syclsched.errors import PolicyError
+from syclsched.errors import PolicyError, did_you_mean
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Timetable
 
@@ -59,4 +59,5 @@ class DynamicPolicies:
             if policy.name == argument:
                 return SimulatedPolicy(policy)
         names = ", ".join(policy.name for policy in DYNAMIC_POLICIES)
-        raise PolicyError(f"no dynamic policy {argument!r}", where="policy", hint=f"There are {names}")
+        meant = did_you_mean(argument, (policy.name for policy in DYNAMIC_POLICIES))
+        raise PolicyError(f"no dynamic policy {argument!r}", where="policy", hint=f"{meant}There are {names}")

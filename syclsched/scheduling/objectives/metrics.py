@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syclsched.errors import PlatformError, PolicyError
+from syclsched.errors import PlatformError, PolicyError, did_you_mean
 from syclsched.scheduling.objectives.memory_use import peak_bytes
 from syclsched.scheduling.objectives.power import energy_j, require_power
 from syclsched.scheduling.problem import Problem, makespan_s
@@ -77,7 +77,8 @@ def resolve_space(problem: Problem, name: str) -> str:
         tables = problem.tables
         return problem.spaces[int(tables.reach_space[tables.reach_start[problem.devices.index(name)]])]
     known = ", ".join(dict.fromkeys([*problem.spaces, *problem.devices]))
-    raise PlatformError(f"no memory space {name!r}", where=f"memory[{name}]", hint=f"There are {known}")
+    meant = did_you_mean(name, [*problem.spaces, *problem.devices])
+    raise PlatformError(f"no memory space {name!r}", where=f"memory[{name}]", hint=f"{meant}There are {known}")
 
 
 def check_known(problem: Problem, metric: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syclsched.errors import PolicyError
+from syclsched.errors import PolicyError, did_you_mean
 from syclsched.scheduling.core.list_schedulers import by_rank, in_order, mean_upward_ranks
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import Ints
@@ -34,7 +34,7 @@ class Single:
             raise PolicyError(
                 f"no device {self.device!r}",
                 where=f"policy {self.name!r}",
-                hint=f"The platform has {', '.join(problem.devices)}",
+                hint=f"{did_you_mean(self.device, problem.devices)}The platform has {', '.join(problem.devices)}",
             )
         pinned = np.full(len(problem), problem.devices.index(self.device), np.int64)
         return in_order(problem, by_rank(problem, mean_upward_ranks(problem)), pinned=pinned)
