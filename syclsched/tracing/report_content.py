@@ -81,7 +81,7 @@ def report_sections(report: Report) -> list[Section]:
 
 
 def family_table(report: Report) -> ReportTable:
-    """Return the table of task families, with predicted and measured times."""
+    """Return the table of task families, with predicted and, unless they are the same, measured or simulated times."""
     by_family = sorted(report.families, key=lambda r: (r.family, -r.seconds))
     groups = [(name, list(rows)) for name, rows in groupby(by_family, key=lambda r: r.family)]
     groups.sort(key=lambda pair: -sum(r.seconds for r in pair[1]))
@@ -89,16 +89,16 @@ def family_table(report: Report) -> ReportTable:
     found = []
     for name, rows in groups:
         for position, row in enumerate(rows):
-            cells = _family_cells(row, name if position == 0 else "", report.simulated)
+            cells = _family_cells(row, name if position == 0 else "", report.deviates)
             found.append(TableRow(cells, separate and position == len(rows) - 1))
     return ReportTable(
         "Where every kind of task ran", ("task", "device", "by"), _times(report, "tasks"), tuple(found), "row"
     )
 
 
-def _family_cells(row: FamilyRow, name: str, simulated: bool) -> tuple[str, ...]:
+def _family_cells(row: FamilyRow, name: str, deviates: bool) -> tuple[str, ...]:
     cells = (name, row.device, row.implementation or "-", f"{row.tasks:,}", format_seconds(row.predicted_s))
-    return cells if simulated else (*cells, format_seconds(row.seconds), _ratio(row.predicted_s, row.seconds))
+    return (*cells, format_seconds(row.seconds), _ratio(row.predicted_s, row.seconds)) if deviates else cells
 
 
 def device_table(report: Report) -> ReportTable:
@@ -114,10 +114,10 @@ def device_table(report: Report) -> ReportTable:
         )
         cells += (format_seconds(row.copying_s), "-" if row.overlap is None else format_ratio(row.overlap))
         cells += (format_ratio(row.utilisation),)
-        if not report.simulated:
+        if report.deviates:
             cells += (format_ratio(row.predicted_utilisation),)
         rows.append(TableRow(cells, shares=(min(1.0, row.utilisation),)))
-    numbers = headings if report.simulated else (*headings, "predicted")
+    numbers = (*headings, "predicted") if report.deviates else headings
     return ReportTable("How busy every device was", ("device",), numbers, tuple(rows), "device")
 
 
@@ -157,7 +157,7 @@ def link_table(report: Report) -> ReportTable | None:
             format_bytes(row.nbytes),
             format_seconds(row.predicted_s),
         )
-        if not report.simulated:
+        if report.deviates:
             cells += (format_seconds(row.seconds), _ratio(row.predicted_s, row.seconds))
         rows.append(TableRow((*cells, f"{format_bytes(row.bandwidth_bytes_per_s)}/s")))
     return ReportTable("What moved", ("link",), ("copies", "bytes", *_times(report), "bandwidth"), tuple(rows), "link")
@@ -241,7 +241,8 @@ def _makespan_line(report: Report) -> SummaryLine:
         stopped = f"incomplete: stopped at {format_seconds(report.makespan_s)} {source}, {predicted} predicted"
         return SummaryLine("Run", stopped, bad=True)
     if report.simulated:
-        return SummaryLine("Makespan", f"{format_seconds(report.makespan_s)} by simulation")
+        also = f", {predicted} predicted" if report.deviates else ""
+        return SummaryLine("Makespan", f"{format_seconds(report.makespan_s)} by simulation{also}")
     error = f"{100 * report.makespan_error:+.1f} %" if report.makespan_s > 0 else "nothing was measured"
     return SummaryLine("Makespan", f"{format_seconds(report.makespan_s)} measured, {predicted} predicted ({error})")
 
@@ -257,7 +258,9 @@ def _peak(report: Report, space: str) -> str:
 
 
 def _times(report: Report, *first: str) -> tuple[str, ...]:
-    return (*first, "predicted") if report.simulated else (*first, "predicted", "measured", "ratio")
+    if not report.deviates:
+        return (*first, "predicted")
+    return (*first, "predicted", "simulated" if report.simulated else "measured", "ratio")
 
 
 def _ratio(predicted_s: float, measured_s: float) -> str:

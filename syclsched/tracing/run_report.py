@@ -10,6 +10,7 @@ from syclsched.model.plan import Plan
 from syclsched.model.trace import Span, Trace
 from syclsched.tracing.analysis.causes import StartCauses, find_start_causes
 from syclsched.tracing.analysis.critical_path import CriticalPath, critical_path
+from syclsched.tracing.analysis.deviation import deviates
 from syclsched.tracing.analysis.idle import IdleTime, lane_idle, overlap_share
 from syclsched.tracing.analysis.lanes import busy_seconds, lane_order
 
@@ -76,6 +77,7 @@ class Report:
     name: str
     policy: str
     simulated: bool  # true if nothing was measured
+    deviates: bool  # true if times differ from those predicted, as those of runs and of disturbed simulations do
     makespan_s: float  # measured or simulated
     predicted_makespan_s: float  # see `Plan.expected_s`
     families: tuple[FamilyRow, ...]  # the longest first
@@ -127,6 +129,7 @@ def make_report(trace: Trace, plan: Plan | None = None) -> Report:
         name=trace.name,
         policy=trace.policy,
         simulated=trace.simulated,
+        deviates=not trace.simulated or deviates(trace),
         makespan_s=trace.makespan_s,
         predicted_makespan_s=trace.predicted_makespan_s,
         families=_families(ran),

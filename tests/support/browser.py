@@ -50,6 +50,5 @@ def open_page(driver: Any, page: Path, seconds: float = 60.0) -> None:
     from selenium.webdriver.support.wait import WebDriverWait
 
     driver.get(page.resolve().as_uri())
-    drawn = "document.body.dataset.stories !== undefined && window.waiting_to_draw === false"
-    ready = f"return {drawn} && Bokeh.documents[0].is_idle"
+    ready = "return document.body.dataset.stories !== undefined && Bokeh.documents[0].is_idle"
     WebDriverWait(driver, seconds, poll_frequency=0.02).until(lambda d: d.execute_script(ready))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from syclsched.model.text.units import format_seconds
 from syclsched.model.trace import Span, Trace
+from syclsched.tracing.analysis.deviation import deviates
 from syclsched.tracing.charts.output import ranked_colours
 
 #: Colours of copies, and of instructions that failed or were cancelled.
@@ -34,9 +35,9 @@ class Panel:
 
 
 def make_panels(trace: Trace, predicted: Trace | None = None, disturbed: str = "") -> list[Panel]:
-    """Return the panels of a trace: predicted above measured or simulated, or only one."""
-    if trace.simulated and predicted is None:
-        return [measured_panel(trace, "simulated, disturbed" if disturbed else "predicted")]
+    """Return the panels of a trace: predicted above measured or simulated times, or only one if they are the same."""
+    if trace.simulated and predicted is None and not disturbed and not deviates(trace):
+        return [measured_panel(trace, "predicted")]
     if predicted is not None:
         predicted_panel = measured_panel(predicted, "predicted")
     else:

@@ -8,67 +8,14 @@ import gzip
 import json
 from collections.abc import Sequence
 from html import escape
+from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from syclsched.atomic_write import write_atomically
 from syclsched.errors import StorageError
-from syclsched.tracing.page.figures import PICKED, Bars, Stories, TimeAxis
+from syclsched.tracing.page.figures import PAINTING, Gantt, Memory, Stories, TimeAxis
+from syclsched.tracing.page.html_parts import legend
 from syclsched.tracing.page.style import STYLE
-
-if TYPE_CHECKING:
-    from bokeh.plotting import figure as Figure
-
-#: Draws the bars in the visible part of the time axis. Of bars narrower than a pixel only the longest in a pixel is
-#: drawn, as wide as all of them together: charts of many thousand bars stay quick.
-_DRAW = """
-const draw = () => {
-  window.waiting_to_draw = false;
-  const {start, end} = range, columns = chart.inner_width || 1000, pixel = (end - start) / columns;
-  for (const [all, shown] of bars) {
-    const {left, right, top} = all.data, chosen = [], longest = new Map(), widths = new Map();
-    for (let i = 0; i < left.length; i++) {
-      if (right[i] < start || left[i] > end) continue;
-      if (right[i] - left[i] >= pixel || left.length < columns) { chosen.push(i); continue; }
-      const place = Math.max(0, Math.floor((left[i] - start) / pixel)) + Math.floor(top[i] + 1) * 65536;
-      const other = longest.get(place);
-      widths.set(place, (widths.get(place) ?? 0) + right[i] - left[i]);
-      if (other === undefined || right[other] - left[other] < right[i] - left[i]) longest.set(place, i);
-    }
-    const whole = chosen.length;
-    chosen.push(...longest.values());
-    const data = {};
-    for (const name of Object.keys(all.data)) data[name] = Array.from(chosen, (i) => all.data[name][i]);
-    let k = whole;
-    for (const [place, width] of widths) {
-      data.left[k] = start + (place % 65536) * pixel;
-      const full = width > 0.95 * pixel;  // overlaps the next: no pale seam between
-      data.right[k] = data.left[k] + (full ? 1.5 * pixel : Math.max(width, pixel / 4));
-      k++;
-    }
-    shown.selected.indices = [];
-    shown.data = data;
-  }
-};
-if (!window.waiting_to_draw) {
-  window.waiting_to_draw = true;
-  requestAnimationFrame(draw);
-}
-"""
-
-#: Unpacks the texts, puts them in the place of their numbers, and draws.
-_UNPACK = (
-    """
-const packed = Uint8Array.from(atob(document.getElementById("stories").textContent), c => c.charCodeAt(0));
-const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-new Response(stream).text().then((text) => {
-  const stories = JSON.parse(text);
-  for (const [all] of bars) all.data.story = Array.from(all.data.story, (number) => stories[number]);
-  document.body.dataset.stories = stories.length;
-"""
-    + _DRAW
-    + "});"
-)
 
 _HINT = (
     "Drag over a stretch of time to zoom in, Ctrl with the wheel to zoom, double click to see all again. Point at a "
@@ -76,14 +23,16 @@ _HINT = (
 _HINT += "bar for its history; click it to keep the text below. All charts share the time axis."
 
 
-def charts(figures: Sequence[Figure], bars: Sequence[Bars], axis: TimeAxis, stories: Stories) -> str:
+def charts(gantts: Sequence[Gantt], memory: Memory | None, axis: TimeAxis, stories: Stories) -> str:
     """Return the HTML of charts, one above the other, with the texts of their bars."""
     from bokeh.document import Document
     from bokeh.embed import components
+    from bokeh.events import MouseLeave, MouseMove, Tap
     from bokeh.layouts import gridplot
     from bokeh.models import CustomJS
     from bokeh.resources import Resources
 
+    figures = [*(each.figure for each in gantts), *([] if memory is None else [memory.figure])]
     layout = gridplot(
         [[each] for each in figures],
         sizing_mode="stretch_width",
@@ -91,22 +40,40 @@ def charts(figures: Sequence[Figure], bars: Sequence[Bars], axis: TimeAxis, stor
         toolbar_options={"logo": None},
         merge_tools=True,
     )
-    arguments = {"bars": [[each.all, each.shown] for each in bars], "range": axis.range, "chart": figures[0]}
+    given = {
+        "range": axis.range,
+        "charts": [{"figure": g.figure, "bars": g.bars, "picture": g.picture, "rows": g.rows} for g in gantts],
+        "lines": [[g.path.all, g.path.shown] for g in gantts if g.path is not None],
+        "curves": [] if memory is None else [[each.all, each.shown] for each in memory.curves],
+        **PAINTING,
+    }
     document = Document()
     document.add_root(layout)
-    document.js_on_event("document_ready", CustomJS(args=arguments, code=_UNPACK))
+    document.js_on_event("document_ready", CustomJS(args={"given": given}, code="syclschedCharts.open(given)"))
+    update = CustomJS(code="syclschedCharts.update()")
     for edge in ("start", "end"):
-        axis.range.js_on_change(edge, CustomJS(args=arguments, code=_DRAW))
+        axis.range.js_on_change(edge, update)
+    figures[0].js_on_change("inner_width", update)
+    for place, each in enumerate(gantts):
+        for event, action in (
+            (MouseMove, f"point({place}, cb_obj)"),
+            (Tap, f"pick({place}, cb_obj)"),
+            (MouseLeave, "leave()"),
+        ):
+            each.figure.js_on_event(event, CustomJS(code=f"syclschedCharts.{action}"))
     script, division = components(layout)
     packed = base64.b64encode(gzip.compress(json.dumps(stories.texts).encode(), mtime=0)).decode()
-    library = Resources(mode="inline", components=["bokeh", "bokeh-gl"]).render_js()
+    library = Resources(mode="inline", components=["bokeh"]).render_js()
+    drawing = resources.files("syclsched.tracing.page").joinpath("charts.js").read_text(encoding="utf-8")
     return "\n".join(
         [
             f'<p class="note">{escape(_HINT)}</p>',
             division,
-            f'<pre class="picked" id="{PICKED}">Click a bar to see its history here.</pre>',
+            "" if memory is None else legend(memory.legend),
+            '<pre class="picked" id="picked">Click a bar to see its history here.</pre>',
             f'<script type="text/plain" id="stories">{packed}</script>',
             library,
+            f"<script>\n{drawing}</script>",
             script,
         ]
     )

@@ -12,15 +12,15 @@ import numpy as np
 
 from syclsched.model.plan import Plan
 from syclsched.model.text.units import format_bytes, format_ratio, format_seconds, time_unit
+from syclsched.model.trace import Span
 from syclsched.tracing.analysis.causes import StartCauses
 from syclsched.tracing.analysis.counter_tracks import CounterValues, TimedSpan, memory_steps
 from syclsched.tracing.analysis.critical_path import path_steps
 from syclsched.tracing.analysis.idle import IDLE_LABELS, idle_intervals
 from syclsched.tracing.analysis.lanes import busy_seconds, lane_order
-from syclsched.tracing.charts.gantt import MAX_OUTLINED
 from syclsched.tracing.charts.output import INK, OTHER_COLOUR, PALETTE
 from syclsched.tracing.charts.panels import COPY_COLOUR, FAILED_COLOUR, Bar, Panel, style_key
-from syclsched.tracing.page.style import FONT, IDLE_COLOURS, MONO
+from syclsched.tracing.page.style import FONT, IDLE_COLOURS
 
 if TYPE_CHECKING:
     from bokeh.models import ColumnDataSource, Range1d
@@ -33,31 +33,66 @@ _MEMORY_PX = 220
 
 _BYTE_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
-#: Half of the height of a bar, of idle intervals, and the height of the mark of the critical path, in rows.
-_HALF, _IDLE_HALF, _PATH_HEIGHT = 0.4, 0.1, 0.09
+#: Half of the height of a bar, of idle intervals, and of a lane's background, and the height of the mark of the
+#: critical path, in rows.
+_HALF, _IDLE_HALF, _BAND_HALF, _PATH_HEIGHT = 0.4, 0.1, 0.42, 0.09
+
+#: Layers of bars, each painted over those before, and where they begin and end in their row. Marks are failed and
+#: cancelled instructions, and barriers.
+_IDLE, _WORK, _MARK, _PATH = range(4)
+_LAYERS = ((-_IDLE_HALF, _IDLE_HALF), (-_HALF, _HALF), (-_HALF, _HALF), (-_HALF, _PATH_HEIGHT - _HALF))
+
+#: Colours of bars, which refer to them by position.
+_BAR_COLOURS = (INK, OTHER_COLOUR, *PALETTE, *IDLE_COLOURS.values())
+
+#: Numbers of the patterns of bars, 0 for none, and their colours: of the ground, of the lines, and of bars that are too
+#: narrow for a pattern.
+_PATTERN_NUMBERS = {"!copy": 1, "!failed": 2, "!cancelled": 3}
+_PATTERNS = (
+    (COPY_COLOUR, "#777777", "#777777"),
+    (COPY_COLOUR, "#777777", "#777777"),
+    (FAILED_COLOUR, "#FFFFFF", FAILED_COLOUR),
+    ("#FFFFFF", FAILED_COLOUR, "#E08080"),
+)
+
+#: How the page paints bars; see charts.js.
+PAINTING: Final[dict[str, Any]] = {
+    "layers": _LAYERS,
+    "band": {"half": _BAND_HALF, "colour": "#F6F6F6"},
+    "palette": _BAR_COLOURS,
+    "patterns": [dict(zip(("colour", "ink", "thin"), each, strict=True)) for each in _PATTERNS],
+}
 
 #: Part of the time axis that can at least be shown, so that zooming does not lose itself.
 _SMALLEST_PART = 1e-7
 
-#: HTML id of the element that shows the clicked instruction.
-PICKED: Final = "picked"
-
-_TOOLTIP = (
-    f'<div style="font:12px/1.4 {MONO};white-space:pre-wrap;max-width:680px;color:{INK};overflow-wrap:anywhere">'
-    "@story</div>"
-)
-_PICK = """
-const place = document.getElementById("picked"), at = source.selected.indices;
-if (place !== null && at.length > 0) place.textContent = source.data.story[at[0]];
-"""
-
 
 @dataclass(frozen=True, slots=True)
-class Bars:
-    """All bars of one glyph, and the source of those that are drawn at the current zoom, which the page fills."""
+class Thinned:
+    """All points of a curve, or lines, and the source of those drawn at the current zoom, which the page fills."""
 
     all: ColumnDataSource
     shown: ColumnDataSource
+
+
+@dataclass(frozen=True, slots=True)
+class Gantt:
+    """A Gantt chart: all its bars, and the picture of those in sight, which the page paints."""
+
+    figure: Figure
+    bars: ColumnDataSource
+    picture: ColumnDataSource
+    rows: int
+    path: Thinned | None  # lines of the critical path between lanes
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A chart of the memory in use."""
+
+    figure: Figure
+    curves: tuple[Thinned, ...]
+    legend: dict[str, str]  # CSS backgrounds of the curves' labels
 
 
 @dataclass(slots=True)
@@ -102,7 +137,7 @@ def shared_lanes(panels: Iterable[Panel]) -> list[str]:
     return lane_order(bar.span for panel in panels for bar in panel.bars)
 
 
-def gantt_figure(
+def gantt_chart(
     panel: Panel,
     lanes: Sequence[str],
     colours: Mapping[str, str],
@@ -110,73 +145,73 @@ def gantt_figure(
     stories: Stories,
     described: Mapping[int, str],
     causes: StartCauses | None = None,
-) -> tuple[Figure, list[Bars]]:
-    """Return the chart of a panel, and its bars, which the page draws and whose story numbers it replaces by texts.
+) -> Gantt:
+    """Return the chart of a panel, whose bars the page paints.
 
     The causes add idle intervals with their reasons, and the critical path.
     """
+    from bokeh.models import ColumnDataSource
+
     rows = {lane: place for place, lane in enumerate(lanes)}
+    count = max(1, len(lanes))
     chart = _empty_chart(panel, lanes, axis)
-    drawn: list[Bars] = []
-    hovered = []
+    picture = ColumnDataSource({"image": [np.zeros((1, 1), np.uint32)], "x": [axis.range.start], "dw": [0.0]})
+    chart.image_rgba("image", "x", -0.5, "dw", count, source=picture, level="glyph")
+    bars: list[_PaintedBar] = []
     if causes is not None:
-        drawn.append(_idle_bars(panel, causes, rows, axis, stories))
-        hovered.append(_quads(chart, drawn[-1], fill_color="colour", line_color=None))
-    groups: dict[str, list[Bar]] = {"task": [], "!copy": [], "!failed": [], "!cancelled": []}
-    for bar in panel.bars:
-        key = style_key(bar.span)
-        groups[key if key in groups else "task"].append(bar)
-    outlined = len(panel.bars) <= MAX_OUTLINED
-    for key, bars in groups.items():
-        if bars:
-            drawn.append(_task_bars(bars, rows, colours, axis, stories, described))
-            hovered.append(_quads(chart, drawn[-1], **_style(key, outlined)))
+        bars += _idle_bars(panel, causes, rows, stories)
+    bars += _task_bars(panel.bars, rows, colours, stories, described)
+    path = None
     if causes is not None:
-        drawn.append(_draw_path(chart, causes, rows, axis, stories))
-    _add_hover(chart, hovered)
+        spans = [step.span for step in path_steps(causes)]
+        bars += [_PaintedBar(s.start_s, s.finish_s, rows[s.lane], _PATH, INK, stories.add("")) for s in spans]
+        path = _path_lines(chart, spans, rows, axis)
     _mark_makespan(chart, panel, axis)
-    return chart, drawn
+    return Gantt(chart, _bar_columns(bars, axis), picture, count, path)
 
 
-def memory_figure(timed: Mapping[str, Sequence[TimedSpan]], plan: Plan, axis: TimeAxis) -> Figure | None:
+def memory_chart(timed: Mapping[str, Sequence[TimedSpan]], plan: Plan, axis: TimeAxis) -> Memory | None:
     """Return the chart of the memory in use over time, per space and set of times; None without any."""
+    from bokeh.models import Range1d
+
     found = {name: memory_steps(spans, plan) for name, spans in timed.items()}
     spaces = [s.name for s in plan.platform.spaces if any(s.name in steps for steps in found.values())]
     if not spaces:
         return None
-    chart = _chart(axis, _MEMORY_PX)
     largest = max((value for steps in found.values() for values in steps.values() for _, value in values), default=0)
     scale, unit = next(((s, u) for s, u in _BYTE_UNITS if largest >= s), (1, "bytes"))
+    chart = _chart(axis, _MEMORY_PX, y_range=Range1d(0, 1.05 * max(1, largest) / scale))
+    curves, legend = [], {}
     for place, space in enumerate(spaces):
         for name, steps in found.items():
             times, values = _steps_from_start(steps.get(space, []), axis)
             if values:
                 dashed = len(found) > 1 and name == "predicted"
-                label = f"{space}, {name}: up to {format_bytes(max(values))}"
+                columns = {"x": np.asarray(times, np.float64), "y": np.asarray(values, np.float64) / scale}
+                curves.append(_thinned(columns))
+                colour = PALETTE[place % len(PALETTE)]
                 chart.step(
-                    times, [value / scale for value in values], mode="after", line_color=PALETTE[place % len(PALETTE)],
-                    line_width=1.2 if dashed else 1.6, line_dash=[5, 3] if dashed else "solid", legend_label=label,
+                    "x", "y", source=curves[-1].shown, mode="after", line_color=colour,
+                    line_width=1.2 if dashed else 1.6, line_dash=[5, 3] if dashed else "solid",
                 )  # fmt: skip
+                stripes = f"repeating-linear-gradient(90deg,{colour} 0 4px,#0000 4px 6px)" if dashed else colour
+                line = f"linear-gradient(#fff 0 5px,#0000 5px 7px,#fff 7px),{stripes}"
+                legend[f"{space}, {name}: up to {format_bytes(max(values))}"] = line
     chart.yaxis.axis_label = f"memory in use [{unit}]"
-    chart.y_range.start = 0
     chart.xaxis.axis_label = f"time since the start of the run [{axis.unit}]"
-    chart.legend.label_text_font_size = "12px"
-    chart.legend.padding, chart.legend.spacing, chart.legend.background_fill_alpha = 4, 0, 0.8
-    chart.legend.orientation, chart.legend.border_line_color = "horizontal", None
-    chart.add_layout(chart.legend[0], "above")
-    return chart
+    return Memory(chart, tuple(curves), legend)
 
 
 # --- inside ---------------------------------------------------------------------------------------
 
 
 def _chart(axis: TimeAxis, height: int, **more: Any) -> Figure:
-    from bokeh.models import BoxZoomTool, CustomJS, PanTool, ResetTool, SaveTool, TapTool, WheelZoomTool
+    from bokeh.models import BoxZoomTool, CustomJS, PanTool, ResetTool, SaveTool, WheelZoomTool
     from bokeh.plotting import figure
 
     zoom = BoxZoomTool(dimensions="width")
     wheel = WheelZoomTool(dimensions="width", modifiers="ctrl")
-    tools = [zoom, PanTool(dimensions="width"), wheel, TapTool(), ResetTool(), SaveTool()]
+    tools = [zoom, PanTool(dimensions="width"), wheel, ResetTool(), SaveTool()]
     chart = figure(
         height=height, sizing_mode="stretch_width", x_range=axis.range, tools=tools, **more
     )  # fmt: skip
@@ -196,7 +231,7 @@ def _chart(axis: TimeAxis, height: int, **more: Any) -> Figure:
 
 
 def _empty_chart(panel: Panel, lanes: Sequence[str], axis: TimeAxis) -> Figure:
-    from bokeh.models import BoxAnnotation, Range1d
+    from bokeh.models import Range1d
 
     count = max(1, len(lanes))
     row_px = _ROW_PX if count <= _MANY_LANES else _DENSE_ROW_PX
@@ -207,11 +242,6 @@ def _empty_chart(panel: Panel, lanes: Sequence[str], axis: TimeAxis) -> Figure:
     chart.yaxis.major_label_overrides = {n: _lane_label(panel, lane) for n, lane in enumerate(lanes)}
     chart.yaxis.major_tick_line_color = chart.yaxis.axis_line_color = None
     chart.xaxis.axis_label = f"time since the start of the run [{axis.unit}]"
-    for n in range(len(lanes)):
-        chart.add_layout(
-            BoxAnnotation(bottom=n - 0.42, top=n + 0.42, fill_color="#F6F6F6", fill_alpha=1, line_color=None,
-                          level="underlay")
-        )  # fmt: skip
     return chart
 
 
@@ -221,100 +251,89 @@ def _lane_label(panel: Panel, lane: str) -> str:
     return f"{lane}  {format_ratio(share)}"
 
 
-def _columns(edges: Sequence[tuple[float, float]], rows: Sequence[int], half: float, axis: TimeAxis) -> dict[str, Any]:
-    times = np.asarray(edges, np.float64).reshape(len(edges), 2) / axis.scale
-    places = np.asarray(rows, np.float64)
-    return {"left": times[:, 0], "right": times[:, 1], "top": places - half, "bottom": places + half}
+@dataclass(frozen=True, slots=True)
+class _PaintedBar:
+    start_s: float
+    finish_s: float
+    row: int
+    layer: int
+    colour: str
+    story: int
+    pattern: int = 0
 
 
-def _bars(columns: dict[str, Any]) -> Bars:
-    from bokeh.models import ColumnDataSource, CustomJS
+def _bar_columns(bars: Sequence[_PaintedBar], axis: TimeAxis) -> ColumnDataSource:
+    from bokeh.models import ColumnDataSource
 
-    shown = ColumnDataSource({name: [] for name in columns})
-    shown.selected.js_on_change("indices", CustomJS(args={"source": shown}, code=_PICK))
-    return Bars(ColumnDataSource(columns), shown)
+    colours = {colour: place for place, colour in enumerate(_BAR_COLOURS)}
+    columns = {
+        "left": np.asarray([b.start_s for b in bars], np.float64) / axis.scale,
+        "right": np.asarray([b.finish_s for b in bars], np.float64) / axis.scale,
+        "row": np.asarray([b.row for b in bars], np.int32),
+        "layer": np.asarray([b.layer for b in bars], np.uint8),
+        "colour": np.asarray([colours[b.colour] for b in bars], np.uint8),
+        "pattern": np.asarray([b.pattern for b in bars], np.uint8),
+        "story": np.asarray([b.story for b in bars], np.int32),
+    }
+    return ColumnDataSource(columns)
 
 
-def _quads(chart: Figure, bars: Bars, **style: Any) -> Any:
-    glyph = chart.quad("left", "right", "top", "bottom", source=bars.shown, **style)
-    glyph.nonselection_glyph = None
-    return glyph
+def _thinned(columns: dict[str, Any]) -> Thinned:
+    from bokeh.models import ColumnDataSource
+
+    return Thinned(ColumnDataSource(columns), ColumnDataSource({name: [] for name in columns}))
 
 
 def _task_bars(
-    bars: Sequence[Bar],
+    bars: Iterable[Bar],
     rows: Mapping[str, int],
     colours: Mapping[str, str],
-    axis: TimeAxis,
     stories: Stories,
     described: Mapping[int, str],
-) -> Bars:
-    columns = _columns([(b.start_s, b.finish_s) for b in bars], [rows[b.span.lane] for b in bars], _HALF, axis)
-    columns["colour"] = [INK if b.span.kind == "barrier" else colours.get(b.span.family, OTHER_COLOUR) for b in bars]
-    columns["story"] = np.asarray([stories.add(described[b.span.instruction]) for b in bars], np.int32)
-    return _bars(columns)
+) -> list[_PaintedBar]:
+    def is_mark(bar: Bar) -> bool:
+        return bar.span.outcome != "done" or bar.span.kind == "barrier"
+
+    return [
+        _PaintedBar(
+            bar.start_s,
+            bar.finish_s,
+            rows[bar.span.lane],
+            _MARK if is_mark(bar) else _WORK,
+            INK if bar.span.kind == "barrier" else colours.get(bar.span.family, OTHER_COLOUR),
+            stories.add(described[bar.span.instruction]),
+            _PATTERN_NUMBERS.get(style_key(bar.span), 0),
+        )
+        for bar in sorted(bars, key=is_mark)
+    ]
 
 
-def _style(key: str, outlined: bool) -> dict[str, Any]:
-    hatch = {"hatch_scale": 7, "hatch_weight": 0.8}
-    if key == "!copy":
-        more = {"hatch_pattern": "right_diagonal_line", "hatch_color": "#777777", **hatch} if outlined else {}
-        return {
-            "fill_color": COPY_COLOUR if outlined else "#777777",
-            "line_color": "#666666",
-            "line_width": 0.4,
-            **more,
-        }
-    if key == "!failed":
-        return {"fill_color": FAILED_COLOUR, "line_color": "white", "hatch_pattern": "diagonal_cross", **hatch}
-    if key == "!cancelled":
-        return {"fill_color": "white", "line_color": FAILED_COLOUR, "hatch_pattern": "dot", **hatch}
-    return {"fill_color": "colour", "line_color": "white" if outlined else None, "line_width": 0.6}
-
-
-def _idle_bars(panel: Panel, causes: StartCauses, rows: Mapping[str, int], axis: TimeAxis, stories: Stories) -> Bars:
+def _idle_bars(panel: Panel, causes: StartCauses, rows: Mapping[str, int], stories: Stories) -> list[_PaintedBar]:
     kinds = {bar.span.lane: bar.span.lane_kind for bar in panel.bars}
-    found = [
-        (lane, interval)
-        for lane in rows
-        if kinds.get(lane, "copy") != "copy"
-        for interval in idle_intervals(causes, lane, panel.makespan_s)
-        if interval.finish_s > interval.start_s
-    ]
-    edges = [(interval.start_s, interval.finish_s) for _, interval in found]
-    columns = _columns(edges, [rows[lane] for lane, _ in found], _IDLE_HALF, axis)
-    columns["colour"] = [IDLE_COLOURS[interval.reason] for _, interval in found]
-    texts = [
-        f"{lane} is idle for {format_seconds(each.finish_s - each.start_s)}, from {format_seconds(each.start_s)}: "
-        f"{IDLE_LABELS[each.reason]}"
-        for lane, each in found
-    ]
-    columns["story"] = np.asarray([stories.add(each) for each in texts], np.int32)
-    return _bars(columns)
+    found = []
+    for lane, row in rows.items():
+        if kinds.get(lane, "copy") == "copy":
+            continue
+        for each in idle_intervals(causes, lane, panel.makespan_s):
+            if each.finish_s > each.start_s:
+                text = (
+                    f"{lane} is idle for {format_seconds(each.finish_s - each.start_s)}, "
+                    f"from {format_seconds(each.start_s)}: {IDLE_LABELS[each.reason]}"
+                )
+                colour = IDLE_COLOURS[each.reason]
+                found.append(_PaintedBar(each.start_s, each.finish_s, row, _IDLE, colour, stories.add(text)))
+    return found
 
 
-def _draw_path(chart: Figure, causes: StartCauses, rows: Mapping[str, int], axis: TimeAxis, stories: Stories) -> Bars:
-    """Draw the critical path: a dark edge on its bars, and a line wherever it changes the lane."""
-    spans = [step.span for step in path_steps(causes)]
-    columns = _columns([(s.start_s, s.finish_s) for s in spans], [rows[s.lane] for s in spans], _HALF, axis)
-    columns["bottom"] = columns["top"] + _PATH_HEIGHT
-    columns["colour"] = [INK] * len(spans)
-    columns["story"] = np.full(len(spans), stories.add(""), np.int32)
-    bars = _bars(columns)
-    _quads(chart, bars, fill_color=INK, line_color=None)
+def _path_lines(chart: Figure, spans: Sequence[Span], rows: Mapping[str, int], axis: TimeAxis) -> Thinned:
+    """Draw a line wherever the critical path changes the lane."""
     pairs = [(a, b) for a, b in pairwise(spans) if a.lane != b.lane]
-    chart.segment(
-        [a.finish_s / axis.scale for a, _ in pairs], [rows[a.lane] - _HALF for a, _ in pairs],
-        [b.start_s / axis.scale for _, b in pairs], [rows[b.lane] - _HALF for _, b in pairs],
-        line_color=INK, line_width=1.2,
-    )  # fmt: skip
-    return bars
-
-
-def _add_hover(chart: Figure, hovered: list[Any]) -> None:
-    from bokeh.models import HoverTool
-
-    chart.add_tools(HoverTool(renderers=hovered, tooltips=_TOOLTIP, point_policy="follow_mouse", attachment="below"))
+    ends = [(a.finish_s / axis.scale, rows[a.lane] - _HALF, b.start_s / axis.scale, rows[b.lane] - _HALF)
+            for a, b in pairs]  # fmt: skip
+    columns = np.asarray(ends, np.float64).reshape(len(ends), 4).T
+    lines = _thinned(dict(zip(("x0", "y0", "x1", "y1"), columns, strict=True)))
+    chart.segment("x0", "y0", "x1", "y1", source=lines.shown, line_color=INK, line_width=1.2)
+    return lines
 
 
 def _mark_makespan(chart: Figure, panel: Panel, axis: TimeAxis) -> None:

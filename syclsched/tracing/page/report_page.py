@@ -97,7 +97,7 @@ def save_report(
         _timeline(drawn, plan),
         section("Why lanes did not compute", _idle(report), anchor="idle"),
         section(
-            "Time of every kind of task" if report.simulated else "Predicted and measured times",
+            f"Predicted and {_taken(report)} times" if report.deviates else "Time of every kind of task",
             _errors_note(report),
             table(family_table(report)),
             _largest_errors(trace, report),
@@ -188,15 +188,15 @@ def _heading(report: Report, trace: Trace, disturbed: str) -> str:
     devices = [f"{row.device} ({plural(row.lanes, 'lane')})" for row in report.devices]
     kind = f"simulated{f', {disturbed}' if disturbed else ''}" if trace.simulated else "measured"
     subtitle = f"{plural(tasks, 'task')} on {', '.join(devices) or 'no device'}; {kind}; policy {trace.policy}"
+    error = f" ({100 * report.makespan_error:+.1f} %)" if report.complete else ""
     cards = []
     if trace.simulated:
         cards.append(card(format_seconds(report.makespan_s), "makespan by simulation", bad=not report.complete))
-        if disturbed:
-            cards.append(card(format_seconds(report.predicted_makespan_s), "predicted without disturbances"))
+        if report.deviates:
+            cards.append(card(format_seconds(report.predicted_makespan_s), f"predicted makespan{error}"))
     else:
-        error = f"{100 * report.makespan_error:+.1f} %"
         cards.append(card(format_seconds(report.makespan_s), "measured makespan", bad=not report.complete))
-        cards.append(card(format_seconds(report.predicted_makespan_s), f"predicted makespan ({error})"))
+        cards.append(card(format_seconds(report.predicted_makespan_s), f"predicted makespan{error}"))
     if report.gap is not None:
         label = f"above the lower bound {format_seconds(report.lower_bound_s)} (predicted)"
         cards.append(card(format_excess(report.gap), label))
@@ -211,25 +211,20 @@ def _heading(report: Report, trace: Trace, disturbed: str) -> str:
 def _timeline(drawn: Sequence[_Chart], plan: Plan | None) -> str:
     """Return the section of the Gantt charts, the memory in use below them, and their legend."""
     from syclsched.tracing.page.document import charts
-    from syclsched.tracing.page.figures import Stories, TimeAxis, gantt_figure, memory_figure, shared_lanes
+    from syclsched.tracing.page.figures import Stories, TimeAxis, gantt_chart, memory_chart, shared_lanes
 
     panels = [each.panel for each in drawn]
     axis, lanes, colours, stories = TimeAxis.of(panels), shared_lanes(panels), family_colours(panels), Stories()
-    figures, bars = [], []
-    for each in drawn:
-        figure, found = gantt_figure(each.panel, lanes, colours, axis, stories, each.described, each.causes)
-        figures.append(figure)
-        bars += found
+    gantts = [gantt_chart(e.panel, lanes, colours, axis, stories, e.described, e.causes) for e in drawn]
     memory = None
     if plan is not None:
-        memory = memory_figure({panel.title: _timed(panel) for panel in panels}, plan, axis)
-        figures += [] if memory is None else [memory]
+        memory = memory_chart({panel.title: _timed(panel) for panel in panels}, plan, axis)
     remark = (
         "In the chart of memory in use a buffer counts from its first to its last use; in the peak from its allocation."
     )
     remark = remark if memory is not None else ""
     return section(
-        "Timeline", _legend(panels, colours), note(remark), charts(figures, bars, axis, stories), anchor="timeline"
+        "Timeline", _legend(panels, colours), note(remark), charts(gantts, memory, axis, stories), anchor="timeline"
     )
 
 
@@ -270,12 +265,16 @@ def _idle(report: Report) -> str:
 
 
 def _errors_note(report: Report) -> str:
-    return "" if report.simulated else note("The ratio is the predicted time divided by the measured time.")
+    return note(f"The ratio is the predicted time divided by the {_taken(report)} time.") if report.deviates else ""
+
+
+def _taken(report: Report) -> str:
+    return "simulated" if report.simulated else "measured"
 
 
 def _largest_errors(trace: Trace, report: Report) -> str:
     """Return the table of the tasks whose durations differ most from the predicted ones."""
-    if report.simulated:
+    if not report.deviates:
         return ""
     spans = [s for s in trace.spans if s.outcome == "done" and s.kind != "barrier"]
     errors = {s.instruction: s.duration_s - (s.predicted_finish_s - s.predicted_start_s) for s in spans}
@@ -288,8 +287,8 @@ def _largest_errors(trace: Trace, report: Report) -> str:
         for s in largest
     ]  # fmt: skip
     title = "Largest differences of single tasks"
-    content = ReportTable(title, ("task", "lane", "by"), ("predicted", "measured", "difference"), tuple(rows), "task")
-    return table(content, titled=True)
+    numbers = ("predicted", _taken(report), "difference")
+    return table(ReportTable(title, ("task", "lane", "by"), numbers, tuple(rows), "task"), titled=True)
 
 
 def _path_table(report: Report) -> ReportTable | None:

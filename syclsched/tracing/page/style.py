@@ -54,5 +54,9 @@ dt {{ font-weight: 600; }}
 dd {{ margin: 0; white-space: pre-line; overflow-wrap: anywhere; }}
 pre.picked {{ background: #f7f7f7; border: 1px solid #e2e2e2; border-radius: 6px; padding: 8px 12px; margin: 8px 0;
   font: 12.5px/1.45 {MONO}; white-space: pre-wrap; overflow-wrap: anywhere; }}
+.tip {{ position: fixed; z-index: 9; pointer-events: none; max-width: min(680px, 90vw); background: #fff;
+  border: 1px solid #bbb; border-radius: 4px; box-shadow: 0 1px 4px #0003; padding: 6px 9px; font: 12px/1.4 {MONO};
+  white-space: pre-wrap; overflow-wrap: anywhere; }}
+.tip[hidden] {{ display: none; }}
 footer {{ color: #777; font-size: 12.5px; margin-top: 40px; }}
 """

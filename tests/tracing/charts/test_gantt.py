@@ -71,13 +71,19 @@ def test_busy_shares_stand_beside_the_lanes() -> None:
     assert {"25.0 %", "100.0 %"} <= set(texts)
 
 
-def test_a_simulated_trace_is_one_panel_or_stands_above_a_measured_one() -> None:
+def test_a_simulated_trace_is_one_panel_unless_disturbed_or_stands_above_a_measured_one() -> None:
     trace = random_trace(10)
-    simulated = replace(trace, simulated=True)
-    assert len(make_figure(simulated).axes) == 1
-    assert [a.get_title(loc="left").split(":")[0] for a in make_figure(trace, simulated).axes] == [
-        "predicted",
-        "measured",
+    disturbed = replace(trace, simulated=True)
+    exact = replace(
+        disturbed,
+        spans=tuple(replace(s, start_s=s.predicted_start_s, finish_s=s.predicted_finish_s) for s in trace.spans),
+    )
+    found = [make_figure(exact), make_figure(disturbed), make_figure(trace, exact), make_figure(exact, None, "noise 0")]
+    assert [[a.get_title(loc="left").split(":")[0] for a in figure.axes] for figure in found] == [
+        ["predicted"],
+        ["predicted", "simulated"],
+        ["predicted", "measured"],
+        ["predicted", "simulated"],
     ]
 
 

@@ -15,7 +15,7 @@ from support.synthetic import random_trace, span, two_devices
 
 from syclsched.errors import StorageError
 from syclsched.model.trace import Trace
-from syclsched.simulation import predict, simulate
+from syclsched.simulation import Noise, predict, simulate
 from syclsched.tracing import save_comparison, save_report
 from syclsched.tracing.charts.output import PALETTE
 from syclsched.tracing.report_content import ReportTable, TableRow
@@ -67,6 +67,19 @@ def test_a_plan_has_its_memory_and_what_was_compared(tmp_path: Path) -> None:
     assert "cpu, predicted: up to 2.000 KiB" in script
     assert any(story.startswith("copy of 'x' from cpu to gpu, 2.000 KiB, for task 'second'") for story in
                stories(tmp_path / "plan.html"))  # fmt: skip
+
+
+def test_a_disturbed_simulation_stands_below_its_prediction(tmp_path: Path) -> None:
+    plan = predict(two_devices())
+    simulate(plan, noise=Noise(sigma=0.5), seed=1).report(tmp_path / "noisy.html", plan)
+    text, script = content(tmp_path / "noisy.html"), (tmp_path / "noisy.html").read_text(encoding="utf-8")
+    for part in ("makespan by simulation", "predicted makespan (", "Predicted and simulated times",
+                 "Largest differences of single tasks", "cpu, predicted: up to", "cpu, simulated: up to"):  # fmt: skip
+        assert part in text
+    assert re.search(r'"text":"predicted: [^"]* s"', script)
+    assert re.search(r'"text":"simulated: [^"]* s"', script)
+    simulate(plan).report(tmp_path / "plan.html", plan)
+    assert '"text":"simulated: ' not in (tmp_path / "plan.html").read_text(encoding="utf-8")
 
 
 def test_a_trace_writes_its_page_with_or_without_the_plan(tmp_path: Path) -> None:
