@@ -67,11 +67,11 @@ def test_the_wheel_has_every_module(wheel_names: set[str]) -> None:
     assert "syclsched/kernels/__init__.py" in wheel_names
 
 
-def test_the_wheel_has_the_profiles_and_the_type_marker(wheel_names: set[str]) -> None:
+def test_the_wheel_has_the_profiles_the_script_and_the_type_marker(wheel_names: set[str]) -> None:
     profiles = {f"syclsched/device_profiles/{name}" for name in sources("device_profiles", "*.json")}
     assert profiles
     assert profiles <= wheel_names
-    assert "syclsched/py.typed" in wheel_names
+    assert {"syclsched/py.typed", "syclsched/tracing/page/charts.js"} <= wheel_names
 
 
 def test_the_wheel_has_nothing_outside_the_package(wheel_names: set[str]) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from syclsched.model.text.units import format_seconds
 from syclsched.model.trace import Span, Trace
@@ -41,9 +41,13 @@ def make_panels(trace: Trace, predicted: Trace | None = None, disturbed: str = "
     if predicted is not None:
         predicted_panel = measured_panel(predicted, "predicted")
     else:
-        bars = tuple(Bar(s, s.predicted_start_s, s.predicted_finish_s) for s in trace.spans)
+        bars = tuple(Bar(_as_planned(s), s.predicted_start_s, s.predicted_finish_s) for s in trace.spans)
         predicted_panel = Panel("predicted", trace.predicted_makespan_s, bars)
     return [predicted_panel, measured_panel(trace, "simulated" if trace.simulated else "measured")]
+
+
+def _as_planned(span: Span) -> Span:
+    return span if span.outcome == "done" else replace(span, outcome="done")
 
 
 def measured_panel(trace: Trace, title: str) -> Panel:

@@ -200,11 +200,13 @@ def _heading(report: Report, trace: Trace, disturbed: str) -> str:
     if report.gap is not None:
         label = f"above the lower bound {format_seconds(report.lower_bound_s)} (predicted)"
         cards.append(card(format_excess(report.gap), label))
-    cards.append(card(f"{tasks:,}", "tasks executed"))
+    done = sum(1 for s in trace.spans if s.kind in ("launch", "host") and s.outcome == "done")
+    cards.append(card(f"{done:,}", "tasks executed"))
     cards.append(card(format_bytes(report.copied_bytes), "copied between memory spaces"))
     cards += [card(format_bytes(n), f"peak memory, {space}") for space, n in sorted(report.peak_bytes.items()) if n]
     if not report.complete:
-        cards.append(card(f"{report.failed:,}, {report.cancelled:,}", "tasks failed, cancelled", bad=True))
+        cards.append(card(f"{report.failed:,}", "tasks failed", bad=True))
+        cards.append(card(f"{report.cancelled:,}", "tasks cancelled", bad=True))
     return f'<h1>{text(trace.name)}</h1>\n<p>{text(subtitle)}</p>\n<div class="cards">{"".join(cards)}</div>'
 
 

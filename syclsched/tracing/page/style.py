@@ -42,7 +42,7 @@ p {{ margin: 6px 0; max-width: 100ch; }}
 table {{ border-collapse: collapse; font-size: 14px; margin: 4px 0 2px; }}
 th, td {{ padding: 3px 14px 3px 0; text-align: left; vertical-align: top; }}
 th {{ border-bottom: 1.5px solid #999; font-weight: 600; white-space: nowrap; }}
-td {{ border-bottom: 1px solid #eee; overflow-wrap: anywhere; max-width: 60ch; }}
+td {{ border-bottom: 1px solid #eee; overflow-wrap: break-word; max-width: 60ch; }}
 th.n, td.n {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }}
 tr.end td {{ border-bottom-color: #999; }}
 tr.chosen td {{ font-weight: 600; background: #f1f6fb; }}
