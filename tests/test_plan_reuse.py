@@ -81,6 +81,17 @@ def test_another_request_graph_or_platform_is(made: list[str]) -> None:
     assert len(made) == 5
 
 
+def test_a_device_that_differs_in_anything_is_planned_for_anew(made: list[str]) -> None:
+    first, *others = platform().devices
+    profile = first.profile
+    assert profile is not None
+    slower = replace(profile, triad_bandwidth_bytes_per_s=replace(profile.triad_bandwidth_bytes_per_s, value=1e9))
+    changed = (replace(first, local_memory_bytes=1), replace(first, processor="p"), replace(first, profile=slower))
+    for count, device in enumerate((first, *changed), 1):
+        syclsched.plan(cholesky(), replace(platform(), devices=(device, *others)))
+        assert len(made) == count
+
+
 def test_not_if_not_wanted(made: list[str]) -> None:
     for _ in range(2):
         syclsched.plan(cholesky(), platform(), reuse=False)

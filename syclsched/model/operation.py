@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, get_args
 
 from syclsched.errors import ArgumentError, did_you_mean
 from syclsched.model.access import AccessMode
+from syclsched.model.text.units import plural
 
 ImplementationKind = Literal["python", "numba-dpex", "opencl-c", "spirv", "library", "sequence", "host", "cost-only"]
 _KINDS: Final[tuple[str, ...]] = get_args(ImplementationKind)
@@ -250,6 +251,10 @@ class OpenCLSource:
     kernel_name: str
     options: str = ""
 
+    def __repr__(self) -> str:
+        options = f", options {self.options!r}" if self.options else ""
+        return f"<OpenCLSource of {self.kernel_name!r}: {plural(len(self.source.splitlines()), 'line')}{options}>"
+
 
 @dataclass(frozen=True, slots=True)
 class SpirvModule:
@@ -273,6 +278,9 @@ class SpirvModule:
 
     code: bytes
     kernel_name: str
+
+    def __repr__(self) -> str:
+        return f"<SpirvModule of {self.kernel_name!r}: {plural(len(self.code), 'byte')}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,6 +502,9 @@ class Implementation:
     prepare: Prepare | None = None
     form: Callable[[Signature, Any], Hashable] | None = None
 
+    def __repr__(self) -> str:
+        return f"<Implementation {self.name!r} of kind {self.kind!r}>"
+
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
             raise ArgumentError(
@@ -639,6 +650,11 @@ class Operation:
     steps: tuple[OperationStep, ...] = ()
     pure: bool = True
     variant: Callable[[Mapping[str, Any]], Operation] | None = None
+
+    def __repr__(self) -> str:
+        taken = ", ".join(f"{each.name}: {each.mode.value}" if each.mode else each.name for each in self.parameters)
+        ways = ", ".join(each.name for each in self.implementations)
+        return f"<Operation {self.name!r} ({taken}): {ways or 'no implementation'}>"
 
     @property
     def arrays(self) -> tuple[Parameter, ...]:

@@ -24,7 +24,7 @@ from syclsched.model.text.drawing import MAX_PICTURED, chart_png, plan_gantt, pl
 from syclsched.model.text.json_serialisation import Serialisable
 from syclsched.model.text.printing import explain_task, plan_sections, plan_text
 from syclsched.model.text.sections import sections_html
-from syclsched.model.text.units import format_seconds
+from syclsched.model.text.units import format_seconds, plural
 from syclsched.model.usm import ArrayMemory, UsmKind
 
 PLAN_FORMAT: Final = "syclsched-plan/2"
@@ -118,6 +118,9 @@ class Lane(Serialisable):
     device: Name
     kind: LaneKind
     instructions: tuple[Instruction, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Lane {self.name!r} ({self.kind}): {plural(len(self.instructions), 'instruction')}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,7 +456,7 @@ class Plan(Serialisable, WeaklyReferable):
         return plan_text(self)
 
     def __repr__(self) -> str:
-        size = f"{len(self.tasks)} tasks on {len(self.lanes)} lanes"
+        size = f"{plural(len(self.tasks), 'task')} on {plural(len(self.lanes), 'lane')}"
         return f"<Plan of {self.name!r}, policy {self.policy!r}: {size}, {format_seconds(self.expected_s)} predicted>"
 
     def _repr_html_(self) -> str:

@@ -166,6 +166,11 @@ class Device(Serialisable):
     most_lanes: Count = 0
     most_threads: Count = 0
 
+    def __repr__(self) -> str:
+        kind = HOST if self.is_host else f"{self.kind}, {self.backend}"
+        size = f"{plural(self.compute_units, 'compute unit')}, {plural(self.lanes, 'lane')}"
+        return f"<Device {self.name!r} ({kind}): {self.description}; {size}>"
+
     @property
     def is_host(self) -> bool:
         """Whether it is the host, which runs Python functions."""
@@ -319,7 +324,7 @@ class Platform(Serialisable):
 
     def __repr__(self) -> str:
         devices = ", ".join(device.name for device in self.devices)
-        return f"<Platform {self.name!r}: {devices}; {len(self.spaces)} memory spaces>"
+        return f"<Platform {self.name!r}: {devices}; {plural(len(self.spaces), 'memory space')}>"
 
     def __str__(self) -> str:
         return sections_text(platform_sections(self))

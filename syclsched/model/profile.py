@@ -130,6 +130,9 @@ class DeviceIdentity(Serialisable):
     host_accessible: bool
     lanes: Annotated[int, Gt(0)] = 1
 
+    def __repr__(self) -> str:
+        return f"<DeviceIdentity {self.key!r}: {self.name} ({self.kind}, {self.backend})>"
+
 
 @dataclass(frozen=True, slots=True)
 class Provenance(Serialisable):
@@ -169,6 +172,10 @@ class Provenance(Serialisable):
     sources: tuple[Text, ...] = ()
     notes: tuple[Text, ...] = ()
     generation: Text = ""
+
+    def __repr__(self) -> str:
+        states = [*(["on a busy machine"] if self.busy else []), *([] if self.complete else ["incomplete"])]
+        return f"<Provenance: {', '.join([self.date, *states])}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +308,10 @@ class DeviceProfile(Serialisable):
     def key(self) -> str:
         """The device's key."""
         return self.identity.key
+
+    def __repr__(self) -> str:
+        made = "measured" if self.origin == "measured" else "specification sheet of"
+        return f"<DeviceProfile {self.key!r}: {self.identity.name}, {made} {self.provenance.date}>"
 
     def __str__(self) -> str:
         return sections_text(profile_sections(self))

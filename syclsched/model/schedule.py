@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from syclsched.model.profile import Count, Name, NonNegative, Text
 from syclsched.model.text.json_serialisation import Serialisable
+from syclsched.model.text.units import plural
 
 
 class WeaklyReferable:
@@ -53,6 +54,9 @@ class Schedule(Serialisable, WeaklyReferable):
 
     policy: Text
     assignments: tuple[Assignment, ...]
+
+    def __repr__(self) -> str:
+        return f"<Schedule of policy {self.policy!r}: {plural(len(self.assignments), 'task')}>"
 
     @property
     def makespan_s(self) -> float:

@@ -16,7 +16,11 @@ from syclsched.errors import ArgumentError
 from syclsched.model.access import Access, AccessMode, RowRange, row_range_name
 from syclsched.model.constant import Constant
 from syclsched.model.operation import Operation, Shape, Signature
+from syclsched.model.text.units import listed
 from syclsched.model.usm import UsmKind
+
+#: Accesses that the short form of a task names.
+_MOST_SHOWN = 6
 
 TaskKind = Literal["kernel", "copy", "host", "barrier"]
 
@@ -333,6 +337,10 @@ class Task:
     retries: int = 0
     constants: Mapping[str, Constant] = field(default_factory=dict)
     reshaped: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        accesses = listed([f"{access.mode.value} {access.array}" for access in self.accesses], _MOST_SHOWN)
+        return f"<Task {self.name!r} ({self.family}): {accesses or 'no arrays'}>"
 
     @property
     def family(self) -> str:

@@ -12,7 +12,7 @@ from syclsched.model.profile import Count, Name, NonNegative, Text
 from syclsched.model.recovery import Recovery
 from syclsched.model.text.drawing import trace_gantt, trace_report
 from syclsched.model.text.json_serialisation import Serialisable
-from syclsched.model.text.units import format_seconds
+from syclsched.model.text.units import format_seconds, plural
 
 TRACE_FORMAT: Final = "syclsched-trace/1"
 
@@ -65,6 +65,11 @@ class Span(Serialisable):
     outcome: Literal["done", "failed", "cancelled"] = "done"
     generation: Count = 0
     uses: tuple[BufferUse, ...] = ()
+
+    def __repr__(self) -> str:
+        what = self.kind if self.task is None else f"{self.kind} of {self.task!r}"
+        times = f"from {format_seconds(self.start_s)} to {format_seconds(self.finish_s)}"
+        return f"<Span {self.instruction}: {what} on {self.lane}, {times}, {self.outcome}>"
 
     @property
     def duration_s(self) -> float:
@@ -150,7 +155,8 @@ class Trace(Serialisable):
 
     def __repr__(self) -> str:
         how = "simulated" if self.simulated else "measured"
-        return f"<Trace of {self.name!r}: {len(self.spans)} instructions, {format_seconds(self.makespan_s)} {how}>"
+        size = plural(len(self.spans), "instruction")
+        return f"<Trace of {self.name!r}: {size}, {format_seconds(self.makespan_s)} {how}>"
 
     def gantt(self, path: str | Path | None = None) -> Any:
         """Draw the trace as a Gantt chart: predicted above measured times, or simulated ones alone.

@@ -395,7 +395,7 @@ class CompiledModel:
         self.close()
 
     def __repr__(self) -> str:
-        how = "closed" if self._closed else f"ready for {len(self._kept.all())} sets of shapes"
+        how = "closed" if self._closed else f"ready for {plural(len(self._kept.all()), 'set')} of shapes"
         return f"<CompiledModel {self.model.name!r} on {self._builder.platform.name}: {how}>"
 
     def __str__(self) -> str:

@@ -66,6 +66,10 @@ class Report:
         """The operators that no device supports: the host runs them with onnx's reference implementation."""
         return tuple(each for each in self.operators if each.implementation == REFERENCE)
 
+    def __repr__(self) -> str:
+        operators = plural(len(self.operators), "operator")
+        return f"<Report of {self.name!r}: {operators}, {format_seconds(self.makespan_s)} predicted>"
+
     def __str__(self) -> str:
         return sections_text([self.section])
 

@@ -47,7 +47,7 @@ _KERNEL_NAME: Final = re.compile(r"\b(?:__)?kernel\b[^(]*?\b(\w+)\s*\(", re.DOTA
 _ANY_DEVICE: Final = DeviceLimits(256, 1, 1 << 15)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(repr=False, frozen=True, slots=True)
 class DefinedOperation(Operation):
     """An operation made by `operation`. Its methods return it with one more implementation.
 
@@ -438,7 +438,7 @@ def _names_taken(function: Callable[..., Any], parameters: tuple[Parameter, ...]
 
 def _digest(code: OpenCLSource) -> str:
     """Return a digest that tells programs apart, so that they do not share measurements."""
-    return hashlib.sha256(repr(code).encode()).hexdigest()[:12]
+    return hashlib.sha256(repr((code.source, code.kernel_name, code.options)).encode()).hexdigest()[:12]
 
 
 def _name_of(function: Callable[..., Any]) -> str:

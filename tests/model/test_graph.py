@@ -59,7 +59,7 @@ def test_a_task_knows_its_accesses_and_signature(graph: TaskGraph) -> None:
     assert task.signature.scalars == {"factor": 2.5}
     assert graph.find_task("scale_0") is task
     assert len(graph) == 1
-    assert "1 tasks" in repr(graph)
+    assert "1 task," in repr(graph)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from syclsched.model.task import JoinedArray, LogicalArray, Task
 from syclsched.model.text.drawing import graph_drawing
 from syclsched.model.text.overviews import graph_sections
 from syclsched.model.text.sections import sections_html, sections_text
+from syclsched.model.text.units import plural
 
 if TYPE_CHECKING:  # plans refer to graphs
     from syclsched.model.plan import Plan
@@ -192,7 +193,8 @@ class ReadableGraph:
         return len(self._tasks)
 
     def __repr__(self) -> str:
-        return f"<TaskGraph {self.name!r}: {len(self._tasks)} tasks, {len(self._arrays)} arrays>"
+        size = f"{plural(len(self._tasks), 'task')}, {plural(len(self._arrays), 'array')}"
+        return f"<TaskGraph {self.name!r}: {size}>"
 
     def __str__(self) -> str:
         return sections_text(graph_sections(self))

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import syclsched
+from syclsched.kernels import get
 from syclsched.model.text.drawing import MAX_PICTURED
-from syclsched.model.text.sections import Row, Section, facts, sections_html, sections_text, table
 
 NAME = "<b>bold</b> & 'more'"
 
@@ -134,35 +134,41 @@ def test_small_plans_have_a_chart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_repr_stays_on_one_line() -> None:
-    for shown in (graph(), syclsched.describe("max1550"), planned()):
+    platform, plan = syclsched.describe("max1550"), planned()
+    for shown in (graph(), platform, plan, platform.devices[0].profile):
         assert len(repr(shown).splitlines()) == 1 and len(repr(shown)) < 200
         assert len(str(shown).splitlines()) > 5
 
 
-def test_text_of_a_table_is_aligned_and_of_other_sections_by_their_format() -> None:
-    sections = [
-        facts("title", [("a", "1"), ("longer", "2")]),
-        table("numbers", ("name", "n"), [("x", "1"), ("long name", "100")], {1}),
-        Section("rows", [Row("  {:<4}|{}", ("a", "b")), Row("  {}", ("one cell",))]),
-    ]
-    assert sections_text(sections).splitlines() == [
-        "title",
-        "  a            1",
-        "  longer       2",
-        "numbers",
-        "  name         n",
-        "  x            1",
-        "  long name  100",
-        "rows",
-        "  a   |b",
-        "  one cell",
-    ]
-    parsed = Parsed(sections_html(sections))
-    assert parsed.rows[-1] == ["one cell"]
-    assert sections_html(sections).count('colspan="2"') == 1
+def test_repr_of_what_a_user_meets_is_short() -> None:
+    platform, plan, device = syclsched.describe("max1550"), planned(), syclsched.describe("max1550").devices[0]
+    gemm = get("gemm")
+    product = syclsched.TaskGraph()
+    task = product.kernel(gemm, **{name: product.array(name, (8, 8)) for name in "abc"})
+    source = syclsched.OpenCLSource("kernel void f(global int *x) {\n" + "x[0]++;\n" * 40 + "}", "f", "-w")
+    assert device.profile is not None
+    shown = {
+        "<Device 'max1550' (gpu, level_zero): Intel Data Center GPU Max 1550; 1,024 compute units, 1 lane>": device,
+        "<DeviceProfile 'max1550': Intel Data Center GPU Max 1550, specification sheet of": device.profile,
+        "<DeviceIdentity 'max1550': Intel Data Center GPU Max 1550 (gpu, level_zero)>": device.profile.identity,
+        "<Provenance: 20": device.profile.provenance,
+        "<Task 'gemm_0' (gemm): write c, read a, read b>": task,
+        "<Operation 'gemm' (c: write, a: read, b: read, alpha, ": task.operation,
+        "<Implementation 'opencl-c' of kind 'opencl-c'>": gemm.implementation("opencl-c"),
+        "<OpenCLSource of 'f': 42 lines, options '-w'>": source,
+        "<SpirvModule of 'f': 1,000 bytes>": syclsched.SpirvModule(b"x" * 1000, "f"),
+        "<Plan of ": plan,
+        "<Lane ": plan.lanes[0],
+        "<Schedule of policy ": plan.schedule,
+        "<Span ": syclsched.simulate(plan).spans[0],
+        "<Platform 'described': max1550, host; 2 memory spaces>": platform,
+    }
+    for text, each in shown.items():
+        assert repr(each).startswith(text) and len(repr(each)) < 200 and "\n" not in repr(each)
 
 
-def test_long_sections_are_folded() -> None:
-    rows = [Row("{}", (str(n),)) for n in range(25)]
-    shown = sections_html([Section("first", ()), Section("long", rows), Section("short", rows[:24])])
-    assert re.findall(r"<details( open)?><summary>(\w+)", shown) == [("", "long"), (" open", "short")]
+def test_repr_of_an_operation_from_a_function_is_that_of_any_other() -> None:
+    def clear(x: syclsched.Write[np.float32]) -> None:
+        x.fill(0)
+
+    assert repr(syclsched.operation(clear)) == "<Operation 'clear' (x: write): numpy>"
