@@ -32,6 +32,8 @@ class LaneStatus(Serialisable):
     busy: NonNegative | None
     current: Text | None  # instruction that it executes or waits to execute; None if it has none
     waits_for: Text | None  # incomplete predecessor of that instruction
+    #: Share of the makespan in which the lane executes instructions by the plan; None without one.
+    predicted_busy: NonNegative | None = None
 
 
 @dataclass(frozen=True, slots=True)

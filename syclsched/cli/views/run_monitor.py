@@ -23,6 +23,11 @@ NOTHING_TO_SEE: Final = (
     "No process of yours allows its runs to be seen. Start one with `syclsched run ... --monitor`, or call "
     "syclsched.monitor() in a Python program."
 )
+#: Shown with lanes of which nothing is known, as of runs that are one call of compiled code.
+HIDDEN: Final = (
+    "What these lanes do cannot be seen: the runs are single calls of compiled code, or too short and not recorded. "
+    "Shown is the plan: how busy each lane is, and its tasks in a run. With bind(trace=True), lanes are seen."
+)
 #: Seconds without news after which a process is said to be silent; it writes once a second at least.
 SILENT_S: Final = 3.0
 #: Most runs in flight and most ended runs that are shown of a graph.
@@ -89,7 +94,15 @@ def _graph(graph: GraphStatus) -> Iterator[RenderableType]:
     if graph.runs:
         yield _run_table(graph)
     if graph.lanes:
-        yield _lane_table(graph.lanes)
+        hidden = _is_hidden(graph)
+        yield _lane_table(graph.lanes, hidden=hidden)
+        if hidden:
+            yield Text(HIDDEN, style="dim")
+
+
+def _is_hidden(graph: GraphStatus) -> bool:
+    """Return whether nothing can be seen of what the lanes do."""
+    return all(lane.busy is None for lane in graph.lanes) and all(run.is_call for run in graph.runs)
 
 
 def _makespans(graph: GraphStatus) -> Text:
@@ -139,21 +152,27 @@ def _elapsed(run: RunStatus, predicted_s: float | None) -> Text:
     return Text.assemble((format_seconds(run.elapsed_s), "yellow" if late else ""), beside)
 
 
-def _lane_table(lanes: tuple[LaneStatus, ...]) -> Table:
+def _lane_table(lanes: tuple[LaneStatus, ...], *, hidden: bool) -> Table:
+    """Return the lanes; of hidden ones what the plan says."""
+    shares = [each.predicted_busy if hidden else each.busy for each in lanes]
     rows = [
-        (_printable(each.lane), "-" if each.busy is None else f"{min(each.busy, 1.0):.0%}", _lane_tasks(each))
-        for each in lanes
+        (
+            _printable(each.lane),
+            "-" if share is None else f"{min(share, 1.0):.0%}",
+            str(each.tasks or "-") if hidden else _lane_tasks(each),
+        )
+        for each, share in zip(lanes, shares, strict=True)
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     # Only the last column becomes narrower on a narrow terminal.
     table.add_column("lane", no_wrap=True, min_width=min(widths[0], _MOST_LANE_WIDTH), overflow="ellipsis")
-    table.add_column("busy", no_wrap=True, min_width=_BAR_WIDTH)
+    table.add_column("predicted" if hidden else "busy", no_wrap=True, min_width=_BAR_WIDTH)
     table.add_column("", justify="right", no_wrap=True, min_width=widths[1])
     table.add_column("tasks", justify="right", no_wrap=True, min_width=widths[2])
-    table.add_column("now", no_wrap=True, overflow="ellipsis")
-    for lane, (name, busy, tasks) in zip(lanes, rows, strict=True):
-        table.add_row(Text(name), _bar(lane.busy or 0.0), busy, tasks, _current(lane))
+    table.add_column("" if hidden else "now", no_wrap=True, overflow="ellipsis")
+    for lane, share, (name, busy, tasks) in zip(lanes, shares, rows, strict=True):
+        table.add_row(Text(name), _bar(share or 0.0), busy, tasks, Text() if hidden else _current(lane))
     return table
 
 

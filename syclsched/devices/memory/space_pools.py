@@ -74,6 +74,7 @@ class SpacePools:
 
     def close(self) -> None:
         """Return all memory to the runtime; blocks in use follow when they are freed."""
+        _all.discard(self)
         with self._lock:
             for pool in self._pools.values():
                 pool.close()
@@ -117,7 +118,7 @@ class SpacePools:
         return allocate
 
 
-#: All instances, for `memory_info`.
+#: All instances that are not closed, for `memory_info`.
 _all: weakref.WeakSet[SpacePools] = weakref.WeakSet()
 
 

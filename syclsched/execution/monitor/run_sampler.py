@@ -93,6 +93,7 @@ class _ObservedGraph:
     ended: deque[EndedRun] = field(default_factory=partial(deque, maxlen=_MOST_RUNS))
     counts: Sequence[LaneCount] = ()  # of the last run that was looked at
     tasks: tuple[Plan, int] | None = None  # a plan, and how many executions of tasks it has
+    predicted: tuple[Plan, dict[str, float]] | None = None  # a plan, and its busy shares by lane
 
 
 class RunSampler:
@@ -311,6 +312,7 @@ def _status_of_lanes(
         for count in counts:
             before = lanes.get(count.lane)
             lanes[count.lane] = count if before is None else _sum(before, count)
+    predicted = _predicted_shares(graph)
     at: dict[str, LaneProgress] = {}
     for position in (position for run in runs for position in run.positions):
         known = at.get(position.lane)
@@ -326,9 +328,21 @@ def _status_of_lanes(
             None if shares is None else shares.get(count.lane, 0.0),
             None if count.lane not in at else _shown(at[count.lane].name),
             None if count.lane not in at else _shown_or_none(at[count.lane].waits_for),
+            predicted.get(count.lane),
         )
         for count in lanes.values()
     )
+
+
+def _predicted_shares(graph: _ObservedGraph) -> dict[str, float]:
+    """Return the share of the predicted makespan in which each lane executes instructions."""
+    plan = graph.plan
+    if plan is None or plan.makespan_s <= 0.0:
+        return {}
+    if graph.predicted is None or graph.predicted[0] is not plan:
+        busy = {lane.name: sum(i.duration_s for i in lane.instructions) for lane in plan.lanes}
+        graph.predicted = plan, {name: seconds / plan.makespan_s for name, seconds in busy.items()}
+    return graph.predicted[1]
 
 
 def _sum(a: LaneCount, b: LaneCount) -> LaneCount:

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 from support.monitored import WRITTEN_S, status
 
-from syclsched.cli.views.run_monitor import SILENT_S, render_processes
-from syclsched.monitoring import ProcessStatus, StatusFiles
+from syclsched.cli.views.run_monitor import HIDDEN, SILENT_S, render_processes
+from syclsched.monitoring import LaneStatus, ProcessStatus, RunStatus, StatusFiles
 
 
 def shown(*processes: ProcessStatus, width: int = 120, now_s: float = WRITTEN_S, left_out: tuple[str, ...] = ()) -> str:
@@ -41,6 +41,19 @@ def test_every_width_has_all_that_matters(width: int) -> None:
         "12.00 MiB 16.00 MiB 14.00 MiB 64.00 MiB",
     ):
         assert part in flowing, part
+
+
+def test_lanes_that_cannot_be_seen_show_the_plan_and_why() -> None:
+    lane = LaneStatus("cpu:0", "cpu", "compute", 60, 60, None, None, None, predicted_busy=0.625)
+    call = RunStatus(0.001, is_preparing=False, tasks_done=0, tasks=60, is_call=True)
+    for runs in ((), (call,)):
+        hidden = replace(status().graphs[0], lanes=(lane,), runs=runs, in_flight=len(runs))
+        flowing = " ".join(shown(status(graphs=(hidden,))).split())
+        assert "lane predicted tasks" in flowing and "62% 60" in flowing and "60/60" not in flowing
+        assert " ".join(HIDDEN.split()[:8]) in flowing
+    seen = replace(hidden, lanes=(replace(lane, busy=0.25),))
+    flowing = " ".join(shown(status(graphs=(seen,))).split())
+    assert "25% 60/60" in flowing and "predicted tasks" not in flowing and HIDDEN[:20] not in flowing
 
 
 def test_without_processes_it_says_what_to_do() -> None:

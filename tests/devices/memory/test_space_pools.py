@@ -94,3 +94,14 @@ def test_all_open_devices_are_added_up(platform: Platform) -> None:
         kept = [live.pools.take(space, 100) for live in (first, second)]
         assert memory_info()[space].in_use_bytes == (before.in_use_bytes if before else 0) + 200
         del kept
+
+
+def test_closed_devices_are_not_counted_while_references_to_them_are_left(platform: Platform) -> None:
+    space = platform.compute_devices[0].space
+    before = memory_info().get(space)
+    with open_devices(platform) as live:
+        kept = live.pools.take(space, 100)
+        assert (
+            memory_info()[space].limit_bytes == (before.limit_bytes if before else 0) + live.memory()[space].limit_bytes
+        )
+    assert memory_info().get(space) == before and kept is not None

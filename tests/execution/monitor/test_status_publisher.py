@@ -160,6 +160,7 @@ def test_calls_of_compiled_code_are_counted(live: tuple[Platform, Any]) -> None:
     # What their lanes do cannot be seen.
     tasks = [(lane.tasks_done, lane.tasks, lane.busy) for lane in called.lanes if lane.tasks]
     assert tasks == [(COUNT, COUNT, None)]
+    assert [0.0 < (lane.predicted_busy or 0.0) <= 1.0 for lane in called.lanes if lane.tasks] == [True]
 
 
 def test_a_run_in_flight_before_monitoring_is_seen(live: tuple[Platform, Any]) -> None:
