@@ -2,9 +2,9 @@
 """Export of traces in the Chrome trace event format, for https://ui.perfetto.dev and chrome://tracing.
 
 Source of the format: "Trace Event Format", the Chromium project's document of that name. One process per run
-("predicted", "measured"), one thread per lane, one complete event per instruction, a flow arrow for each
-wait between lanes, and counters of running tasks, copied bytes, queue depth per lane and memory in use. Measured runs
-also have a row of idle reasons per lane, and events on the critical path are marked.
+("predicted", "measured" or "simulated"), one thread per lane, one complete event per instruction, a flow arrow for
+each wait between lanes, and counters of running tasks, copied bytes, queue depth per lane and memory in use. Measured
+runs and disturbed simulations also have a row of idle reasons per lane, and events on the critical path are marked.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from syclsched.model.trace import Span, Trace
 from syclsched.tracing.analysis.causes import StartCauses, find_start_causes
 from syclsched.tracing.analysis.counter_tracks import TimedSpan, counter_steps
 from syclsched.tracing.analysis.critical_path import path_steps
+from syclsched.tracing.analysis.deviation import deviates
 from syclsched.tracing.analysis.idle import IDLE_LABELS, idle_intervals
 from syclsched.tracing.analysis.lanes import lane_order
 
@@ -36,9 +37,10 @@ def to_perfetto(traces: Trace | Iterable[Trace], plan: Plan | None = None) -> di
     pid = 1
     for trace in listed:
         label = trace.name if len(listed) == 1 else f"{trace.name} ({trace.policy})"
-        kinds = ("predicted",) if trace.simulated else ("predicted", "measured")
+        both = not trace.simulated or deviates(trace)
+        kinds = ("predicted", "simulated" if trace.simulated else "measured") if both else ("predicted",)
         for kind in kinds:
-            events += _process(trace, f"{kind}: {label}", pid, kind == "predicted" and not trace.simulated, plan)
+            events += _process(trace, f"{kind}: {label}", pid, both and kind == "predicted", both, plan)
             pid += 1
         summary.append(_summary(trace))
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"runs": summary}}
@@ -55,7 +57,7 @@ def save_perfetto(traces: Trace | Iterable[Trace], path: str | Path, plan: Plan 
         ) from error
 
 
-def _process(trace: Trace, name: str, pid: int, predicted: bool, plan: Plan | None) -> Iterator[Event]:
+def _process(trace: Trace, name: str, pid: int, predicted: bool, idle_rows: bool, plan: Plan | None) -> Iterator[Event]:
     slices = [_slice(span, predicted) for span in trace.spans]
     rows = _rows(slices)
     yield _metadata(pid, 0, "process_name", name=name)
@@ -71,7 +73,7 @@ def _process(trace: Trace, name: str, pid: int, predicted: bool, plan: Plan | No
     for counter, unit, steps in counter_steps(slices, plan, submitted=not predicted):
         for moment, value in steps:
             yield {"ph": "C", "pid": pid, "tid": 0, "name": counter, "ts": moment / 1000, "args": {unit: value}}
-    if causes is not None and not trace.simulated:
+    if causes is not None and idle_rows:
         yield from _idle_rows(causes, trace, pid, 1 + max((tid for tid, _ in rows.values()), default=0))
 
 

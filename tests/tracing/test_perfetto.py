@@ -94,8 +94,8 @@ def test_an_arrow_that_would_point_back_in_time_is_left_out() -> None:
 
 @given(st.integers(0, 40), st.integers(0, 5))
 def test_counters_end_where_they_must(count: int, seed: int) -> None:
-    trace = replace(random_trace(count, seed), simulated=True)
-    counters = of(to_perfetto(trace)["traceEvents"], "C")
+    trace = random_trace(count, seed)
+    counters = of(to_perfetto(trace)["traceEvents"], "C", 2)
     running = [e["args"]["tasks"] for e in counters if e["name"] == "running tasks"]
     copied = [e["args"]["bytes"] for e in counters if e["name"] == "copied"]
     assert all(0 <= n <= 3 for n in running)
@@ -122,12 +122,14 @@ def test_queue_depth_and_memory_in_use() -> None:
 
 def test_several_traces_are_several_processes() -> None:
     first, second = random_trace(5, 1), replace(random_trace(5, 2), policy="single:cpu", simulated=True)
-    document = to_perfetto([first, second])
+    exact = replace(second, predicted_makespan_s=0.0, policy="unknown")
+    document = to_perfetto([first, second, exact])
     names = [e["args"]["name"] for e in of(document["traceEvents"], "M") if e["name"] == "process_name"]
     assert names == [
         "predicted: cholesky (auto: heft)", "measured: cholesky (auto: heft)", "predicted: cholesky (single:cpu)",
+        "simulated: cholesky (single:cpu)", "predicted: cholesky (unknown)",
     ]  # fmt: skip
-    assert [run["policy"] for run in document["otherData"]["runs"]] == ["auto: heft", "single:cpu"]
+    assert [run["policy"] for run in document["otherData"]["runs"]] == ["auto: heft", "single:cpu", "unknown"]
 
 
 def test_files_plain_and_compressed(tmp_path: Path) -> None:

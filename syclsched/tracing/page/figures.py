@@ -49,8 +49,8 @@ _BAR_COLOURS = (INK, OTHER_COLOUR, *PALETTE, *IDLE_COLOURS.values())
 #: narrow for a pattern.
 _PATTERN_NUMBERS = {"!copy": 1, "!failed": 2, "!cancelled": 3}
 _PATTERNS = (
-    (COPY_COLOUR, "#777777", "#777777"),
-    (COPY_COLOUR, "#777777", "#777777"),
+    (COPY_COLOUR, "#777777", "#888888"),
+    (COPY_COLOUR, "#777777", "#888888"),
     (FAILED_COLOUR, "#FFFFFF", FAILED_COLOUR),
     ("#FFFFFF", FAILED_COLOUR, "#E08080"),
 )

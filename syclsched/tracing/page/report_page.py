@@ -92,6 +92,8 @@ def save_report(
     drawn = [_Chart(panels[-1], described, causes)]
     if len(panels) > 1:
         drawn.insert(0, _Chart(panels[0], described if predicted is None else _described(predicted, trace, described)))
+    path_lines = critical_path_lines(report)
+    other_lines = [line for line in summary_lines(report) if line not in path_lines]
     body = [
         _heading(report, trace, disturbed),
         _timeline(drawn, plan),
@@ -104,7 +106,7 @@ def save_report(
             anchor="errors",
         ),
         section(
-            "Critical path", definitions(critical_path_lines(report)), table(_path_table(report)), anchor="path"
+            "Critical path", definitions(path_lines), table(_path_table(report)), anchor="path"
         ),
         "" if plan is None else _comparison_of_candidates(plan),
         section(
@@ -113,7 +115,7 @@ def save_report(
             table(link_table(report), titled=True),
             anchor="devices",
         ),
-        section("Summary", definitions(summary_lines(report)), anchor="summary"),
+        section("Summary", definitions(other_lines), anchor="summary"),
     ]  # fmt: skip
     write_page(path, f"{trace.name}: {panels[-1].title} {format_seconds(trace.makespan_s)}", "\n".join(body))
 
@@ -163,7 +165,7 @@ def save_comparison(
     for name, report in reports.items():
         parts = (
             f"<h3>Why lanes did not compute</h3>{_idle(report)}", table(family_table(report), titled=True),
-            table(link_table(report), titled=True), "<h3>Critical path</h3>", definitions(critical_path_lines(report)),
+            table(link_table(report), titled=True), definitions(critical_path_lines(report)),
         )  # fmt: skip
         body.append(section(name, *parts))
     write_page(path, title, "\n".join(body))
