@@ -10,8 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from syclsched import __version__
-from syclsched.cli.options import apply_message_options
-from syclsched.cli.terminal import Verbosity, set_verbosity
+from syclsched.cli.terminal import Verbosity, apply_message_options, set_verbosity
 from syclsched.interrupts import INTERRUPTED
 
 

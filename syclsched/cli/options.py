@@ -15,7 +15,7 @@ import typer
 
 from syclsched.cli import completion as names
 from syclsched.cli.completion import choices
-from syclsched.cli.terminal import Verbosity, set_verbosity, verbosity
+from syclsched.cli.terminal import apply_message_options
 from syclsched.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -356,17 +356,6 @@ Verbose = Annotated[
         help="Print decisions and log messages, too; -vv also those for debugging.",
     ),
 ]  # fmt: skip
-
-
-def apply_message_options(*, quiet: bool, verbose: int) -> None:
-    """Set the level of notices as --quiet and --verbose say; earlier ones of the same command line hold as well."""
-    level = verbosity()
-    if (quiet and (verbose or level > Verbosity.NORMAL)) or (verbose and level < Verbosity.NORMAL):
-        raise ArgumentError("--quiet and --verbose cannot be combined", where="the command line")
-    if quiet:
-        set_verbosity(Verbosity.QUIET)
-    elif verbose:
-        set_verbosity(Verbosity(min(level + verbose, Verbosity.DEBUG)))
 
 
 def with_message_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -18,6 +18,8 @@ from enum import IntEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from syclsched.errors import ArgumentError
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
@@ -50,6 +52,17 @@ def set_verbosity(level: Verbosity) -> None:
     _level = level
     if level in _LOG_LEVELS:
         logging.getLogger("syclsched").setLevel(_LOG_LEVELS[level])
+
+
+def apply_message_options(*, quiet: bool, verbose: int) -> None:
+    """Set the level of notices as --quiet and --verbose say; earlier ones of the same command line hold as well."""
+    level = verbosity()
+    if (quiet and (verbose or level > Verbosity.NORMAL)) or (verbose and level < Verbosity.NORMAL):
+        raise ArgumentError("--quiet and --verbose cannot be combined", where="the command line")
+    if quiet:
+        set_verbosity(Verbosity.QUIET)
+    elif verbose:
+        set_verbosity(Verbosity(min(level + verbose, Verbosity.DEBUG)))
 
 
 def output() -> Console:

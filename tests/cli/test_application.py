@@ -31,14 +31,26 @@ def test_the_help_lists_all_commands(capsys: pytest.CaptureFixture[str]) -> None
     assert "--version Print the version" in said and "-h, --help" in said
 
 
-def test_the_help_imports_no_parser_of_markdown_or_source_code() -> None:
+def imported_by(*arguments: str) -> str:
+    """Return the names of all modules that a command line imports."""
     code = (
         "import sys, syclsched.cli.main as m\n"
         "try:\n m.main()\nexcept SystemExit:\n print(sorted(sys.modules), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)
-    assert "Usage:" in done.stdout
-    assert "'typer'" in done.stderr and not any(f"'{name}'" in done.stderr for name in ("rich", "pygments", "numpy"))
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    assert "Usage:" in done.stdout and "'typer'" in done.stderr
+    return done.stderr
+
+
+def test_the_help_imports_no_parser_of_markdown_or_source_code_and_no_commands() -> None:
+    unwanted = ("rich", "pygments", "numpy", "syclsched.cli.options", "syclsched.cli.commands.plan")
+    assert not [name for name in unwanted if f"'{name}'" in imported_by("--help")]
+
+
+@pytest.mark.parametrize("name", ["plan", "run", "simulate", "compare"])
+def test_the_help_of_a_command_imports_no_graphs_and_plans(name: str) -> None:
+    unwanted = ("numpy", "pydantic", "syclsched.model.plan", "syclsched.model.graph", "syclsched.planner")
+    assert not [each for each in unwanted if f"'{each}'" in imported_by(name, "--help")]
 
 
 def test_without_arguments_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from syclsched.model.plan import Plan
 from syclsched.model.text.units import format_seconds, plural
+
+if TYPE_CHECKING:
+    from syclsched.model.plan import Plan
 
 #: Speed-ups below this are reported as no gain.
 _LEAST_SPEEDUP = 1.02
