@@ -159,7 +159,7 @@ class Trace(Serialisable):
         return f"<Trace of {self.name!r}: {size}, {format_seconds(self.makespan_s)} {how}>"
 
     def gantt(self, path: str | Path | None = None) -> Any:
-        """Draw the trace as a Gantt chart: predicted above measured times, or simulated ones alone.
+        """Draw the trace as a Gantt chart: predicted above measured or disturbed times, or predicted ones alone.
 
         Parameters
         ----------
