@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from syclsched.scheduling.matrices import problem_from_matrices
+from syclsched.scheduling.construction.matrices import problem_from_matrices
 from syclsched.scheduling.problem import Problem
 
 Edges = dict[tuple[int, int], float]

@@ -8,13 +8,38 @@ implementation is loaded by ``Implementation.load`` when it is first compiled.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from syclsched.errors import ArgumentError, did_you_mean
 from syclsched.model.access import AccessMode
+from syclsched.model.operation_parts.kernel_code import DeviceLimits, Launch, OpenCLSource, SpirvModule, Tailored
+from syclsched.model.operation_parts.library_calls import Copies, NativeCall, ReadingElsewhere
 from syclsched.model.text.units import plural
+
+__all__ = [
+    "Copies",
+    "DeviceLimits",
+    "Implementation",
+    "ImplementationKind",
+    "Launch",
+    "NativeCall",
+    "OpenCLSource",
+    "Operation",
+    "OperationStep",
+    "Parameter",
+    "Prepare",
+    "ReadingElsewhere",
+    "Requirements",
+    "Scalar",
+    "Shape",
+    "Signature",
+    "SpirvModule",
+    "Split",
+    "Tailored",
+    "Work",
+]
 
 ImplementationKind = Literal["python", "numba-dpex", "opencl-c", "spirv", "library", "sequence", "host", "cost-only"]
 _KINDS: Final[tuple[str, ...]] = get_args(ImplementationKind)
@@ -174,247 +199,6 @@ class Requirements:
     refuses: Callable[[Signature], str | None] | None = None
     backend_packages: tuple[tuple[str, str], ...] = ()
     libraries: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceLimits:
-    """Limits of a device, for choosing launch ranges and for `Tailored` code.
-
-    Parameters
-    ----------
-    max_work_group_size : int
-        Maximum work-group size.
-    compute_units : int
-        Number of compute units.
-    local_memory_bytes : int
-        Local memory of a work-group, in bytes.
-    sub_group_sizes : tuple of int, optional
-        Supported sub-group sizes, ascending; empty if the device does not report them.
-
-    Examples
-    --------
-    >>> import syclsched
-    >>> limits = syclsched.DeviceLimits(max_work_group_size=1024, compute_units=64, local_memory_bytes=65536)
-    >>> min(256, limits.max_work_group_size)
-    256
-    """
-
-    max_work_group_size: int
-    compute_units: int
-    local_memory_bytes: int
-    sub_group_sizes: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """Index space of a kernel launch.
-
-    Parameters
-    ----------
-    global_range : tuple of int
-        Work-items per dimension (1 to 3 dimensions).
-    local_range : tuple of int or None, optional
-        Work-group size per dimension, dividing ``global_range``; None lets the runtime choose.
-
-    Examples
-    --------
-    >>> import syclsched
-    >>> launch = syclsched.Launch((1024, 512), (16, 16))  # 1024 x 512 work-items in groups of 16 x 16
-    """
-
-    global_range: tuple[int, ...]
-    local_range: tuple[int, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OpenCLSource:
-    """OpenCL C code, as returned by ``load`` of an ``opencl-c`` implementation.
-
-    Parameters
-    ----------
-    source : str
-        OpenCL C program.
-    kernel_name : str
-        Name of the kernel in it.
-    options : str, optional
-        Build options.
-
-    Examples
-    --------
-    >>> import syclsched
-    >>> code = syclsched.OpenCLSource(
-    ...     "kernel void twice(global float *x) { x[get_global_id(0)] *= 2; }", "twice", options="-cl-mad-enable"
-    ... )
-    """
-
-    source: str
-    kernel_name: str
-    options: str = ""
-
-    def __repr__(self) -> str:
-        options = f", options {self.options!r}" if self.options else ""
-        return f"<OpenCLSource of {self.kernel_name!r}: {plural(len(self.source.splitlines()), 'line')}{options}>"
-
-
-@dataclass(frozen=True, slots=True)
-class SpirvModule:
-    """SPIR-V code, as returned by ``load`` of a ``spirv`` implementation.
-
-    Parameters
-    ----------
-    code : bytes
-        SPIR-V module.
-    kernel_name : str
-        Name of the kernel in it.
-
-    Examples
-    --------
-    >>> import syclsched
-    >>> def load(signature):
-    ...     with open("twice.spv", "rb") as file:
-    ...         return syclsched.SpirvModule(file.read(), "twice")
-    >>> way = syclsched.Implementation("own", "spirv", load, lambda signature, limits: syclsched.Launch((64,)))
-    """
-
-    code: bytes
-    kernel_name: str
-
-    def __repr__(self) -> str:
-        return f"<SpirvModule of {self.kernel_name!r}: {plural(len(self.code), 'byte')}>"
-
-
-@dataclass(frozen=True, slots=True)
-class Tailored:
-    """Device-dependent kernel code, as returned by ``load``: work-group and local memory sizes depend on the device.
-
-    Parameters
-    ----------
-    of : Callable[[DeviceLimits], Any]
-        Returns the code for a device with these limits, of the type that ``load`` returns otherwise. It must be
-        consistent with ``Implementation.launch``.
-
-    Examples
-    --------
-    >>> import syclsched
-    >>> def code(limits):
-    ...     size = min(256, limits.max_work_group_size)
-    ...     return syclsched.OpenCLSource(
-    ...         "kernel void twice(global float *x) { x[get_global_id(0)] *= 2; }", "twice", f"-D SIZE={size}"
-    ...     )
-    >>> tailored = syclsched.Tailored(code)
-    >>> tailored.of(syclsched.DeviceLimits(128, 4, 32768)).options
-    '-D SIZE=128'
-    """
-
-    of: Callable[[DeviceLimits], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class NativeCall:
-    """A library function that the compiled submission loop calls without Python.
-
-    The function submits its work to the in-order queue it was made for and returns without waiting. It takes up to six
-    machine words and returns an ``int32_t``: 0 on success.
-
-    Parameters
-    ----------
-    function : int
-        Address of the function.
-    arguments : tuple of int
-        Its arguments: numbers and addresses.
-    keep : object
-        Object that must stay alive until the last call's work has completed.
-    explain : Callable[[int], str] or None, optional
-        Translates a non-zero return value into a description of the error.
-    event : int or None, optional
-        Index of the argument for the address of a ``sycl::event`` that the function assigns (oneDNN's
-        ``return_event``); it completes with the call's work. Without it fences are submitted before and after the call,
-        which cost more.
-    on_queue : bool, optional
-        Whether the work is submitted to the native queue below the SYCL queue, as kernels are. False for host tasks,
-        which run on threads of the SYCL runtime: oneDNN's primitives on CPU devices. Such a call is submitted only when
-        other work before it on its lane has completed.
-    reading_elsewhere : Callable[[int], ReadingElsewhere or None] or None, optional
-        Given the address of an array that the call only reads, returns an equivalent call whose address of this array
-        can be changed; None if there is none.
-
-    Examples
-    --------
-    Any C function that returns 0 on success can be called, here one of three words:
-
-    >>> import ctypes
-    >>> import syclsched
-    >>> prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-    >>> function = prototype(lambda to, source, size: 0)
-    >>> address = ctypes.cast(function, ctypes.c_void_p).value
-    >>> call = syclsched.NativeCall(address, (0, 0, 8), keep=function, explain=lambda status: f"status {status}")
-    """
-
-    function: int
-    arguments: tuple[int, ...]
-    keep: Any
-    explain: Callable[[int], str] | None = None
-    event: int | None = None
-    on_queue: bool = False
-    reading_elsewhere: Callable[[int], ReadingElsewhere | None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ReadingElsewhere:
-    """A native call that can read one of its input arrays from another, host-accessible address on each call.
-
-    Parameters
-    ----------
-    call : NativeCall
-        The call.
-    move : int
-        Address of a function that sets the array's address before the call. It takes ``moved`` and that address, and
-        returns an ``int32_t``: 0 on success.
-    moved : int
-        First argument of ``move``: a machine word.
-
-    Examples
-    --------
-    ``move(moved, address)`` is called before each call:
-
-    >>> import ctypes
-    >>> import syclsched
-    >>> call = syclsched.NativeCall(1 << 20, (), keep=None)
-    >>> move = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda moved, address: 0)
-    >>> elsewhere = syclsched.ReadingElsewhere(call, move=ctypes.cast(move, ctypes.c_void_p).value, moved=0)
-    """
-
-    call: NativeCall
-    move: int
-    moved: int
-
-
-@dataclass(frozen=True, slots=True)
-class Copies:
-    """A sequence of copies within a memory space, as returned by ``load`` of some ``library`` implementations.
-
-    Parameters
-    ----------
-    of : Callable[[Mapping[str, Any]], Sequence[tuple[Any, Any, int]]]
-        Given the arguments, returns (destination, source, bytes) of at least one copy, with USM memory.
-
-    Examples
-    --------
-    An implementation that copies ``x`` to ``y``:
-
-    >>> import syclsched
-    >>> copies = syclsched.Copies(lambda arguments: [(arguments["y"], arguments["x"], arguments["x"].nbytes)])
-    >>> way = syclsched.Implementation("copy", "library", lambda signature: copies)
-    """
-
-    of: Callable[[Mapping[str, Any]], Sequence[tuple[Any, Any, int]]]
-
-    def __call__(self, queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
-        """Submit the copies, as a ``library`` implementation; see `Implementation`."""
-        for to, source, nbytes in self.of(arguments):
-            # Chained, so that the last event covers all copies also on an out-of-order queue.
-            depends = [queue.memcpy_async(to, source, nbytes, depends)]
-        return depends[0]
 
 
 #: Transforms constants into the layout of an implementation, given the signature, a queue and their values.

@@ -30,7 +30,7 @@ from syclsched.model.operation import Implementation
 from syclsched.model.platform import Device, Platform
 from syclsched.model.profile import Quantity
 from syclsched.profiling.busy import LoadMeter, is_quiet
-from syclsched.profiling.calibration_failures import Failure
+from syclsched.profiling.calibration_failures import CalibrationFailure
 from syclsched.profiling.measure.bench import QueueProvider
 from syclsched.profiling.statistics import InterruptedMeasurement, Sampler
 from syclsched.profiling.task_timing import SampleData, TimedCase, time_implementation
@@ -91,7 +91,7 @@ class Calibration:
     #: Implementations timed now, and known before.
     measured: int
     known: int
-    failures: tuple[Failure, ...] = ()  # what could not be timed
+    failures: tuple[CalibrationFailure, ...] = ()  # what could not be timed
     complete: bool = True  # false if it was interrupted; finished measurements are recorded
     #: Implementations not timed: another is close to the device's roofline, or there is no alternative.
     left_out: int = 0
@@ -180,7 +180,7 @@ class _CalibrationRun:
         self._meter = meter
         #: The fastest implementation and its time, by device, operation and signature.
         self._best: dict[tuple[str, str, str], tuple[Implementation, Quantity]] = {}
-        self.failures: list[Failure] = []
+        self.failures: list[CalibrationFailure] = []
         self.measured = self.repeated = self.left_out = 0
         #: Cases reported to the progress callback.
         self.told = 0
@@ -237,7 +237,7 @@ class _CalibrationRun:
         except InterruptedMeasurement:
             return False
         except Exception as error:  # dpctl's errors share no base class
-            failure = Failure(case, error)
+            failure = CalibrationFailure(case, error)
             if failure.is_refusal:
                 self._history.refuse(case.key, str(error))
             self.failures.append(failure)
@@ -279,7 +279,7 @@ class RefusalHistory(Protocol):
 
 def note_refusals(
     cases: Iterable[TimedCase], devices: QueueProvider, history: RefusalHistory, progress: Progress | None = None
-) -> tuple[Failure, ...]:
+) -> tuple[CalibrationFailure, ...]:
     """Compile implementations that were never timed, and note those that are refused; return these.
 
     Other errors are left to the run, which finds what is compiled here.
@@ -289,14 +289,14 @@ def note_refusals(
     if progress is not None and len(requests) > 1:
         progress(0, len(requests), f"compiling {len(requests)} implementations")
     build_ahead(requests)
-    refused: list[Failure] = []
+    refused: list[CalibrationFailure] = []
     for number, (case, request) in enumerate(zip(untried, requests, strict=True)):
         if progress is not None:
             progress(number, len(requests), f"compiling {case.label}")
         try:
             compile_tasks([request])
         except SyclschedError as error:
-            failure = Failure(case, error)
+            failure = CalibrationFailure(case, error)
             if failure.is_refusal:
                 history.refuse(case.key, str(error))
                 refused.append(failure)

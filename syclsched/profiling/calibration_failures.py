@@ -18,7 +18,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class CalibrationFailure:
     """An implementation that could not be timed on a device, or was refused there."""
 
     case: TimedCase
@@ -45,7 +45,7 @@ class Failure:
         return isinstance(self.error, (ProgramBuildError, KernelCompilationError))
 
 
-def report_kernels(failures: Iterable[Failure], costs: CostModel) -> None:
+def report_kernels(failures: Iterable[CalibrationFailure], costs: CostModel) -> None:
     """Warn the caller of the package of kernels that cannot be compiled; raise if a task has nothing else.
 
     The refusals are known to ``costs``. Each kernel is named once, for the first device.

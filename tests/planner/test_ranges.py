@@ -19,7 +19,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.planner import plan_graph
 from syclsched.planning import verify
-from syclsched.scheduling.build import build_problem
+from syclsched.scheduling.construction.build import build_problem
 
 
 @pytest.mark.parametrize("policy", ["heft", "cpop", "round-robin", "random", "single:d0", "auto"])

@@ -28,8 +28,8 @@ from syclsched.scheduling.bounds import (
     plan_bound_s,
     quick_bound_s,
 )
-from syclsched.scheduling.build import build_problem
-from syclsched.scheduling.matrices import problem_from_arrays, problem_from_matrices
+from syclsched.scheduling.construction.build import build_problem
+from syclsched.scheduling.construction.matrices import problem_from_arrays, problem_from_matrices
 from syclsched.scheduling.objectives import minimize
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem, makespan_s

@@ -16,8 +16,8 @@ from support.random_problems import problems
 
 from syclsched.errors import PolicyError
 from syclsched.scheduling.bounds import lower_bound
+from syclsched.scheduling.construction.matrices import problem_from_matrices
 from syclsched.scheduling.exact import solve
-from syclsched.scheduling.matrices import problem_from_matrices
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem, makespan_s
 from syclsched.scheduling.search import refine

@@ -8,7 +8,7 @@ import random
 
 from hypothesis import strategies as st
 
-from syclsched.scheduling.matrices import problem_from_matrices
+from syclsched.scheduling.construction.matrices import problem_from_matrices
 from syclsched.scheduling.problem import Problem
 
 Table = list[list[float]]

@@ -20,7 +20,6 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.segments import Segment, joined_rows
 from syclsched.model.operation import Operation
 from syclsched.model.plan import Plan, PlannedArray
-from syclsched.model.text.array_sizes import describe_sizes
 from syclsched.model.text.bulk_objects import paused_collection
 from syclsched.model.text.units import plural
 from syclsched.planning.graph_record import GraphRecord, record
@@ -28,6 +27,7 @@ from syclsched.planning.memory.constant_memory import constant_bytes, launched, 
 from syclsched.planning.memory.liveness import check_capacity, peak_bytes
 from syclsched.planning.plan_indices import HOST_CALL, LAUNCH, WRITING, IndexedPlan, index_plan
 from syclsched.planning.verification import proof
+from syclsched.planning.verification.array_sizes import describe_sizes
 from syclsched.planning.verification.plan_segments import expand_segments, segment_table, shared_buffers
 from syclsched.planning.verification.structure import check_structure
 from syclsched.rewrites import planned_graph

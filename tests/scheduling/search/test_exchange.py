@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support.instances import PEFT_COSTS, PEFT_EDGES, TOPCUOGLU_COSTS, TOPCUOGLU_EDGES, layered
 from support.random_problems import problems
 
+from syclsched.scheduling.construction.matrices import problem_from_matrices
 from syclsched.scheduling.core.orders import time_order
-from syclsched.scheduling.matrices import problem_from_matrices
 from syclsched.scheduling.policies.heft import Heft, Peft
 from syclsched.scheduling.problem import Problem, makespan_s
 from syclsched.scheduling.search import refine, refinement

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from support.instances import layered
 from support.random_problems import problems
 
-from syclsched.scheduling.matrices import problem_from_matrices
+from syclsched.scheduling.construction.matrices import problem_from_matrices
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem, makespan_s
 from syclsched.scheduling.search.guided_starts import SHARES, guided_starts

@@ -14,7 +14,7 @@ from support.instances import PEFT_COSTS, PEFT_EDGES, TOPCUOGLU_COSTS, TOPCUOGLU
 from support.random_problems import problems
 
 from syclsched.errors import PolicyError
-from syclsched.scheduling.matrices import problem_from_matrices
+from syclsched.scheduling.construction.matrices import problem_from_matrices
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.policies.refined import Refined
 from syclsched.scheduling.problem import Problem, makespan_s

@@ -16,7 +16,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.dependencies import KINDS
 from syclsched.model.platform import HOST, Device, Platform
 from syclsched.model.task import Task
-from syclsched.scheduling.items import Items, follow_items
+from syclsched.scheduling.construction.items import Items, follow_items
 from syclsched.scheduling.problem import NOTHING, Problem
 from syclsched.scheduling.rows import Columns, arcs
 from syclsched.scheduling.tables import Floats, Ints, Tables, frozen

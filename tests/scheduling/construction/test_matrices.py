@@ -12,7 +12,7 @@ from hypothesis import given
 from support.instances import Edges, Table, tables
 
 from syclsched.errors import ArgumentError, CapabilityError, CycleError, EmptyPlatformError, GraphError
-from syclsched.scheduling.matrices import problem_from_arrays, problem_from_matrices
+from syclsched.scheduling.construction.matrices import problem_from_arrays, problem_from_matrices
 from syclsched.scheduling.problem import NOTHING, Problem
 from syclsched.scheduling.tables import Floats, Ints, Tables
 

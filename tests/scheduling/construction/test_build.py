@@ -26,7 +26,7 @@ from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Parameter, Work
 from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
-from syclsched.scheduling.build import build_problem
+from syclsched.scheduling.construction.build import build_problem
 from syclsched.scheduling.problem import NOTHING, Problem
 from syclsched.scheduling.tables import Floats, Ints
 
