@@ -9,7 +9,7 @@ from typing import Any
 
 from numba.core import types
 
-from syclsched.kernel_compiler.python_kernel import CompilerExtension
+from syclsched.kernel_compiler.python_kernel import COMPARISONS, CompilerExtension
 from syclsched.kernels.vectors.vector_functions import choose, quotient, unordered
 from syclsched.kernels.vectors.vector_type import (
     Vector,
@@ -22,14 +22,6 @@ from syclsched.kernels.vectors.vector_type import (
 )
 
 _ARITHMETIC = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "div"}
-_COMPARISONS = {
-    operator.lt: "<",
-    operator.le: "<=",
-    operator.gt: ">",
-    operator.ge: ">=",
-    operator.eq: "==",
-    operator.ne: "!=",
-}
 _LOGIC = {operator.and_: "and_", operator.or_: "or_"}
 
 
@@ -80,7 +72,7 @@ def _quotient(context: Any, builder: Any, signature: Any, arguments: Any) -> Any
 
 
 def _register_comparisons(extension: CompilerExtension) -> None:
-    for symbol, word in _COMPARISONS.items():
+    for symbol, word in COMPARISONS.items():
         define(symbol, _comparison_type)
         lower_pairs(extension, symbol, _comparison(word))
     define(unordered, _unordered_type)

@@ -25,7 +25,7 @@ _Attributes = Mapping[str, str]
 
 
 @dataclass(slots=True)
-class _Node:
+class _DeclaredNode:
     position: int
     defaults: _Attributes
     own: dict[str, str] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class _Parser:
         self._names = names
         self._strict = False
         self._merged: dict[tuple[str, str], _Edge] = {}
-        self.nodes: dict[str, _Node] = {}
+        self.nodes: dict[str, _DeclaredNode] = {}
         self.edges: list[_Edge] = []
 
     def parse(self) -> str:
@@ -189,7 +189,7 @@ class _Parser:
     def _node(self, token: Token, scope: _Scope) -> None:
         scope.members[token.text] = None
         if token.text not in self.nodes:
-            self.nodes[token.text] = _Node(token.position, scope.node)
+            self.nodes[token.text] = _DeclaredNode(token.position, scope.node)
             if len(self.nodes) > self._limits.tasks:  # line numbers are computed only for an error
                 self._limits.check_tasks(len(self.nodes), self._lexer.where(token.position))
 

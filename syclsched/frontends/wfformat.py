@@ -39,7 +39,7 @@ class _Loose:
 
 
 @dataclass(frozen=True, slots=True)
-class _Command(_Loose):
+class _TaskCommand(_Loose):
     program: str | None = None
 
 
@@ -75,7 +75,7 @@ class _Execution15Task(_Loose):
     runtimeInSeconds: _Seconds
     coreCount: _Cores = 1.0
     priority: _Number = 0.0
-    command: _Command | None = None
+    command: _TaskCommand | None = None
     category: str | None = None  # not in the schema, but written by WfCommons
 
 
@@ -117,7 +117,7 @@ class _Task14(_Loose):
     runtimeInSeconds: _Seconds
     id: str | None = None
     category: str | None = None
-    command: _Command | None = None
+    command: _TaskCommand | None = None
     parents: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
     files: tuple[_File14, ...] = ()
@@ -275,7 +275,7 @@ def _known(task: str, known: Container[str], place: str) -> str:
     return task
 
 
-def _family(command: _Command | None, name: str) -> str:
+def _family(command: _TaskCommand | None, name: str) -> str:
     """Return the family of a task: the program it calls, or its name without a trailing number."""
     program = "" if command is None or command.program is None else command.program.rstrip("/").rpartition("/")[2]
     return (program or re.sub(r"[_-]?(ID)?\d+$", "", name) or name)[:MAX_NAME_LENGTH]

@@ -13,9 +13,9 @@
     kernel = compile_kernel(add, (ItemArgument(1), vector, vector, vector))
 
 ``kernel.spirv`` is a module with the entry point ``kernel.name``; ``kernel.parameters`` says in order what its
-arguments hold (`Parameter`). The first Python argument, the item, is no kernel argument. Dimension 0 of an item is
-OpenCL's dimension 0, as with numba-dpex. What the code does depends on the
-function, the types and the options alone; LLVM may number the same instructions in another way each time.
+arguments hold (`KernelParameter`). The first Python argument, the item, is no kernel argument. Dimension 0 of an item
+is OpenCL's dimension 0, as with numba-dpex. What the code does depends on the function, the types and the options
+alone; LLVM may number the same instructions in another way each time.
 
 What a kernel may use: `syclsched.kernel_compiler.kernel_api` (``Item``, ``NdItem``, ``Group``, ``PrivateArray``,
 ``LocalAccessor``, ``AtomicRef``, ``group_barrier``, ``atomic_fence``), functions marked with `device_function`,
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
         CompiledKernel,
         ItemArgument,
         KernelOptions,
+        KernelParameter,
         LocalArgument,
-        Parameter,
         Part,
         ScalarArgument,
     )
@@ -50,8 +50,8 @@ __all__ = [
     "CompiledKernel",
     "ItemArgument",
     "KernelOptions",
+    "KernelParameter",
     "LocalArgument",
-    "Parameter",
     "Part",
     "ScalarArgument",
     "compile_kernel",

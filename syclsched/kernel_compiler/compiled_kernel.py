@@ -73,7 +73,7 @@ class Part(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class KernelParameter:
     """One argument of a compiled kernel.
 
     ``argument`` is the index of the Python argument, counted from the first after the item. ``dtype`` is the type of
@@ -116,7 +116,7 @@ class CompiledKernel:
 
     spirv: bytes = field(repr=False)
     name: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[KernelParameter, ...]
     arguments: tuple[Argument, ...]
     options: KernelOptions
 
@@ -133,7 +133,7 @@ def data_arguments(arguments: tuple[Argument, ...]) -> list[DataArgument]:
     return given
 
 
-def flatten_arguments(arguments: tuple[Argument, ...]) -> tuple[Parameter, ...]:
+def flatten_arguments(arguments: tuple[Argument, ...]) -> tuple[KernelParameter, ...]:
     """Return the kernel arguments of the Python arguments after the item, in order."""
     given = data_arguments(arguments)
     return tuple(parameter for number, argument in enumerate(given) for parameter in _parameters_of(number, argument))
@@ -142,15 +142,15 @@ def flatten_arguments(arguments: tuple[Argument, ...]) -> tuple[Parameter, ...]:
 _COMPLEX_PARTS: Final = {"complex64": "float32", "complex128": "float64"}
 
 
-def _parameters_of(number: int, argument: DataArgument) -> list[Parameter]:
+def _parameters_of(number: int, argument: DataArgument) -> list[KernelParameter]:
     if isinstance(argument, ScalarArgument):
         if (part := _COMPLEX_PARTS.get(argument.dtype)) is not None:
-            return [Parameter(number, Part.REAL, part), Parameter(number, Part.IMAGINARY, part)]
-        return [Parameter(number, Part.VALUE, argument.dtype)]
-    extents = [Parameter(number, Part.EXTENT, "int64", axis) for axis in range(argument.ndim)]
+            return [KernelParameter(number, Part.REAL, part), KernelParameter(number, Part.IMAGINARY, part)]
+        return [KernelParameter(number, Part.VALUE, argument.dtype)]
+    extents = [KernelParameter(number, Part.EXTENT, "int64", axis) for axis in range(argument.ndim)]
     if isinstance(argument, LocalArgument):
-        memory = Parameter(number, Part.LOCAL_MEMORY, argument.dtype)
+        memory = KernelParameter(number, Part.LOCAL_MEMORY, argument.dtype)
         return [] if argument.shape is not None else [memory, *extents]
-    strides = [Parameter(number, Part.STRIDE, "int64", axis) for axis in range(argument.ndim)]
-    pointer = Parameter(number, Part.POINTER, argument.dtype)
+    strides = [KernelParameter(number, Part.STRIDE, "int64", axis) for axis in range(argument.ndim)]
+    pointer = KernelParameter(number, Part.POINTER, argument.dtype)
     return [pointer, *extents, *(strides if argument.layout == "A" else ())]

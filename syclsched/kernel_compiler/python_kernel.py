@@ -9,7 +9,8 @@ kernel is launched.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import FunctionType
@@ -20,6 +21,16 @@ from syclsched.errors import ArgumentError
 #: ``own``: the package's compiler. ``numba-dpex``: that package, where it is installed.
 CompilerName = Literal["own", "numba-dpex"]
 COMPILERS: Final[tuple[CompilerName, ...]] = ("own", "numba-dpex")
+
+#: Python's comparisons, and their names in LLVM's instructions.
+COMPARISONS: Final[Mapping[Callable[[Any, Any], bool], str]] = {
+    operator.lt: "<",
+    operator.le: "<=",
+    operator.gt: ">",
+    operator.ge: ">=",
+    operator.eq: "==",
+    operator.ne: "!=",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from itertools import groupby
 from syclsched.model.text.sections import Section, facts, table
 from syclsched.model.text.units import format_bytes, format_gap, format_ratio, format_seconds, plural
 from syclsched.tracing.analysis.idle import IdleTime
-from syclsched.tracing.run_report import FamilyRow, Report
+from syclsched.tracing.run_report import FamilyRow, RunReport
 
 #: Maximum number of families of the critical path shown.
 _MAX_FAMILIES = 4
@@ -59,13 +59,13 @@ class SummaryLine:
     bad: bool = False  # it states a failure
 
 
-def report_tables(report: Report) -> tuple[ReportTable, ...]:
+def report_tables(report: RunReport) -> tuple[ReportTable, ...]:
     """Return the tables of a report: task families, devices, idle reasons and links."""
     tables = (family_table(report), device_table(report), idle_table(report), link_table(report))
     return tuple(table for table in tables if table is not None)
 
 
-def report_sections(report: Report) -> list[Section]:
+def report_sections(report: RunReport) -> list[Section]:
     """Return a report as sections: the summary, then the tables."""
     lines = [
         (line.heading if n == 0 else "", text)
@@ -80,7 +80,7 @@ def report_sections(report: Report) -> list[Section]:
     return found
 
 
-def family_table(report: Report) -> ReportTable:
+def family_table(report: RunReport) -> ReportTable:
     """Return the table of task families, with predicted and, unless they are the same, measured or simulated times."""
     by_family = sorted(report.families, key=lambda r: (r.family, -r.seconds))
     groups = [(name, list(rows)) for name, rows in groupby(by_family, key=lambda r: r.family)]
@@ -101,7 +101,7 @@ def _family_cells(row: FamilyRow, name: str, deviates: bool) -> tuple[str, ...]:
     return (*cells, format_seconds(row.seconds), _ratio(row.predicted_s, row.seconds)) if deviates else cells
 
 
-def device_table(report: Report) -> ReportTable:
+def device_table(report: RunReport) -> ReportTable:
     """Return the table of devices; each row has the used share as its bar."""
     headings = ("lanes", "tasks", "busy", "idle", "copying", "hidden", "used")
     rows = []
@@ -121,7 +121,7 @@ def device_table(report: Report) -> ReportTable:
     return ReportTable("How busy every device was", ("device",), numbers, tuple(rows), "device")
 
 
-def idle_table(report: Report) -> ReportTable | None:
+def idle_table(report: RunReport) -> ReportTable | None:
     """Return a table of idle reasons per lane, and per device of several lanes, in shares of the makespan.
 
     The bar of each row has the computed share and those of the idle reasons.
@@ -145,7 +145,7 @@ def _idle_row(name: str, utilisation: float, idle: IdleTime, whole_s: float) -> 
     return TableRow(cells, shares=(utilisation, *shares))
 
 
-def link_table(report: Report) -> ReportTable | None:
+def link_table(report: RunReport) -> ReportTable | None:
     """Return the table of copies by link; None if nothing was copied."""
     if not report.links:
         return None
@@ -163,7 +163,7 @@ def link_table(report: Report) -> ReportTable | None:
     return ReportTable("What moved", ("link",), ("copies", "bytes", *_times(report), "bandwidth"), tuple(rows), "link")
 
 
-def critical_path_lines(report: Report) -> list[SummaryLine]:
+def critical_path_lines(report: RunReport) -> list[SummaryLine]:
     """Return headings and texts on the critical path, waits and improvements; a text may have several lines."""
     path, whole_s = report.path, report.makespan_s
     if not path.steps or whole_s <= 0:
@@ -202,7 +202,7 @@ def critical_path_lines(report: Report) -> list[SummaryLine]:
     return found
 
 
-def summary_lines(report: Report) -> list[SummaryLine]:
+def summary_lines(report: RunReport) -> list[SummaryLine]:
     """Return headings and texts on the whole run: makespan, policy, copies, waits, critical path, and memory."""
     found = [_makespan_line(report)]
     if report.gap is not None:
@@ -234,7 +234,7 @@ def summary_lines(report: Report) -> list[SummaryLine]:
     return found
 
 
-def _makespan_line(report: Report) -> SummaryLine:
+def _makespan_line(report: RunReport) -> SummaryLine:
     predicted = format_seconds(report.predicted_makespan_s)
     if not report.complete:
         source = "by simulation" if report.simulated else "measured"
@@ -247,7 +247,7 @@ def _makespan_line(report: Report) -> SummaryLine:
     return SummaryLine("Makespan", f"{format_seconds(report.makespan_s)} measured, {predicted} predicted ({error})")
 
 
-def _peak(report: Report, space: str) -> str:
+def _peak(report: RunReport, space: str) -> str:
     """Return the text on peak memory of a space: used by arrays, planned, and held beyond that."""
     nbytes, held = report.peak_bytes[space], report.held_bytes.get(space, 0)
     text = f"{space} {format_bytes(nbytes)}"
@@ -257,7 +257,7 @@ def _peak(report: Report, space: str) -> str:
     return f"{text}, {format_bytes(held - nbytes)} more held" if held > nbytes else text
 
 
-def _times(report: Report, *first: str) -> tuple[str, ...]:
+def _times(report: RunReport, *first: str) -> tuple[str, ...]:
     if not report.deviates:
         return (*first, "predicted")
     return (*first, "predicted", "simulated" if report.simulated else "measured", "ratio")

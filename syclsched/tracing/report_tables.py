@@ -16,7 +16,7 @@ from syclsched.tracing.report_content import (
     link_table,
     summary_lines,
 )
-from syclsched.tracing.run_report import Report
+from syclsched.tracing.run_report import RunReport
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -29,7 +29,7 @@ _MIN_BAR_WIDTH = 110
 _BAR_WIDTH = 20
 
 
-def render_report(report: Report, console: Console) -> None:
+def render_report(report: RunReport, console: Console) -> None:
     """Print a report: task families, device utilisation, idle reasons, copies, and a summary."""
     wide = console.width >= _MIN_BAR_WIDTH
     tables = ((family_table, False), (device_table, wide), (idle_table, False), (link_table, False))

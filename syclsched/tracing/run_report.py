@@ -71,7 +71,7 @@ class LinkRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RunReport:
     """The numbers of one run."""
 
     name: str
@@ -118,14 +118,14 @@ class Report:
         return sum(row.nbytes for row in self.links)
 
 
-def make_report(trace: Trace, plan: Plan | None = None) -> Report:
+def make_report(trace: Trace, plan: Plan | None = None) -> RunReport:
     """Return the report of a trace; a plan adds link names, dependencies, planned peaks and the lower bound."""
     work = [s.outcome for s in trace.spans if s.kind in ("launch", "host", "barrier")]
     ran = [s for s in trace.spans if s.outcome != "cancelled"]
     several = len({s.generation for s in trace.spans}) > 1  # the lower bound is for one instance of the plan
     causes = find_start_causes(trace, plan)
     lanes = _lane_rows(causes, trace)
-    return Report(
+    return RunReport(
         name=trace.name,
         policy=trace.policy,
         simulated=trace.simulated,

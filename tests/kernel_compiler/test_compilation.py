@@ -15,8 +15,8 @@ from syclsched.kernel_compiler import (
     ArrayArgument,
     ItemArgument,
     KernelOptions,
+    KernelParameter,
     LocalArgument,
-    Parameter,
     Part,
     ScalarArgument,
     compile_kernel,
@@ -57,19 +57,19 @@ def test_parameters_say_what_kernel_arguments_hold() -> None:
     assert compiled.name == "kernel_kernel"
     assert compiled.arguments == types
     assert compiled.parameters == (
-        Parameter(0, Part.POINTER, "float32"),
-        Parameter(0, Part.EXTENT, "int64", 0),
-        Parameter(0, Part.EXTENT, "int64", 1),
-        Parameter(1, Part.POINTER, "float64"),
-        Parameter(1, Part.EXTENT, "int64", 0),
-        Parameter(1, Part.EXTENT, "int64", 1),
-        Parameter(1, Part.STRIDE, "int64", 0),
-        Parameter(1, Part.STRIDE, "int64", 1),
-        Parameter(2, Part.VALUE, "int16"),
-        Parameter(3, Part.REAL, "float32"),
-        Parameter(3, Part.IMAGINARY, "float32"),
-        Parameter(4, Part.LOCAL_MEMORY, "int32"),
-        Parameter(4, Part.EXTENT, "int64", 0),
+        KernelParameter(0, Part.POINTER, "float32"),
+        KernelParameter(0, Part.EXTENT, "int64", 0),
+        KernelParameter(0, Part.EXTENT, "int64", 1),
+        KernelParameter(1, Part.POINTER, "float64"),
+        KernelParameter(1, Part.EXTENT, "int64", 0),
+        KernelParameter(1, Part.EXTENT, "int64", 1),
+        KernelParameter(1, Part.STRIDE, "int64", 0),
+        KernelParameter(1, Part.STRIDE, "int64", 1),
+        KernelParameter(2, Part.VALUE, "int16"),
+        KernelParameter(3, Part.REAL, "float32"),
+        KernelParameter(3, Part.IMAGINARY, "float32"),
+        KernelParameter(4, Part.LOCAL_MEMORY, "int32"),
+        KernelParameter(4, Part.EXTENT, "int64", 0),
     )
 
 

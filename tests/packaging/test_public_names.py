@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import syclsched
+from syclsched import tracing
 
 NAMES = sorted(set(syclsched.__all__) - {"__version__"})
 
@@ -87,3 +88,10 @@ def test_an_old_place_works_with_a_warning(monkeypatch: pytest.MonkeyPatch, old:
     with pytest.warns(DeprecationWarning, match=rf"{name} and \w+ from {new}$"):
         module = importlib.import_module(old)
     assert getattr(module, name) is getattr(importlib.import_module(new), name)
+
+
+def test_an_old_name_works_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="Report is called RunReport now"):
+        assert tracing.Report is tracing.RunReport
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = tracing.Nothing

@@ -20,10 +20,10 @@ from syclsched.cli.documents import (
 
 if TYPE_CHECKING:
     from syclsched.tracing.analysis.critical_path import CriticalPath
-    from syclsched.tracing.run_report import Report
+    from syclsched.tracing.run_report import RunReport
 
 
-def trace_document(report: Report, story: str | None) -> TraceDocument:
+def trace_document(report: RunReport, story: str | None) -> TraceDocument:
     """Return the report of a run, and the history of a task if one was asked for, as a document."""
     return entry_of(  # type: ignore[no-any-return]  # it is of the class that is passed
         TraceDocument,

@@ -12,7 +12,7 @@ from typing import Protocol
 SLICE_S = 0.2
 
 
-class Waitable(Protocol):
+class OneShotFlag(Protocol):
     """A one-shot event: `Flag` or ``threading.Event``."""
 
     def is_set(self) -> bool:
@@ -70,7 +70,7 @@ def elapsed_text(timeout_s: float | None) -> str:
     return f"after {max(0.0, timeout_s or 0.0):g} s"
 
 
-def wait_flag(flag: Waitable, timeout_s: float | None) -> bool:
+def wait_flag(flag: OneShotFlag, timeout_s: float | None) -> bool:
     """Wait for a flag in interruptible slices; return whether it is set."""
     if timeout_s is None:
         while not flag.wait(SLICE_S):

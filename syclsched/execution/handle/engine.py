@@ -12,7 +12,7 @@ from syclsched.execution.core.execution_records import Counts, Record
 from syclsched.execution.core.failures import FailureReason, Failures
 from syclsched.execution.core.program import Program
 from syclsched.execution.core.progress import LaneCount, LaneProgress
-from syclsched.execution.core.waiting import Waitable
+from syclsched.execution.core.waiting import OneShotFlag
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.handle.trace_merging import EngineTrace
 from syclsched.execution.memory.buffers import BufferLookup
@@ -66,7 +66,7 @@ class Engine(EndedEngine, Protocol):
         """Counters of the run so far."""
 
     @property
-    def finished(self) -> Waitable:
+    def finished(self) -> OneShotFlag:
         """Set when the run has ended, with or without an error."""
 
     @property

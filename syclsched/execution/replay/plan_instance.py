@@ -42,7 +42,12 @@ from syclsched.execution.replay.input_commands import InputSpec, make_input_comm
 from syclsched.execution.replay.launch_fusion import fuse_launches
 from syclsched.execution.replay.native_run_cache import NativeRunCache
 from syclsched.execution.replay.replay import Replay
-from syclsched.execution.replay.submission import BegunSubmission, LaneThreadSubmission, StagedSubmission, Submission
+from syclsched.execution.replay.submission import (
+    BegunSubmission,
+    LaneThreadSubmission,
+    StagedSubmission,
+    SubmissionStrategy,
+)
 from syclsched.model.platform import HOST
 
 if TYPE_CHECKING:
@@ -134,13 +139,13 @@ class PlanInstance:
         self.loop.use_lanes(None if alone else self._active_lane_threads())
         if record and not self._clocks.first and not self.loop.uses_lane_threads:
             self._clocks.read()
-        submission: Submission
+        submission: SubmissionStrategy
         if polled is not None:
             submission = StagedSubmission(commands, self.loop)
         elif self._lane_batch is not None and faultpoints.active is None:
             submission = LaneThreadSubmission(commands, self.loop, self._lane_batch, self._clocks.maps)
         else:
-            submission = Submission(commands, self.loop, time_each_call=record and time_each_call)
+            submission = SubmissionStrategy(commands, self.loop, time_each_call=record and time_each_call)
         return self._made(submission, polled or WORKER_WATCH, record=record)
 
     def run_blocking(self, values: Mapping[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
@@ -213,7 +218,7 @@ class PlanInstance:
             return None
         return self._lane_threads.lanes(self.loop)
 
-    def _made(self, submission: Submission, watch: EndWatch, *, record: bool) -> Replay:
+    def _made(self, submission: SubmissionStrategy, watch: EndWatch, *, record: bool) -> Replay:
         """Return a replay, not yet started, and wait for it before the next run."""
         on_threads = submission.on_lane_threads or self.loop.uses_lane_threads
         self._current = Replay(

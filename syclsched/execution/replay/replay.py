@@ -27,7 +27,7 @@ from syclsched.execution.memory.buffers import AllocatedBuffer, BufferLookup, Bu
 from syclsched.execution.memory.statuses import read_statuses, statuses_behind
 from syclsched.execution.replay.end_watch import EndWatch
 from syclsched.execution.replay.host_steps import HostStepRun, HostSteps
-from syclsched.execution.replay.submission import Submission
+from syclsched.execution.replay.submission import SubmissionStrategy
 from syclsched.interrupts import interrupts_deferred
 
 
@@ -61,7 +61,7 @@ class Replay(ProgressReporting):
         buffers: BufferTable,
         worker: WorkerThread,
         clocks: Callable[[], Mapping[str, ClockMap]],
-        submission: Submission,
+        submission: SubmissionStrategy,
         watch: EndWatch,
         steps: HostSteps | None,
         *,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Nanoseconds = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class Submission:
+class SubmissionStrategy:
     """Everything at once, to the lanes' queues; with host steps, level by level."""
 
     #: Whether work is in flight before the start, so that a cancelled run must be started, too.
@@ -157,7 +157,7 @@ class Submission:
                         wait_for(self.loop.event(before))
 
 
-class StagedSubmission(Submission):
+class StagedSubmission(SubmissionStrategy):
     """Stage by stage, by the thread that needs the results."""
 
     def start(self, run: Replay) -> None:
@@ -166,7 +166,7 @@ class StagedSubmission(Submission):
         run.submitted_all.set()
 
 
-class BegunSubmission(Submission):
+class BegunSubmission(SubmissionStrategy):
     """Begun by a one-call run that takes long or has failed, which is taken over."""
 
     is_under_way = True
@@ -191,7 +191,7 @@ class BegunSubmission(Submission):
         run.execute()  # refused commands are submitted again, and reported as by any run
 
 
-class LaneThreadSubmission(Submission):
+class LaneThreadSubmission(SubmissionStrategy):
     """Execution by lane threads; if they refuse a command, the remaining commands are submitted to queues."""
 
     on_lane_threads = True

@@ -58,7 +58,7 @@ class StreamConfig:
     predict: Callable[[], Forecast | None]  # returns the simulated forecast, or None
 
 
-class _Pending:
+class _PendingResult:
     """A generation in flight, or the error that prevented its start."""
 
     def __init__(self, run: Run | None, error: Exception | None = None) -> None:
@@ -110,7 +110,7 @@ class Stream(Iterator["Results | Exception"]):
         self._recorder = recorder
         recorder.clear()
         self._return_exceptions = return_exceptions
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[_PendingResult] = deque()
         self._asked: asyncio.Future[Inputs] | None = None
         self._exhausted = self._at_end = self._closed = False
         self._producer_error: Exception | None = None
@@ -350,14 +350,14 @@ class Stream(Iterator["Results | Exception"]):
                 self._configure(self._renew())
             run = self._launcher.begin(self._check(inputs))
         except Exception as error:
-            self._pending.append(_Pending(None, _numbered(error, number)))
+            self._pending.append(_PendingResult(None, _numbered(error, number)))
             return
-        self._pending.append(_Pending(run))
+        self._pending.append(_PendingResult(run))
         ends = self._ends_s
         run.when_ended(lambda: ends.append(time.perf_counter()))
         run.record_in(self._recorder, number)
 
-    def _next_pending(self) -> _Pending | None:
+    def _next_pending(self) -> _PendingResult | None:
         """Return the oldest generation; None after the last one. Raise the error of the inputs' iterator, if any."""
         if self._pending:
             return self._pending[0]

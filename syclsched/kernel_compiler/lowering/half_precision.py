@@ -14,6 +14,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.core.typing.templates import AbstractTemplate, signature
 
+from syclsched.kernel_compiler.python_kernel import COMPARISONS
 from syclsched.kernel_compiler.target.contexts import lowering_registry, typing_registry
 from syclsched.kernel_compiler.target.kernel_types import HALF, round_to_half
 
@@ -26,14 +27,6 @@ _ARITHMETIC: Final = {
     operator.isub: "fsub",
     operator.imul: "fmul",
     operator.itruediv: "fdiv",
-}
-_COMPARISONS: Final = {
-    operator.lt: "<",
-    operator.le: "<=",
-    operator.gt: ">",
-    operator.ge: ">=",
-    operator.eq: "==",
-    operator.ne: "!=",
 }
 
 
@@ -76,7 +69,7 @@ def _magnitude(context: Any, builder: Any, signature: Any, arguments: Any) -> An
 for _symbol, _name in _ARITHMETIC.items():
     _declare(_symbol, types.float16, 2)
     lowering_registry.lower(_symbol, types.float16, types.float16)(_arithmetic(_name))
-for _symbol, _name in _COMPARISONS.items():
+for _symbol, _name in COMPARISONS.items():
     _declare(_symbol, types.boolean, 2)
     lowering_registry.lower(_symbol, types.float16, types.float16)(_comparison(_name))
 for _function, _emit in ((operator.neg, _negation), (abs, _magnitude)):

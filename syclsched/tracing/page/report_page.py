@@ -35,7 +35,7 @@ from syclsched.tracing.report_content import (
     link_table,
     summary_lines,
 )
-from syclsched.tracing.run_report import Report, make_report
+from syclsched.tracing.run_report import RunReport, make_report
 
 #: Numbers of tasks with the largest errors of prediction, and of steps of the critical path, that are listed.
 _MAX_ERRORS, _MAX_STEPS = 12, 24
@@ -185,7 +185,7 @@ def _described(predicted: Trace, trace: Trace, described: Mapping[int, str]) -> 
     return {s.instruction: (described if identity(s) in ran else own)[s.instruction] for s in predicted.spans}
 
 
-def _heading(report: Report, trace: Trace, disturbed: str) -> str:
+def _heading(report: RunReport, trace: Trace, disturbed: str) -> str:
     tasks = sum(1 for s in trace.spans if s.kind in ("launch", "host"))
     devices = [f"{row.device} ({plural(row.lanes, 'lane')})" for row in report.devices]
     kind = f"simulated{f', {disturbed}' if disturbed else ''}" if trace.simulated else "measured"
@@ -260,7 +260,7 @@ def _short(name: str) -> str:
     return name if len(name) <= _MAX_LABEL_LENGTH else name[: _MAX_LABEL_LENGTH - 1] + "…"
 
 
-def _idle(report: Report) -> str:
+def _idle(report: RunReport) -> str:
     content = idle_table(report)
     if content is None:
         return ""
@@ -268,15 +268,15 @@ def _idle(report: Report) -> str:
     return note(why) + share_legend() + table(content)
 
 
-def _errors_note(report: Report) -> str:
+def _errors_note(report: RunReport) -> str:
     return note(f"The ratio is the predicted time divided by the {_taken(report)} time.") if report.deviates else ""
 
 
-def _taken(report: Report) -> str:
+def _taken(report: RunReport) -> str:
     return "simulated" if report.simulated else "measured"
 
 
-def _largest_errors(trace: Trace, report: Report) -> str:
+def _largest_errors(trace: Trace, report: RunReport) -> str:
     """Return the table of the tasks whose durations differ most from the predicted ones."""
     if not report.deviates:
         return ""
@@ -295,7 +295,7 @@ def _largest_errors(trace: Trace, report: Report) -> str:
     return table(ReportTable(title, ("task", "lane", "by"), numbers, tuple(rows), "task"), titled=True)
 
 
-def _path_table(report: Report) -> ReportTable | None:
+def _path_table(report: RunReport) -> ReportTable | None:
     """Return the longest steps of the critical path, in order of time."""
     steps = report.path.steps
     ranked = sorted(
@@ -361,7 +361,7 @@ def _candidate_cells(candidate: Candidate, chosen: Candidate | None, plan: Plan)
     return candidate.policy, remark, times[0], ratio, times[1]
 
 
-def _differences(reports: Mapping[str, Report]) -> ReportTable:
+def _differences(reports: Mapping[str, RunReport]) -> ReportTable:
     """Return a table of key figures with a column for each run."""
     listed = list(reports.values())
     spaces = sorted({space for report in listed for space, nbytes in report.peak_bytes.items() if nbytes})
