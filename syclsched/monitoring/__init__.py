@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Status files: the live state of processes that allow `syclsched top` to show their runs."""
+"""Status files: the live state of processes that allow `syclsched top` to show their runs.
+
+Public are the names in ``__all__``; the modules are Internal.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX models as task graphs: `load` a model to get its graph, or `compile` it into a callable.
 
-`syclsched.frontends.onnx` imports a file and lowers it to tasks; this package is the user interface.
+`syclsched.frontends.onnx` imports a file and lowers it to tasks; this package is the user interface. Public are the
+names in ``__all__``; the modules are Internal.
 
 Examples
 --------

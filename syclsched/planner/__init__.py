@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planner: candidate schedules from scheduling, executable plans from planning, the best by simulation."""
+"""Planner: candidate schedules from scheduling, executable plans from planning, the best by simulation.
+
+Public are the names in ``__all__``; the modules are Internal.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graph rewrites that bring tasks to a granularity a platform runs well: tiny ones merged, large ones cut."""
+"""Graph rewrites that bring tasks to a granularity a platform runs well: tiny ones merged, large ones cut.
+
+Public are the names in ``__all__``; the modules are Internal.
+"""
 
 from syclsched.model.recipe import Cut, Merge, Recipe
 from syclsched.rewrites.coarsen import coarsen

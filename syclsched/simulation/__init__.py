@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulation of a plan on a virtual clock: predicted times of its instructions, and traces."""
+"""Simulation of a plan on a virtual clock: predicted times of its instructions, and traces.
+
+Public are the names in ``__all__``; the modules are Internal.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Built-in workloads by name: real task graphs of different shapes, with data and a check of the results."""
+"""Built-in workloads by name: real task graphs of different shapes, with data and a check of the results.
+
+Public are the names in ``__all__``; the modules are Internal.
+"""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from syclsched.kernel_compiler import (
     CompiledKernel,
     ItemArgument,
     KernelOptions,
+    KernelParameter,
     LocalArgument,
-    Parameter,
     Part,
     ScalarArgument,
     compile_kernel,
@@ -122,7 +122,7 @@ def launch(
     return kernel
 
 
-def _kernel_argument(parameter: Parameter, arguments: tuple[Any, ...], memories: dict[int, _Memory]) -> Any:
+def _kernel_argument(parameter: KernelParameter, arguments: tuple[Any, ...], memories: dict[int, _Memory]) -> Any:
     value = arguments[parameter.argument]
     if parameter.part is Part.POINTER:
         return memories[parameter.argument].pointer()

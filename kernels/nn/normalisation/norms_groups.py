@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Softmax and normalisations by work-groups: a team reduces each line; see `syclsched.kernels.group_reduction`."""
+"""Softmax and normalisations by work-groups: a team reduces each line; see `kernels.tensor.reductions`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 from functools import partial
 
 from syclsched.kernels.common import Ints
-from syclsched.kernels.group_reduction import LineReduction, local_bytes
 from syclsched.kernels.groups import head, implementation
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, size, spatial
 from syclsched.kernels.nn.opencl_types import literal, sum_dtype
+from syclsched.kernels.tensor.reductions.group_reduction import LineReduction, local_bytes
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, OpenCLSource, Signature
 
 #: Signature -> x's shape with the groups as an axis of its own, and the axes along a line.

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reductions, argmax and argmin by work-groups; see `syclsched.kernels.group_reduction`."""
+"""Reductions, argmax and argmin by work-groups; see `syclsched.kernels.tensor.reductions.group_reduction`."""
 
 from __future__ import annotations
 
 import math
 from functools import partial
 
-from syclsched.kernels.group_reduction import LineReduction, local_bytes
 from syclsched.kernels.groups import head, implementation
+from syclsched.kernels.tensor.reductions.group_reduction import LineReduction, local_bytes
 from syclsched.kernels.tensor.writing.kernel_writer import compute_dtype
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, OpenCLSource, Signature
 

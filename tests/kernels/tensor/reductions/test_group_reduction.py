@@ -15,7 +15,7 @@ from support.grouped import GPUS
 
 from syclsched.costs.capability import unsupported
 from syclsched.kernels import groups, nn
-from syclsched.kernels.group_reduction import LineReduction
+from syclsched.kernels.tensor.reductions.group_reduction import LineReduction
 from syclsched.kernels.tensor.reductions.reduce import reduce
 from syclsched.kernels.tensor.transpose import transpose
 from syclsched.model.graph import TaskGraph
