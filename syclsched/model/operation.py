@@ -16,7 +16,6 @@ from syclsched.errors import ArgumentError, did_you_mean
 from syclsched.model.access import AccessMode
 from syclsched.model.operation_parts.kernel_code import DeviceLimits, Launch, OpenCLSource, SpirvModule, Tailored
 from syclsched.model.operation_parts.library_calls import Copies, NativeCall, ReadingElsewhere
-from syclsched.model.text.units import plural
 
 __all__ = [
     "Copies",

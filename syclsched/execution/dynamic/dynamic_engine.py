@@ -74,7 +74,6 @@ class DynamicEngine(ThreadedEngine):
         limits: Sequence[int],
         *,
         record: bool,
-        lookahead: SubmissionLookahead | None = None,
         learn: Learn | None = None,
     ) -> None:
         super().__init__(f"syclsched {layout.graph.name}", f"graph {layout.graph.name!r}", record=record)
@@ -84,7 +83,7 @@ class DynamicEngine(ThreadedEngine):
         self._made: tuple[Plan, dict[int, Record]] | None = None
         self._layout, self._policy, self._work, self._queues = layout, policy, work, queues
         self._table, self._limits = buffers, limits
-        self._lookahead = lookahead or SubmissionLookahead()
+        self._lookahead = SubmissionLookahead()
         self._learn = learn
         self._tracker = StateTracker(layout.problem, policy.prepare(layout.problem), policy.sorts_queues)
         self._state = self._tracker.state

@@ -14,7 +14,6 @@ from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.core.work import argument_rows
 from syclsched.execution.dispatch.prepared import PreparedPlan
 from syclsched.execution.dynamic.data.indexed_graph import IndexedGraph
-from syclsched.execution.dynamic.data.submission_lookahead import SubmissionLookahead
 from syclsched.execution.dynamic.dynamic_engine import DynamicEngine
 from syclsched.execution.dynamic.learning import Learn, record_in_history
 from syclsched.execution.dynamic.submission.dynamic_program import empty_plan
@@ -111,7 +110,6 @@ def execute_dynamic(
     trace: bool = True,
     owns_devices: bool = False,
     memory_limits: Mapping[str, int] | None = None,
-    lookahead: SubmissionLookahead | None = None,
     safeguards: Safeguards = DEFAULT_SAFEGUARDS,
     learn: Learn | None = None,
     recover: bool = False,
@@ -140,7 +138,7 @@ def execute_dynamic(
     }
     engine = DynamicEngine(
         layout, policy, work, buffers, queues, [limits.get(name, 0) for name in layout.spaces],
-        record=trace, lookahead=lookahead, learn=learn,
+        record=trace, learn=learn,
     )  # fmt: skip
     engine.progress = progress
     deadlines_s = {

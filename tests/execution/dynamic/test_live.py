@@ -22,6 +22,7 @@ from support.starting import POLICIES, Anywhere, live_called, start
 
 from syclsched.costs import CostModel
 from syclsched.errors import PolicyError, RunCancelledError, TaskFailedError, WaitTimeoutError
+from syclsched.execution.dynamic import dynamic_engine
 from syclsched.execution.dynamic.data.submission_lookahead import SubmissionLookahead
 from syclsched.execution.dynamic.dynamic_start import execute_dynamic
 from syclsched.execution.handle.resources import unfinished
@@ -355,12 +356,15 @@ def test_a_run_can_be_awaited(live: tuple[Platform, Any]) -> None:
     assert np.array_equal(asyncio.run(one()), sequential(graph, graph.data)["a0"])
 
 
-def test_the_hybrid_plans_anew_what_is_left_where_tasks_take_other_times_than_believed() -> None:
+def test_the_hybrid_plans_anew_what_is_left_where_tasks_take_other_times_than_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dynamic_engine, "SubmissionLookahead", lambda: SubmissionLookahead(2, 4, 1.0))
     graph = TaskGraph("takes longer")
     for number in range(48):
         y = graph.array(f"y{number % 6}", data=np.ones(1, DTYPE)) if number < 6 else graph.arrays[f"y{number % 6}"]
         graph.kernel(SPIN, name=f"t{number}", y=y, turns=400_000 * (1 + number % 3))
-    with start(graph, live_called("cpu"), "hybrid", lookahead=SubmissionLookahead(2, 4, 1.0)) as run:
+    with start(graph, live_called("cpu"), "hybrid") as run:
         run.wait(60)
         assert run.counts.replanned
         verify(run.plan, graph)
