@@ -46,7 +46,8 @@ const syclschedCharts = (() => {
     for (let x = 0; x < line.length; x++) {
       const at = 4 * (base + x), covered = sums[at + 3];
       if (covered <= 0) continue;
-      const shown = Math.min(1, Math.max(covered, LEAST_COVER)), scale = shown / covered, under = line[x], rest = 1 - shown;
+      const shown = Math.min(1, Math.max(covered, LEAST_COVER)), rest = 1 - shown;
+      const scale = shown / covered, under = line[x];
       line[x] = packed(
         sums[at] * scale + (under & 255) * rest,
         sums[at + 1] * scale + ((under >> 8) & 255) * rest,
