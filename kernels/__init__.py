@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from syclsched.errors import ArgumentError
+from syclsched.errors import ArgumentError, did_you_mean
 from syclsched.kernels.dense import DENSE, SOFTMAX
 from syclsched.kernels.elementwise import ADD, AXPY, COPY, FILL, SCALE
 from syclsched.kernels.linalg.gemm import GEMM
@@ -47,4 +47,5 @@ def get(name: str) -> Operation:
     try:
         return _OPERATIONS[name]
     except KeyError:
-        raise ArgumentError(f"there is no operation {name!r}", hint=f"There are: {', '.join(names())}") from None
+        hint = f"{did_you_mean(name, names())}There are: {', '.join(names())}"
+        raise ArgumentError(f"there is no operation {name!r}", hint=hint) from None

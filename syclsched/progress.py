@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from syclsched.errors import ArgumentError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -161,6 +163,10 @@ def shown(what: str, progress: Progress | bool | None) -> Iterator[Progress | No
     """
     if callable(progress):
         yield progress
+    elif progress is not None and not isinstance(progress, bool):
+        raise ArgumentError(
+            f"expected a function, True or False, got a value of type {type(progress).__name__}", where="progress"
+        )
     elif progress is False or (progress is None and not _in_notebook()):
         yield None
     elif _in_notebook():

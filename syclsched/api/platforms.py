@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from syclsched.errors import ArgumentError
 from syclsched.model.platform import Device, Platform
 
 
@@ -13,7 +14,7 @@ def discover(
     select: str | None = None,
     *,
     where: Callable[[Device], bool] | None = None,
-    sub_devices: int | None = None,
+    sub_devices: int | str | None = None,
     lanes: Mapping[str, int] | int | None = None,
 ) -> Platform:
     """Find the SYCL devices of this machine, with the profiles stored for them.
@@ -26,8 +27,8 @@ def discover(
         computes on the cores of the CPU device, so it gains nothing.
     where : callable, optional
         Predicate on devices; those for which it returns true are kept.
-    sub_devices : int, optional
-        Replace every CPU device by this many equal sub-devices.
+    sub_devices : int or str, optional
+        Replace devices by this many equal sub-devices, or by those of a domain: ``numa``, ``l3``, or ``units:4``.
     lanes : int or Mapping[str, int], optional
         In-order compute queues per device, for all or by device name. By default as many as the profile found to make
         progress at once; the host has one lane whose library calls use all cores, and the policy ``auto`` also plans
@@ -55,7 +56,12 @@ def discover(
     from syclsched import devices
     from syclsched.profiling import ProfileStore, attach
 
-    found = devices.discover(selector=select, where=where, sub_devices=sub_devices)
+    if select is not None and not isinstance(select, str):
+        raise ArgumentError(
+            f"expected a selector, got a value of type {type(select).__name__}", where="select", hint="As 'cpu'"
+        )
+    how = None if sub_devices is None else devices.parse_sub_devices(sub_devices)
+    found = devices.discover(selector=select, where=where, sub_devices=how)
     if select is None and where is None:
         found = devices.without_emulators(found)
     platform = attach(found, ProfileStore())
@@ -104,4 +110,9 @@ def describe(profiles: str | Iterable[str], name: str = "described") -> Platform
     """
     from syclsched.profiling import load_platform
 
+    if not isinstance(profiles, Iterable):
+        raise ArgumentError(
+            f"expected names of profiles, got a value of type {type(profiles).__name__}", where="profiles",
+            hint="As 'cpu,max1550'",
+        )  # fmt: skip
     return load_platform(profiles.split(",") if isinstance(profiles, str) else profiles, name)

@@ -398,11 +398,37 @@ def tell_unused(context: typer.Context, parameters: Iterable[str], why: str) -> 
         notices().print(f"note: {' and '.join(given)} {have} no effect {why}", markup=False)
 
 
+#: Bytes at the beginning and at the end of a file in which its format is looked for.
+_ENDS = 4096
+#: How plan files give their format.
+PLAN_FILE = b'"format": "syclsched-plan/'
+#: What files of this package are, by the beginning of their format, and what is done with them.
+_FILES = {
+    PLAN_FILE: ("it is a plan", "Name its graph, too: syclsched run GRAPH --plan {path}"),
+    b'"format": "syclsched-trace/': ("it is a recorded run", "Use syclsched trace {path}"),
+}
+
+
+def refuse_other_files(path: Path, *, but: bytes | None = None) -> None:
+    """Raise `ArgumentError` for a plan or a recorded run, which other commands take, but for one kind."""
+    try:
+        with path.open("rb") as file:
+            found = file.read(_ENDS)
+            file.seek(max(0, path.stat().st_size - _ENDS))
+            found += file.read(_ENDS)
+    except OSError:
+        return
+    for form, (what, hint) in _FILES.items():
+        if form in found and form != but:
+            raise ArgumentError(what, where=str(path), hint=hint.format(path=path))
+
+
 def build_workload(name: str, **given: Any) -> Workload:
     """Build a ready graph from command-line options."""
     from syclsched import workloads
 
     if name not in workloads.names() and Path(name).is_file():
+        refuse_other_files(Path(name))
         raise ArgumentError(
             "a graph from a file has costs only: it can be planned and simulated, not run",
             where=name,

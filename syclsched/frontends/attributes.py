@@ -88,7 +88,7 @@ def listed_task(name: str, attributes: Mapping[str, str], units: Units, where: s
             f"task {quoted_name(name)} has no cost, expected an attribute "
             + (units.task_cost or "seconds, cost or weight, or seconds_<device>"),
             where=where,
-            hint="If an attribute of another name holds the costs, name it: --task-cost",
+            hint="If an attribute of another name holds the costs, name it: --task-cost, or Units(task_cost=...)",
         )
     if len(seconds_on) > _MAX_DEVICES:
         raise FormatError(f"costs for {len(seconds_on)} devices, expected {_MAX_DEVICES} at most", where=where)

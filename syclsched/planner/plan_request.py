@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypedDict
 
+from syclsched.errors import ArgumentError
 from syclsched.scheduling.registry import AUTO
 
 
@@ -20,6 +21,12 @@ class PlanRequest:
     rewrite: str = AUTO
     budget_s: float | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("policy", "minimize", "rewrite"):
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                raise ArgumentError(f"expected a name, got a value of type {type(value).__name__}", where=name)
 
 
 class ModelPlanOptions(TypedDict, total=False):

@@ -3,8 +3,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from support.commands import call
+
+import syclsched
+from syclsched.kernels import get
+from syclsched.model.text.json_serialisation import to_json
 
 #: A graph on described hardware: nothing is measured or opened.
 DESCRIBED = ("cholesky", "--n", "64", "--tile", "32", "--platform", "cpu,max1550")
@@ -46,6 +52,27 @@ def test_the_value_that_was_meant_is_named(
     done = call(capsys, *line)
     assert done.code == 2
     assert f"Did you mean '{meant}'?" in done.err
+
+
+def test_a_file_that_is_for_another_command_is_named_as_what_it_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    plan, record = tmp_path / "plan.json", tmp_path / "run.json"
+    made = syclsched.plan(workload_graph(), syclsched.describe("cpu"), policy="heft")
+    plan.write_text(made.to_json())
+    record.write_text(to_json(syclsched.simulate(made)))
+    assert f"syclsched run GRAPH --plan {plan}" in call(capsys, "run", str(plan)).err
+    for command in ("run", "simulate"):
+        done = call(capsys, command, str(record))
+        assert done.code == 2 and f"Use syclsched trace {record}" in done.err
+    plan.write_text(made.to_json()[:-2])
+    assert "Expected a Plan" in call(capsys, "simulate", str(plan)).err
+
+
+def workload_graph() -> syclsched.TaskGraph:
+    graph = syclsched.TaskGraph("scaled")
+    graph.kernel(get("scale"), x=graph.array("x", (1000,)), alpha=2.0)
+    return graph
 
 
 @pytest.mark.sycl

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syclsched.cli.documents import print_document
+from syclsched.cli.options import PLAN_FILE, refuse_other_files
 from syclsched.cli.output_files import read_text, write_pictures
 from syclsched.cli.requests import disturbance_options as dist
 from syclsched.cli.requests.graph_planning import naming_file
@@ -167,6 +168,7 @@ def _read(path: str) -> Plan:
     try:
         return Plan.from_json(read_text(Path(path)), where=path)
     except FormatError as error:
+        refuse_other_files(Path(path), but=PLAN_FILE)
         raise FormatError(
             error.what,
             where=error.where,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from syclsched.errors import ArgumentError, UnknownArrayError
+from syclsched.errors import ArgumentError, UnknownArrayError, did_you_mean
 from syclsched.model.access import Access, AccessMode, RowRange, row_range_name
 from syclsched.model.constant import Constant
 from syclsched.model.operation import Operation, Parameter, Scalar, Shape, Signature
@@ -27,6 +27,9 @@ Argument = LogicalArray | ArrayRows | ReshapedArray | Constant | Access | Scalar
 Lookup = Callable[[str, str], LogicalArray]
 
 
+#: Names that a misspelt element type is compared with.
+_DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
+           "float64", "complex64", "complex128")  # fmt: skip
 _NO_ROWS: Mapping[str, RowRange] = {}
 _NO_CONSTANTS: Mapping[str, Constant] = {}
 _NOT_RESHAPED: frozenset[str] = frozenset()
@@ -160,10 +163,11 @@ def validate_arguments(
     not match, and `UnknownArrayError` if an array is not declared or has been freed.
     """
     known = {p.name for p in operation.parameters}
+    for unknown in sorted(given.keys() - known):
+        hint = f"{did_you_mean(unknown, known - given.keys())}It takes {', '.join(sorted(known))}"
+        raise ArgumentError(f"unknown argument {unknown!r}", where=where, hint=hint)
     for missing in sorted(known - given.keys()):
         raise ArgumentError(f"argument {missing!r} is missing", where=where)
-    for unknown in sorted(given.keys() - known):
-        raise ArgumentError(f"unknown argument {unknown!r}", where=where, hint=f"It takes {', '.join(sorted(known))}")
     accesses: dict[str, dict[RowRange | None, AccessMode]] = {}
     arguments: dict[str, str] = {}
     ranges: dict[str, RowRange] = {}
@@ -224,7 +228,8 @@ def declare_array(
         extent = tuple(int(n) for n in (data.shape if shape is None else shape))
         kind = np.dtype(dtype if dtype is not None else (data.dtype if data is not None else "float64"))
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"shape {shape!r} or dtype {dtype!r} is not one", where=where) from error
+        hint = did_you_mean(dtype, _DTYPES).rstrip() or None if isinstance(dtype, str) else None
+        raise ArgumentError(f"shape {shape!r} or dtype {dtype!r} is not one", where=where, hint=hint) from error
     if any(n < 0 for n in extent) or kind.hasobject:
         raise ArgumentError(
             f"shape {extent} with dtype {kind.name} cannot lie in device memory",

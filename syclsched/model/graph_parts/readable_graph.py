@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syclsched.errors import GraphError
+from syclsched.errors import GraphError, did_you_mean
 from syclsched.model.access import Access
 from syclsched.model.constant import Constant
 from syclsched.model.graph_parts.access_columns import AccessColumns
@@ -24,6 +24,9 @@ from syclsched.model.text.units import plural
 
 if TYPE_CHECKING:  # plans refer to graphs
     from syclsched.model.plan import Plan
+
+#: Most names of tasks that a wrong one is compared with.
+_MOST_COMPARED = 2000
 
 
 class ReadableGraph:
@@ -71,7 +74,8 @@ class ReadableGraph:
         try:
             return self._tasks[name]
         except KeyError:
-            raise GraphError(f"no task {name!r}", where=f"graph {self.name!r}") from None
+            hint = did_you_mean(name, self._tasks).rstrip() if len(self._tasks) <= _MOST_COMPARED else ""
+            raise GraphError(f"no task {name!r}", where=f"graph {self.name!r}", hint=hint or None) from None
 
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from syclsched.errors import GraphError
+from syclsched.errors import GraphError, did_you_mean
 from syclsched.model.access import AccessMode, row_range_name
 from syclsched.model.platform import SEPARATE
 from syclsched.model.text.sections import Row, Section, facts, sections_text
@@ -25,6 +25,9 @@ MAX_LANES = 16
 MAX_INSTRUCTIONS = 8
 MAX_ROWS = 16
 MAX_LIST = 6
+
+#: Most names of tasks that a wrong one is compared with.
+_MOST_COMPARED = 2000
 
 _MEMORY_KINDS = ("alloc", "free")
 _WORK_KINDS = ("launch", "host", "barrier")
@@ -88,7 +91,8 @@ def explain_task(plan: Plan, task: str) -> str:
         return "\n".join(_task(plan, task, planned[task]))
     holders = plan.recipe.holders(task, planned)
     if not holders:
-        raise GraphError(f"no task {task!r}", where=f"plan of {plan.name!r}", hint=f"It has {_some(planned)}")
+        hint = f"{did_you_mean(task, planned) if len(planned) <= _MOST_COMPARED else ''}It has {_some(planned)}"
+        raise GraphError(f"no task {task!r}", where=f"plan of {plan.name!r}", hint=hint)
     if len(holders) > 1:
         return "\n".join(_chunks(plan, task, holders))
     return "\n".join([f"{_clean(task)}: done as a part of", *_task(plan, holders[0], planned[holders[0]])])

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import difflib
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from syclsched.errors import GraphError
-from syclsched.model.text.units import format_bytes
+from syclsched.errors import GraphError, did_you_mean
+from syclsched.model.text.units import format_bytes, listed
 from syclsched.model.trace import Span, Trace
 
 #: Shorter delays are not mentioned.
@@ -25,10 +24,8 @@ def describe_task(trace: Trace, task: str) -> str:
         spans = [s for s in trace.spans if s.kind != "copy" and s.task is not None and task in s.task.split("+")]
     if not spans:
         names = sorted({s.task for s in trace.spans if s.task is not None})
-        near = difflib.get_close_matches(task, names, 3) or names[:3]
-        raise GraphError(
-            f"no task {task!r} ran", where=f"run of {trace.name!r}", hint=f"There are {', '.join(map(repr, near))}, ..."
-        )
+        hint = f"{did_you_mean(task, names)}There are {listed(names, _MAX_NAMES)}"
+        raise GraphError(f"no task {task!r} ran", where=f"run of {trace.name!r}", hint=hint)
     history = _TraceIndex(trace)
     return "\n\n".join("\n".join(history.describe(span)) for span in sorted(spans, key=lambda s: s.instruction))
 
