@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from syclsched.cli.documents import DiagnosisDocument, FindingEntry, entry_of, print_document
-from syclsched.cli.terminal import output
+from syclsched.cli.terminal import output, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,16 +46,17 @@ def doctor(
 
 def show(diagnosis: Diagnosis, console: Console) -> None:
     """Print the findings as a table, and below it the repair command of each problem on a separate line."""
-    from rich.markup import escape
-    from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    for _ in ("topic", "status"):
-        table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    # A rich table would break paths that are longer than its column.
+    first = max((len(finding.topic) for finding in diagnosis.findings), default=0) + 2
+    second = max((len(finding.status) for finding in diagnosis.findings), default=0) + 2
     for finding in diagnosis.findings:
-        table.add_row(finding.topic, _MARKS[finding.status], escape(finding.what))
-    console.print(table)
+        mark = Text.from_markup(_MARKS[finding.status])
+        mark.pad_right(second - len(mark))
+        what = wrapped(Text(finding.what), max(console.width - first - second, 1))
+        what = Text("\n" + " " * (first + second)).join(what.split("\n"))
+        console.print(Text.assemble(finding.topic.ljust(first), mark, what), soft_wrap=True)
     for finding in diagnosis.findings:
         if finding.status in {"warning", "missing"}:
             _show_remedy(finding, console)

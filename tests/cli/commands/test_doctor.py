@@ -61,3 +61,12 @@ def test_json_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     document = json.loads(output)
     assert document["usable"] is False
     assert document["findings"][1]["mend"] == LONG_COMMAND
+
+
+def test_paths_stay_whole_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = "/a/folder/" + "with-a-long-name/" * 6 + "library.so"
+    long = Diagnosis((Finding("library", "ok", f"found in {path}, and it is used by some of the devices here"),), True)
+    monkeypatch.setenv("COLUMNS", "60")
+    _, output = run(monkeypatch, long)
+    assert path in output
+    assert max(len(line) for line in output.splitlines() if path not in line) <= 60
