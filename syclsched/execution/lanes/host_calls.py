@@ -72,7 +72,10 @@ def with_own_views(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function so that each call gets new views of its arrays, because the arrays are reused across runs."""
 
     def call(**arguments: Any) -> Any:
-        return function(**{name: a.view() if isinstance(a, np.ndarray) else a for name, a in arguments.items()})
+        for name, value in arguments.items():
+            if isinstance(value, np.ndarray):
+                arguments[name] = value.view()
+        return function(**arguments)
 
     return call
 

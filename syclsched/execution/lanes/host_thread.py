@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thread that executes the host steps of a bound plan, for one run or several instances in flight."""
+"""Thread that executes the steps of one host lane of a bound plan, for one run or several instances in flight."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 from syclsched.execution.core.worker import WorkerThread
 from syclsched.execution.lanes.eventfd_wakeup import EventFd
 from syclsched.library_threads import LIBRARY_THREADS
 
+#: More steps than any run has.
+_ALL = 1 << 62
+
 
 class _RunWithHostSteps(Protocol):
-    """A run with host steps."""
+    """The steps of a host lane in one run."""
 
     @property
     def position(self) -> int:
@@ -24,7 +28,7 @@ class _RunWithHostSteps(Protocol):
 
     @property
     def stepped(self) -> bool:
-        """Whether all steps have completed and no more submissions follow."""
+        """Whether no step is left, or no more may be executed."""
 
     def wait_if_exclusive(self) -> bool:
         """Wait for the next step's predecessors if no other work is in flight; return whether that was so."""
@@ -33,7 +37,7 @@ class _RunWithHostSteps(Protocol):
         """Have an alarm signalled when predecessors of the next step complete; return whether it will be."""
 
     def end(self) -> None:
-        """End the run; the thread calls it once all steps have completed."""
+        """Leave the run; the thread calls it once no step is left."""
 
     def fail(self, error: BaseException) -> None:
         """Cancel the run, because an error stops its steps."""
@@ -50,14 +54,14 @@ class HostThread:
         self.worker = WorkerThread(name)
         self._alarm = EventFd()
         self._lock = threading.RLock()  # reentrant: a garbage collection under the lock may cancel another run
-        self._runs: list[_RunWithHostSteps] = []
+        self._runs: tuple[_RunWithHostSteps, ...] = ()
         self._serving = False
 
     def take(self, run: _RunWithHostSteps) -> None:
         """Add a run, and execute its steps. Callable on any thread, and again after an interrupted call."""
         with self._lock:
             if run not in self._runs:
-                self._runs.append(run)
+                self._runs = (*self._runs, run)
             serving = self._serving
         if serving:
             self.wake()
@@ -78,19 +82,23 @@ class HostThread:
             self._serve()
 
     def _serve(self) -> None:
-        begun_s = time.perf_counter()
-        while True:
-            with self._lock:
-                runs = list(self._runs)
-                self._serving = bool(runs)
-            if not runs:
-                return
-            if self._advance(runs):
-                begun_s = time.perf_counter()
+        begun_s: float | None = None  # since when nothing was to be done
+        while self._has_runs():
+            if self._advance(self._runs):
+                begun_s = None
             else:
-                self._sleep(runs, begun_s)
+                begun_s = time.perf_counter() if begun_s is None else begun_s
+                self._sleep(self._runs, begun_s)
 
-    def _sleep(self, runs: list[_RunWithHostSteps], begun_s: float) -> None:
+    def _has_runs(self) -> bool:
+        """Return whether the thread has runs; later ones start it again if it has none."""
+        if self._serving and self._runs:
+            return True
+        with self._lock:
+            self._serving = bool(self._runs)
+            return self._serving
+
+    def _sleep(self, runs: Sequence[_RunWithHostSteps], begun_s: float) -> None:
         """Sleep until a step may be ready; wake-ups can be spurious."""
         rung = True
         for run in runs:
@@ -103,18 +111,24 @@ class HostThread:
                 return
         self._alarm.sleep(begun_s, rung)
 
-    def _advance(self, runs: list[_RunWithHostSteps]) -> bool:
-        """Advance each run by at most one step; return whether any advanced."""
-        moved, most = False, 1 << 62
+    def _advance(self, runs: Sequence[_RunWithHostSteps]) -> bool:
+        """Advance each run by one step, or the only run as far as it can; return whether any advanced."""
+        moved, most = False, _ALL
         for run in runs:
             try:
-                moved |= run.advance(most)
+                if len(runs) > 1:
+                    moved |= run.advance(most)
+                else:
+                    while run.advance(_ALL):
+                        moved = True
+                        if self._runs is not runs:  # another one came
+                            break
             except BaseException as error:  # an error in one run must not end the thread
                 run.fail(error)
             most = run.position
             if run.stepped:
                 with self._lock:
-                    self._runs.remove(run)
+                    self._runs = tuple(other for other in self._runs if other is not run)
                 run.end()
-                moved, most = True, 1 << 62
+                moved, most = True, _ALL
         return moved

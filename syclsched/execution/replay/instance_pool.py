@@ -40,8 +40,11 @@ class InstancePool:
         #: The host's steps, and the order of device work around them.
         self.levels = levels = plan_host_sync(prepared.program)
         library_threads = prepared.plan.platform.host_threads
-        #: Executes the host's steps, if the plan has any.
-        self.host = HostThread(f"syclsched {prepared.plan.name} host", library_threads) if levels.steps else None
+        #: Execute the host's steps, each those of one lane.
+        self.hosts = tuple(
+            HostThread(f"syclsched {prepared.plan.name} host:{number}", library_threads)
+            for number in range(len(levels.lanes))
+        )
         self._clocks = DeviceClocks(prepared.plan, queues)
         lanes = by_index(prepared.plan, queues)
         used = {lane: lanes[lane] for lane in {prepared.program.nodes[number].lane for number in levels.of}}
@@ -52,7 +55,7 @@ class InstancePool:
             else why_not_local(used)
         )
         self._lane_threads = None if self._why_not_local is not None else SharedLaneThreads(library, used)
-        threads = self.worker, self.host, self._lane_threads
+        threads = self.worker, self.hosts, self._lane_threads
         self._make = partial(
             PlanInstance, prepared, executables, library, queues, devices, threads, levels, self._clocks
         )
@@ -88,8 +91,8 @@ class InstancePool:
     def close(self) -> None:
         """Stop the threads, and release all instances."""
         self.worker.stop()
-        if self.host is not None:
-            self.host.stop()
+        for host in self.hosts:
+            host.stop()
         self._clocks.generations = ()
         if self._lane_threads is not None:
             self._lane_threads.close()
@@ -109,7 +112,8 @@ class InstancePool:
             return
         for generation in self.generations:
             generation.cancel()
-        if self.host is None:
-            self.worker.post(self.close)  # after the worker's pending wait for the devices
-        else:
-            self.host.worker.post(lambda: self.worker.post(self.close))
+        # After the host threads have left their runs, and the worker's pending wait for the devices.
+        close = partial(self.worker.post, self.close)
+        for host in self.hosts:
+            close = partial(host.worker.post, close)
+        close()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -64,7 +64,7 @@ class PlanInstance:
         library: SubmissionLibrary,
         queues: dict[str, SyclQueue],
         devices: OpenDevices,
-        threads: tuple[WorkerThread, HostThread | None, SharedLaneThreads | None],
+        threads: tuple[WorkerThread, Sequence[HostThread], SharedLaneThreads | None],
         levels: HostSyncSchedule,
         clocks: DeviceClocks,
     ) -> None:
@@ -78,7 +78,7 @@ class PlanInstance:
         self._queues = queues
         self._clocks = clocks
         self._current: Replay | None = None
-        self._worker, self._host, self._lane_threads = threads
+        self._worker, self._hosts, self._lane_threads = threads
         self._levels = levels
         self._calls: dict[int, Callable[[], object]] = {}
         self._retried: list[str] = []
@@ -205,7 +205,17 @@ class PlanInstance:
             predicted_s = {node.id: node.instruction.duration_s for unit in self._units for node in unit}
             self._commands_made = CommandList(self.loop, [self._command(unit) for unit in self._units], predicted_s)
             of_units = [self._levels.of[unit[0].id] for unit in self._units]
-            self._ends = [bisect_right(of_units, level) for level in range(len(self._levels.steps) + 1)]
+            last = len(self._levels.steps)
+            due = sorted({0, *of_units, last})
+            self._host_steps = HostSteps(
+                self._hosts,
+                self._levels,
+                [bisect_right(of_units, level) for level in range(last + 1)],
+                due,
+                [[bisect_left(indices, level) for level in due] for indices in self._levels.lanes],
+                self._calls,
+                self._retried,
+            )
             if self._local_queues is not None:
                 self._lane_batch = LaneThreadBatch(
                     self._library, self.loop, self._local_queues, self._commands_made.commands
@@ -229,7 +239,7 @@ class PlanInstance:
             partial(host_clocks, self._prepared.plan) if on_threads else self._clocks.maps,
             submission,
             watch,
-            HostSteps(self._host, self._levels, self._ends, self._calls, self._retried) if self._host else None,
+            self._host_steps if self._hosts else None,
             constant_bytes=self.constant_bytes,
             record=record,
         )
@@ -311,8 +321,9 @@ class PlanInstance:
             elif name in written:
                 np.copyto(self._buffers[name, HOST].numpy(writable=True), values[name])
         if moved:
-            steps = {node.id for node in self._levels.nodes if self._uses_inputs(node, moved)}
-            self._calls = {number: call for number, call in self._calls.items() if number not in steps}
+            for node in self._levels.nodes:
+                if self._uses_inputs(node, moved):
+                    self._calls.pop(node.id, None)
         if moved and self._commands_made is not None:
             for unit in self._units:
                 if any(self._uses_inputs(node, moved) for node in unit):

@@ -108,6 +108,7 @@ class Replay(ProgressReporting):
         #: Times of a run that was submitted completely.
         self.times: Times | None = None
         self._overdue: dict[int, DeadlineError] = {}
+        self._noted_overdue: dict[int, object] = {}
         self._submit_ns: dict[int, int] = {}
         self._device_ns: dict[int, tuple[int, int]] = {}
         #: Records of host instructions.
@@ -132,7 +133,7 @@ class Replay(ProgressReporting):
             if not self._over:
                 self.cancelled = True
                 self.loop.stop()
-                if not self._submitting and not (steps is not None and steps.on_host_thread):
+                if not self._submitting and not (steps is not None and steps.on_host_threads):
                     self.close_submission()
                 if self._ended:
                     self.watch.cancelled(self)
@@ -216,7 +217,7 @@ class Replay(ProgressReporting):
         if steps is None:
             return found
         nodes = self.program.nodes
-        return [replace(p, begun=steps.running == p.number) if nodes[p.number].on_host else p for p in found]
+        return [replace(p, begun=p.number in steps.running) if nodes[p.number].on_host else p for p in found]
 
     @cached_property
     def _positions(self) -> ProgressTracker:
@@ -255,7 +256,7 @@ class Replay(ProgressReporting):
     def submit_until(self, count: int) -> None:
         """Submit up to a number of commands; after the last one, start waiting for the end of the run.
 
-        After the last one that waits for no host step, the host thread takes over.
+        After the last one that waits for no host step, the host threads take over.
         """
         if self.steps is None:
             whole = len(self.commands.commands)
@@ -301,6 +302,9 @@ class Replay(ProgressReporting):
     def close_submission(self) -> None:
         """Submit nothing more, and start waiting for the end of the run, once; under the lock."""
         if not self._ended:
+            if self._step_run is not None and not self._step_run.close():
+                self.cancelled = True  # nothing more starts; the lane whose step is the last to end closes it
+                return
             self.counts.barriers = self.commands.fences
             self.watch.submitted(self)
             self._ended = True  # last: after an interrupt before this line, this is called again
@@ -339,15 +343,21 @@ class Replay(ProgressReporting):
             where=f"plan {self.program.plan.name!r}",
         )
 
+    @property
+    def has_overdue(self) -> bool:
+        """Whether any task is past its deadline."""
+        return bool(self._overdue)
+
     def is_late(self, number: int) -> bool:
         """Return whether a task is past its deadline."""
         return number in self._overdue
 
     def note_overdue(self) -> None:
         """Record the tasks that are past their deadlines, and cancel their dependents."""
+        noted = object()
         for number, error in list(self._overdue.items()):
-            if number in self.failures.spoilt:
-                continue
+            if number in self.failures.spoilt or self._noted_overdue.setdefault(number, noted) is not noted:
+                continue  # another thread has, or does
             instruction = self.program.nodes[number].instruction
             self.failures.record(instruction, error, "deadline")
             self.failures.lost(instruction, begun=True)

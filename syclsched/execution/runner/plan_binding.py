@@ -14,6 +14,7 @@ from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.core.work import compile_work
 from syclsched.execution.dispatch.prepared import PreparedPlan
 from syclsched.execution.lanes.lanes import queues_of
+from syclsched.execution.replay.host_sync import plan_host_sync
 from syclsched.execution.replay.instance_pool import InstancePool
 from syclsched.interrupts import call_in_callback
 from syclsched.progress import Progress
@@ -47,7 +48,7 @@ class PlanBinding:
         if self.why_not_replayed is None:
             laid_out = prepared.with_layout()
             if laid_out.layout is not None:
-                self.why_not_replayed = laid_out.layout.why_not(prepared.plan.platform)
+                self.why_not_replayed = laid_out.layout.why_not(prepared.plan.platform) or why_delayed(laid_out.program)
             self.prepared = laid_out if self.why_not_replayed is None else prepared
         self.instances: InstancePool | None = None
         # Tracing, safeguards and deadlines need a `Run`; a one-call run has none.
@@ -82,10 +83,15 @@ class PlanBinding:
         return frozenset(self.prepared.inputs)
 
 
+def why_delayed(program: Program) -> str | None:
+    """Return why device work would wait too long for work of several host lanes; None if it would not."""
+    if len({node.lane for node in program.nodes.values() if node.on_host}) < 2 or not plan_host_sync(program).delays:
+        return None
+    return "device work between functions on several lanes of the host would wait for more of them than it needs"
+
+
 def why_dispatcher_needed(program: Program, executables: Mapping[int, Executable]) -> str | None:
     """Return why a plan needs a dispatcher while it runs; None if it does not."""
-    if len({node.lane for node in program.nodes.values() if node.on_host}) > 1:
-        return "there is work on several lanes of the host"
     for node in program.nodes.values():
         if node.instruction.kind in MEMORY_KINDS:
             continue

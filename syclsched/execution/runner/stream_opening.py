@@ -111,7 +111,7 @@ def _configuration(
         instances.shrink(in_flight)
         instances.grow(in_flight)
         order = sequential_rounds(program) if rounds is None else simulated().rounds
-        if instances.host is not None:
+        if instances.hosts:
             order = rounds_before_host_steps(order, instances.levels.of)
         launcher = StagedLauncher(instances, order, in_flight, runner.recorder.keep > 0, runner.start_replay)
         predict = simulated

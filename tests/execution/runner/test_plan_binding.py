@@ -9,7 +9,7 @@ import numpy as np
 from support.running import DTYPE, MIX, TWO_DEVICES, plan_by, plan_on
 
 from syclsched.execution.core.program import Program
-from syclsched.execution.runner.plan_binding import why_dispatcher_needed
+from syclsched.execution.runner.plan_binding import why_delayed, why_dispatcher_needed
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 
@@ -43,7 +43,33 @@ def test_several_lanes_of_the_host() -> None:
         graph.host(lambda a: None, name=name, a=graph.array(name, data=np.zeros(4, DTYPE)).update())
     platform = replace(TWO_DEVICES, devices=tuple(replace(d, lanes=2) if d.is_host else d for d in TWO_DEVICES.devices))
     plan = plan_by(graph, platform, lambda name: ("host", "xy".index(name), "function"))
-    assert "several lanes of the host" in str(why(plan))
+    assert why(plan) is None
+
+
+def test_kernels_behind_functions_on_several_lanes_of_the_host() -> None:
+    def why_with(*arrays: str) -> str | None:
+        """Return why a kernel that reads and writes two arrays waits too long, behind a function for each of some."""
+        graph = TaskGraph("behind")
+        x, y = (graph.array(name, data=np.zeros(4, DTYPE)) for name in "xy")
+        for n, name in enumerate(arrays):
+            graph.host(
+                lambda a: None, name=f"h{n}", a=graph.arrays.get(name, graph.array(f"{name}{n}", (4,), DTYPE)).write()
+            )
+        graph.kernel(MIX, name="kernel", x=x, y=y, a=1)
+        platform = TWO_DEVICES.with_host_lanes(2)
+        return why_delayed(
+            Program(
+                plan_by(
+                    graph,
+                    platform,
+                    lambda n: ("a", 0, "opencl-c") if n == "kernel" else ("host", int(n[1]), "function"),
+                )
+            )
+        )
+
+    assert why_with("x", "y") is None
+    assert why_with("x") is None  # one lane only
+    assert "wait for more of them than it needs" in str(why_with("other", "y"))
 
 
 def test_two_contexts() -> None:
