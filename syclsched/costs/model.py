@@ -183,16 +183,22 @@ class CostModel:
         if self._history is None:
             return None
         key = history_key(device.timing_key, operation, implementation, signature)
-        quantity, factor = measured_seconds(self._history, key), 1.0
-        if quantity is None and key.device_key != device.key:
+        quantity, factor, origin = measured_seconds(self._history, key), 1.0, "measured"
+        if quantity is None and not operation.pure:
+            # Only runs call it, with as many lanes as there were: it is taken to use one core.
+            other = (
+                replace(device, lanes=1, most_threads=0) if key.device_key != device.key else _with_most_lanes(device)
+            )
+            quantity, origin = measured_seconds(self._history, replace(key, device_key=other.timing_key)), "scaled"
+        elif quantity is None and key.device_key != device.key:
             # Measured with all cores only: at worst, its libraries use them perfectly.
             quantity = measured_seconds(self._history, replace(key, device_key=device.key))
-            factor = device.compute_units / device.library_threads
+            factor, origin = device.compute_units / device.library_threads, "scaled"
         # A history is a file of the user's: ignore numbers that cannot be durations.
         if quantity is None or not 0.0 <= quantity.value < math.inf:
             return None
-        if factor != 1.0:
-            return Estimate(quantity.value * factor, "scaled", uncertainty_of("scaled"))
+        if origin == "scaled":
+            return Estimate(quantity.value * factor, origin, uncertainty_of(origin))
         seconds = quantity.value + self.launch_gap_s(implementation, device)
         return Estimate(seconds, "measured", relative_uncertainty(quantity))
 
@@ -201,6 +207,11 @@ class CostModel:
         if rates is None:
             rates = self._rates[device.key] = rates_of(device, self.platform)
         return rates
+
+
+def _with_most_lanes(device: Device) -> Device:
+    """Return the host as the most lanes that it may have, and another device as it is."""
+    return replace(device, lanes=device.most_lanes) if device.is_host and device.most_lanes else device
 
 
 def _class_key(task: Task) -> object:

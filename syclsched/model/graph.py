@@ -124,6 +124,9 @@ class TaskGraph(HostCallTasks):
     ) -> Task:
         """Add a task that calls a Python function on the host with NumPy arrays.
 
+        Functions of tasks that do not depend on each other may be called at the same time, on several threads: what
+        they share besides arrays of the graph must allow that, or an `edge` must order them.
+
         Parameters
         ----------
         function : callable

@@ -130,14 +130,19 @@ def attempt(graph: TaskGraph, request: PlanTarget, budget: SearchBudget) -> Atte
 def _may_need_host_lanes(graph: TaskGraph, wider: PlanTarget) -> bool:
     """Return whether several tasks can run on the host; of a large graph, whether only the host can run most tasks.
 
-    Without times that were measured on one of several lanes, nothing is known to be gained.
+    Without times that were measured on one of several lanes, nothing is known to be gained, except by functions that
+    only runs call: these are taken to use one core until a run has measured them.
     """
     host = wider.platform.host
     others = [device for device in wider.platform.devices if device is not host]
     able = only = 0
     for task in graph.tasks:
         best = None if task.operation is None else wider.costs.best(task, host)
-        if best is not None and best[1].origin == "measured":
+        if (
+            best is not None
+            and task.operation is not None
+            and (best[1].origin == "measured" or (not task.operation.pure and best[0].kind == "host"))
+        ):
             able += 1
             only += all(wider.costs.best(task, device) is None for device in others)
     return able > 1 if len(graph) <= LARGE else 2 * only > len(graph)

@@ -111,7 +111,8 @@ def _modelled_costs(graph: TaskGraph, platform: Platform) -> Sequence[object]:
         if task.operation is None or task.signature is None or (id(task.operation), id(task.signature)) in kinds:
             continue
         kinds.add((id(task.operation), id(task.signature)))
-        kind = (task.operation.name, repr(task.signature))
+        # Functions with side effects are taken to need other times until they have run.
+        kind = (task.operation.name, task.operation.pure, repr(task.signature))
         if kind in seen:
             continue
         seen.add(kind)

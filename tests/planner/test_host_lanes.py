@@ -108,6 +108,45 @@ def test_the_other_number_of_lanes_is_a_candidate() -> None:
     assert other.makespan_s == pytest.approx(8.0)
 
 
+def called_graph(tasks: int, *, chain: bool = False, pure: bool = False) -> TaskGraph:
+    graph = TaskGraph("functions")
+    arrays = [graph.array(f"x{n}", (8,)) for n in range(1 if chain else tasks)]
+
+    def call(x: np.ndarray) -> None:
+        x += 1
+
+    for n in range(tasks):
+        graph.host(call, x=arrays[0 if chain else n].update(), name=f"t{n}", pure=pure)
+    return graph
+
+
+def times_of(graph: TaskGraph, lanes: dict[int, float]) -> MemoryHistory:
+    """Times of the functions as measured by runs with these numbers of lanes."""
+    task, found = graph.find_task("t0"), MemoryHistory()
+    assert task.operation is not None and task.signature is not None
+    for number, seconds in lanes.items():
+        key = PLATFORM.with_host_lanes(number).host.timing_key
+        found[history_key(key, task.operation, task.operation.implementations[0], task.signature)] = Quantity(seconds)
+    return found
+
+
+def test_functions_that_only_runs_call_get_a_lane_for_each_core_from_the_first_run_on() -> None:
+    assert lanes_of(called_graph(8), MemoryHistory())[0] == 4
+    assert lanes_of(called_graph(8, pure=True), MemoryHistory())[0] == 1  # it is timed before: nothing is assumed
+    assert lanes_of(called_graph(8, chain=True), MemoryHistory())[0] == 1
+
+
+def test_functions_that_only_runs_call_take_the_time_of_another_number_of_lanes_until_it_is_measured() -> None:
+    graph = called_graph(8)
+    assert lanes_of(graph, times_of(graph, {1: 1.0})) == (4, pytest.approx(2.0))
+    assert lanes_of(graph, times_of(graph, {4: 1.0})) == (4, pytest.approx(2.0))
+    plan = syclsched.plan(graph, PLATFORM, history=times_of(graph, {4: 1.0}))
+    (other,) = [c for c in plan.candidates if c.policy.startswith("host as 1 lane")]
+    assert other.makespan_s == pytest.approx(8.0)
+    # A library that uses all cores on one lane; or functions that wait for Python's lock.
+    assert lanes_of(graph, times_of(graph, {1: 1.0, 4: 4.0})) == (1, pytest.approx(8.0))
+
+
 @pytest.mark.sycl
 def test_a_run_uses_the_planned_lanes() -> None:
     platform = syclsched.discover("cpu")

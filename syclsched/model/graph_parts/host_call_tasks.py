@@ -46,7 +46,8 @@ class HostCallTasks(GrowingGraph):
     ) -> LogicalArray:
         """Add a task that calls a Python function on the host, and return the array that will hold its result.
 
-        The array is a future: it can be passed to other tasks at once, and read from the run.
+        The array is a future: it can be passed to other tasks at once, and read from the run. As with `host`, functions
+        of independent tasks may be called at the same time.
 
         Parameters
         ----------
