@@ -1,19 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bound plans with a few tasks on the host: replayed beside dispatched, alternating in one process.
+"""Bound plans with tasks on the host: replayed beside dispatched, and sweeps beside thread pools, alternating.
 
     python benchmarks/hosted.py [--tasks 40] [--runs 101] [--model]
+    python benchmarks/hosted.py --sweep [--tasks 500] [--microseconds 400] [--runs 15]
 
 Kernels do nothing, on one lane of the CPU device; functions add one to 16 numbers. In ``chain`` each task needs the one
 before; in ``beside`` functions have a chain of their own. ``--model`` is a network of
 twenty small convolutions with an operator that no device can do (CumProd, by onnx's own implementation) in the middle.
 Milliseconds a run, medians with the quarter points, and the ratio of medians.
+
+``--sweep`` calls a function for many values: by a runner, whose plan `auto` makes, a thread pool with a thread for each
+core, joblib's and Dask's threads. The function computes a digest, without Python's lock, for so many microseconds. Said
+are the first call of each, the third, and of further ones the median with the quarter points and the processor time.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import statistics
+import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest import mock
 
@@ -130,9 +139,74 @@ def show_model(runs: int) -> None:
     show("model, 1 on the host", lambda: fast(x=x), lambda: slow(x=x), runs)
 
 
+def digests_of(microseconds: float) -> Callable[[float], int]:
+    """Return a function of a number that takes so long."""
+    data = bytes(10**6)
+    begun_s = time.perf_counter()
+    for _ in range(20):
+        hashlib.sha256(data)
+    part = data[: max(4096, int(len(data) * microseconds * 1e-6 / ((time.perf_counter() - begun_s) / 20)))]
+
+    def digest(value: float) -> int:
+        found = hashlib.sha256(str(value).encode())
+        found.update(part)
+        return int.from_bytes(found.digest()[:6], "big")
+
+    return digest
+
+
+def show_sweep(tasks: int, microseconds: float, runs: int) -> None:
+    """Time sweeps of one function in turn, check the results, and print."""
+    function, values = digests_of(microseconds), np.linspace(0.0, 1.0, tasks)
+    wanted = [function(float(value)) for value in values]
+    graph = TaskGraph("sweep")
+    array = graph.array("values", (tasks,))
+    graph.map(lambda x: function(float(x[0])), [array[i : i + 1] for i in range(tasks)], name="digest")
+    cores, ways = os.cpu_count() or 1, dict[str, Callable[[], Any]]()
+    with syclsched.bind(graph) as runner, ThreadPoolExecutor(cores) as pool, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ways["syclsched"] = lambda: [int(each) for each in runner({"values": values}).values()]
+        ways["pool"] = lambda: list(pool.map(function, map(float, values)))
+        try:
+            import joblib
+
+            ways["joblib"] = lambda: joblib.Parallel(n_jobs=cores, prefer="threads")(
+                joblib.delayed(function)(float(value)) for value in values
+            )
+            import dask
+
+            ways["dask"] = lambda: dask.compute(
+                *(dask.delayed(function)(float(value)) for value in values), scheduler="threads"
+            )
+        except ImportError as error:
+            print(f"left out: {error}")
+        times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+        for _ in range(runs + 3):
+            for name, way in ways.items():
+                begun_s, processor_s = time.perf_counter(), time.process_time()
+                found = way()
+                times[name].append((time.perf_counter() - begun_s, time.process_time() - processor_s))
+                assert list(found) == wanted, name
+    base = statistics.median(wall_s for wall_s, _ in times["pool"][3:])
+    print(f"{tasks} tasks of {microseconds:g} us; {cores} cores; lanes {[lane.name for lane in runner.plan.lanes]}")
+    print(f"{'milliseconds':12s} {'first':>8s} {'third':>8s} {'later':>27s} {'processor':>10s} {'ratio to pool':>14s}")
+    for name, each in times.items():
+        later = [1e3 * wall_s for wall_s, _ in each[3:]]
+        processor = 1e3 * statistics.median(processor_s for _, processor_s in each[3:])
+        print(
+            f"{name:12s} {each[0][0] * 1e3:8.1f} {each[2][0] * 1e3:8.1f} {quartiles(later, 1, 7):>27s} "
+            f"{processor:10.1f} {statistics.median(later) / base / 1e3:14.2f}",
+            flush=True,
+        )
+
+
 def main() -> None:
     """Measure and print."""
-    given = parser(__doc__, tasks=40, runs=101, model=False).parse_args()
+    given = parser(__doc__, tasks=0, runs=0, model=False, sweep=False, microseconds=400).parse_args()
+    if given.sweep:
+        show_sweep(given.tasks or 500, given.microseconds, given.runs or 15)
+        return
+    given.tasks, given.runs = given.tasks or 40, given.runs or 101
     print(f"{'milliseconds a run':24s} {'replayed':>27s}  {'dispatched':>27s}   ratio")
     if given.model:
         show_model(given.runs)

@@ -26,6 +26,8 @@ class LibraryThreads:
         #: The libraries found, and the number of modules at that time: an import may load further ones. 0: none found.
         self._libraries: list[Any] = []
         self._modules = 0
+        #: The smallest limit that was applied last.
+        self._applied: int | None = None
         #: Threads of the limited libraries without limits, by the library's file.
         self._own: dict[str, int] = {}
 
@@ -70,6 +72,9 @@ class LibraryThreads:
     def _apply(self) -> None:
         """Give the libraries the threads of the smallest limit, or their own."""
         most = min(self._limits, default=None)
+        if most == self._applied and (most is None or self._modules == len(sys.modules)):
+            return  # another run has it in force: setting takes 20 µs
+        self._applied = most
         if most is not None and most < (os.cpu_count() or 1):
             if self._modules != len(sys.modules):  # looking up takes milliseconds
                 self._find()

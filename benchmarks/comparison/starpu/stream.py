@@ -32,7 +32,7 @@ async def profiles(frames):
         if len(pending) == 3:
             found.append(await pending.popleft())
         pending.append(starpu.task_submit()(means, frame))
-    return found + [await each for each in pending]
+    return np.stack(found + [await each for each in pending])
 
 
 starpu.init()

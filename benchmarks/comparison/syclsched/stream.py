@@ -30,7 +30,7 @@ runner = syclsched.bind(graph)
 
 async def profiles(frames):
     inputs = ({"frame": frame} for frame in frames())
-    return [each[means.name] async for each in runner.stream(inputs, results=[means.name])]
+    return np.stack([each[means.name] async for each in runner.stream(inputs, results=[means.name])])
 
 
 stream.solve(lambda frames: asyncio.run(profiles(frames)))

@@ -62,7 +62,7 @@ class PreparedPlan:
         declared = self.graph.arrays
         return {name: wholes[0].parts for name, wholes in self.graph.joined.items() if name not in declared}
 
-    @property
+    @cached_property
     def results(self) -> tuple[str, ...]:
         """Names of the arrays, as in the original graph, that tasks write and whose values are kept.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from syclsched.execution.core.waiting import SLICE_S, elapsed_text
 from syclsched.execution.handle.engine import Engine
 from syclsched.execution.handle.resources import Resources
 from syclsched.execution.memory.buffers import AllocatedBuffer, NumpyArray
-from syclsched.execution.memory.readback import Like, assemble, covers, read
+from syclsched.execution.memory.readback import Like, assemble, covers, read, read_numpy
 from syclsched.execution.memory.statuses import failed_status
 from syclsched.model.access import RowRange
 from syclsched.model.graph_parts.argument_validation import validate_rows
@@ -146,6 +146,19 @@ class ResultAccess(ABC):
                 "runner(inputs) or await runner.call_async(inputs) return them",
             )
         return self._engines.ask(lambda engine, left_s: self._read_value(engine, name, rows, like, left_s), timeout)
+
+    def read_results(self, names: Iterable[str]) -> dict[str, NumpyArray]:
+        """Return results by name, of a run that has ended without a failure."""
+        engine = self._engines.active
+        if self._closed or not engine.completed or self.recoveries:
+            return {name: self.result(name) for name in names}
+        # Nothing is left to be waited for or checked.
+        program, buffers, found = engine.program, engine.buffers, dict[str, NumpyArray]()
+        for name in names:
+            final = None if name in program.segments or name in self._joined else program.final_buffers.get(name)
+            live = None if final is None else buffers.get(final[0])
+            found[name] = self.result(name) if live is None else read_numpy(live)
+        return found
 
     def _read_value(self, engine: Engine, name: str, rows: RowRange | None, like: Like, timeout: float | None) -> Any:
         """Return the final value of an array, or of some of its rows, from an engine."""

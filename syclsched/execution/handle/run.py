@@ -363,7 +363,7 @@ class Run(ResultAccess):
         """Wait, return results by name, and close the run in any case."""
         try:
             self.wait()
-            return {name: self.result(name) for name in names}
+            return self.read_results(names)
         finally:
             self.close()
 

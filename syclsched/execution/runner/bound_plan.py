@@ -491,7 +491,7 @@ class Runner:
         names = self._bound.prepared.results if results is None else tuple(results)
         run = await self.run_async(inputs)
         # No other coroutine runs before the next await, so the next run has not begun.
-        return {name: run.result(name) for name in names}
+        return run.read_results(names)
 
     def __call__(
         self, inputs: Mapping[str, Any] | None = None, results: Iterable[str] | None = None

@@ -377,7 +377,7 @@ class Stream(Iterator["Results | Exception"]):
         if pending.run is not None:
             try:
                 pending.run.wait()
-                return {name: pending.run.result(name) for name in self._names}
+                return pending.run.read_results(self._names)
             except Exception as failed:
                 error = _numbered(failed, number)
             finally:

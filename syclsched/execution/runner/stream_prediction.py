@@ -35,7 +35,17 @@ class Forecast:
 
 
 def forecast(program: Program, in_flight: int) -> Forecast:
-    """Return the better forecast of sequential and interleaved submission, by simulation."""
+    """Return the better forecast of sequential and interleaved submission, by simulation; once for each program."""
+    derived, of = program.derived, (program.plan, program.further)
+    known: tuple[tuple[object, object], dict[int, Forecast]] | None = derived.get("forecasts")
+    if known is None or any(a is not b for a, b in zip(known[0], of, strict=True)):
+        known = derived["forecasts"] = of, {}
+    if in_flight not in known[1]:
+        known[1][in_flight] = _forecast(program, in_flight)
+    return known[1][in_flight]
+
+
+def _forecast(program: Program, in_flight: int) -> Forecast:
     plain = _simulated(program, sequential_rounds(program), in_flight)
     rounds = interleaved_rounds(program) if in_flight > 1 else None
     if rounds is None:

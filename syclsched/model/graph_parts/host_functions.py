@@ -86,12 +86,20 @@ class HostCall:
 
     def returning(self, result: str) -> Callable[..., Any]:
         """Return a function of the arrays by name that stores what the function returns in the array ``result``."""
+        function, positional, keywords = self.function, self.positional, self.keywords
+        names = [given.name for given in positional if isinstance(given, _Placeholder)]
+        is_plain = not keywords and len(names) == len(positional)  # all arguments are arrays, and need no look
 
         @_named(self.function)
         def call(**arrays: Any) -> None:
             out = arrays.pop(result)
-            value = np.asarray(self._call(arrays))
-            if value.shape != out.shape or not np.can_cast(value.dtype, out.dtype, "same_kind"):
+            if is_plain:
+                value = np.asarray(function(*[arrays[name] for name in names]))
+            else:
+                value = np.asarray(self._call(arrays))
+            if value.shape != out.shape or not (
+                value.dtype == out.dtype or np.can_cast(value.dtype, out.dtype, "same_kind")
+            ):
                 raise ArgumentError(
                     f"{label_of(self.function)} returned {value.dtype.name} of shape {value.shape}, declared is "
                     f"{out.dtype.name} of shape {out.shape}",
