@@ -46,7 +46,7 @@ def may_load_from(folder: Path, beside: Path | None = None) -> bool:
 
 
 def why_untrusted(folder: Path, beside: Path | None = None) -> str | None:
-    """Return why others could have put something into a folder, or None if they could not.
+    """Return the reason why other users could have written to a folder, or None if they could not.
 
     ``beside`` is the folder of the source code whose compiled code is kept: whoever can change the source is trusted.
     """

@@ -325,7 +325,7 @@ def _opened(platform: Platform | None, plan: Plan | None, memory_limit: MemoryLi
 
 @dataclass(frozen=True, slots=True)
 class _PlanningOptions:
-    """How `run` and `bind` plan if no plan is given."""
+    """Options of planning in `run` and `bind` without a plan."""
 
     policy: str
     rewrite: str

@@ -30,7 +30,7 @@ _HINT: Final = "Set XDG_RUNTIME_DIR to a folder that belongs to you and that nob
 
 @dataclass(frozen=True, slots=True)
 class StatusFiles:
-    """What was read of the status files."""
+    """Result of reading the status files."""
 
     processes: tuple[ProcessStatus, ...]  # by their number
     unreadable: tuple[str, ...]  # why files were left out, one text a file

@@ -122,7 +122,7 @@ class _MathLibraries:
         self._found: tuple[LibraryFound, ...] | None = None
 
     def load_with_dpnp(self) -> None:
-        """Load them now if dpnp is imported already, else when it will be, whoever imports it."""
+        """Load them now if dpnp is imported already, else when it is imported by any code."""
         _MathLibraries.current = self
         if "dpnp" in sys.modules:
             self.load()

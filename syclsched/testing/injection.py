@@ -7,8 +7,8 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.submission.faultpoints import FaultDecision, SubmissionKind, Target
 from syclsched.errors import ExecutionError
 from syclsched.testing.fault_types import (
@@ -49,7 +49,7 @@ class Injection:
         self._left = {id(f): f.most for f in self._faults if isinstance(f, RandomFault)}
         self._injected: list[Injected] = []
         self._refused: set[tuple[int, int]] = set()
-        self._queues: dict[str, Any] = {}
+        self._queues: dict[str, SyclQueue] = {}
         self._lost: set[str] = set()
         self._pending: dict[str, dict[tuple[int, int], Target]] = {
             f.device: {} for f in self._faults if isinstance(f, DeviceLoss)
@@ -87,7 +87,9 @@ class Injection:
 
     # --- fault injection points -------------------------------------------------------------------
 
-    def submits(self, device: str, queue: Any, kind: SubmissionKind, target: Target, number: int) -> FaultDecision:
+    def submits(
+        self, device: str, queue: SyclQueue, kind: SubmissionKind, target: Target, number: int
+    ) -> FaultDecision:
         """Return the decision about a submission before it is made."""
         with self._lock:
             self._queues[device] = queue
@@ -117,7 +119,7 @@ class Injection:
             with self._lock:
                 self._pending[device][id(target), number] = target
 
-    def allocates(self, queue: Any, nbytes: int) -> None:
+    def allocates(self, queue: SyclQueue, nbytes: int) -> None:
         """Raise MemoryError, as the runtime does, if an allocation is to fail."""
         with self._lock:
             number = self._count("allocation", None)
@@ -139,7 +141,7 @@ class Injection:
                     self._record_fault("host call", None, number)
                     raise InjectedError(f"injected fault in task {task!r}")
 
-    def uses(self, queue: Any) -> None:
+    def uses(self, queue: SyclQueue) -> None:
         """Raise if a queue's device is lost, at submissions that are no instructions of a plan."""
         with self._lock:
             if self._is_lost(queue):
@@ -223,5 +225,5 @@ class Injection:
                 self._record_fault("pending", device, number)
         self._pending[device].clear()
 
-    def _is_lost(self, queue: Any) -> bool:
+    def _is_lost(self, queue: SyclQueue) -> bool:
         return any(self._queues[device].sycl_device == queue.sycl_device for device in self._lost)

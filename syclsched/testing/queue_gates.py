@@ -8,9 +8,9 @@ import threading
 import time
 from collections.abc import Callable
 from itertools import count
-from typing import Any
 
 from syclsched.devices.backends.registry import backend_of
+from syclsched.devices.native.sycl_types import SyclQueue
 
 
 class QueueGates:
@@ -26,7 +26,7 @@ class QueueGates:
         self._released = threading.Event()
         self._closed = False
 
-    def block(self, device: str, queue: Any, for_s: float | None) -> None:
+    def block(self, device: str, queue: SyclQueue, for_s: float | None) -> None:
         """Keep later submissions to an in-order queue from starting for some seconds, or until `release` if None.
 
         The time starts when earlier timed gates of the device have opened. If the queue cannot be gated, the calling

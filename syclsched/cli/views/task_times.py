@@ -35,7 +35,7 @@ _MOST_NAMED = 12
 
 @dataclass(frozen=True, slots=True)
 class TimeFilter:
-    """Which measured task times are shown."""
+    """Filter of measured task times."""
 
     operation: str | None = None  # part of the operation's name
     device: str | None = None  # part of the device's key

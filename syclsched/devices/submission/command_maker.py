@@ -87,7 +87,7 @@ class EventStructure(ctypes.Structure):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _ArgumentForm:
-    """What the argument lists of one kernel have in common."""
+    """Common part of the argument lists of one kernel."""
 
     array: Any  # type of the array of their addresses
     types: Any  # DPCTLKernelArgType of each

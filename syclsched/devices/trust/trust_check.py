@@ -50,7 +50,7 @@ class KnownAnswerResult:
 
 @dataclass(frozen=True, slots=True)
 class _TrustVerdict:
-    """Whether a device may be used, why not, and the outcomes of all checks.
+    """Verdict on a device: whether it may be used, the reason if not, and the outcomes of all checks.
 
     `remembered` tells that the checks were made by an earlier process; `seconds` is the duration of this call.
     """

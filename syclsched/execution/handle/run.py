@@ -355,7 +355,7 @@ class Run(ResultAccess):
         self._release()
 
     def close_before_next(self) -> None:
-        """Close the run of a runner that starts another one; warn if it failed and nobody has seen it."""
+        """Close the run of a runner that starts another one; warn if it failed and no caller has seen the error."""
         self._resources.warn_if_unseen()
         self.close()
 

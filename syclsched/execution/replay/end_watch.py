@@ -76,7 +76,7 @@ class PolledEndWatch(EndWatch):
         self.signals = fd is not None and all(run.loop.signal_eventfd(number, fd) for number in last)
 
     def cancelled(self, run: Replay) -> None:
-        """Have the worker end the run: nobody may poll it any more."""
+        """Have the worker end the run: no caller may poll it any more."""
         run.post_end()
 
     def steps_done(self, run: Replay, *, on_worker: bool) -> None:

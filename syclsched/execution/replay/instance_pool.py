@@ -69,7 +69,7 @@ class InstancePool:
 
     @property
     def why_not_on_threads(self) -> str | None:
-        """Why the lanes use their devices' queues; None if lane threads execute the work."""
+        """Reason why the lanes use their devices' queues; None if lane threads execute the work."""
         return self._why_not_local if self._lane_threads is None else self._lane_threads.why_not
 
     def grow(self, count: int) -> None:

@@ -130,12 +130,12 @@ class Runner:
 
     @property
     def why_not_replayed(self) -> str | None:
-        """Why runs are dispatched instead of replayed; None if they are replayed."""
+        """Reason why runs are dispatched instead of replayed; None if they are replayed."""
         return self._bound.why_not_replayed
 
     @property
     def why_not_on_threads(self) -> str | None:
-        """Why the lanes use their devices' queues; None if lane threads execute the work, each on a core."""
+        """Reason why the lanes use their devices' queues; None if lane threads execute the work, each on a core."""
         return self._bound.why_not_on_threads
 
     @property

@@ -71,7 +71,7 @@ class PlanBinding:
 
     @property
     def why_not_on_threads(self) -> str | None:
-        """Why the lanes use their devices' queues; None if lane threads execute the work, each on a core."""
+        """Reason why the lanes use their devices' queues; None if lane threads execute the work, each on a core."""
         return self.why_not_replayed if self.instances is None else self.instances.why_not_on_threads
 
     @property

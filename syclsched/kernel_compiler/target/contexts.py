@@ -82,7 +82,7 @@ def _numpy_twin(value: Any) -> Any:
 
 
 class KernelTypingContext(typing.BaseContext):  # type: ignore[misc]
-    """What names and operations mean in kernels."""
+    """Types of names and operations in kernels."""
 
     def resolve_value_type(self, val: Any) -> Any:
         """Return the type of a global; constants of the memory model are literals, arrays constant memory."""

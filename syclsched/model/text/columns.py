@@ -33,7 +33,7 @@ _MAX_CODES: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """How a field of a row is held."""
+    """Representation of a field of a row."""
 
     name: str
     hint: Any  # the field's type
