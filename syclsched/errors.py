@@ -37,9 +37,17 @@ class SyclschedError(Exception):
         self.hint = hint
         super().__init__(what)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _unpickled, (type(self), self.args), self.__dict__
+
     def __str__(self) -> str:
         text = self.what if self.where is None else f"{self.where}: {self.what}"
         return text if self.hint is None else f"{text}. {self.hint}"
+
+
+def _unpickled(kind: type[SyclschedError], args: tuple[object, ...]) -> SyclschedError:
+    """Return an error as it arrives from another process; subclasses have required keyword arguments."""
+    return kind.__new__(kind, *args)
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
@@ -247,6 +255,28 @@ class RunCancelledError(ExecutionError):
 
 class WaitTimeoutError(ExecutionError):
     """A wait timed out before the work was done; the work continues."""
+
+
+class ClusterError(ExecutionError):
+    """A cluster of machines, or one of its workers, failed or cannot be used; ``worker`` names the worker.
+
+    Parameters
+    ----------
+    what, where, hint : str
+        See `SyclschedError`.
+    worker : str, optional
+        Name or address of the worker concerned.
+    """
+
+    def __init__(
+        self, what: str, *, worker: str | None = None, where: str | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(what, where=where or (None if worker is None else f"worker {worker}"), hint=hint)
+        self.worker = worker
+
+
+class WorkerLostError(ClusterError):
+    """A worker of a cluster ended, froze or cannot be reached."""
 
 
 class MeasurementError(SyclschedError):

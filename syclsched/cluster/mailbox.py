@@ -1,0 +1,708 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages of array data between the workers of a cluster, over one connection for each direction of each pair.
+
+Each message belongs to a run and has a number. It may arrive before anybody waits for it. The bytes of an array are
+written from the array itself, and read into the array that waits for them, or else into memory that is kept until
+somebody asks for the message.
+
+A thread reads from each connection at once whatever comes, so no two workers wait for each other. Only while more than
+`WINDOW_BYTES` have come and not been asked for, and no thread of this worker waits for a message or to send one, it
+reads no further: the sender then waits. This limits memory, and no cycle of waits can arise, since a worker whose
+threads all wait reads without limit.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from syclsched.errors import ClusterError, RunCancelledError, SyclschedError, WorkerLostError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: Bytes of messages that nobody has asked for, beyond which a worker that computes reads no further.
+WINDOW_BYTES: Final = 256 << 20
+#: Longest a send waits, in all, for a peer that takes nothing; a receive has its own limit.
+SEND_TIMEOUT_S: Final = 600.0
+
+#: Messages up to this size are written with their header in one call.
+_SMALL_BYTES: Final = 64 << 10
+#: Size of the buffer for headers and small messages.
+_BUFFER_BYTES: Final = 64 << 10
+#: Most bytes read by one call.
+_CHUNK_BYTES: Final = 16 << 20
+#: Seconds between checks of a thread that waits for a connection.
+_CHECK_S: Final = 0.25
+#: Seconds that a transfer that is no longer wanted may take to finish before its connection is closed.
+_GRACE_S: Final = 1.0
+#: Ended runs whose late messages are recognised.
+_ENDED_RUNS: Final = 4096
+
+#: Mark, bytes of the run's name, bytes of the description, number of the message, bytes of data.
+_HEADER: Final = struct.Struct("<4sHHqQ")
+_MARK: Final = b"SYM1"
+
+#: Data of a message without data.
+_NOTHING: Final = np.empty(0, np.uint8)
+
+
+class Connection(Protocol):
+    """One direction of a connection to another worker; a socket in blocking mode."""
+
+    socket: socket.socket
+    is_plain: bool  # whether the socket is not encrypted, so that flags can be given
+
+    def close(self) -> None:
+        """Close the connection, from any thread; calls that wait for it return."""
+
+
+@dataclass(slots=True)
+class _Waiter:
+    """A thread that waits for a message."""
+
+    into: Array
+    source: str | None
+    done: threading.Lock = field(default_factory=threading.Lock)
+    error: SyclschedError | None = None
+    claimed: bool = False  # whether its array is being written
+    reader: _Incoming | None = None  # by this reader, if it comes from another worker
+
+    def __post_init__(self) -> None:
+        self.done.acquire()
+
+    def finish(self, error: SyclschedError | None = None) -> None:
+        """Let the thread go on; without effect if it has been let go."""
+        if self.done.locked():
+            self.error = error
+            self.done.release()
+
+
+@dataclass(slots=True)
+class _Run:
+    """Messages of a run."""
+
+    arrived: dict[int, tuple[Array, str]] = field(default_factory=dict)  # bytes and description
+    waiting: dict[int, _Waiter] = field(default_factory=dict)
+    seen: set[int] = field(default_factory=set)
+    coming: set[int] = field(default_factory=set)  # those being read into memory of the mailbox
+    cause: str | None = None  # of its cancellation
+
+
+@dataclass(slots=True)
+class _Place:
+    """Memory that a message is read into."""
+
+    memory: Array | None  # bytes; None if nobody wants the message
+    waiter: _Waiter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Messages and bytes that have passed between this worker and another."""
+
+    peer: str
+    sent: int = 0
+    sent_bytes: int = 0
+    received: int = 0
+    received_bytes: int = 0
+
+
+class Mailbox:
+    """The messages of one worker; usable from any thread.
+
+    Parameters
+    ----------
+    address : str
+        Of this worker.
+    connect : callable
+        Called with a worker's address, from the thread that sends first; returns the connection to it. An `OSError`
+        says that the worker cannot be reached.
+    window_bytes : int, optional
+        See the module.
+    """
+
+    def __init__(self, address: str, connect: Callable[[str], Connection], *, window_bytes: int = WINDOW_BYTES) -> None:
+        self.address = address
+        self._connect = connect
+        self._window_bytes = window_bytes
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)  # to read further
+        self._runs: dict[str, _Run] = {}
+        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._outgoing: dict[str, _Outgoing] = {}
+        self._incoming: dict[str, _Incoming] = {}
+        self._lost: dict[str, str] = {}  # by address, the cause
+        self._kept_bytes = 0  # that nobody has asked for yet
+        self._blocked = 0  # threads that wait here
+        self._closed = False
+
+    # --- sending ----------------------------------------------------------------------------------
+
+    def send(
+        self, run: str, message: int, destination: str, data: Array | None, timeout_s: float = SEND_TIMEOUT_S
+    ) -> None:
+        """Send an array; return when the array may be changed.
+
+        Parameters
+        ----------
+        run : str
+            The run that the message belongs to.
+        message : int
+            Its number, which is used once for each destination.
+        destination : str
+            Address of the worker that receives it.
+        data : numpy.ndarray or None
+            The array; a contiguous one is not copied. None for a message without data.
+        timeout_s : float, optional
+            Longest time in which the other worker may take no data.
+
+        Raises
+        ------
+        RunCancelledError
+            If the run has been cancelled.
+        WorkerLostError
+            If the other worker cannot be reached, or takes no data.
+        """
+        data = _NOTHING if data is None else data
+        description = _description(data)
+        flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        self._check(run)
+        if destination == self.address:
+            self._deliver(run, message, flat, description)
+            return
+        name, said = run.encode(), description.encode()
+        header = _HEADER.pack(_MARK, len(name), len(said), message, flat.nbytes) + name + said
+        peer = self._peer(destination)
+        try:
+            peer.send(header, flat, timeout_s, lambda: self._check(run))
+        except OSError as error:
+            self.lose(destination, f"the connection broke: {error or type(error).__name__}")
+            raise self._lost_error(destination, f"message {message} of run {run!r} was not sent") from error
+
+    def _peer(self, destination: str) -> _Outgoing:
+        with self._lock:
+            if self._closed:
+                raise ClusterError("the worker is closing", worker=self.address)
+            if destination in self._lost:
+                raise self._lost_error(destination, "nothing can be sent")
+            peer = self._outgoing.get(destination)
+            if peer is None:
+                peer = self._outgoing[destination] = _Outgoing(self, destination)
+        return peer
+
+    def open(self, peer: str) -> Connection:
+        """Connect to another worker."""
+        return self._connect(peer)
+
+    # --- receiving --------------------------------------------------------------------------------
+
+    def receive(
+        self, run: str, message: int, into: Array | None, timeout_s: float, *, source: str | None = None
+    ) -> None:
+        """Wait for a message and write it into an array.
+
+        Parameters
+        ----------
+        run, message
+            As they were sent.
+        into : numpy.ndarray or None
+            Array of the same shape and element type as the one sent; None for a message without data.
+        timeout_s : float
+            Longest time to wait.
+        source : str, optional
+            Address of the worker that sends it: the wait ends when that worker is lost.
+
+        Raises
+        ------
+        RunCancelledError
+            If the run is cancelled before the message has come.
+        WorkerLostError
+            If the sender is lost, or the message has not come in time.
+        ClusterError
+            If the message is another array than the one expected, or has been fetched before.
+        """
+        into = np.empty(0, np.uint8) if into is None else into
+        with self._lock:
+            state = self._state(run)
+            if message in state.arrived:
+                memory, said = state.arrived.pop(message)
+                self._kept_bytes -= memory.nbytes
+                self._room.notify_all()
+                waiter = None
+            else:
+                self._check_wanted(run, state, message, source)
+                waiter = state.waiting[message] = _Waiter(into, source)
+                self._blocked += 1
+                self._room.notify_all()
+        if waiter is None:
+            misfit = _misfit(into, said, message)
+            if misfit is not None:
+                raise misfit
+            _write(into, memory)
+            return
+        try:
+            in_time = waiter.done.acquire(timeout=max(0.0, timeout_s))
+        except BaseException:
+            self._abandon(state, message, waiter)
+            raise
+        finally:
+            with self._lock:
+                self._blocked -= 1
+        if not in_time and not self._abandon(state, message, waiter):
+            raise WorkerLostError(
+                f"message {message} of run {run!r} has not come in {timeout_s:.3g} s",
+                worker=source,
+                where=None if source is not None else f"worker {self.address}",
+            )
+        if waiter.error is not None:
+            raise waiter.error
+
+    def _check_wanted(self, run: str, state: _Run, message: int, source: str | None) -> None:
+        """Refuse to wait for what cannot come; the lock is held."""
+        if state.cause is not None:
+            raise RunCancelledError(f"the run was cancelled: {state.cause}", where=f"run {run!r}")
+        if message in state.waiting or (message in state.seen and message not in state.coming):
+            raise ClusterError(f"message {message} of run {run!r} was asked for twice", worker=self.address)
+        if source is not None and source in self._lost:
+            raise self._lost_error(source, f"message {message} of run {run!r} cannot come")
+        if self._closed:
+            raise ClusterError("the worker is closing", worker=self.address)
+
+    def _abandon(self, state: _Run, message: int, waiter: _Waiter) -> bool:
+        """Stop waiting, so that nothing is written to the array any more; return whether the message has come."""
+        with self._lock:
+            if state.waiting.get(message) is waiter:
+                del state.waiting[message]
+            if not waiter.claimed:
+                return not waiter.done.locked()
+        if not waiter.done.acquire(timeout=_GRACE_S):  # it is coming in right now
+            if waiter.reader is not None:
+                waiter.reader.close()
+            waiter.done.acquire()
+        return True
+
+    # --- runs -------------------------------------------------------------------------------------
+
+    def cancel(self, run: str, cause: str) -> None:
+        """End all waits of a run with an error, and drop its messages."""
+        with self._lock:
+            state = self._state(run)
+            if state.cause is None:
+                state.cause = cause
+            self._drop(state, RunCancelledError(f"the run was cancelled: {state.cause}", where=f"run {run!r}"))
+
+    def end(self, run: str) -> None:
+        """Forget a run; drop its messages, also those that come later."""
+        with self._lock:
+            state = self._runs.pop(run, None)
+            self._ended[run] = None
+            while len(self._ended) > _ENDED_RUNS:
+                self._ended.popitem(last=False)
+            if state is not None:
+                self._drop(state, RunCancelledError("the run has ended", where=f"run {run!r}"))
+
+    def _drop(self, state: _Run, error: SyclschedError) -> None:
+        self._kept_bytes -= sum(memory.nbytes for memory, _ in state.arrived.values())
+        state.arrived.clear()
+        for number, waiter in list(state.waiting.items()):
+            if not waiter.claimed:  # else it is woken when the data is in
+                del state.waiting[number]
+                waiter.finish(error)
+        self._room.notify_all()
+
+    def _state(self, run: str) -> _Run:
+        if run in self._ended:
+            raise RunCancelledError("the run has ended", where=f"run {run!r}")
+        state = self._runs.get(run)
+        if state is None:
+            state = self._runs[run] = _Run()
+        return state
+
+    def _check(self, run: str) -> None:
+        """Raise an error if a run has been cancelled or has ended."""
+        with self._lock:
+            cause = self._state(run).cause
+        if cause is not None:
+            raise RunCancelledError(f"the run was cancelled: {cause}", where=f"run {run!r}")
+
+    # --- peers ------------------------------------------------------------------------------------
+
+    def accept(self, source: str, connection: Connection) -> None:
+        """Read messages from a connection that another worker has opened."""
+        reader = _Incoming(self, source, connection)
+        with self._lock:
+            closed = self._closed
+            before = self._incoming.get(source)
+            if not closed:
+                self._lost.pop(source, None)
+                self._incoming[source] = reader
+        if before is not None:
+            before.close()
+        if closed:
+            connection.close()
+        else:
+            reader.start()
+
+    def lose(self, peer: str, cause: str) -> None:
+        """Note that a worker is lost: end all waits for its messages, and send it nothing until it comes back."""
+        with self._lock:
+            self._lost.setdefault(peer, cause)
+            outgoing = self._outgoing.pop(peer, None)
+            incoming = self._incoming.pop(peer, None)
+            for state in self._runs.values():
+                for number, waiter in list(state.waiting.items()):
+                    if waiter.source == peer and not waiter.claimed:
+                        del state.waiting[number]
+                        waiter.finish(self._lost_error(peer, f"message {number} cannot come"))
+            self._room.notify_all()
+        for each in (outgoing, incoming):
+            if each is not None:
+                each.close()
+
+    def traffic(self) -> tuple[Traffic, ...]:
+        """Return what has been sent and received on the connections that are open."""
+        with self._lock:
+            peers = sorted({*self._outgoing, *self._incoming})
+            found = []
+            for peer in peers:
+                out, into = self._outgoing.get(peer), self._incoming.get(peer)
+                found.append(
+                    Traffic(
+                        peer,
+                        0 if out is None else out.messages,
+                        0 if out is None else out.nbytes,
+                        0 if into is None else into.messages,
+                        0 if into is None else into.nbytes,
+                    )
+                )
+        return tuple(found)
+
+    def close(self) -> None:
+        """Close all connections, and end all waits with an error."""
+        with self._lock:
+            self._closed = True
+            ends: list[_Outgoing | _Incoming] = [*self._outgoing.values(), *self._incoming.values()]
+            self._outgoing, self._incoming = {}, {}
+            for state in self._runs.values():
+                self._drop(state, ClusterError("the worker is closing", worker=self.address))
+            self._runs = {}
+        for end in ends:
+            end.close()
+
+    def _lost_error(self, peer: str, what: str) -> WorkerLostError:
+        return WorkerLostError(f"{what}, since the worker is lost: {self._lost.get(peer, 'unknown')}", worker=peer)
+
+    @contextmanager
+    def blocked(self) -> Iterator[None]:
+        """Note that a thread waits here, during which all that comes is read."""
+        with self._lock:
+            self._blocked += 1
+            self._room.notify_all()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._blocked -= 1
+
+    # --- called by readers ------------------------------------------------------------------------
+
+    def place(self, run: str, message: int, nbytes: int, said: str, reader: _Incoming | None) -> _Place:
+        """Return the memory for a message that comes in; wait while there is no room."""
+        with self._lock:
+            while True:
+                state = None if run in self._ended or self._closed else self._state(run)
+                if state is None or state.cause is not None or message in state.seen:
+                    return _Place(None)
+                waiter = state.waiting.get(message)
+                if waiter is not None:
+                    state.seen.add(message)
+                    return self._claim(state, message, waiter, nbytes, said, reader)
+                if self._blocked or self._kept_bytes + nbytes <= max(self._window_bytes, nbytes) or reader is None:
+                    break
+                if reader.closed:
+                    return _Place(None)
+                self._room.wait(_CHECK_S)
+            state.seen.add(message)
+            state.coming.add(message)
+            self._kept_bytes += nbytes
+        return _Place(np.empty(nbytes, np.uint8))
+
+    def _claim(
+        self, state: _Run, message: int, waiter: _Waiter, nbytes: int, said: str, reader: _Incoming | None
+    ) -> _Place:
+        """Return the array of a thread that waits as the place of a message; the lock is held."""
+        del state.waiting[message]
+        misfit = _misfit(waiter.into, said, message)
+        if misfit is not None:
+            waiter.finish(misfit)
+            return _Place(None)
+        waiter.claimed, waiter.reader = True, reader
+        if waiter.into.flags.c_contiguous:
+            return _Place(waiter.into.reshape(-1).view(np.uint8), waiter)
+        return _Place(np.empty(nbytes, np.uint8), waiter)
+
+    def arrived(self, run: str, message: int, place: _Place, said: str) -> None:
+        """Note that a message is in its place."""
+        memory, waiter = place.memory, place.waiter
+        if memory is None:
+            return
+        if waiter is not None:
+            if not waiter.into.flags.c_contiguous:
+                _write(waiter.into, memory)
+            waiter.finish()
+            return
+        with self._lock:
+            state = self._runs.get(run)
+            if state is not None:
+                state.coming.discard(message)
+            if state is None or state.cause is not None:
+                self._kept_bytes -= memory.nbytes
+                return
+            waiter = state.waiting.pop(message, None)
+            if waiter is None:
+                state.arrived[message] = (memory, said)
+                return
+            self._kept_bytes -= memory.nbytes  # somebody has begun to wait meanwhile
+            waiter.claimed = True
+        misfit = _misfit(waiter.into, said, message)
+        if misfit is None:
+            _write(waiter.into, memory)
+        waiter.finish(misfit)
+
+    def broken(self, reader: _Incoming, cause: str, unread: tuple[str, int, _Place] | None) -> None:
+        """Note that a connection ended, perhaps within a message."""
+        with self._lock:
+            ended = self._incoming.get(reader.source) is reader and not self._closed
+            if unread is not None:
+                run, message, place = unread
+                state = self._runs.get(run)
+                waiter = place.waiter
+                if waiter is None and place.memory is not None:
+                    self._kept_bytes -= place.memory.nbytes
+                    if state is not None:
+                        state.coming.discard(message)
+                        waiter = state.waiting.pop(message, None)
+                if waiter is not None:
+                    waiter.finish(
+                        WorkerLostError(f"message {message} of run {run!r} came in part: {cause}", worker=reader.source)
+                    )
+        if ended:
+            self.lose(reader.source, cause)
+
+    def _deliver(self, run: str, message: int, flat: Array, said: str) -> None:
+        """Give a message to this worker itself."""
+        place = self.place(run, message, flat.nbytes, said, None)
+        if place.memory is not None:
+            np.copyto(place.memory, flat)
+            self.arrived(run, message, place, said)
+
+
+class _Outgoing:
+    """The connection on which messages are sent to one worker."""
+
+    def __init__(self, mailbox: Mailbox, peer: str) -> None:
+        self._mailbox, self._peer = mailbox, peer
+        self._lock = threading.Lock()  # one message at a time
+        self._connection: Connection | None = None
+        self._closed = False
+        self.messages = self.nbytes = 0
+
+    def send(self, header: bytes, data: Array, timeout_s: float, check: Callable[[], None]) -> None:
+        """Write a message; ``check`` raises if it is not wanted any more. Raise `OSError` if it cannot be sent."""
+        if not self._lock.acquire(blocking=False):
+            with self._mailbox.blocked():
+                end = time.monotonic() + timeout_s
+                while not self._lock.acquire(timeout=_CHECK_S):
+                    check()
+                    if time.monotonic() > end:
+                        raise TimeoutError(f"no data was taken in {timeout_s:.3g} s")
+        try:
+            connection = self._connection or self._open()
+            if data.nbytes <= _SMALL_BYTES:
+                self._write(connection, memoryview(header + data.tobytes()), timeout_s, check)
+            else:
+                self._write(connection, memoryview(header), timeout_s, check, more=True)
+                self._write(connection, data.data, timeout_s, check)
+            self.messages += 1
+            self.nbytes += data.nbytes
+        finally:
+            self._lock.release()
+
+    def _open(self) -> Connection:
+        with self._mailbox.blocked():
+            connection = self._mailbox.open(self._peer)
+        if self._closed:
+            connection.close()
+            raise ConnectionAbortedError("the connection was closed")
+        if connection.is_plain:
+            # A call that waits longer returns what it has written so far.
+            connection.socket.setsockopt(
+                socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, int(_CHECK_S * 1e6))
+            )
+        else:
+            connection.socket.settimeout(_CHECK_S)
+        self._connection = connection
+        return connection
+
+    def _write(
+        self,
+        connection: Connection,
+        view: memoryview,
+        timeout_s: float,
+        check: Callable[[], None],
+        more: bool = False,
+    ) -> None:
+        link = connection.socket
+        if connection.is_plain:
+            with suppress(BlockingIOError):
+                view = view[link.send(view, socket.MSG_DONTWAIT | (socket.MSG_MORE if more else 0)) :]
+            if not view.nbytes:
+                return
+        with self._mailbox.blocked():
+            waited_from = time.monotonic()
+            unwanted_from: float | None = None
+            while view.nbytes:
+                try:
+                    sent = link.send(view)
+                except (BlockingIOError, TimeoutError):
+                    sent = 0
+                now = time.monotonic()
+                if sent:
+                    view = view[sent:]
+                    waited_from = now
+                    continue
+                if self._closed:
+                    raise ConnectionAbortedError("the connection was closed")
+                if now - waited_from > timeout_s:
+                    raise TimeoutError(f"no data was taken in {timeout_s:.3g} s")
+                try:
+                    check()
+                except SyclschedError:
+                    # What has been begun is finished, if the peer takes it: other messages follow.
+                    unwanted_from = now if unwanted_from is None else unwanted_from
+                    if now - unwanted_from > _GRACE_S:
+                        self.close()
+                        raise
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._closed = True
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+class _Incoming:
+    """The connection on which messages come from one worker, and the thread that reads it."""
+
+    def __init__(self, mailbox: Mailbox, source: str, connection: Connection) -> None:
+        self.source = source
+        self._mailbox, self._connection = mailbox, connection
+        self._socket = connection.socket
+        self._plain = connection.is_plain
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._start = self._end = 0  # of what is in the buffer
+        self.closed = False
+        self.messages = self.nbytes = 0
+
+    def start(self) -> None:
+        """Begin to read."""
+        threading.Thread(target=self._read, name=f"messages from {self.source}", daemon=True).start()
+
+    def close(self) -> None:
+        """Close the connection; the thread ends."""
+        self.closed = True
+        self._connection.close()
+
+    def _read(self) -> None:
+        unread: tuple[str, int, _Place] | None = None
+        cause = "it closed its connection"
+        try:
+            while True:
+                unread = None
+                mark, name_bytes, said_bytes, message, nbytes = _HEADER.unpack(self._take(_HEADER.size))
+                if mark != _MARK:
+                    raise OSError("what it sends is not a message")
+                run = str(self._take(name_bytes), "utf-8")
+                said = str(self._take(said_bytes), "utf-8")
+                place = self._mailbox.place(run, message, nbytes, said, self)
+                unread = (run, message, place)
+                if place.memory is None:
+                    self._skip(nbytes)
+                else:
+                    self._fill(place.memory.data)
+                self.messages += 1
+                self.nbytes += nbytes
+                self._mailbox.arrived(run, message, place, said)
+        except (OSError, ValueError) as error:
+            if not isinstance(error, EOFError) and str(error):
+                cause = f"the connection broke: {error}"
+        except EOFError:
+            pass
+        self.closed = True
+        self._mailbox.broken(self, cause, unread)
+        self._connection.close()
+
+    def _take(self, count: int) -> bytes:
+        """Return bytes of the buffer, after reading them if need be."""
+        while self._end - self._start < count:
+            if self._start:
+                left = self._end - self._start
+                self._buffer[:left] = self._buffer[self._start : self._end]
+                self._start, self._end = 0, left
+            self._end += self._receive(self._view[self._end :], wait_all=False)
+        start = self._start
+        self._start += count
+        return bytes(self._view[start : self._start])
+
+    def _fill(self, memory: memoryview) -> None:
+        """Read into memory: what is in the buffer, then from the socket."""
+        done = min(self._end - self._start, len(memory))
+        memory[:done] = self._view[self._start : self._start + done]
+        self._start += done
+        while len(memory) - done >= _BUFFER_BYTES:
+            done += self._receive(memory[done : done + _CHUNK_BYTES], wait_all=True)
+        if done < len(memory):
+            memory[done:] = self._take(len(memory) - done)
+
+    def _skip(self, nbytes: int) -> None:
+        scrap = memoryview(bytearray(min(nbytes, _CHUNK_BYTES)))
+        while nbytes:
+            part = scrap[: min(nbytes, len(scrap))]
+            self._fill(part)
+            nbytes -= len(part)
+
+    def _receive(self, memory: memoryview, *, wait_all: bool) -> int:
+        flags = socket.MSG_WAITALL if wait_all and self._plain else 0
+        count = self._socket.recv_into(memory, len(memory), flags) if flags else self._socket.recv_into(memory)
+        if not count:
+            raise EOFError
+        return count
+
+
+def _description(data: Array) -> str:
+    """Return element type and shape of an array, which sender and receiver must agree on."""
+    return f"{data.dtype.str}{data.shape}"
+
+
+def _misfit(into: Array, said: str, message: int) -> ClusterError | None:
+    """Return the error of a message that does not fit the array that waits for it."""
+    expected = _description(into)
+    if said == expected:
+        return None
+    return ClusterError(f"message {message} is an array {said}, not {expected} as expected")
+
+
+def _write(into: Array, memory: Array) -> None:
+    """Write bytes into an array of any layout."""
+    np.copyto(into, memory.view(into.dtype).reshape(into.shape) if into.nbytes else into)
