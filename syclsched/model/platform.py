@@ -137,6 +137,8 @@ class Device(Serialisable):
     most_threads : int
         Of the host: most threads that a library called by a host function may use on one lane; 0 for all cores that
         the lane has.
+    message_lanes : int
+        Of the host: number of its lanes that only exchange data with other machines, and use no cores.
     """
 
     name: Name
@@ -165,6 +167,7 @@ class Device(Serialisable):
     processor: Name | None = None
     most_lanes: Count = 0
     most_threads: Count = 0
+    message_lanes: Count = 0
 
     def __repr__(self) -> str:
         kind = HOST if self.is_host else f"{self.kind}, {self.backend}"
@@ -179,7 +182,7 @@ class Device(Serialisable):
     @property
     def library_threads(self) -> int:
         """Of the host: the number of threads that a library called by a host function may use on one lane."""
-        threads = max(1, self.compute_units // self.lanes)
+        threads = max(1, self.compute_units // max(1, self.lanes - self.message_lanes))
         return min(threads, self.most_threads or threads)
 
     @property
@@ -230,6 +233,8 @@ class Link(Serialisable):
     channel : str or None
         The shared resource that its copies occupy: links with the same channel share bandwidth. None for a separate
         channel, so that the two directions between a pair of spaces do not contend.
+    arrival_channel : str or None
+        A second shared resource that its copies occupy, such as the network port of the machine that receives them.
     """
 
     source: Name
@@ -238,15 +243,17 @@ class Link(Serialisable):
     bandwidth_bytes_per_s: Positive
     origin: Literal["measured", "spec-sheet", "assumed"] = "assumed"
     channel: Name | None = None
+    arrival_channel: Name | None = None
 
     def __post_init__(self) -> None:
         if self.bandwidth_bytes_per_s == math.inf:
             object.__setattr__(self, "bandwidth_bytes_per_s", sys.float_info.max)
 
     @property
-    def channel_name(self) -> str:
-        """Name of the channel that its copies occupy."""
-        return self.channel or f"{self.source}->{self.destination}"
+    def channels(self) -> tuple[str, ...]:
+        """Names of the channels that its copies occupy."""
+        first = self.channel or f"{self.source}->{self.destination}"
+        return (first,) if self.arrival_channel is None else (first, self.arrival_channel)
 
     def seconds(self, nbytes: float) -> float:
         """Return the time to move ``nbytes`` bytes."""

@@ -43,7 +43,8 @@ def share_channels(platform: Platform, columns: InstructionColumns, steps: Recor
         return code, records(CHANNEL, 0)
     carries: dict[str, float] = {}
     for link in platform.links:
-        carries[link.channel_name] = max(link.bandwidth_bytes_per_s, carries.get(link.channel_name, 0.0))
+        for name in link.channels:
+            carries[name] = max(link.bandwidth_bytes_per_s, carries.get(name, 0.0))
     if len(columns.way):
         _occupy(platform, columns, steps, carries)
     return code, records(CHANNEL, len(carries), bytes_per_s=list(carries.values()))
@@ -71,7 +72,7 @@ def _occupy(platform: Platform, columns: InstructionColumns, steps: Records, car
 def _way(route: Sequence[Link], carries: dict[str, float]) -> tuple[int, int, float, float]:
     """Return the channels of a route (-1 for none), its latency, and its bandwidth in bytes per second."""
     index = {name: n for n, name in enumerate(carries)}
-    names = [link.channel_name for link in route]
+    names = [name for link in route for name in link.channels]
     first, second, *_ = [*(index[name] for name in names), -1, -1]
     most = min((carries[name] / names.count(name) for name in names), default=math.inf)
     return first, second, sum(link.latency_s for link in route), most

@@ -128,7 +128,7 @@ def test_a_selection_is_whole(platform: Platform) -> None:
 
 def test_links_have_channels_of_their_own_unless_they_name_one() -> None:
     up, down = Link("a", HOST, 0.0, 1.0), Link(HOST, "a", 0.0, 1.0, channel="bus")
-    assert (up.channel_name, down.channel_name) == ("a->host", "bus")
+    assert (up.channels, down.channels) == (("a->host",), ("bus",))
 
 
 def test_platforms_written_before_there_was_contention_are_read() -> None:

@@ -134,7 +134,8 @@ def test_no_two_copies_are_on_a_one_port_channel_at_once(plan: Plan) -> None:
         if i.kind == "copy" and i.duration_s > 0:
             timing = times[i.id]
             for link in plan.platform.route(i.uses[0].space, i.uses[1].space):
-                channels.setdefault(link.channel_name, []).append((timing.start_s, timing.finish_s))
+                for name in link.channels:
+                    channels.setdefault(name, []).append((timing.start_s, timing.finish_s))
     for intervals in channels.values():
         for first, second in pairwise(sorted(intervals)):
             assert second[0] >= first[1] - 1e-9
@@ -159,8 +160,8 @@ def test_sharing_keeps_bytes_and_never_loses_time_for_one_alone(plan: Plan) -> N
             continue
         # What the plan says it moves, as its duration cannot be shorter than the channel's bandwidth allows.
         for link in route:
-            most = max(n.bandwidth_bytes_per_s for n in plan.platform.links if n.channel_name == link.channel_name)
-            name = link.channel_name
+            most = max(n.bandwidth_bytes_per_s for n in plan.platform.links if set(link.channels) & set(n.channels))
+            name = link.channels[0]
             carried[name] = carried.get(name, 0.0) + min(i.nbytes, (i.duration_s - latency_s) * most) / most
             low, high = spans.get(name, (begun, ended))
             spans[name] = min(low, begun), max(high, ended)

@@ -48,7 +48,9 @@ def _lanes(read: IndexedPlan) -> None:
         raise IncompletePlanError("two lanes have the same name", where=f"plan {plan.name!r}")
     for lane in plan.lanes:
         device = plan.platform.device(lane.device)
-        if device.is_host != (lane.kind == "host"):
+        # Of several machines, hosts copy to each other.
+        allowed = ("host", "copy") if device.is_host and device.copy_lane else ("host",)
+        if lane.kind not in allowed if device.is_host else lane.kind == "host":
             raise IncompletePlanError(
                 f"a {lane.kind} lane cannot be on device {device.name!r}", where=f"lane {lane.name!r}"
             )

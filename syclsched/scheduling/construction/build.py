@@ -170,7 +170,7 @@ def _copy_lines(costs: CostModel, spaces: Sequence[str]) -> tuple[Floats, Floats
 
 
 def _channels(platform: Platform, spaces: Sequence[str]) -> Ints:
-    """Return channel numbers; a copy staged in host memory occupies the channels of both links."""
+    """Return channel numbers, two at most; a copy staged in host memory occupies the channels of both links."""
     channel = np.full((len(spaces), len(spaces), 2), NOTHING)
     if platform.contention == "none":
         return channel
@@ -181,8 +181,8 @@ def _channels(platform: Platform, spaces: Sequence[str]) -> Ints:
                 route = platform.route(source, destination)
             except PlatformError:  # no route, so no channel to occupy
                 continue
-            used = dict.fromkeys(numbers.setdefault(link.channel_name, len(numbers)) for link in route)
-            channel[i, j, : len(used)] = list(used)
+            used = dict.fromkeys(numbers.setdefault(name, len(numbers)) for link in route for name in link.channels)
+            channel[i, j, : len(used)] = list(used)[:2]
     return channel
 
 

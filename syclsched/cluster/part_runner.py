@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of plans bound to the devices of the machine that this process is on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from syclsched.cluster.parts import Part, with_message_lanes
+from syclsched.errors import ExecutionError
+from syclsched.execution.memory.buffers import NumpyArray
+from syclsched.model.access import RowRange
+from syclsched.model.platform import Platform
+
+if TYPE_CHECKING:
+    from syclsched.cluster.mailbox import Mailbox
+    from syclsched.cluster.node import Node
+    from syclsched.execution import Run, Runner
+
+#: A message without an array.
+_NOTHING: Final = np.empty(0, np.uint8)
+
+#: Bound parts of this process by key: the host tasks that send and receive find theirs here.
+_bound: dict[str, PartRunner] = {}
+
+
+def send(data: NumpyArray = _NOTHING, *, part: str, number: int, machine: str) -> None:
+    """Send an array of a part to another machine; called by the part's host tasks."""
+    _bound[part].send(number, machine, data)
+
+
+def receive(data: NumpyArray = _NOTHING, *, part: str, number: int, machine: str) -> None:
+    """Receive an array of a part from another machine; called by the part's host tasks."""
+    _bound[part].receive(number, machine, data)
+
+
+@dataclass(frozen=True, slots=True)
+class PartReport:
+    """Measured times of one run of a part."""
+
+    seconds: float
+    replayed: bool
+
+
+class PartRunner:
+    """A part of a plan, bound to this machine's devices for repeated runs.
+
+    Parameters
+    ----------
+    key : str
+        Identity of the part, which its host tasks carry.
+    part : Part
+        Its tasks, with the schedule of the plan.
+    platform : Platform
+        This machine.
+    mailbox : Mailbox
+        Sends and receives.
+    addresses : dict of str to str
+        The other machines' addresses by name.
+    message_timeout_s : float
+        Longest wait for one message.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        part: Part,
+        platform: Platform,
+        mailbox: Mailbox,
+        addresses: Mapping[str, str],
+        message_timeout_s: float,
+    ) -> None:
+        from syclsched.devices import open_devices
+        from syclsched.execution import bind
+        from syclsched.planning import build_plan, verify
+        from syclsched.simulation import predict
+
+        self._key, self._mailbox, self._addresses = key, mailbox, addresses
+        self._part, self._timeout_s = part, message_timeout_s
+        self._run_key = ""
+        self._last: Run | None = None
+        self._lock = threading.Lock()
+        used = with_message_lanes(platform)
+        plan = predict(build_plan(part.graph, used, part.schedule, part.durations_s))
+        verify(plan, part.graph)
+        devices = open_devices(used)
+        try:
+            self._runner: Runner = bind(plan, part.graph, devices, owns_devices=True, recover=False, measure=True)
+        except BaseException:
+            devices.close()
+            raise
+        _bound[key] = self
+
+    def run(self, run: str, inputs: Mapping[str, NumpyArray]) -> PartReport:
+        """Run the part once and wait for its end."""
+        with self._lock:
+            self._run_key = run
+            begun_s = time.perf_counter()
+            try:
+                self._last = self._runner.run({**self._part.data, **inputs})
+                self._last.wait()
+            except BaseException as error:
+                self._mailbox.cancel(run, str(error))
+                raise
+            finally:
+                self._mailbox.end(run)
+            return PartReport(time.perf_counter() - begun_s, self._runner.replayed)
+
+    def result(self, array: str, rows: RowRange | None) -> NumpyArray:
+        """Return an array, or some of its rows, of the last run."""
+        if self._last is None:
+            raise ExecutionError("nothing has been run", where=f"array {array!r}")
+        found: NumpyArray = self._last.result(array)
+        return found if rows is None else found[slice(*rows)]
+
+    def send(self, number: int, machine: str, data: NumpyArray) -> None:
+        """Send a message of the run in progress."""
+        self._mailbox.send(self._run_key, number, self._addresses[machine], data)
+
+    def receive(self, number: int, machine: str, into: NumpyArray) -> None:
+        """Wait for a message of the run in progress, and store its array."""
+        self._mailbox.receive(self._run_key, number, into, self._timeout_s)
+
+    def cancel(self, cause: str) -> None:
+        """End the run in progress: waits for messages end with an error."""
+        self._mailbox.cancel(self._run_key, cause)
+
+    def close(self) -> None:
+        """Release the devices' memory."""
+        _bound.pop(self._key, None)
+        self._runner.close()
+
+
+# --- called by `syclsched.cluster.runner` on each machine -----------------------------------------
+
+
+def bind_part(node: Node, key: str, part: Part, addresses: Mapping[str, str], message_timeout_s: float) -> None:
+    """Bind a part on this machine."""
+    PartRunner(key, part, node.platform, node.mailbox, addresses, message_timeout_s)
+
+
+def run_part(node: Node, key: str, run: str, inputs: Mapping[str, NumpyArray]) -> PartReport:
+    """Run a bound part once."""
+    return _found(key).run(run, inputs)
+
+
+def result_of_part(node: Node, key: str, array: str, rows: RowRange | None) -> NumpyArray:
+    """Return a result of the last run of a bound part."""
+    return _found(key).result(array, rows)
+
+
+def cancel_part(node: Node, key: str, cause: str) -> None:
+    """End the run of a bound part that is in progress."""
+    if key in _bound:
+        _bound[key].cancel(cause)
+
+
+def release_part(node: Node, key: str) -> None:
+    """Release the memory of a bound part."""
+    if key in _bound:
+        _bound[key].close()
+
+
+def _found(key: str) -> PartRunner:
+    if key not in _bound:
+        raise ExecutionError("the part is not bound here any more", hint="Bind the graph again")
+    return _bound[key]

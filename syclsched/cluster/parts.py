@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of a plan, one for each machine, and the messages between them.
+
+A part is an ordinary task graph with a schedule: the tasks that the plan places on its machine, in the order of the
+plan, and host tasks that send an array to another machine or receive one. Each value of an array is sent to a machine
+at most once. Every machine has memory of its own, so that the values of an array need no order across machines beyond
+that of the messages.
+
+Messages are sent, and received, in one order on all machines: by the finish of the task that made the value. A value is
+made after everything that it depends on, so no two machines wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from syclsched.cluster.platforms import local_name, machine_names, machine_of
+from syclsched.errors import PlanError
+from syclsched.model.access import Access, RowRange
+from syclsched.execution.memory.buffers import NumpyArray
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+from syclsched.model.platform import HOST, Platform
+from syclsched.model.schedule import Assignment, Schedule
+from syclsched.model.task import LogicalArray, Task
+
+#: Lanes of a part's host, beside those that compute, on which it sends and receives.
+MESSAGE_LANES = 2
+
+#: Called by a part's host tasks with the number of the message, the other machine and the array.
+Exchange = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A value that one machine sends to another; without an array it only says that a task has finished."""
+
+    number: int
+    source: str
+    destination: str
+    array: str = ""
+    rows: RowRange | None = None
+    nbytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows of a result, or all of it, and the machine that has them; the empty string if no task wrote them."""
+
+    machine: str
+    rows: RowRange | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The tasks and messages of one machine."""
+
+    machine: str
+    graph: TaskGraph
+    schedule: Schedule
+    durations_s: Mapping[str, float]
+    inputs: tuple[str, ...]  # arrays whose initial values it needs
+    data: Mapping[str, NumpyArray]  # those of them that the graph gives
+
+
+@dataclass(frozen=True, slots=True)
+class DividedPlan:
+    """A plan divided among machines."""
+
+    parts: Mapping[str, Part]  # by machine; machines without work have none
+    messages: tuple[Message, ...]
+    results: Mapping[str, tuple[Piece, ...]]  # places of the final values of each array that is not temporary
+
+
+def divide(plan: Plan, graph: TaskGraph, send: Exchange, receive: Exchange) -> DividedPlan:
+    """Return the parts of a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        A plan for a platform made by `joined`.
+    graph : TaskGraph
+        The graph in the form the plan was made for.
+    send, receive : callable
+        Functions of modules, called by the parts' host tasks as ``send(data, number=..., machine=...)``.
+    """
+    return _Division(plan, graph, send, receive).divided()
+
+
+def with_message_lanes(platform: Platform) -> Platform:
+    """Return a machine's platform with lanes of the host that send and receive and share no cores."""
+    host = platform.host
+    changed = replace(host, lanes=host.lanes + MESSAGE_LANES, message_lanes=MESSAGE_LANES)
+    return replace(platform, devices=tuple(changed if device is host else device for device in platform.devices))
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A part that is being made."""
+
+    graph: TaskGraph
+    assignments: list[Assignment] = field(default_factory=list)
+    initial: dict[str, None] = field(default_factory=dict)  # arrays whose initial values it reads
+
+
+class _Division:
+    def __init__(self, plan: Plan, graph: TaskGraph, send: Exchange, receive: Exchange) -> None:
+        self._plan, self._graph, self._send, self._receive = plan, graph, send, receive
+        self._placed = {each.task: each for each in plan.schedule.assignments}
+        self._host_lanes = {machine_of(d.name): d.lanes for d in plan.platform.devices if d.is_host}
+        self._messages: list[Message] = []
+        self._drafts: dict[str, _Draft] = {}
+        for task in graph.tasks:
+            machine = self._machine(task.name)
+            if machine not in self._drafts:
+                self._drafts[machine] = _Draft(TaskGraph(f"{graph.name} on {machine}"))
+        self._has: dict[str, set[str]] = {}  # machines that have the current value of each array or segment
+        self._maker: dict[str, tuple[str, str]] = {}  # machine and task that made it; none for an input
+        self._segments = {s.name: s for found in graph.segments().values() for s in found}
+
+    def divided(self) -> DividedPlan:
+        for machine, draft in self._drafts.items():
+            self._declare(machine, draft)
+        for task, accesses in zip(self._graph.tasks, self._graph.touched(), strict=True):
+            if task.kind == "barrier":
+                self._barrier(task)
+            else:
+                self._task(task, accesses)
+        for before, after in self._graph.edges:
+            source, destination = self._machine(before), self._machine(after)
+            if source == destination:
+                self._drafts[source].graph.edge(before, after)
+            else:
+                sent, received = self._signal(source, destination, self._placed[before].finish_s)
+                self._drafts[source].graph.edge(before, sent)
+                self._drafts[destination].graph.edge(received, after)
+        results = self._results()
+        return DividedPlan(
+            {machine: self._part(machine, draft, results) for machine, draft in self._drafts.items()},
+            tuple(self._messages),
+            results,
+        )
+
+    def _machine(self, task: str) -> str:
+        return machine_of(self._placed[task].device)
+
+    def _declare(self, machine: str, draft: _Draft) -> None:
+        used = {
+            access.array for task in self._graph.tasks if self._machine(task.name) == machine for access in task.accesses
+        }
+        for array in self._graph.arrays.values():
+            if array.name in used:
+                draft.graph.array(array.name, array.shape, array.dtype, temporary=array.temporary, usm=array.usm)
+
+    def _task(self, task: Task, accesses: tuple[Access, ...]) -> None:
+        placed = self._placed[task.name]
+        machine = machine_of(placed.device)
+        draft = self._drafts[machine]
+        for access in accesses:
+            if access.mode.reads:
+                self._bring(access.array, machine)
+        draft.graph.insert(task)
+        draft.assignments.append(replace(placed, device=local_name(placed.device)))
+        for access in accesses:
+            if access.mode.writes:
+                self._has[access.array] = {machine}
+                self._maker[access.array] = machine, task.name
+
+    def _bring(self, name: str, machine: str) -> None:
+        """Let a machine have the current value of an array or segment."""
+        if name not in self._has:  # the initial value, which every machine is given that needs it
+            self._drafts[machine].initial[self._whole(name)] = None
+            return
+        if machine in self._has[name]:
+            return
+        source, maker = self._maker[name]
+        array, rows = self._whole(name), self._segments[name].rows if name in self._segments else None
+        number = len(self._messages)
+        finish_s = self._placed[maker].finish_s
+        given = self._array(source, array), self._array(machine, array)
+        sent, received = (each if rows is None else each[slice(*rows)] for each in given)
+        self._messages.append(Message(number, source, machine, array, rows, sent.nbytes))
+        self._exchange(source, self._send, number, machine, finish_s, 0, data=sent.read())
+        self._exchange(machine, self._receive, number, source, finish_s, 1, data=received.write())
+        self._has[name].add(machine)
+
+    def _signal(self, source: str, destination: str, finish_s: float) -> tuple[Task, Task]:
+        """Let one machine tell another that it has come so far; return the tasks that send and receive."""
+        number = len(self._messages)
+        self._messages.append(Message(number, source, destination))
+        sent = self._exchange(source, self._send, number, destination, finish_s, 0)
+        return sent, self._exchange(destination, self._receive, number, source, finish_s, 1)
+
+    def _exchange(
+        self, machine: str, function: Exchange, number: int, other: str, at_s: float, lane: int, **data: Access
+    ) -> Task:
+        """Add the host task that sends or receives a message."""
+        draft = self._drafts[machine]
+        verb, towards = ("send", "to") if lane == 0 else ("receive", "from")
+        call = partial(function, number=number, machine=other)
+        task = draft.graph.host(call, name=f"{verb} {number} {towards} {other}", **data)
+        self._assign(draft, machine, task.name, at_s, lane, task.operation.implementations[0].name)  # type: ignore[union-attr]
+        return task
+
+    def _assign(self, draft: _Draft, machine: str, task: str, at_s: float, lane: int, named: str | None) -> None:
+        lanes = self._host_lanes[machine]
+        draft.assignments.append(Assignment(task, HOST, lanes + lane, named, at_s, at_s))
+
+    def _barrier(self, task: Task) -> None:
+        """Let all machines wait for each other."""
+        at_s = self._placed[task.name].finish_s
+        for machine, draft in self._drafts.items():
+            draft.graph.barrier(name=task.name)
+            self._assign(draft, machine, task.name, at_s, 0, None)
+        if len(self._drafts) == 1:
+            return
+        for source in self._drafts:
+            for destination in self._drafts:
+                if source != destination:
+                    self._signal(source, destination, at_s)
+        for machine, draft in self._drafts.items():
+            again = draft.graph.barrier(name=f"{task.name}, on all machines")
+            self._assign(draft, machine, again.name, at_s, 1, None)
+
+    def _whole(self, name: str) -> str:
+        return self._segments[name].whole if name in self._segments else name
+
+    def _array(self, machine: str, name: str) -> LogicalArray:
+        return self._drafts[machine].graph.arrays[name]
+
+    def _results(self) -> dict[str, tuple[Piece, ...]]:
+        segments = self._graph.segments()
+        found: dict[str, tuple[Piece, ...]] = {}
+        for name, array in self._graph.arrays.items():
+            if array.temporary:
+                continue
+            cut = segments.get(name, ())
+            pieces = [Piece(self._maker.get(s.name, ("",))[0], s.rows) for s in cut]
+            found[name] = tuple(pieces) or (Piece(self._maker.get(name, ("",))[0]),)
+        return found
+
+    def _part(self, machine: str, draft: _Draft, results: Mapping[str, tuple[Piece, ...]]) -> Part:
+        assignments = sorted(draft.assignments, key=lambda each: each.start_s)
+        inputs = tuple(draft.initial)
+        return Part(
+            machine,
+            draft.graph,
+            Schedule(self._plan.schedule.policy, tuple(assignments)),
+            {each.task: each.finish_s - each.start_s for each in assignments},
+            inputs,
+            {name: value for name, value in self._graph.data.items() if name in draft.initial},
+        )
+
+
+def check_machines(plan: Plan, machines: Mapping[str, Any]) -> None:
+    """Refuse a plan for other machines than those there."""
+    missing = [name for name in machine_names(plan.platform) if name not in machines]
+    if missing:
+        raise PlanError(
+            f"the plan needs {', '.join(missing)}",
+            where=f"plan {plan.name!r}",
+            hint=f"The cluster has {', '.join(machines) or 'no machine'}; plan again",
+        )
+

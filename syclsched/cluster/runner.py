@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans bound to the machines of a cluster, for repeated runs with new data, and the handles of their runs.
+
+Each machine is sent its part of the plan once. A run costs one call to each machine; the parts then exchange data among
+themselves, without this process. Results stay where they were made until they are asked for.
+
+If a worker is lost, the graph is planned again for the machines that are left, and the run is repeated there: every
+part begins again with its inputs, which this process keeps until the run has ended.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from syclsched.cluster.part_runner import PartReport
+from syclsched.cluster.part_runner import receive as receive_message
+from syclsched.cluster.part_runner import send as send_message
+from syclsched.cluster.planning import plan_for
+from syclsched.cluster.parts import DividedPlan, Piece, check_machines, divide
+from syclsched.errors import (
+    ArgumentError,
+    ClusterError,
+    ExecutionError,
+    RunCancelledError,
+    SyclschedError,
+    UnknownArrayError,
+    WorkerLostError,
+    did_you_mean,
+)
+from syclsched.execution.memory.buffers import NumpyArray
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+from syclsched.rewrites import planned_graph
+
+if TYPE_CHECKING:
+    from syclsched.cluster.connection import Cluster, WorkerCall
+
+#: Longest wait of a part for one message, in seconds.
+MESSAGE_TIMEOUT_S: Final = 600.0
+#: Longest time that the other parts of a failed run may take to end.
+_END_S: Final = 30.0
+#: Seconds between looks at whether a run has been cancelled or its machines are late.
+_LOOK_S: Final = 0.5
+
+#: Functions called on each machine.
+_ON_MACHINE: Final = "syclsched.cluster.part_runner"
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """A plan whose parts are bound on their machines."""
+
+    key: str
+    plan: Plan
+    divided: DividedPlan
+
+
+class ClusterRunner:
+    """A plan bound to the machines of a cluster; made by `Cluster.bind`. Use it in a ``with`` statement, or `close` it.
+
+    One run is in flight at a time. Results can be read until the next run begins.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        The machines.
+    graph : TaskGraph
+        The graph as the user made it.
+    plan : Plan
+        Its plan for these machines.
+    recover : bool, optional
+        Whether a run that loses a worker is repeated on the machines left.
+    message_timeout_s : float, optional
+        Longest wait for one message between two machines.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        graph: TaskGraph,
+        plan: Plan,
+        *,
+        recover: bool = True,
+        message_timeout_s: float = MESSAGE_TIMEOUT_S,
+    ) -> None:
+        self._cluster, self._graph, self.recovers = cluster, graph, recover
+        self._message_timeout_s = message_timeout_s
+        self._lock = threading.Lock()
+        self._last: ClusterRun | None = None
+        self._closed = False
+        self._binding = self._bind(plan)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the runs; after the loss of a worker, one for the machines left."""
+        return self._binding.plan
+
+    def run(self, inputs: Mapping[str, Any] | None = None) -> ClusterRun:
+        """Start a run with new data; return at once.
+
+        Parameters
+        ----------
+        inputs : Mapping[str, array-like], optional
+            Values of input arrays; they take precedence over those given with `TaskGraph.array`.
+
+        Returns
+        -------
+        ClusterRun
+            The run, in flight.
+
+        Raises
+        ------
+        UnknownArrayError, ArgumentError
+            If inputs are missing or unknown, or have another shape or dtype.
+        ExecutionError
+            If the runner is closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise ExecutionError("the runner is closed", where=f"plan {self.plan.name!r}")
+            if self._last is not None:
+                self._last.join()
+            self._last = ClusterRun(self, self._checked(inputs))
+            return self._last
+
+    def __call__(self, inputs: Mapping[str, Any] | None = None) -> dict[str, NumpyArray]:
+        """Run with new data, wait, and return all results."""
+        run = self.run(inputs)
+        return {name: run.result(name) for name in run.names}
+
+    def close(self) -> None:
+        """Wait for the run in flight and release the machines' memory."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            if self._last is not None:
+                self._last.cancel()
+                self._last.join()
+            self._release(self._binding)
+
+    def __enter__(self) -> ClusterRunner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _bind(self, plan: Plan) -> _Binding:
+        """Send each machine its part, and bind it there."""
+        addresses = {worker.name: worker.address for worker in self._cluster.workers}
+        check_machines(plan, addresses)
+        key = uuid.uuid4().hex
+        divided = divide(
+            plan, planned_graph(plan, self._graph), partial(send_message, part=key), partial(receive_message, part=key)
+        )
+        binding = _Binding(key, plan, divided)
+        try:
+            calls = [
+                self.call(name, "bind_part", key, part, addresses, self._message_timeout_s)
+                for name, part in divided.parts.items()
+            ]
+            for call in calls:
+                call.result()
+        except BaseException:
+            self._release(binding)
+            raise
+        return binding
+
+    def call(self, machine: str, function: str, *arguments: Any) -> WorkerCall:
+        """Begin to call a function of `syclsched.cluster.part_runner` on a machine."""
+        return self._cluster.start(machine, f"{_ON_MACHINE}:{function}", *arguments)
+
+    def _release(self, binding: _Binding) -> None:
+        for name in binding.divided.parts:
+            try:
+                self.call(name, "release_part", binding.key).result(_END_S)
+            except SyclschedError:
+                continue  # a lost worker has nothing to release
+
+    def _checked(self, inputs: Mapping[str, Any] | None) -> dict[str, NumpyArray]:
+        """Return the given inputs as arrays of the graph's shapes and dtypes, those of joined arrays by their parts."""
+        arrays = self._graph.arrays
+        found: dict[str, NumpyArray] = {}
+        for name, value in (inputs or {}).items():
+            if name not in arrays:
+                raise UnknownArrayError(
+                    f"no array {name!r}",
+                    where=f"graph {self._graph.name!r}",
+                    hint=f"{did_you_mean(name, arrays)}It has {', '.join(arrays)}",
+                )
+            array, declared = np.asarray(value), arrays[name]
+            if (array.shape, array.dtype.name) != (declared.shape, declared.dtype):
+                raise ArgumentError(
+                    f"{array.dtype.name} of shape {array.shape} was given for {declared.dtype} of {declared.shape}",
+                    where=f"input {name!r}",
+                )
+            found[name] = array
+        missing = sorted(set(self._graph.inputs()) - set(found) - set(self._graph.data))
+        if missing:
+            raise ArgumentError(f"no value for {', '.join(missing)}", where=f"inputs of graph {self._graph.name!r}")
+        return found
+
+    def rebind(self) -> _Binding:
+        """Plan for the machines that are left, and bind there."""
+        self._release(self._binding)
+        self._binding = self._bind(plan_for(self._cluster, self._graph))
+        return self._binding
+
+
+class ClusterRun:
+    """Handle of one run on several machines, for waiting and results.
+
+    Parameters
+    ----------
+    runner : ClusterRunner
+        The bound plan.
+    inputs : dict of str to ndarray
+        Checked inputs.
+    """
+
+    def __init__(self, runner: ClusterRunner, inputs: Mapping[str, NumpyArray]) -> None:
+        self._runner, self._inputs = runner, inputs
+        self._binding = runner._binding
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        self._cancelled = False
+        self._reports: dict[str, PartReport] = {}
+        self._seconds = 0.0
+        self.recoveries: tuple[str, ...] = ()  # names of workers that were lost
+        self._begin()
+        self._thread = threading.Thread(target=self._watch, name="syclsched cluster run", daemon=True)
+        self._thread.start()
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the run."""
+        return self._binding.plan
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has ended, with or without an error."""
+        return self._ended.is_set()
+
+    @property
+    def makespan_s(self) -> float:
+        """Seconds from the call to the machines to the last one's answer."""
+        self.wait()
+        return self._seconds
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the results: the arrays that tasks write and the plan keeps."""
+        results = self._binding.divided.results
+        return tuple(name for name, pieces in results.items() if any(piece.machine for piece in pieces))
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for the end of the run, and raise its error if it failed."""
+        if not self._ended.wait(timeout):
+            from syclsched.errors import WaitTimeoutError
+
+            raise WaitTimeoutError(f"the run has not ended in {timeout:g} s", where=f"plan {self.plan.name!r}")
+        if self._error is not None:
+            raise self._error
+
+    def join(self) -> None:
+        """Wait for the end of the run, without raising its error."""
+        self._ended.wait()
+
+    def cancel(self) -> None:
+        """End the run early; its results cannot be asked for then."""
+        if not self._ended.is_set():
+            self._cancelled = True
+            self._cancel_parts(self._binding.divided.parts, "it was cancelled")
+
+    def result(self, array: Any, timeout: float | None = None) -> NumpyArray:
+        """Return the value of an array, gathered from the machines that have it.
+
+        Parameters
+        ----------
+        array : LogicalArray or str
+            An array that is not temporary.
+        timeout : float, optional
+            Longest time to wait for the run, in seconds.
+
+        Returns
+        -------
+        numpy.ndarray
+            In memory of its own.
+
+        Raises
+        ------
+        UnknownArrayError
+            If there is no such array, or its value is not kept.
+        """
+        name = array if isinstance(array, str) else array.name
+        self.wait(timeout)
+        pieces = self._binding.divided.results.get(name)
+        declared = self._runner._graph.arrays.get(name)
+        if pieces is None or declared is None:
+            kept = ", ".join(self.names)
+            raise UnknownArrayError(
+                f"no result {name!r}", where=f"plan {self.plan.name!r}", hint=f"The run keeps {kept or 'none'}"
+            )
+        made: NumpyArray = np.empty(declared.shape, declared.dtype)
+        for piece in pieces:
+            rows = ... if piece.rows is None else slice(*piece.rows)
+            made[rows] = self._piece(name, piece)
+        return made
+
+    def _piece(self, name: str, piece: Piece) -> NumpyArray:
+        if piece.machine:
+            call = self._runner.call(piece.machine, "result_of_part", self._binding.key, name, piece.rows)
+            found: NumpyArray = call.result()
+            return found
+        given = self._inputs.get(name, self._runner._graph.data.get(name))
+        if given is None:
+            raise UnknownArrayError(f"no task writes array {name!r}, and it has no value", where=self.plan.name)
+        value: NumpyArray = np.asarray(given)
+        return value if piece.rows is None else value[slice(*piece.rows)]
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Start the parts."""
+        self._run_key = uuid.uuid4().hex
+        self._begun_s = time.perf_counter()
+        self._reports = {}
+        self._calls: queue.SimpleQueue[tuple[str, WorkerCall]] = queue.SimpleQueue()
+        parts = self._binding.divided.parts
+        for name, part in parts.items():
+            given = {each: self._inputs[each] for each in part.inputs if each in self._inputs}
+            call = self._runner.call(name, "run_part", self._binding.key, self._run_key, given)
+            call.when_done(partial(self._note, name))
+
+    def _note(self, machine: str, call: WorkerCall) -> None:
+        self._calls.put((machine, call))
+
+    def _watch(self) -> None:
+        """Wait for the parts; on a failure end the others, and repeat the run if a worker is lost."""
+        error: BaseException | None
+        try:
+            while True:
+                error = self._parts_ended()
+                if not isinstance(error, WorkerLostError) or self._cancelled or not self._runner.recovers:
+                    break
+                self.recoveries += (error.worker or "a worker",)
+                self._binding = self._runner.rebind()
+                self._begin()
+        except BaseException as failure:
+            error = failure
+        self._seconds = time.perf_counter() - self._begun_s
+        if error is not None and self._cancelled:
+            error = RunCancelledError("the run was cancelled", where=f"plan {self.plan.name!r}")
+        self._error = error
+        self._ended.set()
+
+    def _parts_ended(self) -> BaseException | None:
+        """Wait for the end of all parts; return the first error that is a cause and no consequence."""
+        left, errors, until_s = set(self._binding.divided.parts), list[BaseException](), float("inf")
+        while left and time.perf_counter() < until_s:
+            try:
+                name, call = self._calls.get(timeout=_LOOK_S)
+            except queue.Empty:
+                continue
+            left.discard(name)
+            try:
+                self._reports[name] = call.result()
+            except SyclschedError as error:
+                errors.append(error)
+                if len(errors) == 1:
+                    until_s = time.perf_counter() + _END_S
+                    self._cancel_parts(left, f"the part on {name} failed: {error}")
+            except Exception as error:  # of a host function
+                errors.append(error)
+        lost = [error for error in errors if isinstance(error, WorkerLostError)]
+        causes = [error for error in errors if not isinstance(error, RunCancelledError)]
+        return next(iter([*lost, *causes, *errors]), None)
+
+    def _cancel_parts(self, machines: Iterable[str], cause: str) -> None:
+        for name in machines:
+            with suppress(ClusterError):
+                self._runner.call(name, "cancel_part", self._binding.key, cause)
