@@ -13,56 +13,33 @@ threads all wait reads without limit.
 
 from __future__ import annotations
 
-import socket
-import struct
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Final
 
 import numpy as np
 
+from syclsched.cluster.message_streams import Array, Connection, Incoming, Outgoing, Place, header
 from syclsched.errors import ClusterError, RunCancelledError, SyclschedError, WorkerLostError
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Bytes of messages that nobody has asked for, beyond which a worker that computes reads no further.
 WINDOW_BYTES: Final = 256 << 20
 #: Longest a send waits, in all, for a peer that takes nothing; a receive has its own limit.
 SEND_TIMEOUT_S: Final = 600.0
 
-#: Messages up to this size are written with their header in one call.
-_SMALL_BYTES: Final = 64 << 10
-#: Size of the buffer for headers and small messages.
-_BUFFER_BYTES: Final = 64 << 10
-#: Most bytes read by one call.
-_CHUNK_BYTES: Final = 16 << 20
-#: Seconds between checks of a thread that waits for a connection.
+#: Seconds between checks of a reader that waits for room.
 _CHECK_S: Final = 0.25
 #: Seconds that a transfer that is no longer wanted may take to finish before its connection is closed.
 _GRACE_S: Final = 1.0
 #: Ended runs whose late messages are recognised.
 _ENDED_RUNS: Final = 4096
 
-#: Mark, bytes of the run's name, bytes of the description, number of the message, bytes of data.
-_HEADER: Final = struct.Struct("<4sHHqQ")
-_MARK: Final = b"SYM1"
-
 #: Data of a message without data.
 _NOTHING: Final = np.empty(0, np.uint8)
-
-
-class Connection(Protocol):
-    """One direction of a connection to another worker; a socket in blocking mode."""
-
-    socket: socket.socket
-    is_plain: bool  # whether the socket is not encrypted, so that flags can be given
-
-    def close(self) -> None:
-        """Close the connection, from any thread; calls that wait for it return."""
 
 
 @dataclass(slots=True)
@@ -74,7 +51,7 @@ class _Waiter:
     done: threading.Lock = field(default_factory=threading.Lock)
     error: SyclschedError | None = None
     claimed: bool = False  # whether its array is being written
-    reader: _Incoming | None = None  # by this reader, if it comes from another worker
+    reader: Incoming | None = None  # by this reader, if it comes from another worker
 
     def __post_init__(self) -> None:
         self.done.acquire()
@@ -95,14 +72,6 @@ class _Run:
     seen: set[int] = field(default_factory=set)
     coming: set[int] = field(default_factory=set)  # those being read into memory of the mailbox
     cause: str | None = None  # of its cancellation
-
-
-@dataclass(slots=True)
-class _Place:
-    """Memory that a message is read into."""
-
-    memory: Array | None  # bytes; None if nobody wants the message
-    waiter: _Waiter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +107,8 @@ class Mailbox:
         self._room = threading.Condition(self._lock)  # to read further
         self._runs: dict[str, _Run] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
-        self._outgoing: dict[str, _Outgoing] = {}
-        self._incoming: dict[str, _Incoming] = {}
+        self._outgoing: dict[str, Outgoing] = {}
+        self._incoming: dict[str, Incoming] = {}
         self._lost: dict[str, str] = {}  # by address, the cause
         self._kept_bytes = 0  # that nobody has asked for yet
         self._blocked = 0  # threads that wait here
@@ -179,16 +148,14 @@ class Mailbox:
         if destination == self.address:
             self._deliver(run, message, flat, description)
             return
-        name, said = run.encode(), description.encode()
-        header = _HEADER.pack(_MARK, len(name), len(said), message, flat.nbytes) + name + said
         peer = self._peer(destination)
         try:
-            peer.send(header, flat, timeout_s, lambda: self._check(run))
+            peer.send(header(run, message, description, flat.nbytes), flat, timeout_s, lambda: self._check(run))
         except OSError as error:
             self.lose(destination, f"the connection broke: {error or type(error).__name__}")
             raise self._lost_error(destination, f"message {message} of run {run!r} was not sent") from error
 
-    def _peer(self, destination: str) -> _Outgoing:
+    def _peer(self, destination: str) -> Outgoing:
         with self._lock:
             if self._closed:
                 raise ClusterError("the worker is closing", worker=self.address)
@@ -196,12 +163,9 @@ class Mailbox:
                 raise self._lost_error(destination, "nothing can be sent")
             peer = self._outgoing.get(destination)
             if peer is None:
-                peer = self._outgoing[destination] = _Outgoing(self, destination)
+                peer = Outgoing(partial(self._connect, destination), self._waiting)
+                self._outgoing[destination] = peer
         return peer
-
-    def open(self, peer: str) -> Connection:
-        """Connect to another worker."""
-        return self._connect(peer)
 
     # --- receiving --------------------------------------------------------------------------------
 
@@ -226,9 +190,9 @@ class Mailbox:
         RunCancelledError
             If the run is cancelled before the message has come.
         WorkerLostError
-            If the sender is lost, or the message has not come in time.
+            If the sender is lost.
         ClusterError
-            If the message is another array than the one expected, or has been fetched before.
+            If the message has not come in time, is another array than the one expected, or has been fetched before.
         """
         into = np.empty(0, np.uint8) if into is None else into
         with self._lock:
@@ -258,10 +222,8 @@ class Mailbox:
             with self._lock:
                 self._blocked -= 1
         if not in_time and not self._abandon(state, message, waiter):
-            raise WorkerLostError(
-                f"message {message} of run {run!r} has not come in {timeout_s:.3g} s",
-                worker=source,
-                where=None if source is not None else f"worker {self.address}",
+            raise ClusterError(
+                f"message {message} of run {run!r} has not come in {timeout_s:.3g} s", worker=source or self.address
             )
         if waiter.error is not None:
             raise waiter.error
@@ -295,6 +257,8 @@ class Mailbox:
     def cancel(self, run: str, cause: str) -> None:
         """End all waits of a run with an error, and drop its messages."""
         with self._lock:
+            if run in self._ended:
+                return
             state = self._state(run)
             if state.cause is None:
                 state.cause = cause
@@ -338,7 +302,7 @@ class Mailbox:
 
     def accept(self, source: str, connection: Connection) -> None:
         """Read messages from a connection that another worker has opened."""
-        reader = _Incoming(self, source, connection)
+        reader = Incoming(self, source, connection)
         with self._lock:
             closed = self._closed
             before = self._incoming.get(source)
@@ -368,6 +332,16 @@ class Mailbox:
             if each is not None:
                 each.close()
 
+    def restore(self, peer: str) -> None:
+        """Use a worker again that was lost; without effect on others."""
+        with self._lock:
+            self._lost.pop(peer, None)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of messages that have come, or are coming, and that nobody has asked for."""
+        return self._kept_bytes
+
     def traffic(self) -> tuple[Traffic, ...]:
         """Return what has been sent and received on the connections that are open."""
         with self._lock:
@@ -390,7 +364,7 @@ class Mailbox:
         """Close all connections, and end all waits with an error."""
         with self._lock:
             self._closed = True
-            ends: list[_Outgoing | _Incoming] = [*self._outgoing.values(), *self._incoming.values()]
+            ends: list[Outgoing | Incoming] = [*self._outgoing.values(), *self._incoming.values()]
             self._outgoing, self._incoming = {}, {}
             for state in self._runs.values():
                 self._drop(state, ClusterError("the worker is closing", worker=self.address))
@@ -402,7 +376,7 @@ class Mailbox:
         return WorkerLostError(f"{what}, since the worker is lost: {self._lost.get(peer, 'unknown')}", worker=peer)
 
     @contextmanager
-    def blocked(self) -> Iterator[None]:
+    def _waiting(self) -> Iterator[None]:
         """Note that a thread waits here, during which all that comes is read."""
         with self._lock:
             self._blocked += 1
@@ -415,13 +389,13 @@ class Mailbox:
 
     # --- called by readers ------------------------------------------------------------------------
 
-    def place(self, run: str, message: int, nbytes: int, said: str, reader: _Incoming | None) -> _Place:
+    def place(self, run: str, message: int, nbytes: int, said: str, reader: Incoming | None) -> Place:
         """Return the memory for a message that comes in; wait while there is no room."""
         with self._lock:
             while True:
                 state = None if run in self._ended or self._closed else self._state(run)
                 if state is None or state.cause is not None or message in state.seen:
-                    return _Place(None)
+                    return Place(None)
                 waiter = state.waiting.get(message)
                 if waiter is not None:
                     state.seen.add(message)
@@ -429,28 +403,28 @@ class Mailbox:
                 if self._blocked or self._kept_bytes + nbytes <= max(self._window_bytes, nbytes) or reader is None:
                     break
                 if reader.closed:
-                    return _Place(None)
+                    return Place(None)
                 self._room.wait(_CHECK_S)
             state.seen.add(message)
             state.coming.add(message)
             self._kept_bytes += nbytes
-        return _Place(np.empty(nbytes, np.uint8))
+        return Place(np.empty(nbytes, np.uint8))
 
     def _claim(
-        self, state: _Run, message: int, waiter: _Waiter, nbytes: int, said: str, reader: _Incoming | None
-    ) -> _Place:
+        self, state: _Run, message: int, waiter: _Waiter, nbytes: int, said: str, reader: Incoming | None
+    ) -> Place:
         """Return the array of a thread that waits as the place of a message; the lock is held."""
         del state.waiting[message]
         misfit = _misfit(waiter.into, said, message)
         if misfit is not None:
             waiter.finish(misfit)
-            return _Place(None)
+            return Place(None)
         waiter.claimed, waiter.reader = True, reader
         if waiter.into.flags.c_contiguous:
-            return _Place(waiter.into.reshape(-1).view(np.uint8), waiter)
-        return _Place(np.empty(nbytes, np.uint8), waiter)
+            return Place(waiter.into.reshape(-1).view(np.uint8), waiter)
+        return Place(np.empty(nbytes, np.uint8), waiter)
 
-    def arrived(self, run: str, message: int, place: _Place, said: str) -> None:
+    def arrived(self, run: str, message: int, place: Place, said: str) -> None:
         """Note that a message is in its place."""
         memory, waiter = place.memory, place.waiter
         if memory is None:
@@ -478,14 +452,16 @@ class Mailbox:
             _write(waiter.into, memory)
         waiter.finish(misfit)
 
-    def broken(self, reader: _Incoming, cause: str, unread: tuple[str, int, _Place] | None) -> None:
+    def broken(self, reader: Incoming, cause: str, unread: tuple[str, int, Place] | None) -> None:
         """Note that a connection ended, perhaps within a message."""
         with self._lock:
             ended = self._incoming.get(reader.source) is reader and not self._closed
             if unread is not None:
                 run, message, place = unread
                 state = self._runs.get(run)
-                waiter = place.waiter
+                waiter: _Waiter | None = place.waiter
+                if place.memory is not None and state is not None:
+                    state.seen.discard(message)
                 if waiter is None and place.memory is not None:
                     self._kept_bytes -= place.memory.nbytes
                     if state is not None:
@@ -504,190 +480,6 @@ class Mailbox:
         if place.memory is not None:
             np.copyto(place.memory, flat)
             self.arrived(run, message, place, said)
-
-
-class _Outgoing:
-    """The connection on which messages are sent to one worker."""
-
-    def __init__(self, mailbox: Mailbox, peer: str) -> None:
-        self._mailbox, self._peer = mailbox, peer
-        self._lock = threading.Lock()  # one message at a time
-        self._connection: Connection | None = None
-        self._closed = False
-        self.messages = self.nbytes = 0
-
-    def send(self, header: bytes, data: Array, timeout_s: float, check: Callable[[], None]) -> None:
-        """Write a message; ``check`` raises if it is not wanted any more. Raise `OSError` if it cannot be sent."""
-        if not self._lock.acquire(blocking=False):
-            with self._mailbox.blocked():
-                end = time.monotonic() + timeout_s
-                while not self._lock.acquire(timeout=_CHECK_S):
-                    check()
-                    if time.monotonic() > end:
-                        raise TimeoutError(f"no data was taken in {timeout_s:.3g} s")
-        try:
-            connection = self._connection or self._open()
-            if data.nbytes <= _SMALL_BYTES:
-                self._write(connection, memoryview(header + data.tobytes()), timeout_s, check)
-            else:
-                self._write(connection, memoryview(header), timeout_s, check, more=True)
-                self._write(connection, data.data, timeout_s, check)
-            self.messages += 1
-            self.nbytes += data.nbytes
-        finally:
-            self._lock.release()
-
-    def _open(self) -> Connection:
-        with self._mailbox.blocked():
-            connection = self._mailbox.open(self._peer)
-        if self._closed:
-            connection.close()
-            raise ConnectionAbortedError("the connection was closed")
-        if connection.is_plain:
-            # A call that waits longer returns what it has written so far.
-            connection.socket.setsockopt(
-                socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, int(_CHECK_S * 1e6))
-            )
-        else:
-            connection.socket.settimeout(_CHECK_S)
-        self._connection = connection
-        return connection
-
-    def _write(
-        self,
-        connection: Connection,
-        view: memoryview,
-        timeout_s: float,
-        check: Callable[[], None],
-        more: bool = False,
-    ) -> None:
-        link = connection.socket
-        if connection.is_plain:
-            with suppress(BlockingIOError):
-                view = view[link.send(view, socket.MSG_DONTWAIT | (socket.MSG_MORE if more else 0)) :]
-            if not view.nbytes:
-                return
-        with self._mailbox.blocked():
-            waited_from = time.monotonic()
-            unwanted_from: float | None = None
-            while view.nbytes:
-                try:
-                    sent = link.send(view)
-                except (BlockingIOError, TimeoutError):
-                    sent = 0
-                now = time.monotonic()
-                if sent:
-                    view = view[sent:]
-                    waited_from = now
-                    continue
-                if self._closed:
-                    raise ConnectionAbortedError("the connection was closed")
-                if now - waited_from > timeout_s:
-                    raise TimeoutError(f"no data was taken in {timeout_s:.3g} s")
-                try:
-                    check()
-                except SyclschedError:
-                    # What has been begun is finished, if the peer takes it: other messages follow.
-                    unwanted_from = now if unwanted_from is None else unwanted_from
-                    if now - unwanted_from > _GRACE_S:
-                        self.close()
-                        raise
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._closed = True
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-
-class _Incoming:
-    """The connection on which messages come from one worker, and the thread that reads it."""
-
-    def __init__(self, mailbox: Mailbox, source: str, connection: Connection) -> None:
-        self.source = source
-        self._mailbox, self._connection = mailbox, connection
-        self._socket = connection.socket
-        self._plain = connection.is_plain
-        self._buffer = bytearray(_BUFFER_BYTES)
-        self._view = memoryview(self._buffer)
-        self._start = self._end = 0  # of what is in the buffer
-        self.closed = False
-        self.messages = self.nbytes = 0
-
-    def start(self) -> None:
-        """Begin to read."""
-        threading.Thread(target=self._read, name=f"messages from {self.source}", daemon=True).start()
-
-    def close(self) -> None:
-        """Close the connection; the thread ends."""
-        self.closed = True
-        self._connection.close()
-
-    def _read(self) -> None:
-        unread: tuple[str, int, _Place] | None = None
-        cause = "it closed its connection"
-        try:
-            while True:
-                unread = None
-                mark, name_bytes, said_bytes, message, nbytes = _HEADER.unpack(self._take(_HEADER.size))
-                if mark != _MARK:
-                    raise OSError("what it sends is not a message")
-                run = str(self._take(name_bytes), "utf-8")
-                said = str(self._take(said_bytes), "utf-8")
-                place = self._mailbox.place(run, message, nbytes, said, self)
-                unread = (run, message, place)
-                if place.memory is None:
-                    self._skip(nbytes)
-                else:
-                    self._fill(place.memory.data)
-                self.messages += 1
-                self.nbytes += nbytes
-                self._mailbox.arrived(run, message, place, said)
-        except (OSError, ValueError) as error:
-            if not isinstance(error, EOFError) and str(error):
-                cause = f"the connection broke: {error}"
-        except EOFError:
-            pass
-        self.closed = True
-        self._mailbox.broken(self, cause, unread)
-        self._connection.close()
-
-    def _take(self, count: int) -> bytes:
-        """Return bytes of the buffer, after reading them if need be."""
-        while self._end - self._start < count:
-            if self._start:
-                left = self._end - self._start
-                self._buffer[:left] = self._buffer[self._start : self._end]
-                self._start, self._end = 0, left
-            self._end += self._receive(self._view[self._end :], wait_all=False)
-        start = self._start
-        self._start += count
-        return bytes(self._view[start : self._start])
-
-    def _fill(self, memory: memoryview) -> None:
-        """Read into memory: what is in the buffer, then from the socket."""
-        done = min(self._end - self._start, len(memory))
-        memory[:done] = self._view[self._start : self._start + done]
-        self._start += done
-        while len(memory) - done >= _BUFFER_BYTES:
-            done += self._receive(memory[done : done + _CHUNK_BYTES], wait_all=True)
-        if done < len(memory):
-            memory[done:] = self._take(len(memory) - done)
-
-    def _skip(self, nbytes: int) -> None:
-        scrap = memoryview(bytearray(min(nbytes, _CHUNK_BYTES)))
-        while nbytes:
-            part = scrap[: min(nbytes, len(scrap))]
-            self._fill(part)
-            nbytes -= len(part)
-
-    def _receive(self, memory: memoryview, *, wait_all: bool) -> int:
-        flags = socket.MSG_WAITALL if wait_all and self._plain else 0
-        count = self._socket.recv_into(memory, len(memory), flags) if flags else self._socket.recv_into(memory)
-        if not count:
-            raise EOFError
-        return count
 
 
 def _description(data: Array) -> str:
