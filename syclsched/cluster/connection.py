@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connection to a Dask cluster: its workers under stable names, functions called on them, and the state they are in.
+"""Connection to a Dask cluster: functions called on its workers, and the state they are in.
 
 Dask does what it does for every cluster: it starts workers, knows which are there, and notices those that are lost.
 """
@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pickle
-import re
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import syclsched
-from syclsched.errors import ArgumentError, ClusterError, RuntimeMissingError, WorkerLostError, did_you_mean
-from syclsched.model.text.sections import Section, facts, sections_html, sections_text, table
-from syclsched.model.text.units import format_bytes, plural
+from syclsched.cluster.cluster_status import ClusterStatus, ClusterWorker, State, WorkerStatus
+from syclsched.cluster.membership import Membership, WhenLost, WorkerCall
+from syclsched.errors import ArgumentError, ClusterError, RuntimeMissingError, WorkerLostError
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -36,82 +33,10 @@ if TYPE_CHECKING:
 CONNECT_S: Final = 15.0
 #: Seconds in which a worker must answer what needs no work.
 ANSWER_S: Final = 60.0
-#: Seconds without a sign of life after which a worker counts as silent.
-SILENT_S: Final = 10.0
+#: Seconds without a sign of life after which a worker counts as lost.
+SILENT_S: Final = 20.0
 
 _NODE: Final = "syclsched.cluster.node"
-
-State = Literal["ready", "silent", "no devices"]
-
-#: Called with a worker that is lost and the cause.
-WhenLost = Callable[["ClusterWorker", str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterWorker:
-    """A worker: its name here, its address, and what Dask calls it."""
-
-    name: str
-    address: str
-    dask_name: str
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerStatus:
-    """State of a worker."""
-
-    worker: ClusterWorker
-    state: State
-    silent_s: float  # since its last sign of life
-    host_name: str = ""
-    process: int = 0
-    cores: int = 0
-    devices: tuple[str, ...] = ()
-    memory_bytes: int = 0  # of the machine
-    used_bytes: int = 0  # by the worker's process
-    generation: str = ""
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterStatus:
-    """State of a cluster and of its workers."""
-
-    scheduler: str
-    dashboard: str | None
-    workers: tuple[WorkerStatus, ...]
-
-    def __str__(self) -> str:
-        return sections_text(self._sections())
-
-    def _repr_html_(self) -> str:
-        return sections_html(self._sections())
-
-    def _sections(self) -> list[Section]:
-        rows: list[tuple[str, ...]] = [
-            (
-                each.worker.name,
-                each.worker.address,
-                each.host_name,
-                str(each.cores),
-                ", ".join(each.devices) or "none",
-                format_bytes(each.memory_bytes),
-                format_bytes(each.used_bytes),
-                each.state if each.state != "silent" else f"silent for {each.silent_s:.0f} s",
-                each.problem,
-            )
-            for each in self.workers
-        ]
-        headings: tuple[str, ...] = ("worker", "address", "host", "cores", "devices", "memory", "used", "state")
-        if any(each.problem for each in self.workers):
-            headings = (*headings, "problem")
-        else:
-            rows = [row[:-1] for row in rows]
-        pairs = [("scheduler", self.scheduler), ("dashboard", self.dashboard or "none")]
-        return [
-            facts(f"Cluster of {plural(len(self.workers), 'worker')}", pairs),
-            table("Workers", headings, rows, numbers=(3, 5, 6)),
-        ]
 
 
 class Cluster:
@@ -119,23 +44,30 @@ class Cluster:
 
     Functions are called on a worker by name, ``module:function``. They get the worker's
     `syclsched.cluster.node.Node` and run in a thread of their own.
+
+    Attributes
+    ----------
+    client : distributed.Client
+        Dask's client.
     """
 
     def __init__(
-        self, client: Client, owned: tuple[Any, ...], cores: Mapping[str, int], *, has_dashboard: bool
+        self,
+        client: Client,
+        *,
+        owned: tuple[Any, ...] = (),
+        cores: Mapping[str, int] | None = None,
+        local: bool = False,
+        has_dashboard: bool = True,
+        silent_s: float = SILENT_S,
     ) -> None:
         self.client = client
-        self._has_dashboard = has_dashboard
+        self._members = Membership(client, silent_s)
         self._owned = owned
-        self._cores = dict(cores)
-        self._lock = threading.Lock()
-        self._names: dict[str, str] = {}  # by Dask's name
-        self._workers: tuple[ClusterWorker, ...] = ()
-        self._when_lost: list[WhenLost] = []
+        self._cores, self._local = dict(cores or {}), local
+        self._has_dashboard = has_dashboard
         self._facts: dict[str, NodeFacts] = {}  # by address
         self._closed = False
-
-    # --- life -------------------------------------------------------------------------------------
 
     def __enter__(self) -> Cluster:
         return self
@@ -150,14 +82,12 @@ class Cluster:
         if self._closed:
             return
         self._closed = True
-        with suppress(Exception):
-            self.client.unsubscribe_topic("all")
+        self._members.close()
         for each in self._owned:
             each.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else ", ".join(each.name for each in self._workers)
-        return f"<Cluster at {self.scheduler}: {state}>"
+        return f"<Cluster at {self.scheduler}{', closed' if self._closed else ''}>"
 
     @property
     def scheduler(self) -> str:
@@ -177,9 +107,11 @@ class Cluster:
 
     @property
     def workers(self) -> tuple[ClusterWorker, ...]:
-        """The workers that Dask's scheduler knows, in the order of their names."""
-        self._identity()
-        return self._workers
+        """The workers that give signs of life, in the order of their names.
+
+        A worker that Dask starts again under the same name of its own keeps its name here.
+        """
+        return self._members.workers()
 
     def worker(self, name: str) -> ClusterWorker:
         """Return a worker by name.
@@ -191,57 +123,11 @@ class Cluster:
         ClusterError
             If there has never been such a worker.
         """
-        workers = self.workers
-        for each in workers:
-            if each.name == name:
-                return each
-        if name in self._names.values():
-            raise WorkerLostError("the worker is not in the cluster any more", worker=name)
-        known = [each.name for each in workers]
-        raise ClusterError(
-            f"no worker {name!r}",
-            where=f"the cluster at {self.scheduler}",
-            hint=f"{did_you_mean(name, known)}It has {', '.join(known) or 'no worker'}",
-        )
+        return self._members.worker(name)
 
     def when_lost(self, call: WhenLost) -> Callable[[], None]:
-        """Call a function, in Dask's thread, when a worker is lost; return what ends that."""
-        self._when_lost.append(call)
-
-        def end() -> None:
-            with suppress(ValueError):
-                self._when_lost.remove(call)
-
-        return end
-
-    def _identity(self) -> dict[str, Any]:
-        """Return what the scheduler knows of each worker, by address, and bring names up to date."""
-        answer = self._asked(lambda: self.client.scheduler.identity(n_workers=-1), CONNECT_S)
-        known: dict[str, Any] = answer["workers"]
-        with self._lock:
-            by_dask_name = {str(info["name"]): address for address, info in known.items()}
-            for dask_name in sorted(by_dask_name, key=_natural):
-                self._names.setdefault(dask_name, f"node{len(self._names)}")
-            found = [ClusterWorker(self._names[name], address, name) for name, address in by_dask_name.items()]
-            self._workers = tuple(sorted(found, key=lambda each: _natural(each.name)))
-        return known
-
-    def _watch(self) -> None:
-        """Learn at once of workers that are lost."""
-
-        def told(event: tuple[float, Any]) -> None:
-            said = event[1]
-            if not isinstance(said, dict) or said.get("action") != "remove-worker":
-                return
-            with self._lock:
-                lost = next((each for each in self._workers if each.address == said.get("worker")), None)
-                self._workers = tuple(each for each in self._workers if each is not lost)
-            if lost is not None:
-                cause = "it left the cluster" if said.get("expected") else "Dask's scheduler has lost it"
-                for call in list(self._when_lost):
-                    call(lost, cause)
-
-        self.client.subscribe_topic("all", told)
+        """Call a function, in a thread of its own, when a worker is lost; return what ends that."""
+        return self._members.when_lost(call)
 
     # --- functions on workers ---------------------------------------------------------------------
 
@@ -260,7 +146,9 @@ class Cluster:
         Raises
         ------
         WorkerLostError
-            If the worker ends before the function has returned, or does not answer in time.
+            If the worker ends, or gives no sign of life, before the function has returned.
+        ClusterError
+            If the function does not return in time.
         """
         return self.start(worker, function, *arguments, **named).result(timeout_s)
 
@@ -279,7 +167,8 @@ class Cluster:
         names = [each.name for each in self.workers] if workers is None else list(workers)
         calls = {name: self.start(name, function, *arguments, **named) for name in names}
         end = time.monotonic() + timeout_s
-        results, first = {}, None
+        results: dict[str, Any] = {}
+        first: Exception | None = None
         for name, started in calls.items():
             try:
                 results[name] = started.result(max(0.0, end - time.monotonic()))
@@ -293,42 +182,7 @@ class Cluster:
         """Begin to call a function on a worker; see `call`."""
         from distributed.protocol.pickle import dumps
 
-        from syclsched.cluster.node import called
-
-        target = self._known(worker)
-        packed = dumps((arguments, named))
-        loop = self.client.loop.asyncio_loop
-
-        async def run() -> Any:
-            answers = await self.client.run(called, function, packed, workers=[target.address], on_error="return")
-            return answers[target.address]
-
-        return WorkerCall(target, function, asyncio.run_coroutine_threadsafe(run(), loop))
-
-    def _known(self, name: str) -> ClusterWorker:
-        with self._lock:
-            found = next((each for each in self._workers if each.name == name), None)
-        return found or self.worker(name)
-
-    def _asked(self, ask: Callable[[], Any], timeout_s: float) -> Any:
-        """Return the scheduler's answer."""
-
-        async def run() -> Any:
-            return await ask()
-
-        if self._closed:
-            raise ClusterError("the connection is closed", where="the cluster")
-        loop = self.client.loop.asyncio_loop
-        answer = asyncio.run_coroutine_threadsafe(run(), loop)
-        try:
-            return answer.result(timeout_s)
-        except (TimeoutError, OSError) as error:
-            answer.cancel()
-            raise ClusterError(
-                f"Dask's scheduler does not answer: {error or f'no answer in {timeout_s:.0f} s'}",
-                where=self.scheduler,
-                hint="Start the scheduler again, then connect anew",
-            ) from error
+        return self._members.start(worker, function, dumps((arguments, named)))
 
     # --- state ------------------------------------------------------------------------------------
 
@@ -336,79 +190,87 @@ class Cluster:
         """Return what each worker says about its machine and its devices; kept after the first time."""
         workers = self.workers
         missing = [each.name for each in workers if refresh or each.address not in self._facts]
-        if missing:
-            found = self.broadcast(f"{_NODE}:describe", workers=missing, timeout_s=timeout_s)
-            self._facts.update({each.address: each for each in found.values()})
-        return {each.name: self._facts[each.address] for each in workers}
+        found = self.broadcast(f"{_NODE}:describe", workers=missing, timeout_s=timeout_s)
+        self._facts.update({each.address: each for each in found.values()})
+        return {each.name: self._facts[each.address] for each in workers if each.address in self._facts}
 
     def status(self, *, timeout_s: float = ANSWER_S) -> ClusterStatus:
-        """Return the state of each worker: its devices, memory, and last sign of life."""
-        known = self._identity()
-        statuses = []
-        now = time.time()
-        for worker in self._workers:
-            info = known[worker.address]
-            silent_s = max(0.0, now - info["last_seen"])
-            if silent_s <= SILENT_S and worker.address not in self._facts:
-                with suppress(ClusterError):
-                    described = self.call(worker.name, f"{_NODE}:describe", timeout_s=timeout_s)
-                    self._facts[worker.address] = described
-            said = self._facts.get(worker.address)
-            used = int(info.get("metrics", {}).get("memory", 0))
-            if said is None:
-                statuses.append(WorkerStatus(worker, "silent", silent_s, used_bytes=used))
-                continue
-            found = () if said.platform is None else said.platform.compute_devices
-            state: State = "silent" if silent_s > SILENT_S else "ready" if found else "no devices"
-            statuses.append(
-                WorkerStatus(
-                    worker,
-                    state,
-                    silent_s,
-                    said.host_name,
-                    said.process,
-                    said.cores,
-                    tuple(device.name for device in found),
-                    said.memory_bytes,
-                    used,
-                    said.generation,
-                    said.problem,
-                )
-            )
-        return ClusterStatus(self.scheduler, self.dashboard, tuple(statuses))
+        """Return the state of each worker: its devices, memory, and whether it gives signs of life."""
+        known, workers = self._members.known()
+        silences = {each.address: self._members.silence_s(each.address) for each in workers}
+        asked = [each for each in workers if not silences[each.address] and each.address not in self._facts]
+        calls = {each.address: self.start(each.name, f"{_NODE}:describe") for each in asked}
+        problems: dict[str, str] = {}
+        end = time.monotonic() + timeout_s
+        for address, started in calls.items():
+            try:
+                self._facts[address] = started.result(max(0.0, end - time.monotonic()))
+            except ClusterError as error:
+                problems[address] = error.what
+        return ClusterStatus(
+            self.scheduler,
+            self.dashboard,
+            tuple(
+                self._status(each, known[each.address], silences[each.address], problems.get(each.address, ""))
+                for each in workers
+            ),
+        )
 
-    # --- beginning, called by `connect` -------------------------------------------------------------
+    def _status(self, worker: ClusterWorker, info: Mapping[str, Any], silent_s: float, problem: str) -> WorkerStatus:
+        used = int(info.get("metrics", {}).get("memory", 0))
+        said = self._facts.get(worker.address)
+        if said is None:
+            unknown: State = "silent" if silent_s else "no answer"
+            return WorkerStatus(worker, unknown, silent_s, used_bytes=used, problem=problem)
+        found = () if said.platform is None else said.platform.compute_devices
+        state: State = "silent" if silent_s else "ready" if found else "no devices"
+        return WorkerStatus(
+            worker,
+            state,
+            silent_s,
+            said.host_name,
+            said.process,
+            said.cores,
+            tuple(device.name for device in found),
+            said.memory_bytes,
+            used,
+            said.generation,
+            said.problem or problem,
+        )
 
-    def _begin(self, timeout_s: float) -> None:
+    # --- beginning, called by `connect` -----------------------------------------------------------
+
+    def begin(self, timeout_s: float) -> None:
+        """Wait for a worker, check all workers' versions, and make them machines to plan for."""
         from syclsched.cluster.node import Node
 
         end = time.monotonic() + timeout_s
-        while not self._identity():
+        while not self._members.refreshed():
             if time.monotonic() > end:
                 raise ClusterError(
-                    f"no worker has come in {timeout_s:.0f} s",
+                    f"no worker has come in {timeout_s:.3g} s",
                     where=f"the scheduler at {self.scheduler}",
-                    hint="Start workers with: dask worker " + self.scheduler,
+                    hint=f"Start workers: dask worker {self.scheduler}",
                 )
             time.sleep(0.05)
         self._check_versions()
-        self._asked(lambda: self.client.register_plugin(Node(self._cores)), ANSWER_S)
-        self._watch()
+        self._members.asked(lambda: self.client.register_plugin(Node(self._cores, local=self._local)), ANSWER_S)
+        self._members.watch()
+        self.broadcast(f"{_NODE}:forget_losses")
 
     def _check_versions(self) -> None:
         """Refuse workers on which functions and plans of this process cannot run."""
-        answers = self._asked(lambda: self.client.get_versions(packages=["syclsched"]), ANSWER_S)
+        answers = self._members.asked(lambda: self.client.get_versions(packages=["syclsched"]), ANSWER_S)
         here = {"python": sys.version, "syclsched": syclsched.__version__}
-        for worker in self._workers:
+        for worker in self.workers:
             answer = answers["workers"].get(worker.address)
             if answer is None:
-                raise WorkerLostError("the worker does not answer", worker=f"{worker.name} ({worker.address})")
+                raise WorkerLostError("the worker does not answer", worker=str(worker))
             there = answer["packages"]
-            named = f"{worker.name} ({worker.address})"
             if there.get("syclsched") is None:
                 raise ClusterError(
                     "the worker has no package syclsched",
-                    worker=named,
+                    worker=str(worker),
                     hint=f"Install it there: pip install 'syclsched[cluster]=={here['syclsched']}'",
                 )
             for package, meaning in (("syclsched", "syclsched"), ("python", "Python")):
@@ -416,51 +278,9 @@ class Cluster:
                 if mine != its:
                     raise ClusterError(
                         f"the worker has {meaning} {its}, and this process has {mine}",
-                        worker=named,
+                        worker=str(worker),
                         hint="Use the same major and minor version everywhere",
                     )
-
-
-class WorkerCall:
-    """A function that runs on a worker."""
-
-    def __init__(self, worker: ClusterWorker, function: str, answer: Future[Any]) -> None:
-        self.worker, self.function = worker, function
-        self._answer = answer
-
-    @property
-    def done(self) -> bool:
-        """Whether it has ended."""
-        return self._answer.done()
-
-    def when_done(self, call: Callable[[WorkerCall], None]) -> None:
-        """Call a function when it has ended, in Dask's thread."""
-        self._answer.add_done_callback(lambda _: call(self))
-
-    def result(self, timeout_s: float | None = None) -> Any:
-        """Wait, and return the result or raise the error of the function; see `Cluster.call`."""
-        named = f"{self.worker.name} ({self.worker.address})"
-        try:
-            answer = self._answer.result(timeout_s)
-        except TimeoutError as error:
-            raise WorkerLostError(
-                f"no answer in {timeout_s:.3g} s from {self.function}" if timeout_s is not None else "no answer",
-                worker=named,
-            ) from error
-        except OSError as error:
-            raise ClusterError(f"Dask's scheduler is lost: {error}", worker=named) from error
-        if isinstance(answer, OSError):
-            raise WorkerLostError(f"the worker is lost: {answer}", worker=named) from answer
-        if isinstance(answer, BaseException):
-            raise ClusterError(f"{self.function} cannot be called: {answer}", worker=named) from answer
-        returned, data = answer
-        value = pickle.loads(data)
-        if returned:
-            return value
-        if isinstance(value, ClusterError) and value.worker == self.worker.address:
-            value.worker = named
-            value.where = f"worker {named}"
-        raise value
 
 
 def connect(
@@ -469,6 +289,7 @@ def connect(
     workers: int | None = None,
     security: Security | bool | None = None,
     timeout_s: float = CONNECT_S,
+    silent_s: float = SILENT_S,
     dashboard: bool = False,
 ) -> Cluster:
     """Connect to the machines of a Dask cluster, or start a local one.
@@ -487,6 +308,8 @@ def connect(
         Certificates for encrypted connections (TLS). True makes temporary ones for a local cluster.
     timeout_s : float, optional
         Longest time to wait for the scheduler, and then for a worker.
+    silent_s : float, optional
+        Seconds without a sign of life after which a worker counts as lost, because it froze or was cut off.
     dashboard : bool, optional
         Whether a local cluster has Dask's dashboard, on a free port.
 
@@ -529,6 +352,10 @@ def connect(
             owned.append(cluster)
         if isinstance(cluster, distributed.Client):
             client = cluster
+            if client.asynchronous:
+                raise ArgumentError(
+                    "the client is asynchronous", where="connect", hint="Make it with asynchronous=False"
+                )
         else:
             kept = security if workers is None else None
             if isinstance(cluster, str):
@@ -537,15 +364,22 @@ def connect(
                 cluster, timeout=timeout_s, security=kept, set_as_default=False, name="syclsched"
             )
             owned.insert(0, client)
-        connection = Cluster(client, tuple(owned), cores, has_dashboard=dashboard or workers is None)
-        connection._begin(timeout_s)
+        connection = Cluster(
+            client,
+            owned=tuple(owned),
+            cores=cores,
+            local=workers is not None,
+            has_dashboard=dashboard or workers is None,
+            silent_s=silent_s,
+        )
+        connection.begin(timeout_s)
     except BaseException as error:
         for each in owned:
             with suppress(Exception):
                 each.close()
         if isinstance(error, OSError) and not isinstance(error, ClusterError):
             raise ClusterError(
-                f"no Dask scheduler answers in {timeout_s:.0f} s: {error}",
+                f"no Dask scheduler answers in {timeout_s:.3g} s: {error}",
                 where=str(cluster),
                 hint="Check the address, and that `dask scheduler` runs there",
             ) from error
@@ -593,12 +427,6 @@ def _cores_for(workers: int) -> dict[str, int]:
     """Return the core that each local worker is bound to, by Dask's name; none if there are too few cores."""
     cores = sorted(os.sched_getaffinity(0))
     return {str(n): cores[n] for n in range(workers)} if workers <= len(cores) else {}
-
-
-def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Return a key that sorts names with numbers by the numbers."""
-    parts = re.split(r"(\d+)", name)
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts if part)
 
 
 def _major_minor(version: str) -> str:

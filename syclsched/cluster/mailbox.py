@@ -332,10 +332,13 @@ class Mailbox:
             if each is not None:
                 each.close()
 
-    def restore(self, peer: str) -> None:
-        """Use a worker again that was lost; without effect on others."""
+    def restore(self, peer: str | None = None) -> None:
+        """Use a worker again that was lost, or all of them; without effect on others."""
         with self._lock:
-            self._lost.pop(peer, None)
+            if peer is None:
+                self._lost.clear()
+            else:
+                self._lost.pop(peer, None)
 
     @property
     def kept_bytes(self) -> int:

@@ -12,6 +12,7 @@ import importlib
 import os
 import pickle
 import platform as python_platform
+import signal
 import socket
 import ssl
 import threading
@@ -68,6 +69,8 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
     ----------
     cores : dict, optional
         Core that each worker is bound to, by Dask's names of the workers.
+    local : bool, optional
+        Whether the process that connects has started the workers: they leave Ctrl-C to it.
 
     Attributes
     ----------
@@ -82,11 +85,12 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
     name = NAME
     idempotent = True
 
-    def __init__(self, cores: dict[str, int] | None = None) -> None:
+    def __init__(self, cores: dict[str, int] | None = None, *, local: bool = False) -> None:
         self._cores = dict(cores or {})
+        self._local = local
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_cores": self._cores}
+        return {"_cores": self._cores, "_local": self._local}
 
     # --- life, called by Dask ---------------------------------------------------------------------
 
@@ -99,6 +103,8 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
         self._lock = threading.Lock()
         self._platform: Platform | None = None
         self._open: set[_CommSocket] = set()
+        if self._local and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         core = self._cores.get(str(worker.name))
         if core is not None:
             _pin(core)
@@ -168,6 +174,10 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
         self._open.add(connection)
         return connection
 
+    def connections(self) -> tuple[_CommSocket, ...]:
+        """Return the connections for messages that are open, in both directions."""
+        return tuple(self._open)
+
     # --- functions called from outside ------------------------------------------------------------
 
     async def in_thread(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -233,6 +243,11 @@ def describe(node: Node, *, devices: bool = True) -> NodeFacts:
 def lose_peer(node: Node, peer: str, cause: str) -> None:
     """Tell a worker that another is lost."""
     node.mailbox.lose(peer, cause)
+
+
+def forget_losses(node: Node) -> None:
+    """Use all workers again that were lost."""
+    node.mailbox.restore()
 
 
 def cancel_run(node: Node, run: str, cause: str) -> None:

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of connections to Dask clusters whose workers are processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import syclsched
+from syclsched.cluster.connection import Cluster, connect
+from syclsched.errors import ArgumentError, ClusterError, DeadlineError, RuntimeMissingError, WorkerLostError
+
+distributed = pytest.importorskip("distributed", reason="the package distributed is not installed")
+
+FUNCTIONS = "support.cluster_functions"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with connect(workers=2) as made:
+        yield made
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it has not become true"
+        time.sleep(0.02)
+
+
+class TestWorkers:
+    def test_names_are_in_order_and_stable(self, cluster: Cluster) -> None:
+        workers = cluster.workers
+        assert [each.name for each in workers] == ["node0", "node1"]
+        assert [each.dask_name for each in workers] == ["0", "1"]
+        assert cluster.workers == workers
+        assert cluster.worker("node1") == workers[1]
+
+    def test_unknown_worker(self, cluster: Cluster) -> None:
+        with pytest.raises(ClusterError, match=r"no worker 'node7'.*It has node0, node1"):
+            cluster.call("node7", f"{FUNCTIONS}:sleep", 0.0)
+
+    def test_each_has_a_core_of_its_own(self, cluster: Cluster) -> None:
+        found = cluster.broadcast(f"{FUNCTIONS}:thread_and_cores")
+        assert len({process for _, process, _ in found.values()}) == 2
+        if len(os.sched_getaffinity(0)) >= 2:
+            cores = [held for _, _, held in found.values()]
+            assert all(len(each) == 1 for each in cores)
+            assert cores[0] != cores[1]
+
+    def test_description(self, cluster: Cluster) -> None:
+        facts = cluster.describe()
+        for worker in cluster.workers:
+            said = facts[worker.name]
+            assert (said.address, said.version) == (worker.address, syclsched.__version__)
+            assert said.platform is not None
+            assert said.platform.compute_devices
+            assert said.platform.generation == said.generation != ""
+
+    def test_status(self, cluster: Cluster) -> None:
+        status = cluster.status()
+        assert [each.state for each in status.workers] == ["ready", "ready"]
+        assert all(each.used_bytes > 0 and each.devices for each in status.workers)
+        text = str(status)
+        for part in ("Cluster of 2 workers", "dashboard    none", "node0", cluster.workers[1].address, "ready"):
+            assert part in text
+        assert "<table>" in status._repr_html_()
+
+
+class TestCalls:
+    def test_functions_run_in_threads_beside_each_other(self, cluster: Cluster) -> None:
+        begin = time.monotonic()
+        calls = [cluster.start("node0", f"{FUNCTIONS}:sleep", 1.0) for _ in range(4)]
+        name, _, _ = cluster.call("node0", f"{FUNCTIONS}:thread_and_cores")
+        assert name == f"syclsched {FUNCTIONS}:thread_and_cores"
+        assert not any(call.done for call in calls)
+        assert [call.result(10) for call in calls] == [1.0] * 4
+        assert time.monotonic() - begin < 3.5
+
+    def test_errors_come_as_they_are(self, cluster: Cluster) -> None:
+        with pytest.raises(DeadlineError, match=r"task 't7': too late\. Wait longer") as caught:
+            cluster.call("node0", f"{FUNCTIONS}:late")
+        assert caught.value.task == "t7"
+
+    def test_errors_that_cannot_be_sent_are_described(self, cluster: Cluster) -> None:
+        with pytest.raises(ClusterError, match=r"worker node1 \(tcp://.*\): Unpicklable: it has a lock"):
+            cluster.call("node1", f"{FUNCTIONS}:unsendable")
+
+    def test_time_is_bounded(self, cluster: Cluster) -> None:
+        with pytest.raises(ClusterError, match=r"worker node0 .*sleep has not returned in 0\.1 s"):
+            cluster.call("node0", f"{FUNCTIONS}:sleep", 0.5, timeout_s=0.1)
+
+    def test_arrays_go_from_worker_to_worker(self, cluster: Cluster) -> None:
+        first, second = cluster.workers
+        for run, size in (("small", 1), ("large", 300_000)):
+            there = cluster.start("node1", f"{FUNCTIONS}:sum_numbers", first.address, run, 20, size)
+            back = cluster.start("node0", f"{FUNCTIONS}:sum_numbers", second.address, run + " back", 20, size)
+            cluster.call("node0", f"{FUNCTIONS}:send_numbers", second.address, run, 20, size)
+            cluster.call("node1", f"{FUNCTIONS}:send_numbers", first.address, run + " back", 20, size)
+            assert there.result(20) == back.result(20) == 190.0 * size
+
+
+class TestConnecting:
+    def test_workers_that_were_there_go_on(self, cluster: Cluster) -> None:
+        with connect(cluster.scheduler) as second:
+            assert second.workers == cluster.workers
+            assert second.call("node1", f"{FUNCTIONS}:sleep", 0.0) == 0.0
+        with pytest.raises(ClusterError, match="the connection to the cluster is closed"):
+            second.call("node1", f"{FUNCTIONS}:sleep", 0.0)
+        with connect(cluster.client) as third:
+            assert third.workers == cluster.workers
+        assert cluster.call("node1", f"{FUNCTIONS}:sleep", 0.0) == 0.0
+
+    def test_no_scheduler_there(self) -> None:
+        begin = time.monotonic()
+        with pytest.raises(ClusterError, match=r"tcp://127.0.0.1:1: no Dask scheduler answers in 0\.5 s"):
+            connect("tcp://127.0.0.1:1", timeout_s=0.5)
+        assert time.monotonic() - begin < 5.0
+
+    def test_no_address(self) -> None:
+        with pytest.raises(ClusterError, match="nowhere: not the address of a scheduler"):
+            connect("nowhere", timeout_s=1.0)
+
+    @pytest.mark.parametrize("given", [{}, {"cluster": "tcp://127.0.0.1:1", "workers": 2}, {"workers": 0}])
+    def test_what_cannot_be_meant(self, given: dict[str, Any]) -> None:
+        with pytest.raises(ArgumentError, match="connect"):
+            connect(**given)
+
+    def test_no_worker_there(self) -> None:
+        with (
+            distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=50) as empty,
+            pytest.raises(ClusterError, match=r"no worker has come in 0\.3 s.*Start workers: dask worker"),
+        ):
+            connect(empty.scheduler_address, timeout_s=0.3)
+
+    def test_other_version(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        here = syclsched.__version__.rpartition(".")[0]
+        monkeypatch.setattr(syclsched, "__version__", "9.8.7")
+        with pytest.raises(
+            ClusterError, match=rf"worker node0 \(tcp.*the worker has syclsched {here}, and .* has 9\.8"
+        ):
+            connect(cluster.scheduler)
+
+    def test_package_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "distributed", None)
+        with pytest.raises(RuntimeMissingError, match=r"pip install 'syclsched\[cluster\]'"):
+            connect(workers=1)
+
+    def test_encrypted(self, tmp_path: Path) -> None:
+        certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+        openssl = shutil.which("openssl")
+        if openssl is None:
+            pytest.skip("openssl is not installed, which makes the certificate")
+        request = f"req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -keyout {key} -out {certificate}"
+        subprocess.run([openssl, *request.split()], check=True, capture_output=True)
+        ends = {f"tls_{who}_{what}": str(path) for who in ("client", "scheduler", "worker")
+                for what, path in (("cert", certificate), ("key", key))}  # fmt: skip
+        security = distributed.Security(tls_ca_file=str(certificate), require_encryption=True, **ends)
+        with connect(workers=2, security=security) as made:
+            first, second = made.workers
+            assert first.address.startswith("tls://")
+            summed = made.start("node1", f"{FUNCTIONS}:sum_numbers", first.address, "run", 5, 300_000)
+            made.call("node0", f"{FUNCTIONS}:send_numbers", second.address, "run", 5, 300_000)
+            assert summed.result(20) == 3_000_000.0
+            assert made.call("node0", f"{FUNCTIONS}:is_encrypted")
+
+
+class TestLosses:
+    def test_killed_and_frozen_workers(self) -> None:
+        with connect(workers=2, silent_s=4.0) as made:
+            first, second = made.workers
+            processes = {name: found[1] for name, found in made.broadcast(f"{FUNCTIONS}:thread_and_cores").items()}
+            told: list[tuple[str, str]] = []
+            made.when_lost(lambda worker, cause: told.append((worker.name, cause)))
+
+            # Killed: the call there ends, and so does what waits for its messages.
+            running = made.start("node1", f"{FUNCTIONS}:sleep", 60.0)
+            made.call("node1", f"{FUNCTIONS}:send_numbers", first.address, "run", 1, 1)
+            waiting = made.start("node0", f"{FUNCTIONS}:receive_nothing", second.address)
+            time.sleep(0.2)
+            os.kill(processes["node1"], signal.SIGKILL)
+            with pytest.raises(WorkerLostError, match=r"worker node1 \(tcp://"):
+                running.result(20)
+            with pytest.raises(WorkerLostError, match=r"closed its connection|connection broke"):
+                waiting.result(20)
+            wait_until(lambda: any(name == "node1" for name, _ in told))
+
+            # Dask starts it again: it has the name it had, and another address.
+            wait_until(lambda: len(made.workers) == 2)
+            again = made.worker("node1")
+            assert again.address != second.address
+            wait_until(lambda: made.call("node1", f"{FUNCTIONS}:sleep", 0.0) == 0.0)
+
+            # Frozen: found by the heartbeats it does not give.
+            told.clear()
+            running = made.start("node0", f"{FUNCTIONS}:sleep", 0.5)
+            os.kill(processes["node0"], signal.SIGSTOP)
+            try:
+                begin = time.monotonic()
+                with pytest.raises(WorkerLostError, match=r"node0 \(.*has given no sign of life for \d s"):
+                    running.result(20)
+                assert time.monotonic() - begin < 15.0
+                assert [each.name for each in made.workers] == ["node1"]
+                status = made.status(timeout_s=0.0)
+                assert [each.state for each in status.workers] == ["silent", "no answer"]
+                assert "silent for" in str(status)
+                with pytest.raises(WorkerLostError, match="gives no sign of life"):
+                    made.call("node0", f"{FUNCTIONS}:sleep", 0.0)
+            finally:
+                os.kill(processes["node0"], signal.SIGCONT)
+            wait_until(lambda: len(made.workers) == 2)
+            assert made.call("node0", f"{FUNCTIONS}:sleep", 0.0) == 0.0
+
+    def test_interrupt_ends_the_workers(self, tmp_path: Path) -> None:
+        script = tmp_path / "script.py"
+        script.write_text(
+            "from syclsched.cluster.connection import connect\n"
+            "if __name__ == '__main__':\n"
+            "    with connect(workers=1) as cluster:\n"
+            f"        print(cluster.call('node0', '{FUNCTIONS}:thread_and_cores')[1], flush=True)\n"
+            f"        cluster.call('node0', '{FUNCTIONS}:sleep', 60.0)\n"
+        )
+        paths = os.pathsep.join(str(each) for each in (Path(__file__).parents[1], Path(syclsched.__file__).parents[1]))
+        with subprocess.Popen(
+            [sys.executable, str(script)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": paths},
+        ) as running:
+            assert running.stdout is not None
+            worker = int(running.stdout.readline())
+            time.sleep(0.3)
+            os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+            _, said = running.communicate(timeout=30)
+        assert running.returncode in (-signal.SIGINT, 130), said
+        assert said.count("Traceback") == 1, said
+        wait_until(lambda: not Path(f"/proc/{worker}").exists())

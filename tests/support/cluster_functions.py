@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions that tests call on the workers of a cluster."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import numpy as np
+
+from syclsched.cluster.node import Node
+from syclsched.errors import DeadlineError
+
+
+def thread_and_cores(node: Node) -> tuple[str, int, set[int]]:
+    """Return the name of the thread, the process and the cores of the caller."""
+    return threading.current_thread().name, os.getpid(), os.sched_getaffinity(0)
+
+
+def sleep(node: Node, seconds: float) -> float:
+    """Sleep and return the time."""
+    time.sleep(seconds)
+    return seconds
+
+
+def late(node: Node) -> None:
+    """Raise an error that has required keyword arguments."""
+    raise DeadlineError("too late", task="t7", hint="Wait longer")
+
+
+class Unpicklable(Exception):
+    """An error that cannot be sent to another process."""
+
+    def __init__(self) -> None:
+        super().__init__("it has a lock")
+        self.lock = threading.Lock()
+
+
+def unsendable(node: Node) -> None:
+    """Raise an error that cannot be sent to another process."""
+    raise Unpicklable
+
+
+def send_numbers(node: Node, peer: str, run: str, count: int, size: int) -> None:
+    """Send arrays, each with the message's number."""
+    for number in range(count):
+        node.mailbox.send(run, number, peer, np.full(size, float(number)))
+
+
+def sum_numbers(node: Node, peer: str, run: str, count: int, size: int) -> float:
+    """Receive arrays and return the sum of all their elements."""
+    total, into = 0.0, np.zeros(size)
+    for number in range(count):
+        node.mailbox.receive(run, number, into, 20.0, source=peer)
+        total += float(into.sum())
+    node.mailbox.end(run)
+    return total
+
+
+def receive_nothing(node: Node, peer: str) -> None:
+    """Wait for a message that never comes."""
+    node.mailbox.receive("endless", 0, None, 60.0, source=peer)
+
+
+def is_encrypted(node: Node) -> bool:
+    """Return whether the connections for messages are encrypted."""
+    return not any(link.is_plain for link in node.connections())
