@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import syclsched
 from syclsched.cluster.cluster_status import ClusterStatus, ClusterWorker, State, WorkerStatus
+from syclsched.cluster.comm_sockets import CommSockets
+from syclsched.cluster.mailbox import Mailbox
 from syclsched.cluster.membership import Membership, WhenLost, WorkerCall
 from syclsched.errors import ArgumentError, ClusterError, RuntimeMissingError, WorkerLostError
 
@@ -49,6 +52,10 @@ class Cluster:
     ----------
     client : distributed.Client
         Dask's client.
+    address : str
+        Destination of messages from the workers to this process; see `link`.
+    mailbox : Mailbox
+        Messages from this process to workers and back.
     """
 
     def __init__(
@@ -68,6 +75,10 @@ class Cluster:
         self._has_dashboard = has_dashboard
         self._facts: dict[str, NodeFacts] = {}  # by address
         self._closed = False
+        self._lock = threading.Lock()
+        self.address = f"client {uuid.uuid4().hex}"
+        self._sockets = CommSockets(self.address, client.loop.asyncio_loop, client.connection_args)
+        self.mailbox = Mailbox(self.address, self._sockets.connect)
 
     def __enter__(self) -> Cluster:
         return self
@@ -83,6 +94,8 @@ class Cluster:
             return
         self._closed = True
         self._members.close()
+        self.mailbox.close()
+        self._sockets.close()
         for each in self._owned:
             each.close()
 
@@ -183,6 +196,28 @@ class Cluster:
         from distributed.protocol.pickle import dumps
 
         return self._members.start(worker, function, dumps((arguments, named)))
+
+    def link(self, worker: str) -> str:
+        """Let a worker send messages to this process, with `address` as destination; return the worker's address.
+
+        This process can then send to it, too. Data goes from process to process, without the scheduler.
+
+        Raises
+        ------
+        WorkerLostError
+            If the worker cannot be reached from here, though the scheduler can reach it.
+        """
+        target = self._members.known_worker(worker)
+        with self._lock:  # one connection for each worker
+            if not self.mailbox.hears(target.address):
+                try:
+                    connection = self._sockets.connect(target.address, "out")
+                except OSError as error:
+                    raise WorkerLostError(
+                        f"the worker cannot be reached from this process: {error}", worker=str(target)
+                    ) from error
+                self.mailbox.accept(target.address, connection)
+        return target.address
 
     # --- state ------------------------------------------------------------------------------------
 

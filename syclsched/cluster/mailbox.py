@@ -214,7 +214,7 @@ class Mailbox:
             _write(into, memory)
             return
         try:
-            in_time = waiter.done.acquire(timeout=max(0.0, timeout_s))
+            in_time = waiter.done.acquire(timeout=min(max(0.0, timeout_s), threading.TIMEOUT_MAX))
         except BaseException:
             self._abandon(state, message, waiter)
             raise
@@ -315,6 +315,23 @@ class Mailbox:
             connection.close()
         else:
             reader.start()
+
+    def hears(self, peer: str) -> bool:
+        """Return whether another end has a connection to send here."""
+        with self._lock:
+            return peer in self._incoming
+
+    def adopt(self, peer: str, connection: Connection) -> None:
+        """Send messages for another end on a connection that it has opened, since it cannot be connected to."""
+        sender = Outgoing(lambda: connection, self._waiting)
+        with self._lock:
+            self._lost.pop(peer, None)
+            before, self._outgoing[peer] = self._outgoing.get(peer), sender
+            closed = self._closed
+        if before is not None:
+            before.close()
+        if closed:
+            connection.close()
 
     def lose(self, peer: str, cause: str) -> None:
         """Note that a worker is lost: end all waits for its messages, and send it nothing until it comes back."""

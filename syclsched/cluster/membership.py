@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import TimeoutError as FutureTimeoutError  # Python 3.10 has two
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,7 +77,7 @@ class WorkerCall:
         """
         try:
             returned, data = self.answer.result(timeout_s)
-        except TimeoutError as error:
+        except FutureTimeoutError as error:
             raise ClusterError(
                 f"{self.function} has not returned in {timeout_s or 0:.3g} s", worker=str(self.worker)
             ) from error
@@ -142,6 +143,12 @@ class Membership:
             where="the cluster",
             hint=f"{did_you_mean(name, known)}It has {', '.join(known) or 'no worker'}",
         )
+
+    def known_worker(self, name: str) -> ClusterWorker:
+        """Return a worker by name, without a question to the scheduler if it was there a moment ago."""
+        with self._lock:
+            found = next((each for each in self._workers.values() if each.name == name), None)
+        return self.worker(name) if found is None or self.silence_s(found.address) else found
 
     def silence_s(self, address: str) -> float:
         """Return the seconds since a worker's last sign of life; 0 if that is not too long."""
@@ -219,7 +226,7 @@ class Membership:
             await asyncio.sleep(_WATCH_S * max(1.0, len(self._workers) / _FEW))
             try:
                 answer = await asyncio.wait_for(self.client.scheduler.identity(n_workers=-1), SCHEDULER_S)
-            except (OSError, TimeoutError, asyncio.TimeoutError) as error:
+            except Exception as error:
                 self._break(f"Dask's scheduler does not answer: {error or type(error).__name__}")
                 return
             self._noted(answer)
@@ -257,10 +264,7 @@ class Membership:
         """Begin to call a function on a worker."""
         from syclsched.cluster.node import called
 
-        with self._lock:
-            target = next((each for each in self._workers.values() if each.name == worker), None)
-        if target is None or self.silence_s(target.address):
-            target = self.worker(worker)
+        target = self.known_worker(worker)
         call = WorkerCall(target, function)
         with self._lock:
             self._check()
@@ -286,6 +290,8 @@ class Membership:
         return call
 
     def _check(self) -> None:
+        if self._broken is None and self.client.scheduler is None:
+            self._broken = "Dask's client is closed"
         if self._broken is not None:
             raise ClusterError(self._broken, where="the cluster", hint="Connect anew")
 
@@ -299,7 +305,7 @@ class Membership:
         answer = asyncio.run_coroutine_threadsafe(run(), self._loop)
         try:
             return answer.result(timeout_s)
-        except (TimeoutError, OSError) as error:
+        except (FutureTimeoutError, OSError) as error:
             answer.cancel()
             raise ClusterError(
                 f"Dask's scheduler does not answer: {error or f'no answer in {timeout_s:.0f} s'}",

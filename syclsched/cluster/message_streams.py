@@ -213,11 +213,10 @@ class Incoming:
                 self.messages += 1
                 self.nbytes += nbytes
                 self._receiver.arrived(run, message, place, said)
-        except (OSError, ValueError) as error:
-            if not isinstance(error, EOFError) and str(error):
-                cause = f"the connection broke: {error}"
         except EOFError:
             pass
+        except (OSError, ValueError, MemoryError) as error:
+            cause = f"the connection broke: {error or type(error).__name__}"
         self.closed = True
         self._receiver.broken(self, cause, unread)
         self._connection.close()

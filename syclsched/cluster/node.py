@@ -14,12 +14,12 @@ import pickle
 import platform as python_platform
 import signal
 import socket
-import ssl
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -27,6 +27,7 @@ from distributed import WorkerPlugin
 
 from syclsched import __version__
 from syclsched.api import discover
+from syclsched.cluster.comm_sockets import OPERATION, CommSockets, Direction
 from syclsched.cluster.mailbox import Mailbox
 from syclsched.errors import ClusterError, SyclschedError
 
@@ -38,11 +39,6 @@ if TYPE_CHECKING:
 
 #: Name of the extension on each worker.
 NAME: Final = "syclsched"
-#: Operation of Dask's workers that opens a connection for messages.
-_OPERATION: Final = "syclsched_messages"
-#: Seconds in which a connection to another worker must be open.
-CONNECT_S: Final = 30.0
-_READY: Final = b"\x06"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +74,8 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
         Of the worker.
     mailbox : Mailbox
         Its messages.
+    sockets : CommSockets
+        Its connections for them.
     values : dict
         Free for the functions that are called here; they lock it themselves.
     """
@@ -102,21 +100,20 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._platform: Platform | None = None
-        self._open: set[_CommSocket] = set()
         if self._local and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         core = self._cores.get(str(worker.name))
         if core is not None:
             _pin(core)
-        self.mailbox = Mailbox(self.address, self._connect)
-        worker.handlers[_OPERATION] = self._accept
+        self.sockets = CommSockets(self.address, self._loop, worker.connection_args)
+        self.mailbox = Mailbox(self.address, self.sockets.connect)
+        worker.handlers[OPERATION] = self._accept
 
     async def teardown(self, worker: Worker) -> None:
         """End on a worker."""
-        worker.handlers.pop(_OPERATION, None)
+        worker.handlers.pop(OPERATION, None)
         self.mailbox.close()
-        for closed in list(self._open):
-            closed.close()
+        self.sockets.close()
         with self._lock:
             values, self.values = self.values, {}
         for value in values.values():
@@ -124,59 +121,11 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
             if callable(close):
                 await self.in_thread(close)
 
-    # --- connections for messages -------------------------------------------------------------------
-
-    def _connect(self, peer: str) -> _CommSocket:
-        """Open a connection to another worker; called in a thread that sends."""
-        opening = asyncio.run_coroutine_threadsafe(self._dial(peer), self._loop)
-        try:
-            connection = opening.result(CONNECT_S)
-        except TimeoutError as error:
-            opening.cancel()
-            raise ConnectionError(f"no connection in {CONNECT_S:.0f} s") from error
-        link = connection.socket
-        link.settimeout(CONNECT_S)
-        try:
-            if link.recv(1) != _READY:
-                raise ConnectionError("the worker does not accept messages")
-        except OSError:
-            connection.close()
-            raise
-        link.settimeout(None)
-        return connection
-
-    async def _dial(self, peer: str) -> _CommSocket:
-        from distributed.core import connect
-
-        comm = await connect(peer, timeout=CONNECT_S, **self.worker.connection_args)
-        try:
-            await comm.write({"op": _OPERATION, "sender": self.address, "reply": False})
-            return self._detached(comm)
-        except BaseException:
-            comm.abort()
-            raise
-
-    async def _accept(self, comm: Comm, sender: str) -> Any:
-        """Take over a connection that another worker has opened; an operation of Dask's worker."""
-        from distributed.core import Status
-
-        connection = self._detached(comm)
-        try:
-            connection.socket.sendall(_READY)
-            self.mailbox.accept(sender, connection)
-            await connection.ended.wait()
-        finally:
-            connection.close()
-        return Status.dont_reply
-
-    def _detached(self, comm: Comm) -> _CommSocket:
-        connection = _CommSocket(comm, self._loop, self._open.discard)
-        self._open.add(connection)
-        return connection
-
-    def connections(self) -> tuple[_CommSocket, ...]:
-        """Return the connections for messages that are open, in both directions."""
-        return tuple(self._open)
+    async def _accept(self, comm: Comm, sender: str, direction: Direction) -> Any:
+        """Take over a connection for messages; an operation of Dask's worker."""
+        if direction == "in":
+            return await self.sockets.accept(comm, partial(self.mailbox.accept, sender))
+        return await self.sockets.accept(comm, partial(self.mailbox.adopt, sender))
 
     # --- functions called from outside ------------------------------------------------------------
 
@@ -311,45 +260,3 @@ def _pin(core: int) -> None:
     for thread in os.listdir("/proc/self/task"):
         with suppress(OSError):
             os.sched_setaffinity(int(thread), {core})
-
-
-class _CommSocket:
-    """The socket of a connection that Dask's comm layer has opened, secured and handed over to threads.
-
-    Dask's event loop does not read or write it any more. Blocking calls of threads move data without a copy and
-    without the loop, which costs more than the message.
-    """
-
-    def __init__(self, comm: Comm, loop: asyncio.AbstractEventLoop, on_close: Callable[[_CommSocket], None]) -> None:
-        stream: Any = getattr(comm, "stream", None)
-        link = getattr(stream, "socket", None)
-        if link is None:
-            raise ClusterError(
-                f"messages between workers need TCP, and not {comm.peer_address.partition('://')[0]}",
-                hint="Start Dask's workers with the protocol tcp:// or tls://",
-            )
-        if stream.writing() or stream.reading():
-            raise ConnectionError("the connection is in use")
-        stream.io_loop.remove_handler(link.fileno())
-        link.setblocking(True)
-        self.socket: socket.socket = link
-        self.is_plain = not isinstance(link, ssl.SSLSocket)
-        self.ended = asyncio.Event()
-        self._comm, self._loop, self._on_close = comm, loop, on_close
-        self._closed = False
-
-    def close(self) -> None:
-        """Close the connection, from any thread."""
-        if self._closed:
-            return
-        self._closed = True
-        with suppress(OSError):
-            # Not that of ssl, which would let the threads go on with the data of another connection.
-            socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._release)
-
-    def _release(self) -> None:
-        self.ended.set()
-        self._on_close(self)
-        self._comm.abort()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import syclsched
@@ -107,6 +109,16 @@ class TestCalls:
             cluster.call("node0", f"{FUNCTIONS}:send_numbers", second.address, run, 20, size)
             cluster.call("node1", f"{FUNCTIONS}:send_numbers", first.address, run + " back", 20, size)
             assert there.result(20) == back.result(20) == 190.0 * size
+
+    def test_arrays_go_to_workers_and_back(self, cluster: Cluster) -> None:
+        data, back = np.arange(200_000.0), np.zeros(200_000)
+        for name in ("node0", "node1", "node0"):
+            address, run = cluster.link(name), f"there and back {time.monotonic()}"
+            call = cluster.start(name, f"{FUNCTIONS}:send_back", cluster.address, run, data.size)
+            cluster.mailbox.send(run, 0, address, data)
+            cluster.mailbox.receive(run, 1, back, 20.0, source=address)
+            call.result(20)
+            np.testing.assert_array_equal(back, 2 * data)
 
 
 class TestConnecting:
@@ -220,6 +232,31 @@ class TestLosses:
             wait_until(lambda: len(made.workers) == 2)
             assert made.call("node0", f"{FUNCTIONS}:sleep", 0.0) == 0.0
 
+    def test_scheduler_is_killed(self, tmp_path: Path) -> None:
+        said = tmp_path / "scheduler.json"
+        dask = [sys.executable, "-m", "dask"]
+        alone = {**os.environ, "PYTHONPATH": _paths()}
+        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": alone}
+        options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(said)]
+        with subprocess.Popen([*dask, "scheduler", *options], **quiet) as scheduler:
+            options = ["--scheduler-file", str(said), "--host", "127.0.0.1", "--no-dashboard", "--no-nanny"]
+            with subprocess.Popen([*dask, "worker", *options, "--nthreads", "1"], **quiet) as worker:
+                try:
+                    wait_until(said.exists)
+                    with connect(_address(said), timeout_s=30.0) as made:
+                        assert made.call("node0", f"{FUNCTIONS}:thread_and_cores")[1] == worker.pid
+                        running = made.start("node0", f"{FUNCTIONS}:sleep", 60.0)
+                        scheduler.kill()
+                        begin = time.monotonic()
+                        with pytest.raises(ClusterError, match=r"Dask's scheduler|the worker is lost"):
+                            running.result(40)
+                        with pytest.raises(ClusterError, match=r"Dask's scheduler|the worker is lost"):
+                            made.call("node0", f"{FUNCTIONS}:sleep", 0.0)
+                        assert time.monotonic() - begin < 30.0
+                finally:
+                    scheduler.kill()
+                    worker.kill()
+
     def test_interrupt_ends_the_workers(self, tmp_path: Path) -> None:
         script = tmp_path / "script.py"
         script.write_text(
@@ -229,14 +266,13 @@ class TestLosses:
             f"        print(cluster.call('node0', '{FUNCTIONS}:thread_and_cores')[1], flush=True)\n"
             f"        cluster.call('node0', '{FUNCTIONS}:sleep', 60.0)\n"
         )
-        paths = os.pathsep.join(str(each) for each in (Path(__file__).parents[1], Path(syclsched.__file__).parents[1]))
         with subprocess.Popen(
             [sys.executable, str(script)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": paths},
+            env={**os.environ, "PYTHONPATH": _paths()},
         ) as running:
             assert running.stdout is not None
             worker = int(running.stdout.readline())
@@ -246,3 +282,19 @@ class TestLosses:
         assert running.returncode in (-signal.SIGINT, 130), said
         assert said.count("Traceback") == 1, said
         wait_until(lambda: not Path(f"/proc/{worker}").exists())
+
+
+def _paths() -> str:
+    """Return where other processes find this package and the helpers of the tests."""
+    return os.pathsep.join(str(each) for each in (Path(__file__).parents[1], Path(syclsched.__file__).parents[1]))
+
+
+def _address(file: Path) -> str:
+    """Return the address that a scheduler has written to a file, when it is complete."""
+    end = time.monotonic() + 30.0
+    while True:
+        try:
+            return str(json.loads(file.read_text())["address"])
+        except ValueError:
+            assert time.monotonic() < end
+            time.sleep(0.02)

@@ -65,4 +65,12 @@ def receive_nothing(node: Node, peer: str) -> None:
 
 def is_encrypted(node: Node) -> bool:
     """Return whether the connections for messages are encrypted."""
-    return not any(link.is_plain for link in node.connections())
+    return not any(link.is_plain for link in node.sockets)
+
+
+def send_back(node: Node, peer: str, run: str, size: int) -> None:
+    """Receive an array, and send twice its elements back."""
+    into = np.zeros(size)
+    node.mailbox.receive(run, 0, into, 20.0, source=peer)
+    node.mailbox.send(run, 1, peer, 2 * into)
+    node.mailbox.end(run)
