@@ -86,16 +86,16 @@ class CommSockets:
         self._name, self._loop, self._connection_args = name, loop, connection_args
         self._open: set[CommSocket] = set()
 
-    def connect(self, peer: str, direction: Direction = "in") -> CommSocket:
+    def connect(self, peer: str, direction: Direction = "in", timeout_s: float = CONNECT_S) -> CommSocket:
         """Open a connection to a worker; called in a thread of ours. Raise `OSError` if that fails."""
-        opening = asyncio.run_coroutine_threadsafe(self._dial(peer, direction), self._loop)
+        opening = asyncio.run_coroutine_threadsafe(self._dial(peer, direction, timeout_s), self._loop)
         try:
-            connection = opening.result(CONNECT_S)
+            connection = opening.result(timeout_s)
         except FutureTimeoutError as error:
             opening.cancel()
-            raise ConnectionError(f"no connection in {CONNECT_S:.0f} s") from error
+            raise ConnectionError(f"no connection in {timeout_s:.3g} s") from error
         link = connection.socket
-        link.settimeout(CONNECT_S)
+        link.settimeout(timeout_s)
         try:
             if link.recv(1) != _READY:
                 raise ConnectionError("the worker does not accept messages")
@@ -105,10 +105,10 @@ class CommSockets:
         link.settimeout(None)
         return connection
 
-    async def _dial(self, peer: str, direction: Direction) -> CommSocket:
+    async def _dial(self, peer: str, direction: Direction, timeout_s: float) -> CommSocket:
         from distributed.core import connect
 
-        comm = await connect(peer, timeout=CONNECT_S, **self._connection_args)
+        comm = await connect(peer, timeout=timeout_s, **self._connection_args)
         try:
             await comm.write({"op": OPERATION, "sender": self._name, "direction": direction, "reply": False})
             return self._detached(comm)

@@ -19,11 +19,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 import syclsched
+from syclsched.cluster.calls import Calls, WorkerCall
 from syclsched.cluster.cluster_status import ClusterStatus, ClusterWorker, State, WorkerStatus
 from syclsched.cluster.comm_sockets import CommSockets
 from syclsched.cluster.mailbox import Mailbox
-from syclsched.cluster.membership import Membership, WhenLost, WorkerCall
-from syclsched.errors import ArgumentError, ClusterError, RuntimeMissingError, WorkerLostError
+from syclsched.cluster.membership import Membership, WhenLost
+from syclsched.errors import ArgumentError, ClusterError, RuntimeMissingError, SyclschedError, WorkerLostError
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 CONNECT_S: Final = 15.0
 #: Seconds in which a worker must answer what needs no work.
 ANSWER_S: Final = 60.0
+#: Seconds in which a worker must be reached from here; otherwise what is said to it goes through the scheduler.
+REACH_S: Final = 5.0
 #: Seconds without a sign of life after which a worker counts as lost.
 SILENT_S: Final = 20.0
 
@@ -69,16 +72,18 @@ class Cluster:
         silent_s: float = SILENT_S,
     ) -> None:
         self.client = client
-        self._members = Membership(client, silent_s)
+        self._members = Membership(client, silent_s, self._lose, self._break)
         self._owned = owned
         self._cores, self._local = dict(cores or {}), local
         self._has_dashboard = has_dashboard
         self._facts: dict[str, NodeFacts] = {}  # by address
         self._closed = False
         self._lock = threading.Lock()
+        self._unreachable: dict[str, str] = {}  # addresses of workers that this process cannot connect to
         self.address = f"client {uuid.uuid4().hex}"
         self._sockets = CommSockets(self.address, client.loop.asyncio_loop, client.connection_args)
         self.mailbox = Mailbox(self.address, self._sockets.connect)
+        self._calls = Calls(client, self.mailbox, self._reached)
 
     def __enter__(self) -> Cluster:
         return self
@@ -193,9 +198,7 @@ class Cluster:
 
     def start(self, worker: str, function: str, *arguments: Any, **named: Any) -> WorkerCall:
         """Begin to call a function on a worker; see `call`."""
-        from distributed.protocol.pickle import dumps
-
-        return self._members.start(worker, function, dumps((arguments, named)))
+        return self._calls.start(self._members.known_worker(worker), function, arguments, named)
 
     def link(self, worker: str) -> str:
         """Let a worker send messages to this process, with `address` as destination; return the worker's address.
@@ -208,16 +211,34 @@ class Cluster:
             If the worker cannot be reached from here, though the scheduler can reach it.
         """
         target = self._members.known_worker(worker)
-        with self._lock:  # one connection for each worker
-            if not self.mailbox.hears(target.address):
-                try:
-                    connection = self._sockets.connect(target.address, "out")
-                except OSError as error:
-                    raise WorkerLostError(
-                        f"the worker cannot be reached from this process: {error}", worker=str(target)
-                    ) from error
-                self.mailbox.accept(target.address, connection)
+        if not self._reached(target):
+            raise WorkerLostError(
+                f"the worker cannot be reached from this process: {self._unreachable[target.address]}",
+                worker=str(target),
+            )
         return target.address
+
+    def _reached(self, worker: ClusterWorker) -> bool:
+        """Connect a worker to the mailbox, unless it is; return whether that is possible."""
+        if self.mailbox.hears(worker.address):
+            return True
+        with self._lock:  # one connection for each worker
+            if worker.address not in self._unreachable and not self.mailbox.hears(worker.address):
+                try:
+                    connection = self._sockets.connect(worker.address, "out", REACH_S)
+                except (OSError, ClusterError) as error:
+                    self._unreachable[worker.address] = str(error) or type(error).__name__
+                else:
+                    self.mailbox.accept(worker.address, connection)
+            return worker.address not in self._unreachable
+
+    def _lose(self, worker: ClusterWorker, cause: str) -> None:
+        self._calls.lose(worker, cause)
+        self.mailbox.lose(worker.address, cause)
+        self._unreachable.pop(worker.address, None)
+
+    def _break(self, error: SyclschedError) -> None:
+        self._calls.close(error)
 
     # --- state ------------------------------------------------------------------------------------
 

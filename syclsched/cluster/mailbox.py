@@ -106,6 +106,7 @@ class Mailbox:
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)  # to read further
         self._runs: dict[str, _Run] = {}
+        self._listeners: dict[str, Callable[[str, int, Array], None]] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._outgoing: dict[str, Outgoing] = {}
         self._incoming: dict[str, Incoming] = {}
@@ -264,6 +265,14 @@ class Mailbox:
                 state.cause = cause
             self._drop(state, RunCancelledError(f"the run was cancelled: {state.cause}", where=f"run {run!r}"))
 
+    def listen(self, run: str, call: Callable[[str, int, Array], None]) -> None:
+        """Give the messages of a run to a function, in the thread that reads them, instead of keeping them.
+
+        It is called with the sender, the message's number and its bytes, and must not wait.
+        """
+        with self._lock:
+            self._listeners[run] = call
+
     def end(self, run: str) -> None:
         """Forget a run; drop its messages, also those that come later."""
         with self._lock:
@@ -412,6 +421,8 @@ class Mailbox:
     def place(self, run: str, message: int, nbytes: int, said: str, reader: Incoming | None) -> Place:
         """Return the memory for a message that comes in; wait while there is no room."""
         with self._lock:
+            if run in self._listeners:
+                return Place(np.empty(nbytes, np.uint8))
             while True:
                 state = None if run in self._ended or self._closed else self._state(run)
                 if state is None or state.cause is not None or message in state.seen:
@@ -444,10 +455,14 @@ class Mailbox:
             return Place(waiter.into.reshape(-1).view(np.uint8), waiter)
         return Place(np.empty(nbytes, np.uint8), waiter)
 
-    def arrived(self, run: str, message: int, place: Place, said: str) -> None:
+    def arrived(self, run: str, message: int, place: Place, said: str, source: str) -> None:
         """Note that a message is in its place."""
         memory, waiter = place.memory, place.waiter
         if memory is None:
+            return
+        listener = self._listeners.get(run)
+        if listener is not None:
+            listener(source, message, memory)
             return
         if waiter is not None:
             if not waiter.into.flags.c_contiguous:
@@ -482,7 +497,7 @@ class Mailbox:
                 waiter: _Waiter | None = place.waiter
                 if place.memory is not None and state is not None:
                     state.seen.discard(message)
-                if waiter is None and place.memory is not None:
+                if waiter is None and place.memory is not None and run not in self._listeners:
                     self._kept_bytes -= place.memory.nbytes
                     if state is not None:
                         state.coming.discard(message)
@@ -499,7 +514,7 @@ class Mailbox:
         place = self.place(run, message, flat.nbytes, said, None)
         if place.memory is not None:
             np.copyto(place.memory, flat)
-            self.arrived(run, message, place, said)
+            self.arrived(run, message, place, said, self.address)
 
 
 def _description(data: Array) -> str:

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Membership of a Dask cluster: workers under stable names, those that are lost or give no sign of life, and calls.
+"""Membership of a Dask cluster: workers under stable names, and those that are lost or give no sign of life.
 
 Dask's scheduler tells at once of a worker whose connection ends. A worker that froze or was cut off is found by its
-heartbeats, which the scheduler is asked for at short intervals. Either ends the calls on that worker.
+heartbeats, which the scheduler is asked for at short intervals.
 """
 
 from __future__ import annotations
 
 import asyncio
-import pickle
 import re
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError  # Python 3.10 has two
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -34,61 +33,6 @@ _FEW: Final = 50
 WhenLost = Callable[[ClusterWorker, str], None]
 
 
-class WorkerCall:
-    """A function that runs on a worker."""
-
-    def __init__(self, worker: ClusterWorker, function: str) -> None:
-        self.worker, self.function = worker, function
-        self.answer: Future[tuple[bool, bytes]] = Future()
-
-    @property
-    def done(self) -> bool:
-        """Whether it has ended."""
-        return self.answer.done()
-
-    def when_done(self, call: Callable[[WorkerCall], None]) -> None:
-        """Call a function when it has ended, in Dask's thread."""
-        self.answer.add_done_callback(lambda _: call(self))
-
-    def fail(self, error: SyclschedError) -> None:
-        """End it with an error, unless it has ended."""
-        with suppress(InvalidStateError):
-            self.answer.set_exception(error)
-
-    def settle(self, answer: Any) -> None:
-        """End it with what Dask gives as its answer."""
-        if isinstance(answer, OSError):
-            self.fail(WorkerLostError(f"the worker is lost: {answer}", worker=str(self.worker)))
-        elif isinstance(answer, BaseException):
-            self.fail(ClusterError(f"{self.function} cannot be called: {answer}", worker=str(self.worker)))
-        else:
-            with suppress(InvalidStateError):
-                self.answer.set_result(answer)
-
-    def result(self, timeout_s: float | None = None) -> Any:
-        """Wait, and return the result or raise the error of the function.
-
-        Raises
-        ------
-        WorkerLostError
-            If the worker ends, or gives no sign of life, before the function has returned.
-        ClusterError
-            If the function does not return in time.
-        """
-        try:
-            returned, data = self.answer.result(timeout_s)
-        except FutureTimeoutError as error:
-            raise ClusterError(
-                f"{self.function} has not returned in {timeout_s or 0:.3g} s", worker=str(self.worker)
-            ) from error
-        value = pickle.loads(data)
-        if returned:
-            return value
-        if isinstance(value, ClusterError) and value.worker == self.worker.address:
-            value.worker, value.where = str(self.worker), f"worker {self.worker}"
-        raise value
-
-
 class Membership:
     """The workers of a cluster.
 
@@ -98,16 +42,22 @@ class Membership:
         Client of the cluster.
     silent_s : float
         Seconds without a heartbeat after which a worker counts as lost, until it gives one again.
+    lost : callable
+        Called at once, in Dask's thread, with a worker that is lost and the cause.
+    broken : callable
+        Called, in Dask's thread, with an error when the scheduler is lost.
     """
 
-    def __init__(self, client: Client, silent_s: float) -> None:
+    def __init__(
+        self, client: Client, silent_s: float, lost: WhenLost, broken: Callable[[SyclschedError], None]
+    ) -> None:
         self.client = client
         self.silent_s = silent_s
+        self._lost, self._tell_broken = lost, broken
         self._lock = threading.Lock()
         self._names: dict[str, str] = {}  # by Dask's name
         self._workers: dict[str, ClusterWorker] = {}  # by address
         self._beats: dict[str, tuple[float, float]] = {}  # by address: last heartbeat, and when it was seen here
-        self._calls: set[WorkerCall] = set()
         self._when_lost: list[WhenLost] = []
         self._broken: str | None = None  # why the scheduler cannot be used
         self._watching: Future[None] | None = None
@@ -196,10 +146,7 @@ class Membership:
         return end
 
     def _tell(self, lost: ClusterWorker, cause: str) -> None:
-        with self._lock:
-            calls = [call for call in self._calls if call.worker.address == lost.address]
-        for call in calls:
-            call.fail(WorkerLostError(f"the worker is lost: {cause}", worker=str(lost)))
+        self._lost(lost, cause)
         for tell in list(self._when_lost):
             threading.Thread(target=tell, args=(lost, cause), name=f"loss of {lost.name}", daemon=True).start()
 
@@ -239,55 +186,23 @@ class Membership:
                     self._tell(worker, f"it has given no sign of life for {silent_s:.0f} s")
 
     def _break(self, cause: str) -> None:
-        """Note that the scheduler is lost; all calls end."""
-        with self._lock:
-            self._broken = cause
-            calls = list(self._calls)
-        for call in calls:
-            call.fail(ClusterError(cause, worker=str(call.worker)))
+        """Note that the scheduler is lost."""
+        self._broken = cause
+        self._tell_broken(ClusterError(cause, where="the cluster", hint="Connect anew"))
 
     def close(self) -> None:
-        """End all calls with an error, and notice nothing any more."""
+        """Notice nothing any more."""
         if self._watching is not None:
             self._watching.cancel()
             with suppress(Exception):
                 self.client.unsubscribe_topic("all")
         self._break("the connection to the cluster is closed")
 
-    # --- calls ------------------------------------------------------------------------------------
+    # --- questions to the scheduler -----------------------------------------------------------------
 
     @property
     def _loop(self) -> Any:
         return self.client.loop.asyncio_loop
-
-    def start(self, worker: str, function: str, arguments: bytes) -> WorkerCall:
-        """Begin to call a function on a worker."""
-        from syclsched.cluster.node import called
-
-        target = self.known_worker(worker)
-        call = WorkerCall(target, function)
-        with self._lock:
-            self._check()
-            self._calls.add(call)
-
-        async def run() -> None:
-            try:
-                answers = await self.client.run(
-                    called, function, arguments, workers=[target.address], on_error="return"
-                )
-                call.settle(answers[target.address])
-            except Exception as error:
-                call.fail(ClusterError(f"Dask's scheduler does not answer: {error}", worker=str(target)))
-
-        running = asyncio.run_coroutine_threadsafe(run(), self._loop)
-
-        def ended(_: Future[Any]) -> None:
-            with self._lock:
-                self._calls.discard(call)
-            running.cancel()  # without effect unless it ended by a loss
-
-        call.answer.add_done_callback(ended)
-        return call
 
     def _check(self) -> None:
         if self._broken is None and self.client.scheduler is None:

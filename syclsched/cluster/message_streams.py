@@ -68,7 +68,7 @@ class Receiver(Protocol):
     def place(self, run: str, message: int, nbytes: int, said: str, reader: Incoming) -> Place:
         """Return the memory for a message that comes in; wait while there is no room."""
 
-    def arrived(self, run: str, message: int, place: Place, said: str) -> None:
+    def arrived(self, run: str, message: int, place: Place, said: str, source: str) -> None:
         """Note that a message is in its place."""
 
     def broken(self, reader: Incoming, cause: str, unread: tuple[str, int, Place] | None) -> None:
@@ -212,7 +212,7 @@ class Incoming:
                     self._fill(place.memory.data)
                 self.messages += 1
                 self.nbytes += nbytes
-                self._receiver.arrived(run, message, place, said)
+                self._receiver.arrived(run, message, place, said, self.source)
         except EOFError:
             pass
         except (OSError, ValueError, MemoryError) as error:

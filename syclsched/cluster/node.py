@@ -8,15 +8,12 @@ Needs the package distributed; `syclsched.cluster.connection` imports it on firs
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
-import pickle
 import platform as python_platform
 import signal
 import socket
+import sys
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +24,7 @@ from distributed import WorkerPlugin
 
 from syclsched import __version__
 from syclsched.api import discover
+from syclsched.cluster.calls import NODE_NAME, serve
 from syclsched.cluster.comm_sockets import OPERATION, CommSockets, Direction
 from syclsched.cluster.mailbox import Mailbox
 from syclsched.errors import ClusterError, SyclschedError
@@ -37,8 +35,9 @@ if TYPE_CHECKING:
 
     from syclsched.model.platform import Platform
 
-#: Name of the extension on each worker.
-NAME: Final = "syclsched"
+#: Seconds after which a thread that holds the interpreter lets others go on. With Python's own 5 ms, a message for a
+#: worker that runs a Python function would wait half as long; this costs such functions 1 %.
+_SWITCH_S: Final = 2e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
         Free for the functions that are called here; they lock it themselves.
     """
 
-    name = NAME
+    name = NODE_NAME
     idempotent = True
 
     def __init__(self, cores: dict[str, int] | None = None, *, local: bool = False) -> None:
@@ -107,11 +106,15 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
             _pin(core)
         self.sockets = CommSockets(self.address, self._loop, worker.connection_args)
         self.mailbox = Mailbox(self.address, self.sockets.connect)
+        serve(self)
         worker.handlers[OPERATION] = self._accept
+        self._switch_s = sys.getswitchinterval()
+        sys.setswitchinterval(min(self._switch_s, _SWITCH_S))
 
     async def teardown(self, worker: Worker) -> None:
         """End on a worker."""
         worker.handlers.pop(OPERATION, None)
+        sys.setswitchinterval(self._switch_s)
         self.mailbox.close()
         self.sockets.close()
         with self._lock:
@@ -119,7 +122,7 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
         for value in values.values():
             close = getattr(value, "close", None)
             if callable(close):
-                await self.in_thread(close)
+                await asyncio.to_thread(close)
 
     async def _accept(self, comm: Comm, sender: str, direction: Direction) -> Any:
         """Take over a connection for messages; an operation of Dask's worker."""
@@ -128,21 +131,6 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
         return await self.sockets.accept(comm, partial(self.mailbox.adopt, sender))
 
     # --- functions called from outside ------------------------------------------------------------
-
-    async def in_thread(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """Call a function in a thread of its own."""
-        done: Future[Any] = Future()
-
-        def call() -> None:
-            try:
-                result = function(*arguments, **named)
-            except BaseException as error:
-                done.set_exception(error)
-            else:
-                done.set_result(result)
-
-        threading.Thread(target=call, name=getattr(function, "__name__", "call"), daemon=True).start()
-        return await asyncio.wrap_future(done)
 
     @property
     def platform(self) -> Platform:
@@ -207,52 +195,6 @@ def cancel_run(node: Node, run: str, cause: str) -> None:
 def end_run(node: Node, run: str) -> None:
     """Drop all messages of a run on a worker."""
     node.mailbox.end(run)
-
-
-async def called(function: str, arguments: bytes, *, dask_worker: Worker) -> tuple[bool, bytes]:
-    """Call a function named ``module:name`` with the worker's `Node`; run by Dask's worker.
-
-    Returns whether it returned, and what it returned or raised, pickled: errors of tasks are ours to report.
-    """
-    from distributed.protocol.pickle import dumps
-
-    def call() -> tuple[bool, bytes]:
-        try:
-            node = dask_worker.plugins.get(NAME)
-            if node is None:
-                raise ClusterError("the worker is not part of this cluster any more", worker=dask_worker.address)
-            module, _, name = function.partition(":")
-            positional, named = pickle.loads(arguments)
-            return True, dumps(getattr(importlib.import_module(module), name)(node, *positional, **named))
-        except BaseException as error:
-            return False, _pickled_error(error, dask_worker.address)
-
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[tuple[bool, bytes]] = loop.create_future()
-
-    def run() -> None:
-        answer = call()
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(_settle, done, answer)
-
-    threading.Thread(target=run, name=f"syclsched {function}", daemon=True).start()
-    return await done
-
-
-def _settle(done: asyncio.Future[tuple[bool, bytes]], answer: tuple[bool, bytes]) -> None:
-    if not done.done():
-        done.set_result(answer)
-
-
-def _pickled_error(error: BaseException, address: str) -> bytes:
-    from distributed.protocol.pickle import dumps
-
-    try:
-        data: bytes = dumps(error)
-        pickle.loads(data)
-    except Exception:
-        data = dumps(ClusterError(f"{type(error).__name__}: {error}", worker=address))
-    return data
 
 
 def _pin(core: int) -> None:

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions that the process that connects calls on workers, by name: ``module:function``.
+
+Request and answer are messages between the two processes. Where a worker cannot be reached directly, as behind an
+address translation, they go through Dask's scheduler. A function gets the worker's `Node` and runs in a thread of its
+own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import itertools
+import pickle
+import struct
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import TimeoutError as FutureTimeoutError  # Python 3.10 has two
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from syclsched.cluster.cluster_status import ClusterWorker
+from syclsched.errors import ClusterError, SyclschedError, WorkerLostError
+from syclsched.execution.core.thread_pool import THREADS
+
+if TYPE_CHECKING:
+    from distributed import Client, Worker
+
+    from syclsched.cluster.mailbox import Mailbox
+    from syclsched.cluster.message_streams import Array
+    from syclsched.cluster.node import Node
+
+#: Name of the extension on each worker, under which Dask keeps its `Node`.
+NODE_NAME: Final = "syclsched"
+#: Names, as of runs, of the messages of requests and of answers.
+REQUESTS: Final = "calls"
+ANSWERS: Final = "answers"
+
+#: Bytes of the function's name, which comes next, then the pickled arguments.
+_REQUEST: Final = struct.Struct("<H")
+#: Whether the function has returned; then what it returned or raised, pickled.
+_ANSWER: Final = struct.Struct("<?")
+
+
+class WorkerCall:
+    """A function that runs on a worker."""
+
+    def __init__(self, worker: ClusterWorker, function: str) -> None:
+        self.worker, self.function = worker, function
+        self.answer: Future[tuple[bool, Any]] = Future()
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self.answer.done()
+
+    def when_done(self, call: Callable[[WorkerCall], object]) -> None:
+        """Call a function when it has ended, in a thread that must not wait."""
+        self.answer.add_done_callback(lambda _: call(self))
+
+    def fail(self, error: SyclschedError) -> None:
+        """End it with an error, unless it has ended."""
+        with suppress(InvalidStateError):
+            self.answer.set_exception(error)
+
+    def settle(self, returned: bool, data: Any) -> None:
+        """End it with its pickled result or error, unless it has ended."""
+        with suppress(InvalidStateError):
+            self.answer.set_result((returned, data))
+
+    def result(self, timeout_s: float | None = None) -> Any:
+        """Wait, and return the result or raise the error of the function.
+
+        Raises
+        ------
+        WorkerLostError
+            If the worker ends, or gives no sign of life, before the function has returned.
+        ClusterError
+            If the function does not return in time.
+        """
+        try:
+            returned, data = self.answer.result(timeout_s)
+        except FutureTimeoutError as error:
+            raise ClusterError(
+                f"{self.function} has not returned in {timeout_s or 0:.3g} s", worker=str(self.worker)
+            ) from error
+        value = pickle.loads(data)
+        if returned:
+            return value
+        if isinstance(value, ClusterError) and value.worker == self.worker.address:
+            value.worker, value.where = str(self.worker), f"worker {self.worker}"
+        raise value
+
+
+class Calls:
+    """The calls of one process that are in progress.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Client of the cluster.
+    mailbox : Mailbox
+        Of this process.
+    link : callable
+        Called with a worker; connects it to the mailbox and returns whether it can be reached.
+    """
+
+    def __init__(self, client: Client, mailbox: Mailbox, link: Callable[[ClusterWorker], bool]) -> None:
+        self._client, self._mailbox, self._link = client, mailbox, link
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._calls: dict[int, WorkerCall] = {}
+        self._broken: SyclschedError | None = None
+        mailbox.listen(ANSWERS, self._answered)
+
+    def start(
+        self, worker: ClusterWorker, function: str, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> WorkerCall:
+        """Begin to call a function."""
+        from distributed.protocol.pickle import dumps
+
+        call = WorkerCall(worker, function)
+        packed: bytes = dumps((arguments, named))
+        with self._lock:
+            if self._broken is not None:
+                raise self._broken
+            number = next(self._numbers)
+            self._calls[number] = call
+        call.when_done(lambda _: self._calls.pop(number, None))
+        if not self._link(worker):
+            self._through_scheduler(call, packed)
+            return call
+        name = function.encode()
+        request = np.frombuffer(b"".join((_REQUEST.pack(len(name)), name, packed)), np.uint8)
+        try:
+            self._mailbox.send(REQUESTS, number, worker.address, request)
+        except SyclschedError as error:
+            call.fail(_named(error, worker))
+        return call
+
+    def _answered(self, source: str, number: int, data: Array) -> None:
+        call = self._calls.get(number)
+        if call is not None and call.worker.address == source:
+            (returned,) = _ANSWER.unpack_from(data.data)
+            call.settle(returned, data.data[_ANSWER.size :])
+
+    def _through_scheduler(self, call: WorkerCall, packed: bytes) -> None:
+        worker = call.worker
+
+        async def run() -> None:
+            try:
+                answers = await self._client.run(
+                    called, call.function, packed, workers=[worker.address], on_error="return"
+                )
+                answer = answers[worker.address]
+            except Exception as error:
+                call.fail(ClusterError(f"Dask's scheduler does not answer: {error}", worker=str(worker)))
+                return
+            if isinstance(answer, OSError):
+                call.fail(WorkerLostError(f"the worker is lost: {answer}", worker=str(worker)))
+            elif isinstance(answer, BaseException):
+                call.fail(ClusterError(f"{call.function} cannot be called: {answer}", worker=str(worker)))
+            else:
+                call.settle(*answer)
+
+        running = asyncio.run_coroutine_threadsafe(run(), self._client.loop.asyncio_loop)
+        call.when_done(lambda _: running.cancel())  # without effect unless the call ended by a loss
+
+    def lose(self, worker: ClusterWorker, cause: str) -> None:
+        """End the calls on a worker that is lost."""
+        for call in list(self._calls.values()):
+            if call.worker.address == worker.address:
+                call.fail(WorkerLostError(f"the worker is lost: {cause}", worker=str(worker)))
+
+    def close(self, error: SyclschedError) -> None:
+        """End all calls, and refuse further ones, with an error."""
+        with self._lock:
+            self._broken = error
+        for call in list(self._calls.values()):
+            call.fail(ClusterError(error.what, worker=str(call.worker), hint=error.hint))
+
+
+def _named(error: SyclschedError, worker: ClusterWorker) -> SyclschedError:
+    """Return an error with the worker's name."""
+    if isinstance(error, ClusterError) and error.worker == worker.address:
+        error.worker, error.where = str(worker), f"worker {worker}"
+    return error
+
+
+# --- on the workers -------------------------------------------------------------------------------
+
+
+def serve(node: Node) -> None:
+    """Begin to answer requests that come as messages."""
+
+    def requested(source: str, number: int, data: Array) -> None:
+        def answer() -> None:
+            view = data.data
+            (length,) = _REQUEST.unpack_from(view)
+            begin = _REQUEST.size + length
+            returned, result = _performed(node, str(view[_REQUEST.size : begin], "utf-8"), view[begin:])
+            said = np.frombuffer(b"".join((_ANSWER.pack(returned), result)), np.uint8)
+            with suppress(SyclschedError):  # whoever has called is gone
+                node.mailbox.send(ANSWERS, number, source, said)
+
+        THREADS.start(answer, "syclsched call")
+
+    node.mailbox.listen(REQUESTS, requested)
+
+
+async def called(function: str, arguments: bytes, *, dask_worker: Worker) -> tuple[bool, bytes]:
+    """Call a function; run by Dask's worker for requests that come through the scheduler."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[tuple[bool, bytes]] = loop.create_future()
+
+    def settle(answer: tuple[bool, bytes]) -> None:
+        if not done.done():
+            done.set_result(answer)
+
+    def answer() -> None:
+        node = dask_worker.plugins.get(NODE_NAME)
+        if node is None:
+            gone = ClusterError("the worker is not part of this cluster any more", worker=dask_worker.address)
+            result = False, _pickled_error(gone, dask_worker.address)
+        else:
+            result = _performed(node, function, arguments)
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, result)
+
+    THREADS.start(answer, "syclsched call")
+    return await done
+
+
+def _performed(node: Node, function: str, arguments: bytes | memoryview) -> tuple[bool, bytes]:
+    """Call a function; return whether it returned, and what it returned or raised, pickled."""
+    from distributed.protocol.pickle import dumps
+
+    try:
+        module, _, name = function.partition(":")
+        positional, named = pickle.loads(arguments)
+        return True, dumps(getattr(importlib.import_module(module), name)(node, *positional, **named))
+    except BaseException as error:
+        return False, _pickled_error(error, node.address)
+
+
+def _pickled_error(error: BaseException, address: str) -> bytes:
+    from distributed.protocol.pickle import dumps
+
+    try:
+        data: bytes = dumps(error)
+        pickle.loads(data)
+    except Exception:
+        data = dumps(ClusterError(f"{type(error).__name__}: {error}", worker=address))
+    return data
