@@ -395,16 +395,7 @@ def connect(
             if workers < 1:
                 raise ArgumentError(f"{workers} workers cannot be started", where="connect", hint="Start at least one")
             cores = _cores_for(workers)
-            cluster = distributed.LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                processes=True,
-                memory_limit=0,  # plans have limits of their own
-                dashboard_address=":0",
-                scheduler_kwargs={"dashboard": dashboard},
-                security=security,
-                silence_logs=50,
-            )
+            cluster = _local_cluster(distributed, workers, security, dashboard)
             owned.append(cluster)
         if isinstance(cluster, distributed.Client):
             client = cluster
@@ -456,6 +447,27 @@ def _distributed() -> Any:
             f"the package distributed cannot be imported: {error}", hint="pip install 'syclsched[cluster]'"
         ) from error
     return distributed
+
+
+def _local_cluster(distributed: Any, workers: int, security: Any, dashboard: bool) -> Any:
+    """Start workers on this machine."""
+    try:
+        return distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            memory_limit=0,  # plans have limits of their own
+            dashboard_address=":0",
+            scheduler_kwargs={"dashboard": dashboard},
+            security=security,
+            silence_logs=50,
+        )
+    except RuntimeError as error:
+        raise ClusterError(
+            f"the workers cannot be started: {error}",
+            where="this machine",
+            hint="A script that starts workers does so under `if __name__ == '__main__':`, as each worker imports it",
+        ) from error
 
 
 def _reach(address: str, timeout_s: float, security: Any) -> None:

@@ -153,7 +153,7 @@ class Mailbox:
         try:
             peer.send(header(run, message, description, flat.nbytes), flat, timeout_s, lambda: self._check(run))
         except OSError as error:
-            self.lose(destination, f"the connection broke: {error or type(error).__name__}")
+            self.lose(destination, f"the connection broke: {str(error) or type(error).__name__}")
             raise self._lost_error(destination, f"message {message} of run {run!r} was not sent") from error
 
     def _peer(self, destination: str) -> Outgoing:

@@ -29,6 +29,9 @@ SCHEDULER_S: Final = 15.0
 _WATCH_S: Final = 1.0
 _FEW: Final = 50
 
+#: Seconds in which Dask's client must be connected again to a scheduler that it has lost.
+_RECONNECT_S: Final = 3.0
+
 #: Called, in a thread of its own, with a worker that is lost and the cause.
 WhenLost = Callable[[ClusterWorker, str], None]
 
@@ -172,9 +175,9 @@ class Membership:
         while True:
             await asyncio.sleep(_WATCH_S * max(1.0, len(self._workers) / _FEW))
             try:
-                answer = await asyncio.wait_for(self.client.scheduler.identity(n_workers=-1), SCHEDULER_S)
+                answer = await self._heard()
             except Exception as error:
-                self._break(f"Dask's scheduler does not answer: {error or type(error).__name__}")
+                self._break(f"Dask's scheduler does not answer: {str(error) or type(error).__name__}")
                 return
             self._noted(answer)
             for address, worker in list(self._workers.items()):
@@ -184,6 +187,22 @@ class Membership:
                 elif address not in silent:
                     silent.add(address)
                     self._tell(worker, f"it has given no sign of life for {silent_s:.0f} s")
+
+    async def _heard(self) -> Any:
+        """Return what the scheduler knows of its workers; raise an error if it is lost."""
+        asking = asyncio.ensure_future(self.client.scheduler.identity(n_workers=-1))
+        begun = connected = time.monotonic()
+        try:
+            while not asking.done():
+                await asyncio.wait({asking}, timeout=_WATCH_S / 2)
+                now = time.monotonic()
+                if self.client.status == "running":
+                    connected = now
+                if now - connected > _RECONNECT_S or now - begun > SCHEDULER_S:
+                    raise ConnectionError("the connection to it is lost" if now - connected else "it is silent")
+            return asking.result()
+        finally:
+            asking.cancel()
 
     def _break(self, cause: str) -> None:
         """Note that the scheduler is lost."""
@@ -223,7 +242,7 @@ class Membership:
         except (FutureTimeoutError, OSError) as error:
             answer.cancel()
             raise ClusterError(
-                f"Dask's scheduler does not answer: {error or f'no answer in {timeout_s:.0f} s'}",
+                f"Dask's scheduler does not answer: {str(error) or f'no answer in {timeout_s:.0f} s'}",
                 where="the cluster",
                 hint="Start the scheduler again, then connect anew",
             ) from error

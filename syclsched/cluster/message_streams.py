@@ -216,7 +216,7 @@ class Incoming:
         except EOFError:
             pass
         except (OSError, ValueError, MemoryError) as error:
-            cause = f"the connection broke: {error or type(error).__name__}"
+            cause = f"the connection broke: {str(error) or type(error).__name__}"
         self.closed = True
         self._receiver.broken(self, cause, unread)
         self._connection.close()

@@ -154,6 +154,20 @@ class TestConnecting:
         ):
             connect(empty.scheduler_address, timeout_s=0.3)
 
+    def test_script_without_a_guard(self, tmp_path: Path) -> None:
+        script = tmp_path / "script.py"
+        script.write_text("from syclsched.cluster.connection import connect\nconnect(workers=1)\n")
+        ended = subprocess.run(
+            [sys.executable, str(script)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, "PYTHONPATH": _paths()},
+        )
+        assert ended.returncode == 1
+        assert "this machine: the workers cannot be started: Nanny failed to start." in ended.stderr
+        assert "under `if __name__ == '__main__':`" in ended.stderr
+
     def test_other_version(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
         here = syclsched.__version__.rpartition(".")[0]
         monkeypatch.setattr(syclsched, "__version__", "9.8.7")
