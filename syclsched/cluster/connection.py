@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     from distributed.security import Security
 
     from syclsched.cluster.node import NodeFacts
+    from syclsched.cluster.planning import ClusterPlanner
+    from syclsched.cluster.runner import ClusterRun, ClusterRunner
+    from syclsched.model.graph import TaskGraph
+    from syclsched.model.plan import Plan
+    from syclsched.model.platform import Platform
+
+__all__ = ["Cluster", "WorkerCall", "connect"]
 
 #: Seconds in which a scheduler and its first worker must answer.
 CONNECT_S: Final = 15.0
@@ -79,6 +86,7 @@ class Cluster:
         self._facts: dict[str, NodeFacts] = {}  # by address
         self._closed = False
         self._lock = threading.Lock()
+        self._planned_by: ClusterPlanner | None = None
         self._unreachable: dict[str, str] = {}  # addresses of workers that this process cannot connect to
         self.address = f"client {uuid.uuid4().hex}"
         self._sockets = CommSockets(self.address, client.loop.asyncio_loop, client.connection_args)
@@ -293,6 +301,122 @@ class Cluster:
             said.generation,
             said.problem or problem,
         )
+
+    # --- planning and running ---------------------------------------------------------------------
+
+    def platform(self) -> Platform:
+        """Return the platform of all machines: their devices, and the network between them, measured once.
+
+        Raises
+        ------
+        EmptyPlatformError
+            If no worker has a device.
+        """
+        return self._planner().platform()
+
+    def plan(
+        self, graph: TaskGraph, *, policy: str = "auto", calibrate: bool = True, budget_s: float | None = None
+    ) -> Plan:
+        """Plan a graph for all machines.
+
+        Parameters
+        ----------
+        graph : TaskGraph
+            The graph.
+        policy : str, optional
+            As for `syclsched.plan`. ``auto`` also plans for each machine alone and returns the best plan.
+        calibrate : bool, optional
+            Measure tasks that were never timed, on one machine of each kind.
+        budget_s : float, optional
+            Seconds that the search of ``auto`` may take.
+
+        Returns
+        -------
+        Plan
+            Its devices are ``node0/cpu`` and so on.
+        """
+        return self._planner().plan(graph, policy=policy, calibrate=calibrate, budget_s=budget_s)
+
+    def bind(
+        self,
+        graph: TaskGraph,
+        *,
+        plan: Plan | None = None,
+        policy: str = "auto",
+        calibrate: bool = True,
+        recover: bool = True,
+    ) -> ClusterRunner:
+        """Send each machine its part of a plan, for repeated runs with new data.
+
+        Parameters
+        ----------
+        graph : TaskGraph
+            The graph.
+        plan : Plan, optional
+            A plan for these machines; by default the graph is planned.
+        policy, calibrate
+            See `plan`.
+        recover : bool, optional
+            Whether a run that loses a worker is planned again and repeated on the machines left.
+
+        Returns
+        -------
+        ClusterRunner
+            ``runner(inputs)`` returns the results. A context manager that releases the machines' memory.
+
+        Examples
+        --------
+        ::
+
+            with syclsched.connect(workers=2) as cluster, cluster.bind(graph) as runner:
+                print(runner({"x": x})["y"])
+        """
+        from syclsched.cluster.runner import ClusterRunner
+
+        if plan is None:
+            plan = self.plan(graph, policy=policy, calibrate=calibrate)
+        return ClusterRunner(self, graph, plan, policy=policy, recover=recover)
+
+    def run(
+        self,
+        graph: TaskGraph,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        plan: Plan | None = None,
+        policy: str = "auto",
+        calibrate: bool = True,
+        recover: bool = True,
+    ) -> ClusterRun:
+        """Plan a graph unless a plan is given, start it on all machines, and return without waiting for it.
+
+        Parameters
+        ----------
+        graph : TaskGraph
+            The graph.
+        inputs : Mapping[str, array-like], optional
+            Values of input arrays; they take precedence over those given with `TaskGraph.array`.
+        plan, policy, calibrate, recover
+            See `bind`.
+
+        Returns
+        -------
+        ClusterRun
+            Handle of the run; a context manager that releases the machines' memory.
+        """
+        runner = self.bind(graph, plan=plan, policy=policy, calibrate=calibrate, recover=recover)
+        try:
+            return runner.run(inputs, owned=True)
+        except BaseException:
+            runner.close()
+            raise
+
+    def _planner(self) -> ClusterPlanner:
+        from syclsched.cluster.planning import ClusterPlanner
+
+        with self._lock:
+            if self._planned_by is None:
+                self._planned_by = ClusterPlanner(self)
+            return self._planned_by
 
     # --- beginning, called by `connect` -----------------------------------------------------------
 

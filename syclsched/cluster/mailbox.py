@@ -24,6 +24,7 @@ from typing import Final
 import numpy as np
 
 from syclsched.cluster.message_streams import Array, Connection, Incoming, Outgoing, Place, header
+from syclsched.cluster.spare_memory import SpareMemory
 from syclsched.errors import ClusterError, RunCancelledError, SyclschedError, WorkerLostError
 
 #: Bytes of messages that nobody has asked for, beyond which a worker that computes reads no further.
@@ -111,6 +112,7 @@ class Mailbox:
         self._outgoing: dict[str, Outgoing] = {}
         self._incoming: dict[str, Incoming] = {}
         self._lost: dict[str, str] = {}  # by address, the cause
+        self._spare = SpareMemory(window_bytes)
         self._kept_bytes = 0  # that nobody has asked for yet
         self._blocked = 0  # threads that wait here
         self._closed = False
@@ -213,6 +215,7 @@ class Mailbox:
             if misfit is not None:
                 raise misfit
             _write(into, memory)
+            self._spare.give(memory)
             return
         try:
             in_time = waiter.done.acquire(timeout=min(max(0.0, timeout_s), threading.TIMEOUT_MAX))
@@ -398,6 +401,7 @@ class Mailbox:
             for state in self._runs.values():
                 self._drop(state, ClusterError("the worker is closing", worker=self.address))
             self._runs = {}
+        self._spare.clear()
         for end in ends:
             end.close()
 
@@ -429,31 +433,36 @@ class Mailbox:
                     return Place(None)
                 waiter = state.waiting.get(message)
                 if waiter is not None:
+                    place = self._claim(state, message, waiter, nbytes, said, reader)
                     state.seen.add(message)
-                    return self._claim(state, message, waiter, nbytes, said, reader)
+                    return place
                 if self._blocked or self._kept_bytes + nbytes <= max(self._window_bytes, nbytes) or reader is None:
                     break
                 if reader.closed:
                     return Place(None)
                 self._room.wait(_CHECK_S)
+            memory = self._spare.take(nbytes)
             state.seen.add(message)
             state.coming.add(message)
             self._kept_bytes += nbytes
-        return Place(np.empty(nbytes, np.uint8))
+        return Place(memory)
 
     def _claim(
         self, state: _Run, message: int, waiter: _Waiter, nbytes: int, said: str, reader: Incoming | None
     ) -> Place:
         """Return the array of a thread that waits as the place of a message; the lock is held."""
-        del state.waiting[message]
         misfit = _misfit(waiter.into, said, message)
         if misfit is not None:
+            del state.waiting[message]
             waiter.finish(misfit)
             return Place(None)
-        waiter.claimed, waiter.reader = True, reader
         if waiter.into.flags.c_contiguous:
-            return Place(waiter.into.reshape(-1).view(np.uint8), waiter)
-        return Place(np.empty(nbytes, np.uint8), waiter)
+            place = Place(waiter.into.reshape(-1).view(np.uint8), waiter)
+        else:
+            place = Place(self._spare.take(nbytes), waiter)
+        waiter.claimed, waiter.reader = True, reader
+        del state.waiting[message]
+        return place
 
     def arrived(self, run: str, message: int, place: Place, said: str, source: str) -> None:
         """Note that a message is in its place."""
@@ -467,6 +476,7 @@ class Mailbox:
         if waiter is not None:
             if not waiter.into.flags.c_contiguous:
                 _write(waiter.into, memory)
+                self._spare.give(memory)
             waiter.finish()
             return
         with self._lock:
@@ -486,6 +496,7 @@ class Mailbox:
         if misfit is None:
             _write(waiter.into, memory)
         waiter.finish(misfit)
+        self._spare.give(memory)
 
     def broken(self, reader: Incoming, cause: str, unread: tuple[str, int, Place] | None) -> None:
         """Note that a connection ended, perhaps within a message."""

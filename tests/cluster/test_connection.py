@@ -18,8 +18,11 @@ import numpy as np
 import pytest
 
 import syclsched
+from syclsched.cluster.comm_sockets import CommSockets
 from syclsched.cluster.connection import Cluster, connect
+from syclsched.cluster.network import measure_network
 from syclsched.errors import ArgumentError, ClusterError, DeadlineError, RuntimeMissingError, WorkerLostError
+from syclsched.model.platform import HOST
 
 distributed = pytest.importorskip("distributed", reason="the package distributed is not installed")
 
@@ -119,6 +122,37 @@ class TestCalls:
             cluster.mailbox.receive(run, 1, back, 20.0, source=address)
             call.result(20)
             np.testing.assert_array_equal(back, 2 * data)
+
+
+class TestUnreachable:
+    """This process can connect to the scheduler, but not to the workers."""
+
+    @pytest.fixture
+    def apart(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+        def refuse(self: CommSockets, peer: str, direction: str = "in", timeout_s: float = 1.0) -> None:
+            raise ConnectionRefusedError("no route to host")
+
+        monkeypatch.setattr(CommSockets, "connect", refuse)
+        with connect(cluster.scheduler) as made:
+            yield made
+
+    def test_calls_go_through_the_scheduler(self, apart: Cluster) -> None:
+        data = np.arange(10_000.0)
+        np.testing.assert_array_equal(apart.call("node1", f"{FUNCTIONS}:doubled", data), 2 * data)
+        with pytest.raises(DeadlineError, match="too late"):
+            apart.call("node1", f"{FUNCTIONS}:late")
+        with pytest.raises(ClusterError, match=r"worker node0 .*sleep has not returned in 0\.1 s"):
+            apart.call("node0", f"{FUNCTIONS}:sleep", 0.5, timeout_s=0.1)
+        assert not apart.mailbox.traffic()
+
+    def test_messages_are_refused(self, apart: Cluster) -> None:
+        with pytest.raises(WorkerLostError, match=r"node0 .*cannot be reached from this process: no route to host"):
+            apart.link("node0")
+
+    def test_network_is_measured_by_calls(self, apart: Cluster) -> None:
+        found = measure_network(apart, sizes=(8, 1_000_000), size_s=0.01, rounds=1)
+        assert {(HOST, "node0"), ("node1", HOST)} < {(each.source, each.destination) for each in found.paths}
+        assert all(path.fit.latency_s >= 0 for path in found.paths)
 
 
 class TestConnecting:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syclsched.cluster.mailbox import Mailbox
+from syclsched.cluster.mailbox import Mailbox, Traffic
 from syclsched.errors import ClusterError, RunCancelledError, WorkerLostError
 
 
@@ -276,6 +276,46 @@ class TestRuns:
         assert time.monotonic() - begin < 2.0
         a.send("run", 7, "b", np.ones(1))  # it may be asked for again
         b.receive("run", 7, np.zeros(1), 10.0)
+
+
+class TestEnds:
+    def test_an_end_that_cannot_be_connected_to(self, network: Network, b: Mailbox) -> None:
+        """A client opens the connection on which a worker sends to it."""
+        client = Mailbox("client", lambda peer: network.connect("client", peer))
+        near, far = network.pair()
+        assert not client.hears("b")
+        client.accept("b", near)
+        b.adopt("client", far)
+        assert client.hears("b")
+        b.send("run", 0, "client", np.arange(3.0))
+        into = np.zeros(3)
+        client.receive("run", 0, into, 10.0, source="b")
+        np.testing.assert_array_equal(into, [0.0, 1.0, 2.0])
+        client.send("run", 1, "b", None)
+        b.receive("run", 1, None, 10.0, source="client")
+        client.close()
+        with pytest.raises(WorkerLostError, match="client"):
+            for _ in range(100):
+                b.send("run", 2, "client", np.zeros(1000))
+
+    def test_listener_gets_the_messages_of_its_run(self, a: Mailbox, b: Mailbox) -> None:
+        heard: list[tuple[str, int, bytes]] = []
+        b.listen("requests", lambda source, number, data: heard.append((source, number, data.tobytes())))
+        for number, text in enumerate((b"one", b"", b"three" * 100_000)):
+            a.send("requests", number, "b", np.frombuffer(text, np.uint8))
+        a.send("run", 0, "b", None)
+        b.receive("run", 0, None, 10.0)
+        assert heard == [("a", 0, b"one"), ("a", 1, b""), ("a", 2, b"three" * 100_000)]
+        assert b.kept_bytes == 0
+
+    def test_traffic_is_counted(self, a: Mailbox, b: Mailbox) -> None:
+        for number in range(3):
+            a.send("run", number, "b", np.zeros(10))
+            b.receive("run", number, np.zeros(10), 10.0)
+        b.send("run", 0, "a", np.zeros(2))
+        a.receive("run", 0, np.zeros(2), 10.0)
+        assert a.traffic() == (Traffic("b", 3, 240, 1, 16),)
+        assert b.traffic() == (Traffic("a", 1, 16, 3, 240),)
 
 
 class TestLosses:

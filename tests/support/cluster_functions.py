@@ -74,3 +74,8 @@ def send_back(node: Node, peer: str, run: str, size: int) -> None:
     node.mailbox.receive(run, 0, into, 20.0, source=peer)
     node.mailbox.send(run, 1, peer, 2 * into)
     node.mailbox.end(run)
+
+
+def doubled(node: Node, data: np.ndarray) -> np.ndarray:
+    """Return twice an array."""
+    return 2 * data

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of memory that is used again for later messages."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from syclsched.cluster.spare_memory import SpareMemory
+
+MIB = 1 << 20
+
+
+def test_memory_is_used_again_for_sizes_like_it() -> None:
+    spare = SpareMemory(8 * MIB)
+    first = spare.take(2 * MIB)
+    first[:] = 7
+    spare.give(first)
+    small = spare.take(MIB // 2)
+    assert not np.shares_memory(small, first)
+    again = spare.take(MIB + 5)
+    assert np.shares_memory(again, first)
+    assert again.nbytes == MIB + 5
+    assert not np.shares_memory(spare.take(MIB + 5), first)  # it is in use
+    spare.give(again)
+    assert np.shares_memory(spare.take(2 * MIB), first)  # all of it has come back
+
+
+def test_memory_is_limited() -> None:
+    spare = SpareMemory(3 * MIB)
+    taken = [spare.take(MIB) for _ in range(4)]
+    for each in taken:
+        spare.give(each)
+    again = [spare.take(MIB) for _ in range(4)]
+    used = [[np.shares_memory(new, old) for new in again].count(True) for old in taken]
+    assert used == [0, 1, 1, 1]
+    large = spare.take(4 * MIB)
+    spare.give(large)
+    assert not np.shares_memory(spare.take(4 * MIB), large)
+
+
+def test_small_memory_is_not_kept() -> None:
+    spare = SpareMemory(MIB)
+    small = spare.take(1000)
+    spare.give(small)
+    assert not np.shares_memory(spare.take(1000), small)
+
+
+def test_nothing_is_left_after_clearing() -> None:
+    spare = SpareMemory(8 * MIB)
+    first = spare.take(MIB)
+    spare.give(first)
+    spare.clear()
+    assert not np.shares_memory(spare.take(MIB), first)
