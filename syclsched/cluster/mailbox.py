@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -113,6 +113,7 @@ class Mailbox:
         self._incoming: dict[str, Incoming] = {}
         self._lost: dict[str, str] = {}  # by address, the cause
         self._spare = SpareMemory(window_bytes)
+        self._when_lost: list[Callable[[str, str], object]] = []
         self._kept_bytes = 0  # that nobody has asked for yet
         self._blocked = 0  # threads that wait here
         self._closed = False
@@ -357,9 +358,26 @@ class Mailbox:
                         del state.waiting[number]
                         waiter.finish(self._lost_error(peer, f"message {number} cannot come"))
             self._room.notify_all()
+            told = list(self._when_lost)
         for each in (outgoing, incoming):
             if each is not None:
                 each.close()
+        for tell in told:
+            tell(peer, cause)
+
+    def when_lost(self, call: Callable[[str, str], object]) -> Callable[[], None]:
+        """Call a function with the address of each worker or client that is lost, and the cause; return what ends that.
+
+        It must not wait.
+        """
+        with self._lock:
+            self._when_lost.append(call)
+
+        def end() -> None:
+            with self._lock, suppress(ValueError):
+                self._when_lost.remove(call)
+
+        return end
 
     def restore(self, peer: str | None = None) -> None:
         """Use a worker again that was lost, or all of them; without effect on others."""

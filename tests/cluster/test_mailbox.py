@@ -293,7 +293,11 @@ class TestEnds:
         np.testing.assert_array_equal(into, [0.0, 1.0, 2.0])
         client.send("run", 1, "b", None)
         b.receive("run", 1, None, 10.0, source="client")
+        told: list[tuple[str, str]] = []
+        end = b.when_lost(lambda peer, cause: told.append((peer, cause)))
         client.close()
+        wait_until(lambda: told == [("client", "it closed its connection")])
+        end()
         with pytest.raises(WorkerLostError, match="client"):
             for _ in range(100):
                 b.send("run", 2, "client", np.zeros(1000))
