@@ -1,2 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of one graph on several machines, whose membership and network are Dask's."""
+"""Runs of one graph on several machines, the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from syclsched.lazy_names import lazy_names
+
+_LAZY = {
+    "Cluster": "syclsched.cluster.connection",
+    "ClusterRun": "syclsched.cluster.runner",
+    "ClusterRunner": "syclsched.cluster.runner",
+    "ClusterStatus": "syclsched.cluster.cluster_status",
+    "NetworkPath": "syclsched.cluster.platforms",
+    "NetworkProfile": "syclsched.cluster.network",
+    "connect": "syclsched.cluster.connection",
+    "joined": "syclsched.cluster.platforms",
+}
+
+__all__ = sorted(_LAZY)
+
+if TYPE_CHECKING:
+    from syclsched.cluster.cluster_status import ClusterStatus as ClusterStatus
+    from syclsched.cluster.connection import Cluster as Cluster
+    from syclsched.cluster.connection import connect as connect
+    from syclsched.cluster.network import NetworkProfile as NetworkProfile
+    from syclsched.cluster.platforms import NetworkPath as NetworkPath
+    from syclsched.cluster.platforms import joined as joined
+    from syclsched.cluster.runner import ClusterRun as ClusterRun
+    from syclsched.cluster.runner import ClusterRunner as ClusterRunner
+
+__getattr__ = lazy_names(__name__, _LAZY)

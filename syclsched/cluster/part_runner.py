@@ -115,8 +115,9 @@ class PartRunner:
         """Return an array, or some of its rows, of the last run."""
         if self._last is None:
             raise ExecutionError("nothing has been run", where=f"array {array!r}")
-        found: NumpyArray = self._last.result(array)
-        return found if rows is None else found[slice(*rows)]
+        declared = self._part.graph.arrays[array]
+        found: NumpyArray = self._last.result(declared if rows is None else declared[slice(*rows)])
+        return found
 
     def send(self, number: int, machine: str, data: NumpyArray) -> None:
         """Send a message of the run in progress."""

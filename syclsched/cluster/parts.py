@@ -12,15 +12,15 @@ made after everything that it depends on, so no two machines wait for each other
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from syclsched.cluster.platforms import local_name, machine_names, machine_of
 from syclsched.errors import PlanError
-from syclsched.model.access import Access, RowRange
 from syclsched.execution.memory.buffers import NumpyArray
+from syclsched.model.access import Access, RowRange
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Platform
@@ -123,8 +123,14 @@ class _Division:
         self._has: dict[str, set[str]] = {}  # machines that have the current value of each array or segment
         self._maker: dict[str, tuple[str, str]] = {}  # machine and task that made it; none for an input
         self._segments = {s.name: s for found in graph.segments().values() for s in found}
+        self._away: dict[str, list[str]] = {}  # predecessors on other machines, by explicit edges
+        self._added: set[str] = set()  # tasks that are in their parts
+        self._unsent: dict[str, list[tuple[int, str]]] = {}  # signals of tasks that are added later, and their machines
 
     def divided(self) -> DividedPlan:
+        for before, after in self._ordered_edges():
+            if self._machine(before) != self._machine(after):
+                self._away.setdefault(after, []).append(before)
         for machine, draft in self._drafts.items():
             self._declare(machine, draft)
         for task, accesses in zip(self._graph.tasks, self._graph.touched(), strict=True):
@@ -132,14 +138,9 @@ class _Division:
                 self._barrier(task)
             else:
                 self._task(task, accesses)
-        for before, after in self._graph.edges:
-            source, destination = self._machine(before), self._machine(after)
-            if source == destination:
-                self._drafts[source].graph.edge(before, after)
-            else:
-                sent, received = self._signal(source, destination, self._placed[before].finish_s)
-                self._drafts[source].graph.edge(before, sent)
-                self._drafts[destination].graph.edge(received, after)
+        for before, after in self._ordered_edges():
+            if self._machine(before) == self._machine(after):
+                self._drafts[self._machine(before)].graph.edge(before, after)
         results = self._results()
         return DividedPlan(
             {machine: self._part(machine, draft, results) for machine, draft in self._drafts.items()},
@@ -147,12 +148,22 @@ class _Division:
             results,
         )
 
+    def _ordered_edges(self) -> Iterator[tuple[str, str]]:
+        """Yield the explicit edges, without those of barriers: they order tasks in any case."""
+        barriers = {task.name for task in self._graph.tasks if task.kind == "barrier"}
+        for edge in self._graph.edges:
+            if barriers.isdisjoint(edge):
+                yield edge
+
     def _machine(self, task: str) -> str:
         return machine_of(self._placed[task].device)
 
     def _declare(self, machine: str, draft: _Draft) -> None:
         used = {
-            access.array for task in self._graph.tasks if self._machine(task.name) == machine for access in task.accesses
+            access.array
+            for task in self._graph.tasks
+            if self._machine(task.name) == machine
+            for access in task.accesses
         }
         for array in self._graph.arrays.values():
             if array.name in used:
@@ -165,8 +176,15 @@ class _Division:
         for access in accesses:
             if access.mode.reads:
                 self._bring(access.array, machine)
+        # Signals are added where their tasks are, since barriers order what is before them and what is after.
+        signals = [self._awaited(before, machine) for before in self._away.get(task.name, ())]
         draft.graph.insert(task)
         draft.assignments.append(replace(placed, device=local_name(placed.device)))
+        for signal in signals:
+            draft.graph.edge(signal, task)
+        self._added.add(task.name)
+        for number, destination in self._unsent.pop(task.name, ()):
+            self._tell(task.name, number, destination)
         for access in accesses:
             if access.mode.writes:
                 self._has[access.array] = {machine}
@@ -189,6 +207,22 @@ class _Division:
         self._exchange(source, self._send, number, machine, finish_s, 0, data=sent.read())
         self._exchange(machine, self._receive, number, source, finish_s, 1, data=received.write())
         self._has[name].add(machine)
+
+    def _awaited(self, before: str, machine: str) -> Task:
+        """Return a machine's task that ends after a task of another one."""
+        source, number = self._machine(before), len(self._messages)
+        self._messages.append(Message(number, source, machine))
+        if before in self._added:
+            self._tell(before, number, machine)
+        else:
+            self._unsent.setdefault(before, []).append((number, machine))
+        return self._exchange(machine, self._receive, number, source, self._placed[before].finish_s, 1)
+
+    def _tell(self, task: str, number: int, destination: str) -> None:
+        """Add the host task that tells a machine of the end of a task."""
+        source = self._machine(task)
+        sent = self._exchange(source, self._send, number, destination, self._placed[task].finish_s, 0)
+        self._drafts[source].graph.edge(task, sent)
 
     def _signal(self, source: str, destination: str, finish_s: float) -> tuple[Task, Task]:
         """Let one machine tell another that it has come so far; return the tasks that send and receive."""
@@ -267,4 +301,3 @@ def check_machines(plan: Plan, machines: Mapping[str, Any]) -> None:
             where=f"plan {plan.name!r}",
             hint=f"The cluster has {', '.join(machines) or 'no machine'}; plan again",
         )
-

@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import permutations
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from syclsched.cluster.platforms import NetworkPath, joined, machine_names, machine_of
+from syclsched.cluster.network import NetworkProfile, measure_network
+from syclsched.cluster.platforms import joined, machine_names, machine_of
 from syclsched.costs import MemoryHistory
-from syclsched.costs.history import HistoryKey
-from syclsched.errors import PlanError, PolicyError
+from syclsched.costs.history import HistoryKey, history_key, in_run_key
+from syclsched.errors import EmptyPlatformError, PlanError, PolicyError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Candidate, Plan
-from syclsched.model.platform import HOST, Platform
+from syclsched.model.platform import Platform
 from syclsched.model.profile import Quantity
 from syclsched.scheduling.registry import AUTO
 
@@ -26,24 +27,50 @@ if TYPE_CHECKING:
 #: Seconds for planning beyond which a graph is planned no better.
 BUDGET_S: Final = 5.0
 #: Seconds that measuring a graph on a machine may take.
-_CALIBRATION_S: Final = 600.0
+CALIBRATION_S: Final = 600.0
 
 
-def cluster_platform(cluster: Cluster) -> Platform:
-    """Return the platform of all machines of a cluster."""
-    machines = {name: facts.platform for name, facts in cluster.describe().items() if facts.platform is not None}
-    if not machines:
-        raise PlanError("no worker has a device", where="the cluster", hint="`cluster.status()` says what each lacks")
-    return joined(machines, [NetworkPath(*pair, 2e-4, 1e9, measured=False) for pair in permutations([HOST, *machines], 2)])
+class ClusterPlanner:
+    """Plans graphs for the machines of a cluster; keeps what it has measured there."""
 
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._lock = threading.Lock()
+        self._network: NetworkProfile | None = None
 
-def plan_for(
-    cluster: Cluster, graph: TaskGraph, *, policy: str = AUTO, calibrate: bool = True, budget_s: float = BUDGET_S
-) -> Plan:
-    """Plan a graph for all machines of a cluster; by ``auto`` also for each of them alone, and return the best plan."""
-    platform = cluster_platform(cluster)
-    history = measured_times(cluster, graph) if calibrate else MemoryHistory()
-    return plan_on(graph, platform, history, policy=policy, budget_s=budget_s)
+    def platform(self) -> Platform:
+        """Return the platform of the machines that are there now."""
+        machines = {
+            name: facts.platform for name, facts in self._cluster.describe().items() if facts.platform is not None
+        }
+        if not machines:
+            raise EmptyPlatformError(
+                "no worker has a device", where="the cluster", hint="`print(cluster.status())` says what each lacks"
+            )
+        with self._lock:
+            if self._network is None or not set(machines) <= set(self._network.workers):
+                self._network = measure_network(self._cluster)
+        return joined(machines, self._network.network_paths([*machines]))
+
+    def plan(self, graph: TaskGraph, *, policy: str, calibrate: bool, budget_s: float | None = None) -> Plan:
+        """Plan a graph for all machines."""
+        history = self._times(graph) if calibrate else MemoryHistory()
+        return plan_on(graph, self.platform(), history, policy=policy, budget_s=budget_s or BUDGET_S)
+
+    def _times(self, graph: TaskGraph) -> MemoryHistory:
+        """Measure the tasks of a graph on one machine of each kind."""
+        kinds: dict[tuple[str, ...], str] = {}
+        for name, facts in self._cluster.describe().items():
+            if facts.platform is not None:
+                kinds.setdefault(tuple(device.timing_key for device in facts.platform.devices), name)
+        calls = [self._cluster.start(name, f"{__name__}:times_here", graph) for name in kinds.values()]
+        history = MemoryHistory()
+        for call in calls:
+            times, refusals = call.result(CALIBRATION_S)
+            history.update(times)
+            for key, reason in refusals.items():
+                history.refuse(key, reason)
+        return history
 
 
 def plan_on(
@@ -77,25 +104,8 @@ def plan_on(
     return replace(best, candidates=tuple(candidates))
 
 
-def measured_times(cluster: Cluster, graph: TaskGraph) -> MemoryHistory:
-    """Measure the tasks of a graph on one machine of each kind."""
-    kinds: dict[tuple[str, ...], str] = {}
-    for name, facts in cluster.describe().items():
-        if facts.platform is not None:
-            kinds.setdefault(tuple(device.timing_key for device in facts.platform.devices), name)
-    calls = [cluster.start(name, f"{__name__}:times_here", graph) for name in kinds.values()]
-    history = MemoryHistory()
-    for call in calls:
-        times, refusals = call.result(_CALIBRATION_S)
-        history.update(times)
-        for key, reason in refusals.items():
-            history.refuse(key, reason)
-    return history
-
-
 def times_here(node: Node, graph: TaskGraph) -> tuple[dict[HistoryKey, Quantity], Mapping[HistoryKey, str]]:
     """Measure the tasks of a graph on this machine; return the times and the refusals; called on workers."""
-    from syclsched.costs.history import history_key, in_run_key
     from syclsched.devices import open_devices
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.calibration import calibrate
@@ -113,4 +123,4 @@ def times_here(node: Node, graph: TaskGraph) -> tuple[dict[HistoryKey, Quantity]
                         found = history.lookup(each) if each not in times else None
                         if found is not None:
                             times[each] = found
-        return times, {key: reason for key, reason in history.refusals().items() if key in times or True}
+        return times, history.refusals()

@@ -26,7 +26,6 @@ import numpy as np
 from syclsched.cluster.part_runner import PartReport
 from syclsched.cluster.part_runner import receive as receive_message
 from syclsched.cluster.part_runner import send as send_message
-from syclsched.cluster.planning import plan_for
 from syclsched.cluster.parts import DividedPlan, Piece, check_machines, divide
 from syclsched.errors import (
     ArgumentError,
@@ -35,6 +34,7 @@ from syclsched.errors import (
     RunCancelledError,
     SyclschedError,
     UnknownArrayError,
+    WaitTimeoutError,
     WorkerLostError,
     did_you_mean,
 )
@@ -42,6 +42,7 @@ from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.rewrites import planned_graph
+from syclsched.scheduling.registry import AUTO
 
 if TYPE_CHECKING:
     from syclsched.cluster.connection import Cluster, WorkerCall
@@ -79,6 +80,8 @@ class ClusterRunner:
         The graph as the user made it.
     plan : Plan
         Its plan for these machines.
+    policy : str, optional
+        Policy for planning again.
     recover : bool, optional
         Whether a run that loses a worker is repeated on the machines left.
     message_timeout_s : float, optional
@@ -91,6 +94,7 @@ class ClusterRunner:
         graph: TaskGraph,
         plan: Plan,
         *,
+        policy: str = AUTO,
         recover: bool = True,
         message_timeout_s: float = MESSAGE_TIMEOUT_S,
     ) -> None:
@@ -99,6 +103,7 @@ class ClusterRunner:
         self._lock = threading.Lock()
         self._last: ClusterRun | None = None
         self._closed = False
+        self._policy = policy
         self._binding = self._bind(plan)
 
     @property
@@ -106,13 +111,15 @@ class ClusterRunner:
         """The plan of the runs; after the loss of a worker, one for the machines left."""
         return self._binding.plan
 
-    def run(self, inputs: Mapping[str, Any] | None = None) -> ClusterRun:
+    def run(self, inputs: Mapping[str, Any] | None = None, *, owned: bool = False) -> ClusterRun:
         """Start a run with new data; return at once.
 
         Parameters
         ----------
         inputs : Mapping[str, array-like], optional
             Values of input arrays; they take precedence over those given with `TaskGraph.array`.
+        owned : bool, optional
+            Whether closing the run also closes this runner.
 
         Returns
         -------
@@ -131,7 +138,7 @@ class ClusterRunner:
                 raise ExecutionError("the runner is closed", where=f"plan {self.plan.name!r}")
             if self._last is not None:
                 self._last.join()
-            self._last = ClusterRun(self, self._checked(inputs))
+            self._last = ClusterRun(self, self._checked(inputs), owned=owned)
             return self._last
 
     def __call__(self, inputs: Mapping[str, Any] | None = None) -> dict[str, NumpyArray]:
@@ -218,7 +225,7 @@ class ClusterRunner:
     def rebind(self) -> _Binding:
         """Plan for the machines that are left, and bind there."""
         self._release(self._binding)
-        self._binding = self._bind(plan_for(self._cluster, self._graph))
+        self._binding = self._bind(self._cluster.plan(self._graph, policy=self._policy, calibrate=False))
         return self._binding
 
 
@@ -231,10 +238,12 @@ class ClusterRun:
         The bound plan.
     inputs : dict of str to ndarray
         Checked inputs.
+    owned : bool, optional
+        Whether closing the run also closes the runner.
     """
 
-    def __init__(self, runner: ClusterRunner, inputs: Mapping[str, NumpyArray]) -> None:
-        self._runner, self._inputs = runner, inputs
+    def __init__(self, runner: ClusterRunner, inputs: Mapping[str, NumpyArray], *, owned: bool = False) -> None:
+        self._runner, self._inputs, self._owned = runner, inputs, owned
         self._binding = runner._binding
         self._ended = threading.Event()
         self._error: BaseException | None = None
@@ -271,8 +280,6 @@ class ClusterRun:
     def wait(self, timeout: float | None = None) -> None:
         """Wait for the end of the run, and raise its error if it failed."""
         if not self._ended.wait(timeout):
-            from syclsched.errors import WaitTimeoutError
-
             raise WaitTimeoutError(f"the run has not ended in {timeout:g} s", where=f"plan {self.plan.name!r}")
         if self._error is not None:
             raise self._error
@@ -286,6 +293,22 @@ class ClusterRun:
         if not self._ended.is_set():
             self._cancelled = True
             self._cancel_parts(self._binding.divided.parts, "it was cancelled")
+
+    def close(self) -> None:
+        """Wait for the end of the run; release the machines' memory if the run was started by `Cluster.run`."""
+        self.join()
+        if self._owned:
+            self._runner.close()
+
+    def __enter__(self) -> ClusterRun:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.cancel()
+        self.close()
 
     def result(self, array: Any, timeout: float | None = None) -> NumpyArray:
         """Return the value of an array, gathered from the machines that have it.

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of plans: sequential results whatever machine a task is on, no races, and no machines that wait in a circle."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from graphlib import TopologicalSorter
+from itertools import permutations
+from queue import Queue
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from syclsched.cluster.parts import DividedPlan, Part, check_machines, divide, with_message_lanes
+from syclsched.cluster.platforms import NetworkPath, joined, machine_of
+from syclsched.errors import PlanError
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+from syclsched.model.platform import HOST
+from syclsched.planning import build_plan, verify
+from syclsched.simulation import predict
+from tests.support.running import TWO_DEVICES, graphs, inputs_of, plans, sequential
+
+MACHINES = ("one", "two", "three")
+PATHS = [NetworkPath(*pair, 1e-4, 1e9) for pair in permutations([HOST, *MACHINES], 2)]
+MACHINE = replace(TWO_DEVICES, spaces=tuple(replace(s, capacity_bytes=10**9) for s in TWO_DEVICES.spaces))
+THREE = joined(dict.fromkeys(MACHINES, MACHINE), PATHS)
+
+Queues = dict[int, "Queue[Any]"]
+
+
+def send(data: Any = None, *, queues: Queues, number: int, machine: str) -> None:
+    queues[number].put(None if data is None else np.array(data))
+
+
+def receive(data: Any = None, *, queues: Queues, number: int, machine: str) -> None:
+    value = queues[number].get(timeout=20)
+    if data is not None:
+        data[...] = value
+
+
+def divided(plan: Plan, graph: TaskGraph) -> DividedPlan:
+    queues: Queues = {}
+    found = divide(plan, graph, partial(send, queues=queues), partial(receive, queues=queues))
+    queues.update({message.number: Queue() for message in found.messages})
+    return found
+
+
+def run(parts: Mapping[str, Part], inputs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Run every part in a thread, one task after another; return the arrays of each machine."""
+    values: dict[str, dict[str, Any]] = {}
+    errors: list[BaseException] = []
+
+    def of_machine(name: str, part: Part) -> None:
+        try:
+            assert set(part.graph.inputs()) <= set(part.inputs)
+            values[name] = sequential(part.graph, {each: inputs[each] for each in part.inputs})
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=of_machine, args=each) for each in parts.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return values
+
+
+def gathered(found: DividedPlan, values: Mapping[str, Mapping[str, Any]], graph: TaskGraph, inputs: Any) -> Any:
+    """Return the results, put together from the machines that have them."""
+    results = {}
+    for name, pieces in found.results.items():
+        whole = np.zeros(graph.arrays[name].shape, graph.arrays[name].dtype)
+        for piece in pieces:
+            rows = ... if piece.rows is None else slice(*piece.rows)
+            source = values[piece.machine][name] if piece.machine else inputs.get(name, whole)
+            whole[rows] = source[rows]
+        results[name] = whole
+    return results
+
+
+@settings(phases=[Phase.generate], report_multiple_bugs=False)
+@given(st.data(), st.booleans())
+def test_parts_compute_what_the_graph_computes(data: st.DataObject, ranges: bool) -> None:
+    graph = data.draw(graphs(ranges=ranges))
+    plan = data.draw(plans(graph, THREE))
+    inputs = inputs_of(graph, 0)
+    found = divided(plan, graph)
+    wanted = sequential(graph, inputs)
+    for name, value in gathered(found, run(found.parts, inputs), graph, inputs).items():
+        np.testing.assert_array_equal(value, wanted[name], err_msg=name)
+
+
+@settings(phases=[Phase.generate], report_multiple_bugs=False)
+@given(st.data(), st.booleans())
+def test_plans_of_parts_have_no_races_and_never_wait_in_a_circle(data: st.DataObject, ranges: bool) -> None:
+    graph = data.draw(graphs(ranges=ranges))
+    found = divided(data.draw(plans(graph, THREE)), graph)
+    sorter: TopologicalSorter[tuple[str, int]] = TopologicalSorter()
+    ends: dict[tuple[int, str], tuple[str, int]] = {}
+    for name, part in found.parts.items():
+        plan = predict(build_plan(part.graph, with_message_lanes(MACHINE), part.schedule, part.durations_s))
+        verify(plan, part.graph)
+        for lane in plan.lanes:
+            before = None
+            for each in lane.instructions:
+                sorter.add((name, each.id), *((name, wait) for wait in each.waits))
+                if before is not None:
+                    sorter.add((name, each.id), (name, before))
+                before = each.id
+                verb, _, rest = (each.task or "").partition(" ")
+                if each.kind == "host" and verb in ("send", "receive"):
+                    ends[int(rest.split()[0]), verb] = name, each.id
+    for message in found.messages:
+        sorter.add(ends[message.number, "receive"], ends[message.number, "send"])
+    sorter.prepare()  # raises CycleError
+
+
+@given(st.data())
+def test_a_value_goes_to_a_machine_at_most_once(data: st.DataObject) -> None:
+    graph = data.draw(graphs())
+    plan = data.draw(plans(graph, THREE))
+    found = divided(plan, graph)
+    made = sum(access.mode.writes for task in graph.tasks for access in task.accesses)
+    counts: dict[tuple[str, str], int] = {}
+    for message in found.messages:
+        assert message.source != message.destination
+        if message.array:
+            counts[message.array, message.destination] = counts.get((message.array, message.destination), 0) + 1
+            assert message.nbytes == graph.arrays[message.array].nbytes
+    for (array, _), count in counts.items():
+        writes = sum(a.array == array and a.mode.writes for task in graph.tasks for a in task.accesses)
+        assert count <= writes <= made
+
+
+def test_a_machine_without_work_has_no_part() -> None:
+    graph = TaskGraph()
+    x = graph.array("x", (3,))
+    graph.host(lambda x: x.fill(1.0), name="only", x=x.write())
+    found = divided(planned(graph, lambda _: "two/host"), graph)
+    assert list(found.parts) == ["two"]
+    assert found.messages == ()
+
+
+def test_a_function_without_arrays_runs_after_the_other_machine_by_an_edge() -> None:
+    graph = TaskGraph()
+    order: list[str] = []
+    graph.host(lambda: order.append("first"), name="first")
+    graph.host(lambda: order.append("second"), name="second")
+    graph.edge("first", "second")
+    found = divided(planned(graph, {"first": "three/host", "second": "one/host"}.__getitem__), graph)
+    assert [(m.source, m.destination, m.array) for m in found.messages] == [("three", "one", "")]
+    run(found.parts, {})
+    assert order == ["first", "second"]
+
+
+def test_a_plan_for_machines_that_are_not_there_is_refused() -> None:
+    graph = TaskGraph()
+    graph.host(lambda: None, name="only")
+    plan = planned(graph, lambda _: "two/host")
+    check_machines(plan, dict.fromkeys(MACHINES))
+    with pytest.raises(PlanError, match=r"the plan needs three(.|\n)*one, two"):
+        check_machines(plan, {"one": 1, "two": 2})
+
+
+def planned(graph: TaskGraph, device_of: Callable[[str], str]) -> Plan:
+    from tests.support.running import plan_by
+
+    def place(name: str) -> tuple[str, int, str | None]:
+        operation = graph.find_task(name).operation
+        assert operation is not None
+        assert machine_of(device_of(name)) in MACHINES
+        return device_of(name), 0, operation.implementations[0].name
+
+    return plan_by(graph, THREE, place)

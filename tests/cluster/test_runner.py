@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs on several machines: results of one machine, errors with their cause, cancelling, and workers that are lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import syclsched
+from syclsched.cluster import Cluster, connect
+from syclsched.cluster.planning import plan_on
+from syclsched.costs import MemoryHistory
+from syclsched.errors import ArgumentError, ExecutionError, RunCancelledError, UnknownArrayError
+from syclsched.kernels import get
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+from syclsched.model.schedule import Assignment, Schedule
+from syclsched.planning import build_plan
+from syclsched.simulation import predict
+
+pytestmark = pytest.mark.sycl
+
+distributed = pytest.importorskip("distributed", reason="the package distributed is not installed")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with connect(workers=2) as made:
+        yield made
+
+
+def fixed(cluster: Cluster, graph: TaskGraph, place: Callable[[str], str]) -> Plan:
+    """Plan a graph with each task on a given device, such as ``node0/cpu``."""
+    assignments = []
+    for position, task in enumerate(graph.tasks):
+        device = place(task.name)
+        assert task.operation is not None
+        kinds = ("host",) if device.endswith("/host") else ("opencl-c", "python")
+        chosen = next(i.name for kind in kinds for i in task.operation.implementations if i.kind == kind)
+        assignments.append(Assignment(task.name, device, 0, chosen, float(position), position + 1.0))
+    schedule = Schedule("by hand", tuple(assignments))
+    durations = dict.fromkeys((task.name for task in graph.tasks), 1e-4)
+    return predict(build_plan(graph, cluster.platform(), schedule, durations))
+
+
+def pipeline(steps: int = 6) -> tuple[TaskGraph, np.ndarray[Any, Any]]:
+    """A chain of kernels and host functions on two arrays, and its last value."""
+    graph = TaskGraph("pipeline")
+    x, y = graph.array("x", (1000,)), graph.array("y", (1000,), data=np.ones(1000))
+    for step in range(steps):
+        graph.kernel(get("axpy"), name=f"axpy{step}", y=y, x=x, alpha=0.5)
+        graph.host(_halve, name=f"halve{step}", y=y.update())
+    return graph, np.arange(1000.0)
+
+
+def _halve(y: Any) -> None:
+    y *= 0.5
+
+
+def alternately(name: str) -> str:
+    """Every task on another machine than the one before."""
+    return f"node{int(name[-1]) % 2}/" + ("host" if name.startswith("halve") else "cpu")
+
+
+def test_results_are_those_of_one_machine(cluster: Cluster) -> None:
+    graph, x = pipeline()
+    with cluster.bind(graph, plan=fixed(cluster, graph, alternately)) as runner, syclsched.bind(graph) as alone:
+        for value in (x, 2 * x):
+            np.testing.assert_array_equal(runner({"x": value})["y"], alone({"x": value})["y"])
+
+
+def test_a_run_is_planned_for_all_machines(cluster: Cluster) -> None:
+    graph, x = pipeline()
+    with cluster.run(graph, {"x": x}) as run, syclsched.run(graph, inputs={"x": x}) as alone:
+        assert {device.name for device in run.plan.platform.devices} <= {
+            f"{node}/{name}" for node in ("node0", "node1") for name in ("cpu", "host", "accelerator")
+        }
+        np.testing.assert_allclose(run.result("y"), alone.result("y"), rtol=1e-14)
+        assert run.makespan_s > 0
+        assert any("alone" in each.policy for each in run.plan.candidates)
+
+
+def test_rows_that_were_written_on_two_machines_are_put_together(cluster: Cluster) -> None:
+    graph = TaskGraph("rows")
+    x = graph.array("x", (10, 3), data=np.zeros((10, 3)))
+    graph.kernel(get("fill"), name="fill0", x=x[0:4], value=1.0)
+    graph.kernel(get("fill"), name="fill1", x=x[4:8], value=2.0)
+    plan = fixed(cluster, graph, lambda name: f"node{name[-1]}/cpu")
+    with cluster.bind(graph, plan=plan) as runner:
+        wanted = np.repeat([1.0, 2.0, 0.0], (4, 4, 2))[:, None] * np.ones(3)
+        np.testing.assert_array_equal(runner()["x"], wanted)
+
+
+def test_the_error_of_a_function_ends_all_parts(cluster: Cluster) -> None:
+    graph = TaskGraph("failing")
+    x, y = graph.array("x", (3,), data=np.ones(3)), graph.array("y", (3,))
+    graph.host(_fails, name="first0", x=x.update())
+    graph.host(_copy, name="then1", x=x.read(), y=y.write())
+    plan = fixed(cluster, graph, lambda name: f"node{name[-1]}/host")
+    with cluster.bind(graph, plan=plan) as runner:
+        begun = time.monotonic()
+        run = runner.run()
+        with pytest.raises(ExecutionError, match="this function fails"):
+            run.wait(60)
+        assert time.monotonic() - begun < 30
+        with pytest.raises(ExecutionError, match="this function fails"):
+            run.result("y")
+
+
+def _fails(x: Any) -> None:
+    raise ValueError("this function fails")
+
+
+def _copy(x: Any, y: Any) -> None:
+    y[...] = x
+
+
+def test_a_cancelled_run_has_no_results(cluster: Cluster) -> None:
+    graph = TaskGraph("slow")
+    x, y = graph.array("x", (3,), data=np.ones(3)), graph.array("y", (3,))
+    graph.host(_sleeps, name="slow0", x=x.update())
+    graph.host(_copy, name="then1", x=x.read(), y=y.write())
+    with cluster.bind(graph, plan=fixed(cluster, graph, lambda name: f"node{name[-1]}/host")) as runner:
+        run = runner.run()
+        run.cancel()
+        with pytest.raises(RunCancelledError):
+            run.result("y", timeout=60)
+
+
+def _sleeps(x: Any) -> None:
+    time.sleep(0.5)
+
+
+def test_wrong_inputs_are_refused_before_anything_runs(cluster: Cluster) -> None:
+    graph, x = pipeline(1)
+    with cluster.bind(graph, plan=fixed(cluster, graph, alternately)) as runner:
+        with pytest.raises(ArgumentError, match="no value for x"):
+            runner.run()
+        with pytest.raises(UnknownArrayError, match=r"no array 'z'(.|\n)*It has x, y"):
+            runner.run({"z": x})
+        with pytest.raises(ArgumentError, match="float64 of shape"):
+            runner.run({"x": x[:-1]})
+        with pytest.raises(UnknownArrayError, match="no result 'w'"):
+            runner.run({"x": x}).result("w")
+
+
+def test_a_closed_runner_says_so(cluster: Cluster) -> None:
+    graph, x = pipeline(1)
+    runner = cluster.bind(graph, plan=fixed(cluster, graph, alternately))
+    runner.close()
+    runner.close()
+    with pytest.raises(ExecutionError, match="the runner is closed"):
+        runner.run({"x": x})
+
+
+def test_a_killed_worker_costs_time_and_no_bit() -> None:
+    graph = TaskGraph("killed")
+    x, y = graph.array("x", (100,)), graph.array("y", (100,))
+    graph.host(_sleeps, name="slow0", x=x.update())
+    graph.kernel(get("copy"), name="then1", y=y, x=x)
+    value = np.arange(100.0)
+    with connect(workers=2) as cluster:
+        process = cluster.describe()["node1"].process
+        with cluster.bind(graph, plan=fixed(cluster, graph, _killed_place)) as runner:
+            run = runner.run({"x": value})
+            os.kill(process, signal.SIGKILL)
+            np.testing.assert_array_equal(run.result("y", timeout=120), value)
+            assert len(run.recoveries) == 1
+            assert {a.device.split("/")[0] for a in run.plan.schedule.assignments} == {"node0"}
+
+
+def _killed_place(name: str) -> str:
+    return "node0/host" if name == "slow0" else "node1/cpu"
+
+
+def test_auto_keeps_everything_on_one_machine_where_the_network_is_slow() -> None:
+    from itertools import permutations
+
+    from syclsched.cluster import NetworkPath, joined
+
+    platform = syclsched.describe("xeon-8480")
+    machines = {"one": platform, "two": platform}
+    graph = TaskGraph("wide")
+    for number in range(8):
+        a = graph.array(f"a{number}", (1 << 22,), data=np.ones(1 << 22))
+        graph.kernel(get("scale"), name=f"scale{number}", x=a, alpha=2.0)
+    for bandwidth, count in ((1e6, 1), (1e15, 2)):
+        paths = [NetworkPath(*pair, 1e-9, bandwidth) for pair in permutations(["host", *machines], 2)]
+        plan = plan_on(graph, joined(machines, paths), MemoryHistory(), budget_s=None)
+        assert len({a.device.split("/")[0] for a in plan.schedule.assignments}) == count
