@@ -154,7 +154,7 @@ class Mailbox:
             return
         peer = self._peer(destination)
         try:
-            peer.send(header(run, message, description, flat.nbytes), flat, timeout_s, lambda: self._check(run))
+            peer.send(run, header(run, message, description, flat.nbytes), flat, timeout_s, lambda: self._check(run))
         except OSError as error:
             self.lose(destination, f"the connection broke: {str(error) or type(error).__name__}")
             raise self._lost_error(destination, f"message {message} of run {run!r} was not sent") from error
@@ -281,6 +281,8 @@ class Mailbox:
         """Forget a run; drop its messages, also those that come later."""
         with self._lock:
             state = self._runs.pop(run, None)
+            for peer in self._outgoing.values():
+                peer.end(run)
             self._ended[run] = None
             while len(self._ended) > _ENDED_RUNS:
                 self._ended.popitem(last=False)

@@ -36,6 +36,12 @@ _GRACE_S: Final = 1.0
 #: Mark, bytes of the run's name, bytes of the description, number of the message, bytes of data.
 _HEADER: Final = struct.Struct("<4sHHqQ")
 _MARK: Final = b"SYM1"
+#: Mark of a header that asks for a sign, and the sign.
+_ASK: Final = b"SYM?"
+_SIGN: Final = b"\x06"
+#: Seconds without use after which a connection is asked for a sign, and how long it is waited for.
+_IDLE_S: Final = 1.0
+_SIGN_S: Final = 1.0
 
 
 def header(run: str, message: int, description: str, nbytes: int) -> bytes:
@@ -82,11 +88,17 @@ class Outgoing:
         self._connect, self._waiting = connect, waiting
         self._lock = threading.Lock()  # one message at a time
         self._connection: Connection | None = None
+        self._runs: set[str] = set()  # whose messages were sent on it
+        self._used_s = 0.0  # when the last was
         self._closed = False
         self.messages = self.nbytes = 0
 
-    def send(self, header: bytes, data: Array, timeout_s: float, check: Callable[[], None]) -> None:
-        """Write a message; ``check`` raises if it is not wanted any more. Raise `OSError` if it cannot be sent."""
+    def send(self, run: str, header: bytes, data: Array, timeout_s: float, check: Callable[[], None]) -> None:
+        """Write a message; ``check`` raises if it is not wanted any more. Raise `OSError` if it cannot be sent.
+
+        A connection that broke since the last run is opened again. Within a run that is an error: what was sent before
+        may be lost.
+        """
         if not self._lock.acquire(blocking=False):
             with self._waiting():
                 end = time.monotonic() + timeout_s
@@ -95,16 +107,54 @@ class Outgoing:
                     if time.monotonic() > end:
                         raise TimeoutError(f"no data was taken in {timeout_s:.3g} s")
         try:
-            connection = self._connection or self._open()
-            if data.nbytes <= _SMALL_BYTES:
-                self._write(connection, memoryview(header + data.tobytes()), timeout_s, check)
-            else:
-                self._write(connection, memoryview(header), timeout_s, check, more=True)
-                self._write(connection, data.data, timeout_s, check)
+            if self._connection is not None and run not in self._runs and not self._answers(self._connection):
+                self._disconnect()
+            self._transmit(header, data, timeout_s, check)
+            self._used_s = time.monotonic()
+            self._runs.add(run)
             self.messages += 1
             self.nbytes += data.nbytes
         finally:
             self._lock.release()
+
+    def _answers(self, connection: Connection) -> bool:
+        """Return false if a connection is known to be broken.
+
+        What is written first to a broken connection is lost without an error. So, after a while without use, the other
+        end is asked for a sign. It may come late, as from a worker that reads no further, but it does not come as an
+        error.
+        """
+        link = connection.socket
+        try:
+            if connection.is_plain:
+                with suppress(BlockingIOError):
+                    while link.recv(1, socket.MSG_DONTWAIT):  # signs that came late
+                        pass
+                    return False
+                if time.monotonic() - self._used_s < _IDLE_S:
+                    return True
+            link.settimeout(_SIGN_S)
+            link.sendall(_HEADER.pack(_ASK, 0, 0, 0, 0))
+            return bool(link.recv(1))
+        except TimeoutError:
+            return True
+        except OSError:
+            return False
+        finally:
+            with suppress(OSError):  # it has been closed
+                link.settimeout(None if connection.is_plain else _CHECK_S)
+
+    def _transmit(self, header: bytes, data: Array, timeout_s: float, check: Callable[[], None]) -> None:
+        connection = self._connection or self._open()
+        if data.nbytes <= _SMALL_BYTES:
+            self._write(connection, memoryview(header + data.tobytes()), timeout_s, check)
+        else:
+            self._write(connection, memoryview(header), timeout_s, check, more=True)
+            self._write(connection, data.data, timeout_s, check)
+
+    def end(self, run: str) -> None:
+        """Forget that messages of a run were sent."""
+        self._runs.discard(run)
 
     def _open(self) -> Connection:
         with self._waiting():
@@ -165,7 +215,11 @@ class Outgoing:
     def close(self) -> None:
         """Close the connection."""
         self._closed = True
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
+        self._runs.clear()
         if connection is not None:
             connection.close()
 
@@ -200,6 +254,9 @@ class Incoming:
             while True:
                 unread = None
                 mark, name_bytes, said_bytes, message, nbytes = _HEADER.unpack(self._take(_HEADER.size))
+                if mark == _ASK:
+                    self._socket.sendall(_SIGN)
+                    continue
                 if mark != _MARK:
                     raise OSError("what it sends is not a message")
                 run = str(self._take(name_bytes), "utf-8")

@@ -358,6 +358,40 @@ class TestLosses:
         a.send("run", 1, "b", None)  # a worker that connects is not lost
         b.receive("run", 1, None, 10.0, source="a")
 
+    def test_connection_that_broke_between_two_runs_is_opened_again(
+        self, network: Network, a: Mailbox, b: Mailbox
+    ) -> None:
+        a.send("first", 0, "b", None)
+        b.receive("first", 0, None, 10.0)
+        for box in (a, b):
+            box.end("first")
+        b.lose("a", "the network was cut")
+        wait_until(lambda: network.ends[0].recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b"")
+        a.send("second", 0, "b", None)
+        b.receive("second", 0, None, 10.0)
+
+    def test_connection_that_is_not_used_for_long_is_asked_for_a_sign(self, network: Network, a: Mailbox) -> None:
+        network.boxes["b"] = _Deaf()  # type: ignore[assignment]  # takes all that comes, and breaks then
+        a.send("first", 0, "b", None)
+        time.sleep(1.1)
+        a.end("first")
+        b = network.boxes["b"] = Mailbox("b", lambda peer: network.connect("b", peer))
+        a.send("second", 0, "b", None)
+        b.receive("second", 0, None, 10.0)
+        time.sleep(1.1)
+        a.send("third", 0, "b", None)  # the connection is not broken
+        b.receive("third", 0, None, 10.0)
+        assert len(network.ends) == 4
+
+    def test_connection_that_broke_within_a_run_is_an_error(self, a: Mailbox, b: Mailbox) -> None:
+        a.send("run", 0, "b", None)
+        b.receive("run", 0, None, 10.0)
+        b.lose("a", "the network was cut")
+        with pytest.raises(WorkerLostError, match="the connection broke"):
+            for number in range(1, 100):
+                a.send("run", number, "b", np.zeros(1000))
+                time.sleep(0.001)
+
     @pytest.mark.parametrize("first", ["the receiver", "the message"])
     def test_connection_that_breaks_within_a_message(self, network: Network, b: Mailbox, first: str) -> None:
         data, into = np.ones(100_000), np.zeros(100_000)
@@ -423,6 +457,22 @@ class _Frozen:
 
     def accept(self, name: str, connection: SocketConnection) -> None:
         pass
+
+    def close(self) -> None:
+        pass
+
+
+class _Deaf:
+    """A worker whose connection breaks, without a word before, at what comes after its first message."""
+
+    def accept(self, name: str, connection: SocketConnection) -> None:
+        def read() -> None:
+            connection.socket.recv(1000)
+            connection.socket.recv(1)
+            # To close a socket with data that was not read resets the connection.
+            connection.socket.close()
+
+        threading.Thread(target=read, daemon=True).start()
 
     def close(self) -> None:
         pass
