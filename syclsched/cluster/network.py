@@ -303,12 +303,14 @@ class _Survey:
             given = f"{run} {source} {into}", size
             calls.append(self._cluster.start(into, f"{_HERE}:take", self._addresses[source], *given))
             calls.append(self._cluster.start(source, f"{_HERE}:give", self._addresses[into], *given))
-        seconds = [call.result(self._limit_s) for call in calls][::2]
+        spans = [call.result(self._limit_s) for call in calls]
+        ends = spans[direction == "out" :: 2]  # of the one worker, by one clock
+        together_s = max(end for _, end in ends) - min(begin for begin, _ in ends)
         return MeasuredPort(
             name,
             direction,
             len(pairs),
-            sum(size / each for each in seconds),
+            len(pairs) * _SHARED_COUNT * size / together_s,
             len(pairs) * size / sum(fit.seconds(size) for fit in alone),
         )
 
@@ -449,31 +451,33 @@ def _control(node: HasMailbox, peer: str, run: str, size: int, count: int, numbe
     node.mailbox.send(run, next(numbers), peer, np.array([size, count], np.int64))
 
 
-def give(node: HasMailbox, peer: str, run: str, size: int) -> None:
-    """Send arrays to another worker, one after the other."""
+def give(node: Node, peer: str, run: str, size: int) -> tuple[float, float]:
+    """Send arrays to another worker, one after the other; return when it began, and when all had come."""
     data = _touched(size)
     try:
         node.mailbox.receive(run, -1, None, _MESSAGE_S, source=peer)
+        begin = time.perf_counter()
         for number in range(_SHARED_COUNT):
             node.mailbox.send(run, number, peer, data)
         node.mailbox.receive(run, -2, None, _MESSAGE_S, source=peer)
+        return begin, time.perf_counter()
     finally:
         node.mailbox.end(run)
 
 
-def take(node: HasMailbox, peer: str, run: str, size: int) -> float:
-    """Receive what `give` sends; return the median of the seconds between two messages."""
+def take(node: Node, peer: str, run: str, size: int) -> tuple[float, float]:
+    """Receive what `give` sends; return when it was asked for, and when all had come."""
     into = _touched(size)
-    times = []
     try:
+        begin = time.perf_counter()
         node.mailbox.send(run, -1, peer, None)
         for number in range(_SHARED_COUNT):
             node.mailbox.receive(run, number, into, _MESSAGE_S, source=peer)
-            times.append(time.perf_counter())
+        end = time.perf_counter()
         node.mailbox.send(run, -2, peer, None)
+        return begin, end
     finally:
         node.mailbox.end(run)
-    return statistics.median(after - before for before, after in itertools.pairwise(times))
 
 
 def note(node: Node, data: Array) -> None:
