@@ -436,7 +436,6 @@ class Cluster:
         self._check_versions()
         self._members.asked(lambda: self.client.register_plugin(Node(self._cores, local=self._local)), ANSWER_S)
         self._members.watch()
-        self.broadcast(f"{_NODE}:forget_losses")
 
     def _check_versions(self) -> None:
         """Refuse workers on which functions and plans of this process cannot run."""

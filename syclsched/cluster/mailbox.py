@@ -72,6 +72,7 @@ class _Run:
     waiting: dict[int, _Waiter] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
     coming: set[int] = field(default_factory=set)  # those being read into memory of the mailbox
+    lost: dict[str, str] = field(default_factory=dict)  # workers lost during the run, by address, with the cause
     cause: str | None = None  # of its cancellation
 
 
@@ -111,7 +112,6 @@ class Mailbox:
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._outgoing: dict[str, Outgoing] = {}
         self._incoming: dict[str, Incoming] = {}
-        self._lost: dict[str, str] = {}  # by address, the cause
         self._spare = SpareMemory(window_bytes)
         self._when_lost: list[Callable[[str, str], object]] = []
         self._kept_bytes = 0  # that nobody has asked for yet
@@ -152,19 +152,21 @@ class Mailbox:
         if destination == self.address:
             self._deliver(run, message, flat, description)
             return
-        peer = self._peer(destination)
+        peer = self._peer(destination, run)
         try:
             peer.send(run, header(run, message, description, flat.nbytes), flat, timeout_s, lambda: self._check(run))
         except OSError as error:
-            self.lose(destination, f"the connection broke: {str(error) or type(error).__name__}")
-            raise self._lost_error(destination, f"message {message} of run {run!r} was not sent") from error
+            cause = f"the connection broke: {str(error) or type(error).__name__}"
+            self.lose(destination, cause)
+            raise _lost_error(destination, f"message {message} of run {run!r} was not sent", cause) from error
 
-    def _peer(self, destination: str) -> Outgoing:
+    def _peer(self, destination: str, run: str) -> Outgoing:
         with self._lock:
             if self._closed:
                 raise ClusterError("the worker is closing", worker=self.address)
-            if destination in self._lost:
-                raise self._lost_error(destination, "nothing can be sent")
+            lost = self._state(run).lost.get(destination)
+            if lost is not None:
+                raise _lost_error(destination, "nothing can be sent", lost)
             peer = self._outgoing.get(destination)
             if peer is None:
                 peer = Outgoing(partial(self._connect, destination), self._waiting)
@@ -239,8 +241,9 @@ class Mailbox:
             raise RunCancelledError(f"the run was cancelled: {state.cause}", where=f"run {run!r}")
         if message in state.waiting or (message in state.seen and message not in state.coming):
             raise ClusterError(f"message {message} of run {run!r} was asked for twice", worker=self.address)
-        if source is not None and source in self._lost:
-            raise self._lost_error(source, f"message {message} of run {run!r} cannot come")
+        lost = None if source is None else state.lost.get(source)
+        if source is not None and lost is not None:
+            raise _lost_error(source, f"message {message} of run {run!r} cannot come", lost)
         if self._closed:
             raise ClusterError("the worker is closing", worker=self.address)
 
@@ -322,7 +325,7 @@ class Mailbox:
             closed = self._closed
             before = self._incoming.get(source)
             if not closed:
-                self._lost.pop(source, None)
+                self._restore(source)
                 self._incoming[source] = reader
         if before is not None:
             before.close()
@@ -340,7 +343,7 @@ class Mailbox:
         """Send messages for another end on a connection that it has opened, since it cannot be connected to."""
         sender = Outgoing(lambda: connection, self._waiting)
         with self._lock:
-            self._lost.pop(peer, None)
+            self._restore(peer)
             before, self._outgoing[peer] = self._outgoing.get(peer), sender
             closed = self._closed
         if before is not None:
@@ -349,16 +352,16 @@ class Mailbox:
             connection.close()
 
     def lose(self, peer: str, cause: str) -> None:
-        """Note that a worker is lost: end all waits for its messages, and send it nothing until it comes back."""
+        """Note that a worker is lost: end all waits for its messages, and send it nothing more in the present runs."""
         with self._lock:
-            self._lost.setdefault(peer, cause)
             outgoing = self._outgoing.pop(peer, None)
             incoming = self._incoming.pop(peer, None)
             for state in self._runs.values():
+                state.lost.setdefault(peer, cause)
                 for number, waiter in list(state.waiting.items()):
                     if waiter.source == peer and not waiter.claimed:
                         del state.waiting[number]
-                        waiter.finish(self._lost_error(peer, f"message {number} cannot come"))
+                        waiter.finish(_lost_error(peer, f"message {number} cannot come", cause))
             self._room.notify_all()
             told = list(self._when_lost)
         for each in (outgoing, incoming):
@@ -381,13 +384,10 @@ class Mailbox:
 
         return end
 
-    def restore(self, peer: str | None = None) -> None:
-        """Use a worker again that was lost, or all of them; without effect on others."""
-        with self._lock:
-            if peer is None:
-                self._lost.clear()
-            else:
-                self._lost.pop(peer, None)
+    def _restore(self, peer: str) -> None:
+        """Use a worker again that was lost and has connected; the lock is held."""
+        for state in self._runs.values():
+            state.lost.pop(peer, None)
 
     @property
     def kept_bytes(self) -> int:
@@ -424,9 +424,6 @@ class Mailbox:
         self._spare.clear()
         for end in ends:
             end.close()
-
-    def _lost_error(self, peer: str, what: str) -> WorkerLostError:
-        return WorkerLostError(f"{what}, since the worker is lost: {self._lost.get(peer, 'unknown')}", worker=peer)
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
@@ -546,6 +543,10 @@ class Mailbox:
         if place.memory is not None:
             np.copyto(place.memory, flat)
             self.arrived(run, message, place, said, self.address)
+
+
+def _lost_error(peer: str, what: str, cause: str) -> WorkerLostError:
+    return WorkerLostError(f"{what}, since the worker is lost: {cause}", worker=peer)
 
 
 def _description(data: Array) -> str:

@@ -182,11 +182,6 @@ def lose_peer(node: Node, peer: str, cause: str) -> None:
     node.mailbox.lose(peer, cause)
 
 
-def forget_losses(node: Node) -> None:
-    """Use all workers again that were lost."""
-    node.mailbox.restore()
-
-
 def cancel_run(node: Node, run: str, cause: str) -> None:
     """End all waits for messages of a run on a worker."""
     node.mailbox.cancel(run, cause)

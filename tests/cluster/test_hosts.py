@@ -116,5 +116,4 @@ def test_worker_that_is_cut_off(hosts: NetworkHosts, cluster: Cluster) -> None:
         end()
         hosts.join(2)
     wait_until(lambda: len(cluster.workers) == WORKERS)
-    cluster.broadcast("syclsched.cluster.node:forget_losses")
     assert moved(cluster, "whole network again") == 1_000_000.0
