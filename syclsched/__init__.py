@@ -50,6 +50,7 @@ _LAZY = {
     "Write": "syclsched.model.graph_parts.annotations",
     "calibrate": "syclsched.api",
     "compile": "syclsched.onnx",
+    "connect": "syclsched.cluster",
     "describe": "syclsched.api",
     "device_func": "syclsched.kernel_compiler.python_kernel",
     "discover": "syclsched.api",
@@ -73,13 +74,14 @@ _LAZY = {
 }
 
 #: Public modules that are imported on first use.
-_ROOMS = ("dpex", "kernel_api", "onnx")
+_ROOMS = ("cluster", "dpex", "kernel_api", "onnx")
 
 __all__ = ["__version__", *sorted((*_LAZY, *_ROOMS))]
 
 if TYPE_CHECKING:
-    from syclsched import dpex, kernel_api, onnx
+    from syclsched import cluster, dpex, kernel_api, onnx
     from syclsched.api import bind, calibrate, describe, discover, monitor, plan, run, simulate, verify
+    from syclsched.cluster import connect
     from syclsched.devices.memory.space_pools import memory_info
     from syclsched.devices.programs.python_kernels.spirv_packs import load_pack
     from syclsched.errors import SyclschedError

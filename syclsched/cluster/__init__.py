@@ -1,5 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of one graph on several machines, the workers of a Dask cluster."""
+"""Runs of one graph on several machines, the workers of a Dask cluster.
+
+Examples
+--------
+>>> import syclsched
+>>> from syclsched.cluster import NetworkPath, joined
+>>> paths = [("host", "a"), ("a", "host"), ("host", "b"), ("b", "host"), ("a", "b"), ("b", "a")]
+>>> network = [NetworkPath(*pair, latency_s=1e-4, bandwidth_bytes_per_s=1e9) for pair in paths]
+>>> joined(dict.fromkeys("ab", syclsched.describe("max1550")), network)
+<Platform 'cluster': a/max1550, a/host, b/max1550, b/host; 5 memory spaces>
+"""
 
 from __future__ import annotations
 

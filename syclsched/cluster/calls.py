@@ -11,8 +11,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import itertools
-import pickle
-import struct
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
@@ -20,9 +18,8 @@ from concurrent.futures import TimeoutError as FutureTimeoutError  # Python 3.10
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from syclsched.cluster.cluster_status import ClusterWorker
+from syclsched.cluster.packing import before_of, joined, packed, value_of
 from syclsched.errors import ClusterError, SyclschedError, WorkerLostError
 from syclsched.execution.core.thread_pool import THREADS
 
@@ -39,10 +36,9 @@ NODE_NAME: Final = "syclsched"
 REQUESTS: Final = "calls"
 ANSWERS: Final = "answers"
 
-#: Bytes of the function's name, which comes next, then the pickled arguments.
-_REQUEST: Final = struct.Struct("<H")
-#: Whether the function has returned; then what it returned or raised, pickled.
-_ANSWER: Final = struct.Struct("<?")
+#: Before what a function has returned, and before what it has raised.
+_RETURNED: Final = b"returned"
+_RAISED: Final = b"raised"
 
 
 class WorkerCall:
@@ -50,7 +46,7 @@ class WorkerCall:
 
     def __init__(self, worker: ClusterWorker, function: str) -> None:
         self.worker, self.function = worker, function
-        self.answer: Future[tuple[bool, Any]] = Future()
+        self.answer: Future[memoryview] = Future()
 
     @property
     def done(self) -> bool:
@@ -66,10 +62,10 @@ class WorkerCall:
         with suppress(InvalidStateError):
             self.answer.set_exception(error)
 
-    def settle(self, returned: bool, data: Any) -> None:
-        """End it with its pickled result or error, unless it has ended."""
+    def settle(self, answer: memoryview) -> None:
+        """End it with the message that has its result or error, unless it has ended."""
         with suppress(InvalidStateError):
-            self.answer.set_result((returned, data))
+            self.answer.set_result(answer)
 
     def result(self, timeout_s: float | None = None) -> Any:
         """Wait, and return the result or raise the error of the function.
@@ -82,13 +78,13 @@ class WorkerCall:
             If the function does not return in time.
         """
         try:
-            returned, data = self.answer.result(timeout_s)
+            answer = self.answer.result(timeout_s)
         except FutureTimeoutError as error:
             raise ClusterError(
                 f"{self.function} has not returned in {timeout_s or 0:.3g} s", worker=str(self.worker)
             ) from error
-        value = pickle.loads(data)
-        if returned:
+        value = value_of(answer)
+        if before_of(answer) == _RETURNED:
             return value
         if isinstance(value, ClusterError) and value.worker == self.worker.address:
             value.worker, value.where = str(self.worker), f"worker {self.worker}"
@@ -120,10 +116,8 @@ class Calls:
         self, worker: ClusterWorker, function: str, arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> WorkerCall:
         """Begin to call a function."""
-        from distributed.protocol.pickle import dumps
-
         call = WorkerCall(worker, function)
-        packed: bytes = dumps((arguments, named))
+        request = packed(function.encode(), (arguments, named))
         with self._lock:
             if self._broken is not None:
                 raise self._broken
@@ -131,12 +125,10 @@ class Calls:
             self._calls[number] = call
         call.when_done(lambda _: self._calls.pop(number, None))
         if not self._link(worker):
-            self._through_scheduler(call, packed)
+            self._through_scheduler(call, joined(request))
             return call
-        name = function.encode()
-        request = np.frombuffer(b"".join((_REQUEST.pack(len(name)), name, packed)), np.uint8)
         try:
-            self._mailbox.send(REQUESTS, number, worker.address, request)
+            self._mailbox.send_pieces(REQUESTS, number, worker.address, request)
         except SyclschedError as error:
             call.fail(_named(error, worker))
         return call
@@ -144,17 +136,14 @@ class Calls:
     def _answered(self, source: str, number: int, data: Array) -> None:
         call = self._calls.get(number)
         if call is not None and call.worker.address == source:
-            (returned,) = _ANSWER.unpack_from(data.data)
-            call.settle(returned, data.data[_ANSWER.size :])
+            call.settle(data.data)
 
-    def _through_scheduler(self, call: WorkerCall, packed: bytes) -> None:
+    def _through_scheduler(self, call: WorkerCall, request: bytes) -> None:
         worker = call.worker
 
         async def run() -> None:
             try:
-                answers = await self._client.run(
-                    called, call.function, packed, workers=[worker.address], on_error="return"
-                )
+                answers = await self._client.run(called, request, workers=[worker.address], on_error="return")
                 answer = answers[worker.address]
             except Exception as error:
                 call.fail(ClusterError(f"Dask's scheduler does not answer: {error}", worker=str(worker)))
@@ -164,7 +153,7 @@ class Calls:
             elif isinstance(answer, BaseException):
                 call.fail(ClusterError(f"{call.function} cannot be called: {answer}", worker=str(worker)))
             else:
-                call.settle(*answer)
+                call.settle(memoryview(bytearray(answer)))  # whose arrays can be written
 
         running = asyncio.run_coroutine_threadsafe(run(), self._client.loop.asyncio_loop)
         call.when_done(lambda _: running.cancel())  # without effect unless the call ended by a loss
@@ -198,25 +187,20 @@ def serve(node: Node) -> None:
 
     def requested(source: str, number: int, data: Array) -> None:
         def answer() -> None:
-            view = data.data
-            (length,) = _REQUEST.unpack_from(view)
-            begin = _REQUEST.size + length
-            returned, result = _performed(node, str(view[_REQUEST.size : begin], "utf-8"), view[begin:])
-            said = np.frombuffer(b"".join((_ANSWER.pack(returned), result)), np.uint8)
             with suppress(SyclschedError):  # whoever has called is gone
-                node.mailbox.send(ANSWERS, number, source, said)
+                node.mailbox.send_pieces(ANSWERS, number, source, _performed(node, data.data))
 
         THREADS.start(answer, "syclsched call")
 
     node.mailbox.listen(REQUESTS, requested)
 
 
-async def called(function: str, arguments: bytes, *, dask_worker: Worker) -> tuple[bool, bytes]:
+async def called(request: bytes, *, dask_worker: Worker) -> bytes:
     """Call a function; run by Dask's worker for requests that come through the scheduler."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[tuple[bool, bytes]] = loop.create_future()
+    done: asyncio.Future[bytes] = loop.create_future()
 
-    def settle(answer: tuple[bool, bytes]) -> None:
+    def settle(answer: bytes) -> None:
         if not done.done():
             done.set_result(answer)
 
@@ -224,34 +208,30 @@ async def called(function: str, arguments: bytes, *, dask_worker: Worker) -> tup
         node = dask_worker.plugins.get(NODE_NAME)
         if node is None:
             gone = ClusterError("the worker is not part of this cluster any more", worker=dask_worker.address)
-            result = False, _pickled_error(gone, dask_worker.address)
+            result = packed(_RAISED, gone)
         else:
-            result = _performed(node, function, arguments)
+            result = _performed(node, memoryview(bytearray(request)))
         with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle, result)
+            loop.call_soon_threadsafe(settle, joined(result))
 
     THREADS.start(answer, "syclsched call")
     return await done
 
 
-def _performed(node: Node, function: str, arguments: bytes | memoryview) -> tuple[bool, bytes]:
-    """Call a function; return whether it returned, and what it returned or raised, pickled."""
-    from distributed.protocol.pickle import dumps
-
+def _performed(node: Node, request: memoryview) -> list[memoryview]:
+    """Call a function, and return the message with what it has returned or raised."""
     try:
-        module, _, name = function.partition(":")
-        positional, named = pickle.loads(arguments)
-        return True, dumps(getattr(importlib.import_module(module), name)(node, *positional, **named))
+        module, _, name = str(before_of(request), "utf-8").partition(":")
+        positional, named = value_of(request)
+        return packed(_RETURNED, getattr(importlib.import_module(module), name)(node, *positional, **named))
     except BaseException as error:
-        return False, _pickled_error(error, node.address)
+        return _packed_error(error, node.address)
 
 
-def _pickled_error(error: BaseException, address: str) -> bytes:
-    from distributed.protocol.pickle import dumps
-
+def _packed_error(error: BaseException, address: str) -> list[memoryview]:
     try:
-        data: bytes = dumps(error)
-        pickle.loads(data)
+        pieces = packed(_RAISED, error)
+        value_of(memoryview(joined(pieces)))
     except Exception:
-        data = dumps(ClusterError(f"{type(error).__name__}: {error}", worker=address))
-    return data
+        pieces = packed(_RAISED, ClusterError(f"{type(error).__name__}: {error}", worker=address))
+    return pieces

@@ -503,6 +503,18 @@ def connect(
         If Dask is not installed.
     ClusterError
         If there is no scheduler or no worker, or if a worker's versions do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import syclsched
+    >>> from syclsched.kernels import get
+    >>> graph = syclsched.TaskGraph()
+    >>> x = graph.array("x", data=np.arange(4.0))
+    >>> task = graph.kernel(get("scale"), x=x, alpha=2.0)
+    >>> with syclsched.connect(workers=1) as cluster, cluster.run(graph) as run:
+    ...     print(run.result(x))
+    [0. 2. 4. 6.]
     """
     distributed = _distributed()
     if (cluster is None) == (workers is None):

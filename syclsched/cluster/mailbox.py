@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -152,9 +152,33 @@ class Mailbox:
         if destination == self.address:
             self._deliver(run, message, flat, description)
             return
+        self._send(run, message, destination, description, [flat.data], timeout_s)
+
+    def send_pieces(
+        self,
+        run: str,
+        message: int,
+        destination: str,
+        pieces: Sequence[memoryview],
+        timeout_s: float = SEND_TIMEOUT_S,
+    ) -> None:
+        """Send bytes in pieces to another worker, for a function that listens to the run; see `send` and `listen`."""
+        self._check(run)
+        self._send(run, message, destination, "", pieces, timeout_s)
+
+    def _send(
+        self,
+        run: str,
+        message: int,
+        destination: str,
+        description: str,
+        pieces: Sequence[memoryview],
+        timeout_s: float,
+    ) -> None:
         peer = self._peer(destination, run)
+        nbytes = sum(each.nbytes for each in pieces)
         try:
-            peer.send(run, header(run, message, description, flat.nbytes), flat, timeout_s, lambda: self._check(run))
+            peer.send(run, header(run, message, description, nbytes), pieces, timeout_s, lambda: self._check(run))
         except OSError as error:
             cause = f"the connection broke: {str(error) or type(error).__name__}"
             self.lose(destination, cause)

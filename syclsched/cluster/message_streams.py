@@ -11,7 +11,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -93,7 +93,9 @@ class Outgoing:
         self._closed = False
         self.messages = self.nbytes = 0
 
-    def send(self, run: str, header: bytes, data: Array, timeout_s: float, check: Callable[[], None]) -> None:
+    def send(
+        self, run: str, header: bytes, pieces: Sequence[memoryview], timeout_s: float, check: Callable[[], None]
+    ) -> None:
         """Write a message; ``check`` raises if it is not wanted any more. Raise `OSError` if it cannot be sent.
 
         A connection that broke since the last run is opened again. Within a run that is an error: what was sent before
@@ -109,11 +111,12 @@ class Outgoing:
         try:
             if self._connection is not None and run not in self._runs and not self._answers(self._connection):
                 self._disconnect()
-            self._transmit(header, data, timeout_s, check)
+            nbytes = sum(each.nbytes for each in pieces)
+            self._transmit(header, pieces, nbytes, timeout_s, check)
             self._used_s = time.monotonic()
             self._runs.add(run)
             self.messages += 1
-            self.nbytes += data.nbytes
+            self.nbytes += nbytes
         finally:
             self._lock.release()
 
@@ -144,13 +147,21 @@ class Outgoing:
             with suppress(OSError):  # it has been closed
                 link.settimeout(None if connection.is_plain else _CHECK_S)
 
-    def _transmit(self, header: bytes, data: Array, timeout_s: float, check: Callable[[], None]) -> None:
+    def _transmit(
+        self,
+        header: bytes,
+        pieces: Sequence[memoryview],
+        nbytes: int,
+        timeout_s: float,
+        check: Callable[[], None],
+    ) -> None:
         connection = self._connection or self._open()
-        if data.nbytes <= _SMALL_BYTES:
-            self._write(connection, memoryview(header + data.tobytes()), timeout_s, check)
-        else:
-            self._write(connection, memoryview(header), timeout_s, check, more=True)
-            self._write(connection, data.data, timeout_s, check)
+        if nbytes <= _SMALL_BYTES:
+            self._write(connection, memoryview(b"".join((header, *pieces))), timeout_s, check)
+            return
+        pieces = [memoryview(header), *(each for each in pieces if each.nbytes)]
+        for number, each in enumerate(pieces, 1):
+            self._write(connection, each, timeout_s, check, more=number < len(pieces))
 
     def end(self, run: str) -> None:
         """Forget that messages of a run were sent."""

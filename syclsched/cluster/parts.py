@@ -6,15 +6,18 @@ plan, and host tasks that send an array to another machine or receive one. Each 
 at most once. Every machine has memory of its own, so that the values of an array need no order across machines beyond
 that of the messages.
 
-Messages are sent, and received, in one order on all machines: by the finish of the task that made the value. A value is
-made after everything that it depends on, so no two machines wait for each other.
+Messages have one order on all machines: by the finish of the task that made the value. Each machine sends in this
+order, receives in this order, and receives nothing before it has sent what comes earlier. A value is made after
+everything that it depends on, so machines never wait for each other in a circle, whatever copies a plan makes early.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from syclsched.cluster.platforms import local_name, machine_names, machine_of
@@ -100,6 +103,11 @@ def with_message_lanes(platform: Platform) -> Platform:
 # --- inside ---------------------------------------------------------------------------------------
 
 
+#: Place of a message in the order of all: number of barriers before it, finish of its task, the task's place in a
+#: topological order, its own number.
+_Place = tuple[int, float, int, int]
+
+
 @dataclass(slots=True)
 class _Draft:
     """A part that is being made."""
@@ -107,6 +115,9 @@ class _Draft:
     graph: TaskGraph
     assignments: list[Assignment] = field(default_factory=list)
     initial: dict[str, None] = field(default_factory=dict)  # arrays whose initial values it reads
+    #: Its tasks that send, and those that receive, with their place in the order of all messages.
+    sends: list[tuple[_Place, str]] = field(default_factory=list)
+    receives: list[tuple[_Place, str]] = field(default_factory=list)
 
 
 class _Division:
@@ -124,6 +135,8 @@ class _Division:
         self._maker: dict[str, tuple[str, str]] = {}  # machine and task that made it; none for an input
         self._segments = {s.name: s for found in graph.segments().values() for s in found}
         self._away: dict[str, list[str]] = {}  # predecessors on other machines, by explicit edges
+        self._position = {name: position for position, name in enumerate(graph.order())}
+        self._barriers = 0  # so far; each is two where several machines have tasks
         self._added: set[str] = set()  # tasks that are in their parts
         self._unsent: dict[str, list[tuple[int, str]]] = {}  # signals of tasks that are added later, and their machines
 
@@ -141,6 +154,8 @@ class _Division:
         for before, after in self._ordered_edges():
             if self._machine(before) == self._machine(after):
                 self._drafts[self._machine(before)].graph.edge(before, after)
+        for draft in self._drafts.values():
+            _order_messages(draft)
         results = self._results()
         return DividedPlan(
             {machine: self._part(machine, draft, results) for machine, draft in self._drafts.items()},
@@ -200,12 +215,11 @@ class _Division:
         source, maker = self._maker[name]
         array, rows = self._whole(name), self._segments[name].rows if name in self._segments else None
         number = len(self._messages)
-        finish_s = self._placed[maker].finish_s
         given = self._array(source, array), self._array(machine, array)
         sent, received = (each if rows is None else each[slice(*rows)] for each in given)
         self._messages.append(Message(number, source, machine, array, rows, sent.nbytes))
-        self._exchange(source, self._send, number, machine, finish_s, 0, data=sent.read())
-        self._exchange(machine, self._receive, number, source, finish_s, 1, data=received.write())
+        self._exchange(source, self._send, number, machine, maker, data=sent.read())
+        self._exchange(machine, self._receive, number, source, maker, data=received.write())
         self._has[name].add(machine)
 
     def _awaited(self, before: str, machine: str) -> Task:
@@ -216,30 +230,32 @@ class _Division:
             self._tell(before, number, machine)
         else:
             self._unsent.setdefault(before, []).append((number, machine))
-        return self._exchange(machine, self._receive, number, source, self._placed[before].finish_s, 1)
+        return self._exchange(machine, self._receive, number, source, before)
 
     def _tell(self, task: str, number: int, destination: str) -> None:
         """Add the host task that tells a machine of the end of a task."""
         source = self._machine(task)
-        sent = self._exchange(source, self._send, number, destination, self._placed[task].finish_s, 0)
+        sent = self._exchange(source, self._send, number, destination, task)
         self._drafts[source].graph.edge(task, sent)
 
-    def _signal(self, source: str, destination: str, finish_s: float) -> tuple[Task, Task]:
-        """Let one machine tell another that it has come so far; return the tasks that send and receive."""
+    def _signal(self, source: str, destination: str, task: str) -> None:
+        """Let one machine tell another that it has come as far as a task."""
         number = len(self._messages)
         self._messages.append(Message(number, source, destination))
-        sent = self._exchange(source, self._send, number, destination, finish_s, 0)
-        return sent, self._exchange(destination, self._receive, number, source, finish_s, 1)
+        self._exchange(source, self._send, number, destination, task)
+        self._exchange(destination, self._receive, number, source, task)
 
-    def _exchange(
-        self, machine: str, function: Exchange, number: int, other: str, at_s: float, lane: int, **data: Access
-    ) -> Task:
-        """Add the host task that sends or receives a message."""
-        draft = self._drafts[machine]
-        verb, towards = ("send", "to") if lane == 0 else ("receive", "from")
+    def _exchange(self, machine: str, function: Exchange, number: int, other: str, maker: str, **data: Any) -> Task:
+        """Add the host task that sends or receives the message with a task's value."""
+        draft, sends = self._drafts[machine], function is self._send
         call = partial(function, number=number, machine=other)
-        task = draft.graph.host(call, name=f"{verb} {number} {towards} {other}", **data)
-        self._assign(draft, machine, task.name, at_s, lane, task.operation.implementations[0].name)  # type: ignore[union-attr]
+        name = f"send {number} to {other}" if sends else f"receive {number} from {other}"
+        task = draft.graph.host(call, name=name, **data)
+        assert task.operation is not None
+        at_s = self._placed[maker].finish_s
+        self._assign(draft, machine, name, at_s, 0 if sends else 1, task.operation.implementations[0].name)
+        place = self._barriers, at_s, self._position[maker], number
+        (draft.sends if sends else draft.receives).append((place, name))
         return task
 
     def _assign(self, draft: _Draft, machine: str, task: str, at_s: float, lane: int, named: str | None) -> None:
@@ -252,15 +268,17 @@ class _Division:
         for machine, draft in self._drafts.items():
             draft.graph.barrier(name=task.name)
             self._assign(draft, machine, task.name, at_s, 0, None)
+        self._barriers += 1
         if len(self._drafts) == 1:
             return
         for source in self._drafts:
             for destination in self._drafts:
                 if source != destination:
-                    self._signal(source, destination, at_s)
+                    self._signal(source, destination, task.name)
         for machine, draft in self._drafts.items():
             again = draft.graph.barrier(name=f"{task.name}, on all machines")
             self._assign(draft, machine, again.name, at_s, 1, None)
+        self._barriers += 1
 
     def _whole(self, name: str) -> str:
         return self._segments[name].whole if name in self._segments else name
@@ -290,6 +308,18 @@ class _Division:
             inputs,
             {name: value for name, value in self._graph.data.items() if name in draft.initial},
         )
+
+
+def _order_messages(draft: _Draft) -> None:
+    """Add edges that hold the order of messages."""
+    sends, receives = sorted(draft.sends), sorted(draft.receives)
+    for messages in (sends, receives):
+        for (_, before), (_, after) in pairwise(messages):
+            draft.graph.edge(before, after)
+    for place, name in receives:
+        earlier = bisect_left(sends, (place, ""))
+        if earlier:
+            draft.graph.edge(sends[earlier - 1][1], name)
 
 
 def check_machines(plan: Plan, machines: Mapping[str, Any]) -> None:

@@ -23,7 +23,19 @@ _SEPARATOR: Final = "/"
 
 @dataclass(frozen=True, slots=True)
 class NetworkPath:
-    """Cost of sending data from one machine to another, or from or to the process that connects (``host``)."""
+    """Cost of sending data from one machine to another, or from or to the process that connects.
+
+    Parameters
+    ----------
+    source, destination : str
+        Names of machines, or ``host`` for the process that connects.
+    latency_s : float
+        Seconds of a message without data.
+    bandwidth_bytes_per_s : float
+        Bandwidth in bytes per second.
+    measured : bool, optional
+        Whether the numbers are measured.
+    """
 
     source: str
     destination: str
