@@ -19,16 +19,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from syclsched.cluster.cluster_status import ClusterWorker
-from syclsched.cluster.packing import before_of, joined, packed, value_of
+from syclsched.cluster.transport.packing import before_of, joined, packed, value_of
 from syclsched.errors import ClusterError, SyclschedError, WorkerLostError
 from syclsched.execution.core.thread_pool import THREADS
 
 if TYPE_CHECKING:
     from distributed import Client, Worker
 
-    from syclsched.cluster.mailbox import Mailbox
-    from syclsched.cluster.message_streams import Array
     from syclsched.cluster.node import Node
+    from syclsched.cluster.transport.mailbox import Mailbox
+    from syclsched.cluster.transport.message_streams import Array
 
 #: Name of the extension on each worker, under which Dask keeps its `Node`.
 NODE_NAME: Final = "syclsched"

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 import syclsched
 from syclsched.cluster.calls import Calls, WorkerCall
 from syclsched.cluster.cluster_status import ClusterStatus, ClusterWorker, State, WorkerStatus
-from syclsched.cluster.comm_sockets import CommSockets
-from syclsched.cluster.mailbox import Mailbox
 from syclsched.cluster.membership import Membership, WhenLost
+from syclsched.cluster.transport.comm_sockets import CommSockets
+from syclsched.cluster.transport.mailbox import Mailbox
 from syclsched.errors import ArgumentError, ClusterError, RuntimeMissingError, SyclschedError, WorkerLostError
 
 if TYPE_CHECKING:

@@ -33,9 +33,9 @@ from syclsched.profiling.statistics import split_spikes
 
 if TYPE_CHECKING:
     from syclsched.cluster.connection import Cluster
-    from syclsched.cluster.mailbox import Mailbox
-    from syclsched.cluster.message_streams import Array
     from syclsched.cluster.node import Node
+    from syclsched.cluster.transport.mailbox import Mailbox
+    from syclsched.cluster.transport.message_streams import Array
 
 #: Sizes of the arrays that are sent. Ports whose bandwidth is limited often let some 100 kB pass faster than they do in
 #: the long run, so sizes between would show a bandwidth that runs do not get.

@@ -25,8 +25,8 @@ from distributed import WorkerPlugin
 from syclsched import __version__
 from syclsched.api import discover
 from syclsched.cluster.calls import NODE_NAME, serve
-from syclsched.cluster.comm_sockets import OPERATION, CommSockets, Direction
-from syclsched.cluster.mailbox import Mailbox
+from syclsched.cluster.transport.comm_sockets import OPERATION, CommSockets, Direction
+from syclsched.cluster.transport.mailbox import Mailbox
 from syclsched.errors import ClusterError, SyclschedError
 
 if TYPE_CHECKING:

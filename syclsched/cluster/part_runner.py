@@ -18,8 +18,8 @@ from syclsched.model.access import RowRange
 from syclsched.model.platform import Platform
 
 if TYPE_CHECKING:
-    from syclsched.cluster.mailbox import Mailbox
     from syclsched.cluster.node import Node
+    from syclsched.cluster.transport.mailbox import Mailbox
     from syclsched.execution import Run, Runner
 
 #: A message without an array.
@@ -125,7 +125,8 @@ class PartRunner:
 
     def receive(self, number: int, machine: str, into: NumpyArray) -> None:
         """Wait for a message of the run in progress, and store its array."""
-        self._mailbox.receive(self._run_key, number, into, self._timeout_s)
+        source = self._addresses[machine]
+        self._mailbox.receive(self._run_key, number, into, self._timeout_s, source=source)
 
     def cancel(self, cause: str) -> None:
         """End the run in progress: waits for messages end with an error."""

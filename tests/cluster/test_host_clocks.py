@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from syclsched.cluster import host_clocks
-from syclsched.cluster.comm_sockets import CommSockets
 from syclsched.cluster.connection import Cluster, connect
 from syclsched.cluster.host_clocks import ClockOffset, clock_offsets
+from syclsched.cluster.transport.comm_sockets import CommSockets
 
 pytest.importorskip("distributed", reason="the package distributed is not installed")
 

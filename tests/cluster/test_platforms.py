@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from itertools import permutations
 
-import numpy as np
 import pytest
 
 import syclsched
@@ -70,9 +69,11 @@ def test_a_missing_path_is_named() -> None:
 
 def test_a_plan_for_a_described_cluster_is_verified_and_saved() -> None:
     graph = syclsched.TaskGraph("saved")
-    for number in range(4):
-        x = graph.array(f"x{number}", data=np.ones(1 << 22))
-        graph.kernel(get("scale"), name=f"scale{number}", x=x, alpha=2.0)
+    for number in range(2):
+        x = graph.array(f"x{number}", (1 << 22,))
+        graph.kernel(get("fill"), name=f"fill{number}", x=x, value=1.0)
+        for step in range(10):
+            graph.kernel(get("scale"), name=f"scale{number}.{step}", x=x, alpha=2.0)
     plan = syclsched.plan(graph, cluster("a", "b", bandwidth=1e15, latency_s=1e-9))
     syclsched.verify(plan, graph)
     assert {machine_of(a.device) for a in plan.schedule.assignments} == {"a", "b"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from syclsched.cluster.spare_memory import SpareMemory
+from syclsched.cluster.transport.spare_memory import SpareMemory
 
 MIB = 1 << 20
 

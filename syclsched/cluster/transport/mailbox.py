@@ -23,8 +23,8 @@ from typing import Final
 
 import numpy as np
 
-from syclsched.cluster.message_streams import Array, Connection, Incoming, Outgoing, Place, header
-from syclsched.cluster.spare_memory import SpareMemory
+from syclsched.cluster.transport.message_streams import Array, Connection, Incoming, Outgoing, Place, header
+from syclsched.cluster.transport.spare_memory import SpareMemory
 from syclsched.errors import ClusterError, RunCancelledError, SyclschedError, WorkerLostError
 
 #: Bytes of messages that nobody has asked for, beyond which a worker that computes reads no further.

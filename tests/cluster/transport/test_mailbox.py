@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syclsched.cluster.mailbox import Mailbox, Traffic
+from syclsched.cluster.transport.mailbox import Mailbox, Traffic
 from syclsched.errors import ClusterError, RunCancelledError, WorkerLostError
 
 

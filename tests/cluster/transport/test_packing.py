@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syclsched.cluster.packing import before_of, joined, packed, value_of
+from syclsched.cluster.transport.packing import before_of, joined, packed, value_of
 
 pytest.importorskip("distributed", reason="the package distributed is not installed")
 
