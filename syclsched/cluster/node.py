@@ -42,7 +42,7 @@ _SWITCH_S: Final = 2e-4
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What a worker says about its machine."""
+    """Facts of the machine of a worker, as the worker gives them."""
 
     address: str
     host_name: str

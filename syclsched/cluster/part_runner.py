@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from syclsched.cluster.parts import Part, with_message_lanes
+from syclsched.cluster.parts import MachinePart, with_message_lanes
 from syclsched.errors import ExecutionError
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.model.access import RowRange
@@ -54,7 +54,7 @@ class PartRunner:
     ----------
     key : str
         Identity of the part, which its host tasks carry.
-    part : Part
+    part : MachinePart
         Its tasks, with the schedule of the plan.
     platform : Platform
         This machine.
@@ -69,7 +69,7 @@ class PartRunner:
     def __init__(
         self,
         key: str,
-        part: Part,
+        part: MachinePart,
         platform: Platform,
         mailbox: Mailbox,
         addresses: Mapping[str, str],
@@ -141,7 +141,7 @@ class PartRunner:
 # --- called by `syclsched.cluster.runner` on each machine -----------------------------------------
 
 
-def bind_part(node: Node, key: str, part: Part, addresses: Mapping[str, str], message_timeout_s: float) -> None:
+def bind_part(node: Node, key: str, part: MachinePart, addresses: Mapping[str, str], message_timeout_s: float) -> None:
     """Bind a part on this machine."""
     PartRunner(key, part, node.platform, node.mailbox, addresses, message_timeout_s)
 

@@ -58,7 +58,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MachinePart:
     """The tasks and messages of one machine."""
 
     machine: str
@@ -73,7 +73,7 @@ class Part:
 class DividedPlan:
     """A plan divided among machines."""
 
-    parts: Mapping[str, Part]  # by machine; machines without work have none
+    parts: Mapping[str, MachinePart]  # by machine; machines without work have none
     messages: tuple[Message, ...]
     results: Mapping[str, tuple[Piece, ...]]  # places of the final values of each array that is not temporary
 
@@ -158,7 +158,7 @@ class _Division:
             _order_messages(draft)
         results = self._results()
         return DividedPlan(
-            {machine: self._part(machine, draft, results) for machine, draft in self._drafts.items()},
+            {machine: self._part(machine, draft) for machine, draft in self._drafts.items()},
             tuple(self._messages),
             results,
         )
@@ -297,15 +297,14 @@ class _Division:
             found[name] = tuple(pieces) or (Piece(self._maker.get(name, ("",))[0]),)
         return found
 
-    def _part(self, machine: str, draft: _Draft, results: Mapping[str, tuple[Piece, ...]]) -> Part:
+    def _part(self, machine: str, draft: _Draft) -> MachinePart:
         assignments = sorted(draft.assignments, key=lambda each: each.start_s)
-        inputs = tuple(draft.initial)
-        return Part(
+        return MachinePart(
             machine,
             draft.graph,
             Schedule(self._plan.schedule.policy, tuple(assignments)),
             {each.task: each.finish_s - each.start_s for each in assignments},
-            inputs,
+            tuple(draft.initial),
             {name: value for name, value in self._graph.data.items() if name in draft.initial},
         )
 

@@ -14,10 +14,10 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Device, Platform
 from syclsched.model.recipe import Merge
 from syclsched.model.task import Task
-from syclsched.rewrites.cluster import Cluster, Clusters
 from syclsched.rewrites.granularity import Granularity, granularity
 from syclsched.rewrites.merging import merge, mergeable
 from syclsched.rewrites.rewrite_result import Rewrite, unchanged
+from syclsched.rewrites.task_cluster import Clusters, TaskCluster
 
 #: Largest share of the smallest memory for a merged task, which holds all its arrays at once.
 _ROOM = 1 / 16
@@ -91,7 +91,7 @@ def _clusters(graph: TaskGraph, platform: Platform, costs: CostModel, limits: Gr
     for index, name in enumerate(order):
         task = graph.find_task(name)
         seconds = _seconds(task, platform.devices, costs)
-        clusters[index] = Cluster(
+        clusters[index] = TaskCluster(
             members=[index],
             seconds=seconds,
             arrays={arrays[a.array]: sizes[arrays[a.array]] for a in task.accesses},

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from syclsched.cluster.parts import DividedPlan, Part, check_machines, divide, with_message_lanes
+from syclsched.cluster.parts import DividedPlan, MachinePart, check_machines, divide, with_message_lanes
 from syclsched.cluster.platforms import NetworkPath, joined, machine_of
 from syclsched.errors import PlanError
 from syclsched.model.graph import TaskGraph
@@ -52,12 +52,12 @@ def divided(plan: Plan, graph: TaskGraph) -> DividedPlan:
     return found
 
 
-def run(parts: Mapping[str, Part], inputs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def run(parts: Mapping[str, MachinePart], inputs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Run every part in a thread, one task after another; return the arrays of each machine."""
     values: dict[str, dict[str, Any]] = {}
     errors: list[BaseException] = []
 
-    def of_machine(name: str, part: Part) -> None:
+    def of_machine(name: str, part: MachinePart) -> None:
         try:
             assert set(part.graph.inputs()) <= set(part.inputs)
             values[name] = sequential(part.graph, {each: inputs[each] for each in part.inputs})

@@ -18,8 +18,8 @@ from syclsched.kernels import get
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.rewrites import Merge, Recipe, coarsen, replay
-from syclsched.rewrites.cluster import MAX_STEPS
 from syclsched.rewrites.granularity import granularity
+from syclsched.rewrites.task_cluster import MAX_STEPS
 
 PLATFORMS = (
     platform(device("gpu")),

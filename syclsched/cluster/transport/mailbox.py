@@ -77,7 +77,7 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class PeerTraffic:
     """Messages and bytes that have passed between this worker and another."""
 
     peer: str
@@ -418,7 +418,7 @@ class Mailbox:
         """Bytes of messages that have come, or are coming, and that nobody has asked for."""
         return self._kept_bytes
 
-    def traffic(self) -> tuple[Traffic, ...]:
+    def traffic(self) -> tuple[PeerTraffic, ...]:
         """Return what has been sent and received on the connections that are open."""
         with self._lock:
             peers = sorted({*self._outgoing, *self._incoming})
@@ -426,7 +426,7 @@ class Mailbox:
             for peer in peers:
                 out, into = self._outgoing.get(peer), self._incoming.get(peer)
                 found.append(
-                    Traffic(
+                    PeerTraffic(
                         peer,
                         0 if out is None else out.messages,
                         0 if out is None else out.nbytes,

@@ -69,7 +69,7 @@ class Place:
 
 
 class Receiver(Protocol):
-    """What takes the messages of a connection; called by its thread."""
+    """Consumer of the messages of a connection; called by its thread."""
 
     def place(self, run: str, message: int, nbytes: int, said: str, reader: Incoming) -> Place:
         """Return the memory for a message that comes in; wait while there is no room."""

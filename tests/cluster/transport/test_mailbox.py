@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syclsched.cluster.transport.mailbox import Mailbox, Traffic
+from syclsched.cluster.transport.mailbox import Mailbox, PeerTraffic
 from syclsched.errors import ClusterError, RunCancelledError, WorkerLostError
 
 
@@ -318,8 +318,8 @@ class TestEnds:
             b.receive("run", number, np.zeros(10), 10.0)
         b.send("run", 0, "a", np.zeros(2))
         a.receive("run", 0, np.zeros(2), 10.0)
-        assert a.traffic() == (Traffic("b", 3, 240, 1, 16),)
-        assert b.traffic() == (Traffic("a", 1, 16, 3, 240),)
+        assert a.traffic() == (PeerTraffic("b", 3, 240, 1, 16),)
+        assert b.traffic() == (PeerTraffic("a", 1, 16, 3, 240),)
 
 
 class TestLosses:

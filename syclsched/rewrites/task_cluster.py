@@ -29,7 +29,7 @@ _ROUNDS = 8
 
 
 @dataclass(slots=True)
-class Cluster:
+class TaskCluster:
     """Tasks that are to become one task."""
 
     members: list[int]  # tasks, in execution order
@@ -46,11 +46,11 @@ class Cluster:
         """Seconds on the fastest device."""
         return min(self.seconds)
 
-    def runs_where(self, other: Cluster) -> bool:
+    def runs_where(self, other: TaskCluster) -> bool:
         """Return whether two clusters can run on the same devices."""
         return all(math.isinf(a) == math.isinf(b) for a, b in zip(self.seconds, other.seconds, strict=True))
 
-    def with_seconds(self, other: Cluster) -> tuple[float, ...]:
+    def with_seconds(self, other: TaskCluster) -> tuple[float, ...]:
         """Return the seconds of both clusters together, on each device."""
         return tuple([a + b for a, b in zip(self.seconds, other.seconds, strict=True)])
 
@@ -59,7 +59,7 @@ class Cluster:
 class Clusters:
     """The clusters of a graph, at first one per task; numbered as the tasks, in topological order."""
 
-    clusters: dict[int, Cluster]  # by the number of one of its members
+    clusters: dict[int, TaskCluster]  # by the number of one of its members
     granularity: Granularity  # of the platform
     room_bytes: float  # most bytes of the arrays of one cluster
 
@@ -104,7 +104,7 @@ class Clusters:
             if self._fits(first, second) and self._gains(first, second, cluster, alone):
                 self._join(name, other_name, first.members + second.members)
 
-    def _fits(self, first: Cluster, second: Cluster) -> bool:
+    def _fits(self, first: TaskCluster, second: TaskCluster) -> bool:
         """Return whether two clusters may become one."""
         return (
             first.joinable
@@ -114,7 +114,7 @@ class Clusters:
             and sum((first.arrays | second.arrays).values()) <= self.room_bytes
         )
 
-    def _gains(self, first: Cluster, second: Cluster, joining: Cluster, alone: bool) -> bool:
+    def _gains(self, first: TaskCluster, second: TaskCluster, joining: TaskCluster, alone: bool) -> bool:
         """Return whether running two clusters as one task saves more than it costs."""
         limits = self.granularity
         if min(first.best_s, second.best_s) >= limits.minimum_s:
