@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from syclsched.cluster.parts import MachinePart, with_message_lanes
+from syclsched.cluster.parts import MachinePart, platform_of
 from syclsched.errors import ExecutionError
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.model.access import RowRange
@@ -85,7 +85,7 @@ class PartRunner:
         self._run_key = ""
         self._last: Run | None = None
         self._lock = threading.Lock()
-        used = with_message_lanes(platform)
+        used = platform_of(part, platform)
         plan = predict(build_plan(part.graph, used, part.schedule, part.durations_s))
         verify(plan, part.graph)
         devices = open_devices(used)

@@ -65,6 +65,8 @@ class MachinePart:
     graph: TaskGraph
     schedule: Schedule
     durations_s: Mapping[str, float]
+    host_lanes: int  # of the plan, without those for messages
+    host_threads: int  # `Device.most_threads` of its host
     inputs: tuple[str, ...]  # arrays whose initial values it needs
     data: Mapping[str, NumpyArray]  # those of them that the graph gives
 
@@ -93,10 +95,15 @@ def divide(plan: Plan, graph: TaskGraph, send: Exchange, receive: Exchange) -> D
     return _Division(plan, graph, send, receive).divided()
 
 
-def with_message_lanes(platform: Platform) -> Platform:
-    """Return a machine's platform with lanes of the host that send and receive and share no cores."""
+def platform_of(part: MachinePart, platform: Platform) -> Platform:
+    """Return a machine's platform as a part's plan needs it: with lanes of the host that send and receive."""
     host = platform.host
-    changed = replace(host, lanes=host.lanes + MESSAGE_LANES, message_lanes=MESSAGE_LANES)
+    changed = replace(
+        host,
+        lanes=part.host_lanes + MESSAGE_LANES,
+        message_lanes=MESSAGE_LANES,
+        most_threads=part.host_threads,
+    )
     return replace(platform, devices=tuple(changed if device is host else device for device in platform.devices))
 
 
@@ -124,7 +131,7 @@ class _Division:
     def __init__(self, plan: Plan, graph: TaskGraph, send: Exchange, receive: Exchange) -> None:
         self._plan, self._graph, self._send, self._receive = plan, graph, send, receive
         self._placed = {each.task: each for each in plan.schedule.assignments}
-        self._host_lanes = {machine_of(d.name): d.lanes for d in plan.platform.devices if d.is_host}
+        self._hosts = {machine_of(d.name): d for d in plan.platform.devices if d.is_host}
         self._messages: list[Message] = []
         self._drafts: dict[str, _Draft] = {}
         for task in graph.tasks:
@@ -259,7 +266,7 @@ class _Division:
         return task
 
     def _assign(self, draft: _Draft, machine: str, task: str, at_s: float, lane: int, named: str | None) -> None:
-        lanes = self._host_lanes[machine]
+        lanes = self._hosts[machine].lanes
         draft.assignments.append(Assignment(task, HOST, lanes + lane, named, at_s, at_s))
 
     def _barrier(self, task: Task) -> None:
@@ -304,6 +311,8 @@ class _Division:
             draft.graph,
             Schedule(self._plan.schedule.policy, tuple(assignments)),
             {each.task: each.finish_s - each.start_s for each in assignments},
+            self._hosts[machine].lanes,
+            self._hosts[machine].most_threads,
             tuple(draft.initial),
             {name: value for name, value in self._graph.data.items() if name in draft.initial},
         )

@@ -28,7 +28,6 @@ from syclsched.cluster.part_runner import receive as receive_message
 from syclsched.cluster.part_runner import send as send_message
 from syclsched.cluster.parts import DividedPlan, Piece, check_machines, divide
 from syclsched.errors import (
-    ArgumentError,
     ClusterError,
     ExecutionError,
     RunCancelledError,
@@ -36,9 +35,9 @@ from syclsched.errors import (
     UnknownArrayError,
     WaitTimeoutError,
     WorkerLostError,
-    did_you_mean,
 )
 from syclsched.execution.memory.buffers import NumpyArray
+from syclsched.execution.memory.inputs import gather_inputs
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.rewrites import planned_graph
@@ -64,6 +63,7 @@ class _Binding:
 
     key: str
     plan: Plan
+    graph: TaskGraph  # in the form the plan was made for
     divided: DividedPlan
 
 
@@ -104,12 +104,12 @@ class ClusterRunner:
         self._last: ClusterRun | None = None
         self._closed = False
         self._policy = policy
-        self._binding = self._bind(plan)
+        self.binding = self._bind(plan)
 
     @property
     def plan(self) -> Plan:
         """The plan of the runs; after the loss of a worker, one for the machines left."""
-        return self._binding.plan
+        return self.binding.plan
 
     def run(self, inputs: Mapping[str, Any] | None = None, *, owned: bool = False) -> ClusterRun:
         """Start a run with new data; return at once.
@@ -138,13 +138,17 @@ class ClusterRunner:
                 raise ExecutionError("the runner is closed", where=f"plan {self.plan.name!r}")
             if self._last is not None:
                 self._last.join()
-            self._last = ClusterRun(self, self._checked(inputs), owned=owned)
+            self._last = ClusterRun(self, inputs, owned=owned)
             return self._last
 
     def __call__(self, inputs: Mapping[str, Any] | None = None) -> dict[str, NumpyArray]:
         """Run with new data, wait, and return all results."""
         run = self.run(inputs)
-        return {name: run.result(name) for name in run.names}
+        try:
+            return {name: run.result(name) for name in run.names}
+        except BaseException:  # Ctrl-C
+            run.cancel()
+            raise
 
     def close(self) -> None:
         """Wait for the run in flight and release the machines' memory."""
@@ -155,7 +159,7 @@ class ClusterRunner:
             if self._last is not None:
                 self._last.cancel()
                 self._last.join()
-            self._release(self._binding)
+            self._release(self.binding)
 
     def __enter__(self) -> ClusterRunner:
         return self
@@ -172,10 +176,9 @@ class ClusterRunner:
         addresses = {worker.name: worker.address for worker in self._cluster.workers}
         check_machines(plan, addresses)
         key = uuid.uuid4().hex
-        divided = divide(
-            plan, planned_graph(plan, self._graph), partial(send_message, part=key), partial(receive_message, part=key)
-        )
-        binding = _Binding(key, plan, divided)
+        graph = planned_graph(plan, self._graph)
+        divided = divide(plan, graph, partial(send_message, part=key), partial(receive_message, part=key))
+        binding = _Binding(key, plan, graph, divided)
         try:
             calls = [
                 self.call(name, "bind_part", key, part, addresses, self._message_timeout_s)
@@ -199,34 +202,15 @@ class ClusterRunner:
             except SyclschedError:
                 continue  # a lost worker has nothing to release
 
-    def _checked(self, inputs: Mapping[str, Any] | None) -> dict[str, NumpyArray]:
-        """Return the given inputs as arrays of the graph's shapes and dtypes, those of joined arrays by their parts."""
-        arrays = self._graph.arrays
-        found: dict[str, NumpyArray] = {}
-        for name, value in (inputs or {}).items():
-            if name not in arrays:
-                raise UnknownArrayError(
-                    f"no array {name!r}",
-                    where=f"graph {self._graph.name!r}",
-                    hint=f"{did_you_mean(name, arrays)}It has {', '.join(arrays)}",
-                )
-            array, declared = np.asarray(value), arrays[name]
-            if (array.shape, array.dtype.name) != (declared.shape, declared.dtype):
-                raise ArgumentError(
-                    f"{array.dtype.name} of shape {array.shape} was given for {declared.dtype} of {declared.shape}",
-                    where=f"input {name!r}",
-                )
-            found[name] = array
-        missing = sorted(set(self._graph.inputs()) - set(found) - set(self._graph.data))
-        if missing:
-            raise ArgumentError(f"no value for {', '.join(missing)}", where=f"inputs of graph {self._graph.name!r}")
-        return found
-
     def rebind(self) -> _Binding:
         """Plan for the machines that are left, and bind there."""
-        self._release(self._binding)
-        self._binding = self._bind(self._cluster.plan(self._graph, policy=self._policy, calibrate=False))
-        return self._binding
+        self._release(self.binding)
+        self.binding = self._bind(self._cluster.plan(self._graph, policy=self._policy))
+        return self.binding
+
+    def fits(self, name: str) -> bool:
+        """Return whether the user's graph has such an array."""
+        return name in self._graph.arrays or name in self._graph.joined
 
 
 class ClusterRun:
@@ -236,15 +220,16 @@ class ClusterRun:
     ----------
     runner : ClusterRunner
         The bound plan.
-    inputs : dict of str to ndarray
-        Checked inputs.
+    inputs : Mapping[str, array-like] or None
+        As for `ClusterRunner.run`.
     owned : bool, optional
         Whether closing the run also closes the runner.
     """
 
-    def __init__(self, runner: ClusterRunner, inputs: Mapping[str, NumpyArray], *, owned: bool = False) -> None:
-        self._runner, self._inputs, self._owned = runner, inputs, owned
-        self._binding = runner._binding
+    def __init__(self, runner: ClusterRunner, inputs: Mapping[str, Any] | None, *, owned: bool = False) -> None:
+        self._runner, self._given, self._owned = runner, inputs, owned
+        self._binding = runner.binding
+        self._inputs = self._checked()
         self._ended = threading.Event()
         self._error: BaseException | None = None
         self._cancelled = False
@@ -274,8 +259,10 @@ class ClusterRun:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the results: the arrays that tasks write and the plan keeps."""
-        results = self._binding.divided.results
-        return tuple(name for name, pieces in results.items() if any(piece.machine for piece in pieces))
+        results, joined = self._binding.divided.results, self._binding.graph.joined
+        written = [name for name, pieces in results.items() if any(piece.machine for piece in pieces)]
+        whole = [name for name, found in joined.items() if set(found[0].parts) & set(written) and name not in results]
+        return tuple(name for name in (*written, *whole) if self._runner.fits(name))
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait for the end of the run, and raise its error if it failed."""
@@ -332,15 +319,30 @@ class ClusterRun:
         """
         name = array if isinstance(array, str) else array.name
         self.wait(timeout)
-        pieces = self._binding.divided.results.get(name)
-        declared = self._runner._graph.arrays.get(name)
-        if pieces is None or declared is None:
+        graph, results = self._binding.graph, self._binding.divided.results
+        if name not in results and name in graph.joined:
+            parts = [self._gathered(part) for part in graph.joined[name][0].parts if part in results]
+            if len(parts) == len(graph.joined[name][0].parts):
+                return np.concatenate(parts)
+        if name not in results:
             kept = ", ".join(self.names)
             raise UnknownArrayError(
                 f"no result {name!r}", where=f"plan {self.plan.name!r}", hint=f"The run keeps {kept or 'none'}"
             )
+        return self._gathered(name)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _checked(self) -> dict[str, NumpyArray]:
+        """Return the given inputs as arrays of the planned graph's shapes and dtypes."""
+        graph = self._binding.graph
+        values = gather_inputs(self._binding.plan, graph, self._given, needed=graph.inputs())
+        return {name: value for name, value in values.items() if value is not graph.data.get(name)}
+
+    def _gathered(self, name: str) -> NumpyArray:
+        declared = self._binding.graph.arrays[name]
         made: NumpyArray = np.empty(declared.shape, declared.dtype)
-        for piece in pieces:
+        for piece in self._binding.divided.results[name]:
             rows = ... if piece.rows is None else slice(*piece.rows)
             made[rows] = self._piece(name, piece)
         return made
@@ -350,13 +352,11 @@ class ClusterRun:
             call = self._runner.call(piece.machine, "result_of_part", self._binding.key, name, piece.rows)
             found: NumpyArray = call.result()
             return found
-        given = self._inputs.get(name, self._runner._graph.data.get(name))
+        given = self._inputs.get(name, self._binding.graph.data.get(name))
         if given is None:
             raise UnknownArrayError(f"no task writes array {name!r}, and it has no value", where=self.plan.name)
         value: NumpyArray = np.asarray(given)
         return value if piece.rows is None else value[slice(*piece.rows)]
-
-    # --- inside -----------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         """Start the parts."""
@@ -383,6 +383,7 @@ class ClusterRun:
                     break
                 self.recoveries += (error.worker or "a worker",)
                 self._binding = self._runner.rebind()
+                self._inputs = self._checked()
                 self._begin()
         except BaseException as failure:
             error = failure

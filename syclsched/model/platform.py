@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal
 
@@ -456,13 +456,12 @@ class Platform(Serialisable):
         host = self.host
         if host.lanes == lanes:
             return self
-        changed = replace(host, lanes=lanes)
-        return replace(self, devices=tuple(changed if device is host else device for device in self.devices))
+        return self._with({host.name: replace(host, lanes=lanes)})
 
     def with_most_host_lanes(self) -> Platform | None:
-        """Return the platform with the host as the most lanes it may have; None if it has as many already."""
-        host = next((device for device in self.devices if device.is_host), None)
-        return None if host is None or host.most_lanes <= host.lanes else self.with_host_lanes(host.most_lanes)
+        """Return the platform with the hosts as the most lanes they may have; None if they have as many already."""
+        changed = {d.name: replace(d, lanes=d.most_lanes) for d in self.devices if d.is_host and d.most_lanes > d.lanes}
+        return self._with(changed) if changed else None
 
     def with_single_threads(self, used: Collection[str] | None = None) -> Platform:
         """Return the platform with libraries on the host that use one thread a lane, if devices share its cores.
@@ -480,14 +479,14 @@ class Platform(Serialisable):
         Platform
             Itself if none of these devices computes on the host's cores.
         """
-        host = next((d for d in self.devices if d.is_host and (used is None or d.name in used)), None)
-        if host is None or host.processor is None or host.library_threads == 1:
-            return self
-        others = (d for d in self.devices if d is not host and (used is None or d.name in used))
-        if all(d.processor != host.processor for d in others):
-            return self
-        changed = replace(host, most_threads=1)
-        return replace(self, devices=tuple(changed if device is host else device for device in self.devices))
+        considered = [device for device in self.devices if used is None or device.name in used]
+        busy = {device.processor for device in considered if not device.is_host}
+        changed = {
+            host.name: replace(host, most_threads=1)
+            for host in considered
+            if host.is_host and host.processor is not None and host.processor in busy and host.library_threads > 1
+        }
+        return self._with(changed) if changed else self
 
     def select(self, keep: Callable[[Device], bool] | Iterable[str]) -> Platform:
         """Return the platform with a subset of its devices, and the host.
@@ -540,3 +539,7 @@ class Platform(Serialisable):
     def without_profiles(self) -> Platform:
         """Return the platform without device profiles, as embedded in plans."""
         return replace(self, devices=tuple(replace(d, profile=None) for d in self.devices))
+
+    def _with(self, changed: Mapping[str, Device]) -> Platform:
+        """Return the platform with other devices in place of those of the same names."""
+        return replace(self, devices=tuple(changed.get(device.name, device) for device in self.devices))

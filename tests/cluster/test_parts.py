@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from syclsched.cluster.parts import DividedPlan, MachinePart, check_machines, divide, with_message_lanes
+from syclsched.cluster.parts import DividedPlan, MachinePart, check_machines, divide, platform_of
 from syclsched.cluster.platforms import NetworkPath, joined, machine_of
 from syclsched.errors import PlanError
 from syclsched.model.graph import TaskGraph
@@ -87,7 +87,6 @@ def gathered(found: DividedPlan, values: Mapping[str, Mapping[str, Any]], graph:
     return results
 
 
-@settings(phases=[Phase.generate], report_multiple_bugs=False)
 @given(st.data(), st.booleans())
 def test_parts_compute_what_the_graph_computes(data: st.DataObject, ranges: bool) -> None:
     graph = data.draw(graphs(ranges=ranges))
@@ -99,7 +98,6 @@ def test_parts_compute_what_the_graph_computes(data: st.DataObject, ranges: bool
         np.testing.assert_array_equal(value, wanted[name], err_msg=name)
 
 
-@settings(phases=[Phase.generate], report_multiple_bugs=False)
 @given(st.data(), st.booleans())
 def test_plans_of_parts_have_no_races_and_never_wait_in_a_circle(data: st.DataObject, ranges: bool) -> None:
     graph = data.draw(graphs(ranges=ranges))
@@ -107,7 +105,7 @@ def test_plans_of_parts_have_no_races_and_never_wait_in_a_circle(data: st.DataOb
     sorter: TopologicalSorter[tuple[str, int]] = TopologicalSorter()
     ends: dict[tuple[int, str], tuple[str, int]] = {}
     for name, part in found.parts.items():
-        plan = predict(build_plan(part.graph, with_message_lanes(MACHINE), part.schedule, part.durations_s))
+        plan = predict(build_plan(part.graph, platform_of(part, MACHINE), part.schedule, part.durations_s))
         verify(plan, part.graph)
         for lane in plan.lanes:
             before = None

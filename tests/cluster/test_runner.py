@@ -140,11 +140,11 @@ def _sleeps(x: Any) -> None:
 def test_wrong_inputs_are_refused_before_anything_runs(cluster: Cluster) -> None:
     graph, x = pipeline(1)
     with cluster.bind(graph, plan=fixed(cluster, graph, alternately)) as runner:
-        with pytest.raises(ArgumentError, match="no value for x"):
+        with pytest.raises(ArgumentError, match="no value is given for x"):
             runner.run()
-        with pytest.raises(UnknownArrayError, match=r"no array 'z'(.|\n)*It has x, y"):
+        with pytest.raises(UnknownArrayError, match="array 'z', which is not declared"):
             runner.run({"z": x})
-        with pytest.raises(ArgumentError, match="float64 of shape"):
+        with pytest.raises(ArgumentError, match="'x'"):
             runner.run({"x": x[:-1]})
         with pytest.raises(UnknownArrayError, match="no result 'w'"):
             runner.run({"x": x}).result("w")
