@@ -25,7 +25,7 @@ from syclsched.execution.core.waiting import SLICE_S, elapsed_text
 from syclsched.execution.handle.engine import Engine
 from syclsched.execution.handle.resources import Resources
 from syclsched.execution.memory.buffers import AllocatedBuffer, NumpyArray
-from syclsched.execution.memory.readback import Like, assemble, covers, read, read_numpy
+from syclsched.execution.memory.readback import Like, assemble, converted_to, covers, read, read_numpy
 from syclsched.execution.memory.statuses import failed_status
 from syclsched.model.access import RowRange
 from syclsched.model.graph_parts.argument_validation import validate_rows
@@ -89,28 +89,29 @@ class ResultAccess(ABC):
         """Return whether the run has ended, with or without an error."""
         return self._resources.finished.is_set()
 
-    def result(self, array: Any, like: Like = "numpy", timeout: float | None = None) -> Any:
+    def result(self, array: Any, like: Any = "numpy", timeout: float | None = None) -> Any:
         """Return an array's final value; wait only for the tasks that write it.
 
         Parameters
         ----------
         array : LogicalArray, ArrayRows or str
             A non-temporary array of the graph, or some of its rows: ``a[0:100]``.
-        like : str, optional
+        like : str or array, optional
             ``numpy`` (a copy), ``dpnp`` or ``usm_ndarray`` (once the run has ended, the run's own memory, which then
-            lives as long as the returned array; a copy for inputs).
+            lives as long as the returned array; a copy for inputs). Or an array of another library (PyTorch, JAX, a
+            column of pandas): the copy is returned as one of these.
         timeout : float, optional
             Seconds; no limit by default.
 
         Returns
         -------
-        numpy.ndarray, dpnp.ndarray or usm_ndarray
+        numpy.ndarray, dpnp.ndarray, usm_ndarray, or an array of the given one's kind
             The value.
 
         Raises
         ------
         ArgumentError
-            If the array does not have these rows.
+            If the array does not have these rows, or the other library makes no arrays of the host's memory.
         UnknownArrayError
             If the graph has no such array, or does not keep its value.
         TaskFailedError, RunCancelledError
@@ -132,6 +133,8 @@ class ResultAccess(ABC):
         ...     print(run.result("x"), run.result(x[1:3]))
         [0. 2. 4. 6.] [2. 4.]
         """
+        if not isinstance(like, str):
+            return converted_to(self.result(array, timeout=timeout), like)
         if like not in ("numpy", "dpnp", "usm_ndarray"):
             raise ArgumentError(f"like={like!r} is none of 'numpy', 'dpnp', 'usm_ndarray'", where="result()")
         check_not_forked(self._where)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.native.sycl_types import SyclQueue
-from syclsched.errors import UnknownArrayError
+from syclsched.errors import ArgumentError, UnknownArrayError
 from syclsched.execution.memory.buffers import AllocatedBuffer
 from syclsched.model.access import RowRange, row_range_name
 from syclsched.model.plan import PlannedArray, PlannedRows
@@ -87,3 +88,33 @@ def read(buffer: AllocatedBuffer, like: Like, queue: SyclQueue | None, *, share:
     import dpnp
 
     return dpnp.asarray(array)
+
+
+def converted_to(value: NumpyArray, like: Any) -> Any:
+    """Return a value as an array of another array's library, over the same memory if that library can.
+
+    Raises
+    ------
+    ArgumentError
+        If the library makes no arrays of memory of the host.
+    """
+    if isinstance(like, np.ndarray):
+        return value
+    kind = type(like)
+    namespace = getattr(like, "__array_namespace__", None)
+    library = sys.modules.get(kind.__module__.partition(".")[0]) if namespace is None else namespace()
+    from_dlpack = getattr(library, "from_dlpack", None)
+    try:
+        if from_dlpack is not None:
+            return from_dlpack(value)
+        if hasattr(like, "index") and hasattr(like, "name"):  # a column of a table
+            return kind(value, index=like.index if len(like) == len(value) else None, name=like.name)
+    except (BufferError, TypeError, RuntimeError, ValueError) as error:
+        reason = f": {error}"
+    else:
+        reason = ""
+    raise ArgumentError(
+        f"no {kind.__module__}.{kind.__name__} can be made of the result{reason}",
+        where="like",
+        hint="Give 'numpy', 'dpnp', 'usm_ndarray', or an array of a library that has from_dlpack",
+    )

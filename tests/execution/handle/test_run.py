@@ -241,7 +241,7 @@ def test_arrays_no_task_touches(live: tuple[Platform, Any]) -> None:
         with pytest.raises(UnknownArrayError, match="no value was given"):
             run.result("empty")
         with pytest.raises(ArgumentError, match="like="):
-            run.result("idle", like="torch")  # type: ignore[arg-type]
+            run.result("idle", like="torch")
 
 
 def test_a_wrong_name_of_a_result_is_told_the_right_one() -> None:
