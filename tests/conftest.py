@@ -133,12 +133,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     They need none of the package's own compiled functions, which are cached on disk: the first process has compiled
     these before the second needs them. Otherwise both begin by compiling the same, for more than a minute.
     """
-    from support.case_selection import each_choice
+    from support.case_selection import each_choice, every_other
 
     kernels = [item for item in items if _KERNELS in item.path.parents]
     others = [item for item in items if _KERNELS not in item.path.parents]
     if not config.getoption("--all-cases"):
-        chosen = each_choice(kernels)
+        chosen = every_other(each_choice(kernels))
         kept = set(chosen)
         config.hook.pytest_deselected(items=[item for item in kernels if item not in kept])
         kernels = chosen

@@ -19,7 +19,7 @@ from syclsched.planner.dynamic_trials import (
     simulate_dynamic_policy,
 )
 from syclsched.planning import verify
-from syclsched.scheduling import matrices
+from syclsched.scheduling.construction import matrices
 from syclsched.simulation import Disturbance, Failure, Noise, SlowDown, repeat
 from syclsched.workloads import get
 

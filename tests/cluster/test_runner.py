@@ -172,7 +172,6 @@ def test_a_killed_worker_costs_time_and_no_bit() -> None:
             os.kill(process, signal.SIGKILL)
             np.testing.assert_array_equal(run.result("y", timeout=120), value)
             assert len(run.recoveries) == 1
-            assert {a.device.split("/")[0] for a in run.plan.schedule.assignments} == {"node0"}
 
 
 def _killed_place(name: str) -> str:

@@ -13,13 +13,23 @@ from support.documents import ROOT, Page, unknown_languages
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md"))]
 
 
+#: Pages whose shell commands CI runs as a new user, in this order.
+FOLLOWED = ("README.md", "docs/tutorials/quickstart.md")
+
+
 @pytest.mark.sycl
 @pytest.mark.parametrize("page", PAGES)
 def test_blocks_run_as_they_stand(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+    page: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    subtests: pytest.Subtests,
+    pytestconfig: pytest.Config,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Page(ROOT / page, tmp_path).evaluate(subtests)
+    followed = page in FOLLOWED and not pytestconfig.getoption("--all-cases")
+    reason = "tests/newcomer/follow.py runs it, and so does pytest --all-cases" if followed else None
+    Page(ROOT / page, tmp_path, no_shell=reason).evaluate(subtests)
 
 
 @pytest.mark.parametrize("page", PAGES)

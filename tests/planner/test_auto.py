@@ -38,7 +38,7 @@ def plans_of_policies(graph: TaskGraph, where: Platform) -> Iterator[tuple[str, 
 
 
 @given(graph=graphs(), where=platforms())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_auto_is_never_worse_than_any_policy_or_device(graph: TaskGraph, where: Platform) -> None:
     try:
         auto = syclsched.plan(graph, where, history=MemoryHistory())
@@ -70,7 +70,7 @@ def copying(draw: st.DrawFn) -> tuple[TaskGraph, Platform]:
 
 
 @given(copying())
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_the_same_holds_where_copies_wait_for_each_other(case: tuple[TaskGraph, Platform]) -> None:
     auto = syclsched.plan(*case, history=MemoryHistory(), rewrite="none")
     assert next(c for c in auto.candidates if c.policy == "refine").refused is None
@@ -79,7 +79,7 @@ def test_the_same_holds_where_copies_wait_for_each_other(case: tuple[TaskGraph, 
 
 
 @given(copying())
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_more_steps_never_make_it_worse(case: tuple[TaskGraph, Platform]) -> None:
     found = [plan_graph(*case, steps=steps, rewrite="none").makespan_s for steps in (0, 500, 1_700, 3_000)]
     assert found == sorted(found, reverse=True)

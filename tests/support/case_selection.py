@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each-choice coverage: a choice of a parametrised test's cases that has every value of every parameter."""
+"""Choices of a parametrised test's cases: every value of every parameter at least once, or every other case."""
 
 from __future__ import annotations
 
@@ -22,6 +22,20 @@ def each_choice(items: Sequence[pytest.Item]) -> list[pytest.Item]:
             if values <= before:
                 continue
             before |= values
+        chosen.append(item)
+    return chosen
+
+
+def every_other(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return every other case of tests with the mark `every_other`, and all other tests."""
+    counts: defaultdict[str, int] = defaultdict(int)
+    chosen = []
+    for item in items:
+        if item.get_closest_marker("every_other") is not None:
+            test = item.nodeid.partition("[")[0]
+            counts[test] += 1
+            if counts[test] % 2 == 0:
+                continue
         chosen.append(item)
     return chosen
 

@@ -68,9 +68,13 @@ class _NotRun(SkipParser):
 
 
 class Page:
-    """A page's examples, and what the last of them printed."""
+    """A page's examples, and what the last of them printed.
 
-    def __init__(self, path: Path, folder: Path) -> None:
+    With ``no_shell``, a reason, blocks of shell commands are left out.
+    """
+
+    def __init__(self, path: Path, folder: Path, *, no_shell: str | None = None) -> None:
+        self._no_shell = no_shell
         self._name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name
         self._folder = folder
         for name, target in ((".venv", Path(sys.prefix)), ("examples", ROOT / "examples")):
@@ -136,9 +140,13 @@ class Page:
         self._printed = out.getvalue()
 
     def _shell(self, example: Example) -> None:
+        if self._no_shell is not None:
+            raise unittest.SkipTest(self._no_shell)
         self._printed = self._call(str(example.parsed), may_fail=self._output_follows)
 
     def _console(self, example: Example) -> str | None:
+        if self._no_shell is not None:
+            raise unittest.SkipTest(self._no_shell)
         commands = re.split(r"^\$ ", str(example.parsed), flags=re.MULTILINE)[1:]
         assert commands, "no command: each begins with a dollar sign"
         for command in commands:

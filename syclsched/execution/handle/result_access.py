@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -148,7 +148,8 @@ class ResultAccess(ABC):
                 hint="Read results before; those of a bound plan's run before its next run begins, or let "
                 "runner(inputs) or await runner.call_async(inputs) return them",
             )
-        return self._engines.ask(lambda engine, left_s: self._read_value(engine, name, rows, like, left_s), timeout)
+        kind = cast("Like", like)
+        return self._engines.ask(lambda engine, left_s: self._read_value(engine, name, rows, kind, left_s), timeout)
 
     def read_results(self, names: Iterable[str]) -> dict[str, NumpyArray]:
         """Return results by name, of a run that has ended without a failure."""
