@@ -105,6 +105,7 @@ def small_tasks(cluster: syclsched.cluster.Cluster, workers: int, runs: int) -> 
 def tiled(cluster: syclsched.cluster.Cluster, workers: int, n: int, tile: int, runs: int) -> None:
     """Measure the tiled Cholesky factorisation."""
     from dask import delayed
+    from distributed import wait
 
     rng = np.random.default_rng(0)
     root = rng.standard_normal((n, n))
@@ -127,8 +128,6 @@ def tiled(cluster: syclsched.cluster.Cluster, workers: int, n: int, tile: int, r
     chol, solve, subtract = (delayed(each, pure=False) for each in (potrf_of, trsm_of, updated))
 
     def dask() -> Any:
-        from distributed import wait
-
         t = {at: delayed(value) for at, value in held.items()}
         for k in range(count):
             t[k, k] = chol(t[k, k])
@@ -137,7 +136,8 @@ def tiled(cluster: syclsched.cluster.Cluster, workers: int, n: int, tile: int, r
             for i in range(k + 1, count):
                 for j in range(k + 1, i + 1):
                     t[i, j] = subtract(t[i, j], t[i, k], t[j, k])
-        return wait(cluster.client.compute(list(t.values())))
+        with cluster.client.as_current():
+            return wait(cluster.client.compute(list(t.values())))
 
     with cluster.bind(graph) as runner:
         run = runner.run()
