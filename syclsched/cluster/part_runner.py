@@ -111,10 +111,14 @@ class PartRunner:
                 self._mailbox.end(run)
             return PartReport(time.perf_counter() - begun_s, self._runner.replayed)
 
-    def result(self, array: str, rows: RowRange | None) -> NumpyArray:
-        """Return an array, or some of its rows, of the last run."""
-        if self._last is None:
-            raise ExecutionError("nothing has been run", where=f"array {array!r}")
+    def result(self, run: str, array: str, rows: RowRange | None) -> NumpyArray:
+        """Return an array, or some of its rows, of the last run; refuse those of earlier ones."""
+        if self._last is None or self._run_key != run:
+            raise ExecutionError(
+                "a later run has begun, in the same memory",
+                where=f"array {array!r}",
+                hint="Read results before the next run, or let runner(inputs) return them",
+            )
         declared = self._part.graph.arrays[array]
         found: NumpyArray = self._last.result(declared if rows is None else declared[slice(*rows)])
         return found
@@ -128,9 +132,9 @@ class PartRunner:
         source = self._addresses[machine]
         self._mailbox.receive(self._run_key, number, into, self._timeout_s, source=source)
 
-    def cancel(self, cause: str) -> None:
-        """End the run in progress: waits for messages end with an error."""
-        self._mailbox.cancel(self._run_key, cause)
+    def cancel(self, run: str, cause: str) -> None:
+        """End a run that is in progress or about to begin: waits for messages end with an error."""
+        self._mailbox.cancel(run, cause)
 
     def close(self) -> None:
         """Release the devices' memory."""
@@ -151,15 +155,15 @@ def run_part(node: Node, key: str, run: str, inputs: Mapping[str, NumpyArray]) -
     return _found(key).run(run, inputs)
 
 
-def result_of_part(node: Node, key: str, array: str, rows: RowRange | None) -> NumpyArray:
+def result_of_part(node: Node, key: str, run: str, array: str, rows: RowRange | None) -> NumpyArray:
     """Return a result of the last run of a bound part."""
-    return _found(key).result(array, rows)
+    return _found(key).result(run, array, rows)
 
 
-def cancel_part(node: Node, key: str, cause: str) -> None:
-    """End the run of a bound part that is in progress."""
+def cancel_part(node: Node, key: str, run: str, cause: str) -> None:
+    """End a run of a bound part."""
     if key in _bound:
-        _bound[key].cancel(cause)
+        _bound[key].cancel(run, cause)
 
 
 def release_part(node: Node, key: str) -> None:

@@ -349,7 +349,9 @@ class ClusterRun:
 
     def _piece(self, name: str, piece: Piece) -> NumpyArray:
         if piece.machine:
-            call = self._runner.call(piece.machine, "result_of_part", self._binding.key, name, piece.rows)
+            call = self._runner.call(
+                piece.machine, "result_of_part", self._binding.key, self._run_key, name, piece.rows
+            )
             found: NumpyArray = call.result()
             return found
         given = self._inputs.get(name, self._binding.graph.data.get(name))
@@ -404,13 +406,11 @@ class ClusterRun:
             left.discard(name)
             try:
                 self._reports[name] = call.result()
-            except SyclschedError as error:
+            except Exception as error:  # of whatever kind a worker has raised
                 errors.append(error)
                 if len(errors) == 1:
                     until_s = time.perf_counter() + _END_S
                     self._cancel_parts(left, f"the part on {name} failed: {error}")
-            except Exception as error:  # of a host function
-                errors.append(error)
         lost = [error for error in errors if isinstance(error, WorkerLostError)]
         causes = [error for error in errors if not isinstance(error, RunCancelledError)]
         return next(iter([*lost, *causes, *errors]), None)
@@ -418,4 +418,4 @@ class ClusterRun:
     def _cancel_parts(self, machines: Iterable[str], cause: str) -> None:
         for name in machines:
             with suppress(ClusterError):
-                self._runner.call(name, "cancel_part", self._binding.key, cause)
+                self._runner.call(name, "cancel_part", self._binding.key, self._run_key, cause)

@@ -150,6 +150,18 @@ def test_wrong_inputs_are_refused_before_anything_runs(cluster: Cluster) -> None
             runner.run({"x": x}).result("w")
 
 
+def test_results_of_an_earlier_run_are_refused(cluster: Cluster) -> None:
+    graph, x = pipeline(1)
+    with cluster.bind(graph, plan=fixed(cluster, graph, alternately)) as runner:
+        first = runner.run({"x": x})
+        first.wait()
+        second = runner.run({"x": 2 * x})
+        second.wait()
+        with pytest.raises(ExecutionError, match="a later run has begun"):
+            first.result("y")
+        assert second.result("y").shape == x.shape
+
+
 def test_a_closed_runner_says_so(cluster: Cluster) -> None:
     graph, x = pipeline(1)
     runner = cluster.bind(graph, plan=fixed(cluster, graph, alternately))
