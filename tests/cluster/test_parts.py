@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 from syclsched.cluster.parts import DividedPlan, MachinePart, check_machines, divide, platform_of
 from syclsched.cluster.platforms import NetworkPath, joined, machine_of
 from syclsched.errors import PlanError
+from syclsched.model.constant import constant
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST
 from syclsched.planning import build_plan, verify
 from syclsched.simulation import predict
-from tests.support.running import TWO_DEVICES, graphs, inputs_of, plans, sequential
+from tests.support.running import ASSIGN, DTYPE, MIX, TWO_DEVICES, graphs, inputs_of, plan_by, plans, sequential
 
 MACHINES = ("one", "two", "three")
 PATHS = [NetworkPath(*pair, 1e-4, 1e9) for pair in permutations([HOST, *MACHINES], 2)]
@@ -98,10 +99,8 @@ def test_parts_compute_what_the_graph_computes(data: st.DataObject, ranges: bool
         np.testing.assert_array_equal(value, wanted[name], err_msg=name)
 
 
-@given(st.data(), st.booleans())
-def test_plans_of_parts_have_no_races_and_never_wait_in_a_circle(data: st.DataObject, ranges: bool) -> None:
-    graph = data.draw(graphs(ranges=ranges))
-    found = divided(data.draw(plans(graph, THREE)), graph)
+def check_no_circle(found: DividedPlan) -> None:
+    """Verify the plans of all parts, and that their lanes, waits and messages close no cycle."""
     sorter: TopologicalSorter[tuple[str, int]] = TopologicalSorter()
     ends: dict[tuple[int, str], tuple[str, int]] = {}
     for name, part in found.parts.items():
@@ -120,6 +119,49 @@ def test_plans_of_parts_have_no_races_and_never_wait_in_a_circle(data: st.DataOb
     for message in found.messages:
         sorter.add(ends[message.number, "receive"], ends[message.number, "send"])
     sorter.prepare()  # raises CycleError
+
+
+@given(st.data(), st.booleans())
+def test_plans_of_parts_have_no_races_and_never_wait_in_a_circle(data: st.DataObject, ranges: bool) -> None:
+    graph = data.draw(graphs(ranges=ranges))
+    check_no_circle(divided(data.draw(plans(graph, THREE)), graph))
+
+
+def test_copies_that_a_plan_makes_early_close_no_circle() -> None:
+    """A copy of t7's input to device two/a stood before copies that machine three waited for to make this input."""
+    graph = TaskGraph("early")
+    a = [graph.array(f"a{i}", (64,), DTYPE) for i in range(4)]
+    c = constant(np.arange(64), DTYPE, name="c")
+    steps: list[tuple[Any, Any, Any, str, int]] = [
+        (ASSIGN, c.part((0, 48)), a[1][4:52], "three/host", 0),
+        (ASSIGN, a[1][24:60], a[0][26:62], "two/a", 0),
+        (MIX, a[0][47:48], a[0][52:53], "three/a", 1),
+        (MIX, a[1], a[0], "two/a", 1),
+        (ASSIGN, a[2][1:57], a[3][5:61], "three/host", 0),
+        (ASSIGN, a[0], a[3], "three/host", 0),
+        (ASSIGN, c.part((0, 64)), a[1], "two/b", 0),
+        (MIX, a[3], a[2], "two/a", 0),
+        (MIX, a[3][51:55], a[3][55:59], "three/a", 1),
+        (ASSIGN, a[1][0:59], a[2][0:59], "three/b", 0),
+        (MIX, a[3][20:64], a[0][20:64], "three/a", 1),
+        (None, None, None, "two/b", 0),
+        (MIX, a[3][2:24], a[2][37:59], "one/b", 0),
+    ]
+    for number, (operation, x, y, _, _) in enumerate(steps):
+        if operation is None:
+            graph.barrier(name=f"t{number}")
+        else:
+            scalars = {"a": 2} if operation is MIX else {}
+            graph.kernel(operation, name=f"t{number}", x=x, y=y, **scalars)
+
+    def place(name: str) -> tuple[str, int, str | None]:
+        operation, _, _, device, lane = steps[int(name[1:])]
+        if operation is None:
+            return device, lane, None
+        on_host = device.endswith("/host")
+        return device, lane, next(i.name for i in operation.implementations if (i.kind == "host") == on_host)
+
+    check_no_circle(divided(plan_by(graph, THREE, place), graph))
 
 
 @given(st.data())
@@ -170,8 +212,6 @@ def test_a_plan_for_machines_that_are_not_there_is_refused() -> None:
 
 
 def planned(graph: TaskGraph, device_of: Callable[[str], str]) -> Plan:
-    from tests.support.running import plan_by
-
     def place(name: str) -> tuple[str, int, str | None]:
         operation = graph.find_task(name).operation
         assert operation is not None
