@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, settings
 # Helpers are imported as `support.<module>` under importlib mode.
 sys.path.insert(0, str(Path(__file__).parent))
 
-for _profile, _same_examples in (("ci", True), ("new examples", False)):
+for _profile, _same_examples, _examples in (("ci", True, 20), ("new examples", False, 40)):
     settings.register_profile(
         _profile,
         deadline=None,
-        max_examples=40,
+        max_examples=_examples,
         suppress_health_check=[HealthCheck.too_slow],
         derandomize=_same_examples,
         database=None,
@@ -39,6 +39,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.setdefault("SYCLSCHED_PROGRAM_CACHE", "0")
 
 _KERNELS = Path(__file__).parent / "kernels"
+#: Where tests have many parameters whose values are seldom wrong only together.
+_OF_CHOSEN_CASES = (_KERNELS, Path(__file__).parent / "frontends" / "onnx", Path(__file__).parent / "devices")
 #: Number of imported modules at the last `gc.freeze`.
 _imported = 0
 
@@ -78,8 +80,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all-cases",
         action="store_true",
-        help="run tests of kernels with every combination of parameters (default: each value at least once) and every "
-        "node test of ONNX on the CPU device (default: every other), and try new random examples of properties",
+        help="run tests of kernels and ONNX operators with every combination of parameters (default: each value at "
+        "least once) and every node test of ONNX on the CPU device (default: every other), and try new random examples "
+        "of properties, twice as many",
     )
 
 
@@ -95,7 +98,10 @@ def pytest_configure(config: pytest.Config) -> None:
             # Tests name the CPU device: another driver may show a second one.
             os.environ["OCL_ICD_VENDORS"] = data.name
     if config.getoption("--all-cases"):
+        from support.examples import use_all_examples
+
         settings.load_profile("new examples")
+        use_all_examples()
     platform = config.getoption("--gpu-shape")
     if platform is not None:
         from support.gpu_shape import show_as_gpu
@@ -128,20 +134,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the cases of tests of kernels, and have the second of two processes begin with these tests.
+    """Choose cases of tests with many parameters, and have the second of two processes begin with tests of kernels.
 
     They need none of the package's own compiled functions, which are cached on disk: the first process has compiled
     these before the second needs them. Otherwise both begin by compiling the same, for more than a minute.
     """
     from support.case_selection import each_choice, every_other
 
+    if not config.getoption("--all-cases"):
+        varied = [item for item in items if not set(_OF_CHOSEN_CASES).isdisjoint(item.path.parents)]
+        left_out = set(varied) - set(every_other(each_choice(varied)))
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
     kernels = [item for item in items if _KERNELS in item.path.parents]
     others = [item for item in items if _KERNELS not in item.path.parents]
-    if not config.getoption("--all-cases"):
-        chosen = every_other(each_choice(kernels))
-        kept = set(chosen)
-        config.hook.pytest_deselected(items=[item for item in kernels if item not in kept])
-        kernels = chosen
     half = min((len(kernels) + len(others)) // 2, len(others))
     items[:] = [*others[:half], *kernels, *others[half:]]
 

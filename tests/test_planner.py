@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from support.examples import examples
 from support.strategies import graphs, platforms, touching
 
 from syclsched.errors import CapabilityError, MemoryLimitError, PolicyError
@@ -55,7 +56,7 @@ def independent(count: int = 8) -> TaskGraph:
 
 
 @given(graphs(), platforms())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_auto_is_never_predicted_slower_than_any_candidate(graph: TaskGraph, platform: Platform) -> None:
     plan = plan_graph(graph, platform, steps=100)
     verify(plan, graph)
@@ -65,7 +66,7 @@ def test_auto_is_never_predicted_slower_than_any_candidate(graph: TaskGraph, pla
 
 
 @given(graphs(), platforms())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_planning_is_deterministic(graph: TaskGraph, platform: Platform) -> None:
     assert plan_graph(graph, platform, steps=100) == plan_graph(graph, platform, steps=100)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from support.examples import examples
 from support.strategies import graphs, platforms
 
 from syclsched.api import describe
@@ -48,7 +49,7 @@ def powered(platform: Platform, **watts: tuple[float, float]) -> Platform:
     return replace(platform, devices=tuple(devices))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(graphs(), platforms())
 def test_every_plan_has_a_bound_that_it_keeps_to(graph: TaskGraph, platform: Platform) -> None:
     plan = plan_graph(graph, platform, steps=50)

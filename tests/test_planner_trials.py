@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
+from support.examples import examples
 from support.strategies import graphs, platforms
 
 from syclsched.api import describe, simulate
@@ -49,7 +50,7 @@ def test_names() -> None:
             dynamic_policy_of(name, problem)
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(graphs(), platforms())
 def test_undisturbed_it_is_a_plan_like_any_other(graph: TaskGraph, platform: Platform) -> None:
     for policy in DYNAMIC_POLICY_NAMES:

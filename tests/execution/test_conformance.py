@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.conformance import Way, check, check_run, over_all_ways, platform_of, releasing, spread
 from support.conformance_graphs import SIZE
+from support.examples import examples
 from support.library_calls import alternating, expected
 from support.onednn_calls import linear, needs_onednn
 from support.running import ASSIGN, ASSIGN_KERNEL, DTYPE, MIX, SPIN, graphs, inputs_of, plans, sequential
@@ -96,7 +97,7 @@ def test_results_of_a_library_called_from_c(way: Way) -> None:
 @over_all_ways("random graphs")
 @releasing
 @given(data=st.data())
-@settings(max_examples=6, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(6), suppress_health_check=list(HealthCheck))
 def test_random_graphs(way: Way, data: st.DataObject) -> None:
     graph = data.draw(graphs(max_tasks=10, ranges=data.draw(st.booleans())))
     plan = data.draw(plans(graph, platform_of(data.draw(st.sampled_from([1, 2])))))

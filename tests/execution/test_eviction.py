@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.gpu_shape import OTHER_DEVICE
 from support.opened import live_on
 from support.running import ASSIGN_KERNEL, DTYPE, MIX, graphs, plan_by, plans, sequential
@@ -36,7 +37,7 @@ def limited(platform: Platform, capacity_bytes: int) -> Platform:
 
 @pytest.mark.gpu_shape
 @pytest.mark.parametrize("sub_devices", [None, 2])
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.data(), graphs())
 def test_results_do_not_depend_on_how_much_memory_there_is(
     sub_devices: int | None, data: st.DataObject, graph: TaskGraph

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.gpu_shape import OTHER_DEVICE
 from support.hosted import LONG_S, SIZE, Live, arrays_of, bound, chain, outcomes, plus_one, two_lanes
 from support.opened import live_on
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.sycl
 
 
 @given(data=st.data(), in_flight=st.sampled_from([None, 1, 2, 4]))
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize(("sub_devices", "device"), [(None, "cpu"), (2, "cpu"), (None, OTHER_DEVICE), (None, "")])
 def test_random_graphs_give_the_bits_of_dispatched_runs(
     sub_devices: int | None, device: str, data: st.DataObject, in_flight: int | None

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.hosted import LONG_S, SIZE, Live, arrays_of, bound, outcomes, plus_one
 from support.opened import live_on, until
 from support.running import ASSIGN, ASSIGN_KERNEL, DTYPE, MIX, Gate, graphs, inputs_of, plan_by, sequential
@@ -35,7 +36,7 @@ def on_lanes(graph: TaskGraph, platform: Platform, lane_of: Callable[[str], int]
 
 
 @given(data=st.data(), in_flight=st.sampled_from([None, 1, 3]))
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("sub_devices", [None, 2])
 def test_random_graphs_give_the_bits_of_the_sequential_program(
     sub_devices: int | None, data: st.DataObject, in_flight: int | None

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.hosted import LONG_S, RECOVERY_S, SIZE, Live, arrays_of, bound, chain, outcomes, plus_one
 from support.opened import REFUSED, live_on, until
 from support.running import MIX, SPIN, Gate, inputs_of, plan_on, sequential
@@ -157,7 +158,7 @@ def test_a_call_that_is_made_to_fail(live: Live, number: int) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_random_faults_change_no_bit(data: st.DataObject) -> None:
     platform, devices = live_on(None)
     hosts = data.draw(st.sets(st.integers(0, 11), max_size=6))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.opened import REFUSED, live_on
 from support.running import ASSIGN, DTYPE, MIX, SPIN, graphs, plan_by, plan_on, sequential
 
@@ -59,7 +60,7 @@ def to_and_fro(turns: int = 2_000) -> tuple[TaskGraph, Plan]:
 
 
 @given(data=st.data(), in_flight=st.integers(1, 4))
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_random_graphs_with_functions_give_numpys_bits(data: st.DataObject, in_flight: int) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(max_tasks=24))

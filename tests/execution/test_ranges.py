@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.opened import live_on
 from support.running import ASSIGN, DTYPE, JUDGE, graphs, plan_by, plan_on, plans, sequential
 
@@ -42,7 +43,7 @@ def check(plan: Any, graph: TaskGraph, devices: Any) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("sub_devices", [None, 2])
 def test_random_graph_anywhere_gives_numpys_bits(sub_devices: int | None, data: st.DataObject) -> None:
     platform, devices = live_on(sub_devices)
@@ -51,7 +52,7 @@ def test_random_graph_anywhere_gives_numpys_bits(sub_devices: int | None, data: 
 
 
 @given(data=st.data())
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
 def test_results_do_not_depend_on_how_much_memory_there_is(data: st.DataObject) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(ranges=True))
@@ -63,7 +64,7 @@ def test_results_do_not_depend_on_how_much_memory_there_is(data: st.DataObject) 
 
 
 @given(data=st.data())
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
 @pytest.mark.instruction_sets
 def test_bound_plans_give_numpys_bits_every_time(data: st.DataObject) -> None:
     platform, devices = live_on(None)

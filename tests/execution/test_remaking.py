@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.running import ASSIGN, DTYPE, MIX, plan_by
 
 from syclsched.api import with_lanes
@@ -124,7 +125,7 @@ def test_values_that_are_made_again_are_the_same(which: int) -> None:
     assert all(span.outcome == "done" for span in trace.spans)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_results_do_not_depend_on_what_is_made_again(data: st.DataObject) -> None:
     platform, devices = live()

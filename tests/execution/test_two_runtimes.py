@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.conformance import WAYS, Way, check_run, spread
 from support.conformance_graphs import SIZE
+from support.examples import examples
 from support.running import DTYPE, MIX, graphs, inputs_of, plan_by, sequential
 
 import syclsched
@@ -64,7 +65,7 @@ def test_every_way_gives_numpys_bits(platform: Platform, way: Way) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_random_graphs_in_random_ways(platform: Platform, data: st.DataObject) -> None:
     graph = data.draw(graphs(ranges=data.draw(st.booleans())))
     way = data.draw(st.sampled_from(PLANNED))

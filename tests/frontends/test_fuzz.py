@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.graph_files import GRAPH_FILE, SAMPLES, WFFORMAT_14, WFFORMAT_15
 
 from syclsched.errors import SyclschedError
@@ -63,7 +64,7 @@ def reads_or_refuses(data: bytes, name: str) -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_bytes(name: str) -> None:
-    @settings(max_examples=150)
+    @settings(max_examples=examples(150))
     @given(damaged(SAMPLES[name]), st.booleans())
     def check(data: bytes, by_content: bool) -> None:
         reads_or_refuses(data, "x" if by_content else name)
@@ -91,7 +92,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 
 @pytest.mark.parametrize("document", [WFFORMAT_15, WFFORMAT_14, GRAPH_FILE], ids=["1.5", "1.4", "own"])
 def test_values_in_json(document: dict[str, Any]) -> None:
-    @settings(max_examples=200)
+    @settings(max_examples=examples(200))
     @given(st.data())
     def check(data: st.DataObject) -> None:
         made = copy.deepcopy(document)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.launching import launch
 
 from syclsched.kernel_compiler.kernel_api import LocalAccessor, MemoryScope, PrivateArray, group_barrier
@@ -57,7 +58,7 @@ def _laid_out(array: Any, layout: str) -> Any:
 
 
 @pytest.mark.parametrize("dtype", _ALL)
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(
     shape=st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple),
     layouts=st.tuples(st.sampled_from("CFA"), st.sampled_from("CFA")),

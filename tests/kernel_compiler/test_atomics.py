@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.launching import launch
 
 from syclsched.errors import KernelCompilationError
@@ -36,7 +37,7 @@ def _sums(item: Any, x: Any, out: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", _NUMBERS)
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(numbers=st.lists(st.integers(0, 1000), min_size=1, max_size=70))
 def test_arithmetic(dtype: str, numbers: list[int]) -> None:
     x = np.array(numbers, dtype)

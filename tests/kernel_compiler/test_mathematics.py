@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.launching import launch
 
 from syclsched.kernel_compiler import KernelOptions
@@ -151,7 +152,7 @@ def _whole(item: Any, x: Any, n: Any, y: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(data=st.data())
 def test_whole_numbers(dtype: str, data: st.DataObject) -> None:
     information = np.iinfo(dtype)

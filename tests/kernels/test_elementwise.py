@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 import syclsched
 from syclsched import kernels
@@ -95,7 +96,7 @@ def test_an_array_without_dimensions_is_not_split(rewrite: str) -> None:
         assert run.result(x) == 12.0
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(length=st.integers(1, 300), alpha=st.floats(-1e3, 1e3, width=32), seed=st.integers(0, 9))
 def test_axpy_of_any_length_is_the_same_in_every_implementation(run: Any, length: int, alpha: float, seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 import syclsched
 from syclsched import AccessMode, DeviceLimits, Launch, Read, Reduce, Signature, Update, Work, Write, kernel_api
@@ -301,7 +302,7 @@ def test_mistakes_in_implementations() -> None:
 
 
 @pytest.mark.sycl
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(size=st.integers(1, 70), slope=st.sampled_from([0.5, -2.0, 0.1]))
 def test_every_implementation_gives_the_same(size: int, slope: float) -> None:
     data = np.random.default_rng(size).standard_normal(size).astype("float32")

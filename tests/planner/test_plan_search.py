@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 from syclsched.costs import CostModel
 from syclsched.model.access import AccessMode
@@ -63,7 +64,7 @@ def cases(draw: st.DrawFn, simple: bool = False) -> tuple[TaskGraph, Platform]:
 
 
 @given(cases(simple=True), st.sampled_from(["heft", "min-min", "random", "round-robin"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_makespan_of_an_order_and_placement_is_that_of_its_plan(
     case: tuple[TaskGraph, Platform], policy: str
 ) -> None:
@@ -82,7 +83,7 @@ def test_the_makespan_of_an_order_and_placement_is_that_of_its_plan(
 
 
 @given(cases())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_what_is_found_gets_better_and_longer_searches_begin_alike(case: tuple[TaskGraph, Platform]) -> None:
     graph, platform = case
     problem = PlanBuilder(graph, platform, CostModel(platform)).problem()

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import symbolic
+from support.examples import examples
 from support.strategies import graphs, platforms
 
 from syclsched.costs import CostModel
@@ -23,7 +24,7 @@ from syclsched.scheduling.construction.build import build_problem
 
 
 @pytest.mark.parametrize("policy", ["heft", "cpop", "round-robin", "random", "single:d0", "auto"])
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(graph=graphs(ranges=True), platform=platforms(), rng=st.randoms(use_true_random=False))
 def test_every_policy_computes_what_the_sequential_program_computes(
     policy: str, graph: TaskGraph, platform: Platform, rng: random.Random

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.samples import assert_same_results, device, graphs, platform
 
 from syclsched.costs import CostModel
@@ -65,7 +66,7 @@ def mixed() -> TaskGraph:
 
 
 @given(graph=graphs(), where=st.sampled_from([ONE, TWO]), how=st.sampled_from(("auto", *REWRITES)))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_a_rewritten_plan_is_proved_and_comes_back_from_json(graph: TaskGraph, where: Platform, how: str) -> None:
     plan = plan_graph(graph, where, steps=50, rewrite=how)
     verify(plan)
@@ -89,7 +90,7 @@ def test_a_rewritten_plan_is_proved_and_comes_back_from_json(graph: TaskGraph, w
 
 
 @given(graph=graphs(), where=st.sampled_from([ONE, TWO]))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 def test_auto_is_never_worse_than_without(graph: TaskGraph, where: Platform) -> None:
     without = plan_graph(graph, where, steps=50, rewrite="none")
     auto = plan_graph(graph, where, steps=50)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.samples import assert_same_results, graphs, values
 
 from syclsched.errors import GraphError
@@ -39,7 +40,7 @@ def cuts(draw: st.DrawFn, graph: TaskGraph) -> list[Cut]:
 
 
 @given(data=st.data(), graph=graphs(rows=ROWS))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_any_cut_gives_the_same_bits(data: st.DataObject, graph: TaskGraph) -> None:
     found = cut(graph, data.draw(cuts(graph)))
     assert_same_results(graph, found.graph)

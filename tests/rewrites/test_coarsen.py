@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.samples import assert_same_results, device, graphs, platform
 
 from syclsched.costs import CostModel
@@ -47,7 +48,7 @@ def fan(width: int, size: int = 100) -> TaskGraph:
 
 
 @given(graph=graphs(), where=st.sampled_from(PLATFORMS))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_results_are_those_of_the_original_to_the_last_bit(graph: TaskGraph, where: Platform) -> None:
     found = coarsen(graph, where, CostModel(where))
     assert_same_results(graph, found.graph)
@@ -66,7 +67,7 @@ def test_results_are_those_of_the_original_to_the_last_bit(graph: TaskGraph, whe
 
 
 @given(graph=graphs(), where=st.sampled_from(PLATFORMS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_dependencies_of_the_original_are_kept(graph: TaskGraph, where: Platform) -> None:
     found = coarsen(graph, where, CostModel(where))
     place = {name: i for i, name in enumerate(found.graph.order())}

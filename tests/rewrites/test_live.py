@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.gpu_shape import OTHER_DEVICE
 from support.running import DTYPE, JUDGE, MIX, graphs, plan_by, plan_on, plans, sequential
 from support.samples import COLUMNS, values
@@ -37,7 +38,7 @@ def live_here() -> tuple[Platform, Any]:
 
 
 @given(data=st.data(), graph=graphs())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_merged_tasks_give_numpys_bits_wherever_they_run(data: st.DataObject, graph: TaskGraph) -> None:
     platform, live = live_here()
     found = coarsen(graph, platform, CostModel(platform))
@@ -118,7 +119,7 @@ def wave() -> tuple[TaskGraph, dict[str, Any]]:
 CUTS = Recipe(cuts=(Cut(("a", "b"), (4, 3, 4)), Cut(("c", "d"), (6, 5))))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(data=st.data())
 def test_cut_tasks_give_the_same_bits_wherever_chunks_run(data: st.DataObject) -> None:
     platform, live = live_here()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.samples import device, graphs, platform
 
 from syclsched.costs import CostModel
@@ -46,7 +47,7 @@ def greedy(graph: TaskGraph, where: Platform, lanes: Callable[[int], int] = lamb
 
 
 @given(graph=graphs(), where=st.sampled_from([ONE, TWO]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_merged_graphs_are_planned_proved_and_simulated(graph: TaskGraph, where: Platform) -> None:
     found = coarsen(graph, where, CostModel(where))
     plan = greedy(found.graph, where)
@@ -56,7 +57,7 @@ def test_merged_graphs_are_planned_proved_and_simulated(graph: TaskGraph, where:
 
 
 @given(st.integers(2, 80), st.integers(1, 6), st.integers(1, 3000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_chains_are_not_predicted_slower_merged(length: int, width: int, size: int) -> None:
     graph = TaskGraph("chains")
     arrays = [(graph.array(f"x{n}", (size,)), graph.array(f"y{n}", (size,))) for n in range(width)]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.gpu_shape import OTHER_DEVICE
 from support.running import DTYPE, MIX, graphs, plan_by, sequential
 from support.samples import COLUMNS
@@ -64,7 +65,7 @@ def assert_results(graph: TaskGraph, plan: Plan, live: Any, inputs: dict[str, An
 
 
 @given(graph=graphs(), rewrite=REWRITES, device=DEVICES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_a_rewritten_plan_gives_the_bits_of_the_original(graph: TaskGraph, rewrite: str, device: str | None) -> None:
     platform, live = live_here()
     rng = np.random.default_rng(len(graph))
@@ -74,7 +75,7 @@ def test_a_rewritten_plan_gives_the_bits_of_the_original(graph: TaskGraph, rewri
 
 
 @given(data=st.data(), graph=graphs_by_rows())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_whatever_a_plan_cuts_and_merges_gives_the_bits_of_the_original(data: st.DataObject, graph: TaskGraph) -> None:
     """Cuts of any shape: the planner itself would cut such small arrays nowhere."""
     platform, live = live_here()

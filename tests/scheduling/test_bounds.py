@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from support.examples import examples
 from support.instances import PEFT_COSTS, PEFT_EDGES, TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
 from support.random_problems import problems
 
@@ -45,7 +46,7 @@ TWO = Platform(
 
 
 @given(problems(channels=False))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_no_timetable_is_below_any_part(problem: Problem) -> None:
     bound = lower_bound(problem)
     shortest_s = makespan_s(problem, refine(problem, [Heft().schedule(problem)], steps=300)) * (1 + 1e-9) + 1e-12
@@ -55,7 +56,7 @@ def test_no_timetable_is_below_any_part(problem: Problem) -> None:
 
 
 @given(problems(channels=True))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_nor_with_contention(problem: Problem) -> None:
     assert lower_bound(problem).best_s <= makespan_s(problem, Heft().schedule(problem)) * (1 + 1e-9) + 1e-12
 

@@ -11,6 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from support.examples import examples
 from support.instances import PEFT_COSTS, PEFT_EDGES, TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
 from support.random_problems import problems
 
@@ -43,7 +44,7 @@ def test_the_textbook_instances_are_proved_optimal(costs, edges, optimum) -> Non
 
 
 @given(problems(channels=False, max_tasks=7, max_devices=3))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_the_search_never_finds_less_than_what_is_proved_optimal(problem: Problem) -> None:
     need_ortools()
     start = Heft().schedule(problem)
@@ -130,7 +131,7 @@ def test_with_copy_lanes_the_optimum_is_that_of_all_schedules(seed: int) -> None
 
 
 @given(problems(channels=True, max_tasks=6, max_devices=3))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_with_channels_what_is_found_is_valid_and_no_worse_than_the_start(problem: Problem) -> None:
     need_ortools()
     start = Heft().schedule(problem)

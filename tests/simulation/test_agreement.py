@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.plans import random_plans
 from support.simulation_reference import reference_times
 from support.strategies import Case, cases
@@ -25,7 +26,7 @@ def agree(plan: Plan) -> None:
         assert found[number] == pytest.approx(timing, rel=1e-9, abs=1e-12), number
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(random_plans())
 def test_on_random_plans(plan: Plan) -> None:
     try:

@@ -11,19 +11,26 @@ import pytest
 
 
 def each_choice(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Return the cases that have a value which no case of the same test before them has, and all other tests."""
-    seen: defaultdict[str, set[Hashable]] = defaultdict(set)
-    chosen = []
+    """Return few cases of each test in which every value of every parameter stands, and all tests without parameters.
+
+    The next case is the one with the most values that no chosen case has.
+    """
+    cases: defaultdict[str, list[tuple[pytest.Item, frozenset[Hashable]]]] = defaultdict(list)
+    chosen = set()
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", None)
-        if parameters is not None:
-            before = seen[item.nodeid.partition("[")[0]]
-            values = {(name, _key(value)) for name, value in parameters.items()}
-            if values <= before:
-                continue
-            before |= values
-        chosen.append(item)
-    return chosen
+        if parameters is None:
+            chosen.add(item)
+        else:
+            values = frozenset((name, _key(value)) for name, value in parameters.items())
+            cases[item.nodeid.partition("[")[0]].append((item, values))
+    for of_test in cases.values():
+        missing = frozenset[Hashable]().union(*(values for _, values in of_test))
+        while missing:
+            item, values = max(of_test, key=lambda case: len(case[1] & missing))
+            chosen.add(item)
+            missing -= values
+    return [item for item in items if item in chosen]
 
 
 def every_other(items: Sequence[pytest.Item]) -> list[pytest.Item]:

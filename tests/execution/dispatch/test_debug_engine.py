@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.opened import live_on
 from support.running import DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
 
@@ -62,7 +63,7 @@ def run(graph: TaskGraph, safeguards: Safeguards, device: int = 0) -> Any:
     return execute(plan, graph, live, safeguards=safeguards)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.data())
 @pytest.mark.parametrize("ranges", [False, True])
 def test_a_stepped_run_gives_what_a_sequential_one_gives(ranges: bool, data: st.DataObject) -> None:

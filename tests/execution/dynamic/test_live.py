@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.gpu_shape import OTHER_DEVICE
 from support.opened import REFUSED
 from support.running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, sequential, with_host
@@ -75,7 +76,7 @@ def check(graph: Any, live: Any, policy: str, **options: Any) -> Any:
 
 
 @given(data=st.data())
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("where", ["all", "parts", "cpu", "halves"])
 def test_random_graph_gives_numpys_bits(where: str, submission: None, data: st.DataObject) -> None:
     live = live_called(where)

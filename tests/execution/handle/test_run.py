@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.gpu_shape import OTHER_DEVICE
 from support.opened import REFUSED, live_on
 from support.running import (
@@ -53,7 +54,7 @@ pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("nothing_is_left_running
 
 
 @given(data=st.data())
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("sub_devices", [None, 2])
 def test_random_graph_anywhere_gives_numpys_bits(sub_devices: int | None, data: st.DataObject) -> None:
     platform, live = live_on(sub_devices)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from support.chunked import plan_of_chunks
+from support.examples import examples
 from support.running import ASSIGN, DTYPE, TWO_DEVICES, plan_by
 from support.strategies import Case, tight_cases
 
@@ -81,7 +82,7 @@ def overlapping(plan: Plan, layout: MemoryLayout) -> list[tuple[int, int]]:
     ]
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(straight_plans(), st.sampled_from([8, 64]))
 def test_memory_is_used_again_only_behind_those_who_used_it(plan: Plan, alignment: int) -> None:
     program = Program(plan)
@@ -93,7 +94,7 @@ def test_memory_is_used_again_only_behind_those_who_used_it(plan: Plan, alignmen
             assert set(users[first]) <= before[later] | {later}
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(straight_plans())
 def test_launches_that_use_the_same_memory_are_not_made_as_one(plan: Plan) -> None:
     layout = make_layout(Program(plan), (), 64)
@@ -111,7 +112,7 @@ def test_launches_that_use_the_same_memory_are_not_made_as_one(plan: Plan) -> No
         assert not any(together[later] & set(users[first]) for later in users[second])
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(straight_plans())
 def test_buffers_lie_in_blocks_at_aligned_offsets(plan: Plan) -> None:
     layout = make_layout(Program(plan), (), 64)
@@ -123,7 +124,7 @@ def test_buffers_lie_in_blocks_at_aligned_offsets(plan: Plan) -> None:
     assert layout.peak_bytes == {space: peak for space, peak in plan.peak_bytes.items() if peak}
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(straight_plans())
 def test_what_is_read_after_the_run_is_never_written_over(plan: Plan) -> None:
     freed = [(i.uses[0].array, i.uses[0].space) for _, i in plan.instructions() if i.kind == "free"]

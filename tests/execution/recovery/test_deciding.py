@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.injected import FAULTS
 from support.opened import REFUSED
 from support.running import DTYPE, JUDGE, MIX, graphs, sequential
@@ -77,7 +78,7 @@ def test_a_device_that_is_lost_is_done_without(policy: str, after: int) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("where", ["all", "parts", "halves"])
 def test_random_faults_in_random_graphs_change_no_bit(where: str, data: st.DataObject) -> None:
     live = live_called(where)

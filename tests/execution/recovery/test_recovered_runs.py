@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.gpu_shape import OTHER_DEVICE
 from support.injected import FAULTS
 from support.opened import REFUSED, live_on
@@ -157,7 +158,7 @@ def braid_without_libraries() -> TaskGraph:
 
 
 @given(data=st.data())
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("sub_devices", [None, 2])
 def test_random_faults_in_random_graphs_change_no_bit(sub_devices: int | None, data: st.DataObject) -> None:
     platform, devices = live_on(sub_devices)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.opened import REFUSED, live_on
 from support.running import ASSIGN_KERNEL, DTYPE, MIX, SPIN, graphs, plan_by, plan_on, sequential
 
@@ -46,7 +47,7 @@ def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
 
 
 @given(data=st.data())
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_random_graphs_give_numpys_bits(data: st.DataObject) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(max_tasks=40))

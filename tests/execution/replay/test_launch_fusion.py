@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.gpu_shape import OTHER_DEVICE
 from support.opened import live_on
 from support.running import DTYPE, MIX, graphs, plan_by, sequential
@@ -145,7 +146,7 @@ def test_nothing_is_compiled_for_several_launches_where_too_few_would_be_saved(
 
 @given(data=st.data())
 @settings(
-    max_examples=20,
+    max_examples=examples(20),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @pytest.mark.parametrize("device", ["cpu", OTHER_DEVICE])

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.gpu_shape import OTHER_DEVICE
 from support.opened import REFUSED, is_usm, live_on
 from support.running import (
@@ -57,7 +58,7 @@ pytestmark = pytest.mark.sycl
 
 @pytest.mark.gpu_shape
 @given(data=st.data())
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("sub_devices", [None, 2])
 def test_random_graphs_give_numpys_bits_every_time(sub_devices: int | None, data: st.DataObject) -> None:
     platform, devices = live_on(sub_devices)
@@ -81,7 +82,7 @@ def test_random_graphs_give_numpys_bits_every_time(sub_devices: int | None, data
 
 
 @given(data=st.data())
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("device", ["cpu", OTHER_DEVICE])
 def test_kernels_on_two_lanes_are_replayed(device: str, data: st.DataObject) -> None:
     platform, devices = live_on(None)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.gpu_shape import OTHER_DEVICE
 from support.opened import REFUSED, live_on
 from support.running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
@@ -60,7 +61,7 @@ def signed(*signs: int) -> list[dict[str, Any]]:
 
 @pytest.mark.gpu_shape
 @given(data=st.data(), length=st.integers(0, 7), in_flight=st.sampled_from([None, 1, 2, 3, 5]))
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("sub_devices", [None, 2])
 def test_random_graphs_give_the_bits_of_single_runs_in_order(
     sub_devices: int | None, data: st.DataObject, length: int, in_flight: int | None
@@ -85,7 +86,7 @@ def test_random_graphs_give_the_bits_of_single_runs_in_order(
 
 
 @given(data=st.data(), length=st.integers(3, 9), in_flight=st.integers(1, 4))
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("device", ["cpu", OTHER_DEVICE])
 def test_kernels_on_two_lanes(device: str, data: st.DataObject, length: int, in_flight: int) -> None:
     platform, devices = live_on(None)

@@ -14,6 +14,7 @@ onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from onnx import helper  # noqa: E402
+from support.examples import examples  # noqa: E402
 from support.host_evaluation import evaluate  # noqa: E402
 from support.node_cases import differences  # noqa: E402
 from support.small_models import imported, model_of  # noqa: E402
@@ -143,7 +144,7 @@ def cases(draw: st.DrawFn) -> tuple[Arrays, dict[str, Any], int]:
     return inputs, attributes, opset
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(cases())
 def test_any_form_is_as_specified(case: tuple[Arrays, dict[str, Any], int]) -> None:
     inputs, attributes, opset = case

@@ -16,6 +16,7 @@ onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from support.examples import examples  # noqa: E402
 from support.small_models import imported, model_of, relu_model  # noqa: E402
 
 from syclsched.errors import (  # noqa: E402
@@ -465,7 +466,7 @@ def _rich_model() -> bytes:
 RICH = _rich_model()
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(st.tuples(st.integers(0, len(RICH) - 1), st.integers(0, 255)), min_size=1, max_size=4))
 def test_a_damaged_model_is_refused_or_taken_but_nothing_else(changes: list[tuple[int, int]]) -> None:
     data = bytearray(RICH)

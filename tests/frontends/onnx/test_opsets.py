@@ -16,6 +16,7 @@ from hypothesis import assume, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from onnx import helper  # noqa: E402
 from support.beside_runtime import array, same_as_runtime  # noqa: E402
+from support.examples import examples  # noqa: E402
 from support.host_evaluation import evaluate  # noqa: E402
 from support.small_models import imported, model_of  # noqa: E402
 
@@ -241,7 +242,7 @@ def test_one_hot_and_where_and_scatter() -> None:
 _small = st.integers(1, 3)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_convolutions_of_any_form(data: Any) -> None:
     rank = data.draw(st.sampled_from([1, 2]))
@@ -262,7 +263,7 @@ def test_convolutions_of_any_form(data: Any) -> None:
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_transposed_convolutions_of_any_form(data: Any) -> None:
     rank = data.draw(st.sampled_from([1, 2]))
@@ -286,7 +287,7 @@ def test_transposed_convolutions_of_any_form(data: Any) -> None:
     same_as_runtime([node("ConvTranspose", list(inputs), ["y"], **attributes)], inputs, ["y"], 11)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_poolings_of_any_form(data: Any) -> None:
     kernel, strides = (data.draw(st.lists(_small, min_size=2, max_size=2)) for _ in range(2))
@@ -306,7 +307,7 @@ def test_poolings_of_any_form(data: Any) -> None:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_resizes_of_any_form(data: Any) -> None:
     mode = data.draw(st.sampled_from(["nearest", "linear", "cubic"]))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.operations import NO_SHRINKING, UNCHECKED, close, implementations, numbers, on_host, unwritten
 
 from syclsched.errors import ArgumentError
@@ -35,7 +36,7 @@ def joins(draw: st.DrawFn) -> Case:
 
 
 @given(joins())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_the_host_does_it(case: Case) -> None:
     operation, arrays, wanted, dtype = case
     close(on_host(operation, arrays), wanted, dtype)
@@ -44,7 +45,7 @@ def test_the_host_does_it(case: Case) -> None:
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", implementations(nn.join(2)))
 @given(data=st.data())
-@settings(max_examples=8, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+@settings(max_examples=examples(8), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_do_it(run: Any, name: str, data: st.DataObject) -> None:
     operation, arrays, wanted, dtype = data.draw(joins())
     close(run(operation, name, arrays)["y"], wanted, dtype)

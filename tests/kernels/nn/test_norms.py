@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.operations import NO_SHRINKING, UNCHECKED, close, last, numbers, on_host, quick, unwritten
 
 from syclsched.errors import ArgumentError
@@ -108,7 +109,7 @@ OPERATIONS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
     operation, arrays, wanted, dtype = data.draw(KINDS[kind])
     close(on_host(operation, arrays), wanted, dtype, 10)
@@ -118,7 +119,7 @@ def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
 @pytest.mark.sycl
 @pytest.mark.parametrize(("kind", "name"), [(k, n) for k, o in OPERATIONS.items() for n in quick(o)])
 @given(data=st.data())
-@settings(max_examples=8, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+@settings(max_examples=examples(8), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> None:
     operation, arrays, wanted, dtype = data.draw(KINDS[kind])
     close(run(operation, name, arrays)["y"], wanted, dtype, 10)

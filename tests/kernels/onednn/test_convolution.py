@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.operations import numbers, placed_in, unwritten
 
 from syclsched.errors import CapabilityError
@@ -112,7 +113,7 @@ def chosen_by(onednn: Any, operation: Any, arrays: Any, constants: Any) -> str:
 
 
 @given(convolutions())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_convolutions(onednn: Any, case: Case) -> None:
     operation, arrays, constants = case
     onednn.agrees(operation, arrays, constants)
@@ -173,7 +174,7 @@ def transposed(draw: st.DrawFn) -> Case:
 
 
 @given(transposed())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_transposed_convolutions(onednn: Any, case: Case) -> None:
     operation, arrays, constants = case
     onednn.agrees(operation, arrays, constants)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.operations import numbers, on_host, unwritten
 
 from syclsched.kernels import nn
@@ -25,7 +26,7 @@ pytestmark = [pytest.mark.sycl, pytest.mark.instruction_sets]
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_pools(onednn: Any, data: st.DataObject) -> None:
     ndim = data.draw(st.integers(1, 3))
 
@@ -151,7 +152,7 @@ def test_arrays_one_after_another(onednn: Any, axis: int, dtype: str) -> None:
 
 
 @given(st.permutations(range(5)), st.lists(st.integers(1, 4), min_size=5, max_size=5))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_axes_in_another_order(onednn: Any, permutation: list[int], shape: list[int]) -> None:
     x = np.arange(math.prod(shape), dtype="int32").reshape(shape)
     operation = transpose(tuple(permutation))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.operations import numbers, unwritten
 
 from syclsched.kernels import nn
@@ -46,7 +47,7 @@ def products(draw: st.DrawFn) -> Case:
 
 
 @given(products())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_products(onednn: Any, case: Case) -> None:
     operation, arrays, constants = case
     onednn.agrees(operation, arrays, constants, factor=5)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.grouped import is_pocl
 from support.trying_tensors import Try, on_host, signature_of
 
@@ -21,7 +22,7 @@ from syclsched.kernels.tensor.writing.expression import OPERATORS
 
 LANGUAGES = ["opencl-c", "python"]
 SETTINGS = settings(
-    max_examples=8,
+    max_examples=examples(8),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.grouped import GPUS
 from support.operations import NO_SHRINKING, TOLERANCE, UNCHECKED
 from support.trying_tensors import on_host, run_on, signature_of
@@ -43,7 +44,7 @@ def refused(queue: Any, dtype: str) -> bool:
 
 @pytest.mark.sycl
 @given(data=st.data())
-@settings(max_examples=20, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+@settings(max_examples=examples(20), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_teams_of_work_items_reduce(queue: Any, data: st.DataObject) -> None:
     shape, dtype, mode = data.draw(SHAPES), data.draw(st.sampled_from(DTYPES)), data.draw(st.sampled_from(MODES))
     axes = tuple(sorted(data.draw(st.sets(st.integers(0, len(shape) - 1)))))
@@ -68,7 +69,7 @@ def test_teams_of_work_items_reduce(queue: Any, data: st.DataObject) -> None:
 
 @pytest.mark.sycl
 @given(data=st.data())
-@settings(max_examples=20, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+@settings(max_examples=examples(20), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_teams_of_work_items_find_places(queue: Any, data: st.DataObject) -> None:
     shape, dtype = data.draw(SHAPES), data.draw(st.sampled_from(DTYPES))
     axis = data.draw(st.integers(0, len(shape) - 1))
@@ -108,7 +109,7 @@ def test_parts_of_a_whole(queue: Any, mode: str, limits: Any) -> None:
 
 @pytest.mark.sycl
 @given(data=st.data())
-@settings(max_examples=20, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+@settings(max_examples=examples(20), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_squares_become_columns(queue: Any, data: st.DataObject) -> None:
     shape = data.draw(st.lists(st.sampled_from([1, 2, 3, 16, 17, 45, 130]), min_size=2, max_size=4).map(tuple))
     if math.prod(shape) > 200_000:

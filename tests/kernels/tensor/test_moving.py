@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.trying_tensors import Try, on_host, signature_of
 
 from syclsched.errors import ArgumentError
@@ -20,7 +21,9 @@ from syclsched.model.operation import Operation
 
 LANGUAGES = ["opencl-c", "python"]
 SETTINGS = settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=examples(6),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.trying_tensors import Try, on_host, signature_of
 
 from syclsched.errors import ArgumentError
@@ -183,7 +184,7 @@ def test_rows_in_vectors(on_device: Try, queue: Any, dtype: str, language: str) 
 
 
 @pytest.mark.sycl
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     shape=st.sampled_from([(5001,), (2, 2048), (2049, 2), (1, 3000, 1), (3,), (2, 0), (300_000,)]),
     exclusive=st.booleans(),

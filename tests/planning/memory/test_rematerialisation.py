@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import symbolic
+from support.examples import examples
 from support.strategies import Case, tight_cases, touching
 
 from syclsched.errors import IncompletePlanError, MemoryLimitError
@@ -208,7 +209,7 @@ def on_another_device(plan: Plan) -> Plan:
     return replace(plan, platform=platform, lanes=(*lanes, *(each for each in plan.lanes if each is not lane)))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(tight_cases(), st.randoms(use_true_random=False))
 def test_plans_within_little_memory_compute_what_the_sequential_program_computes(
     case: Case, rng: random.Random
@@ -223,7 +224,7 @@ def test_plans_within_little_memory_compute_what_the_sequential_program_computes
         assert not space.capacity_bytes or plan.peak_bytes.get(space.name, 0) <= space.capacity_bytes
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(tight_cases())
 def test_a_plan_that_may_make_values_again_is_never_predicted_slower_nor_refused_more_often(case: Case) -> None:
     given_ = building.plan_inputs(case.graph, case.platform, case.schedule, case.durations_s)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import symbolic
+from support.examples import examples
 from support.plans import without_one_wait
 from support.strategies import Case, cases, touching
 
@@ -43,7 +44,7 @@ def least_bytes(case: Case, space: str) -> int:
     return max((task_bytes(case, a.task) for a in case.schedule.assignments if a.device in reach), default=0)
 
 
-@settings(max_examples=100)  # in about every third there is something to evict
+@settings(max_examples=examples(100))  # in about every third there is something to evict
 @given(cases(), st.data(), st.randoms(use_true_random=False))
 def test_a_plan_that_does_not_fit_is_rewritten_until_it_does(
     case: Case, data: st.DataObject, rng: random.Random
@@ -75,7 +76,7 @@ def test_less_than_the_largest_task_needs_is_refused_with_the_sizes(case: Case) 
     assert repr(space) in str(caught.value)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(cases(), st.data())
 def test_no_wait_of_a_rewritten_plan_can_be_left_out(case: Case, data: st.DataObject) -> None:
     free = build(case)

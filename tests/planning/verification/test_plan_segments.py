@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import symbolic
+from support.examples import examples
 from support.plans import without_one_wait
 from support.strategies import Case, cases, touching
 
@@ -38,7 +39,7 @@ def build(case: Case) -> Plan:
     return build_plan(case.graph, case.platform, case.schedule, case.durations_s)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cases(ranges=True), st.randoms(use_true_random=False))
 def test_every_execution_order_computes_what_the_sequential_program_computes(case: Case, rng: random.Random) -> None:
     plan = build(case)
@@ -48,7 +49,7 @@ def test_every_execution_order_computes_what_the_sequential_program_computes(cas
     assert predict(plan).makespan_s >= max(case.durations_s.values())
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(cases(ranges=True), st.data())
 def test_no_wait_can_be_left_out(case: Case, data: st.DataObject) -> None:
     plan = build(case)
@@ -57,7 +58,7 @@ def test_no_wait_can_be_left_out(case: Case, data: st.DataObject) -> None:
         verify(changed, case.graph)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(cases(ranges=True), st.data(), st.randoms(use_true_random=False))
 def test_memory_that_holds_one_task_is_enough(case: Case, data: st.DataObject, rng: random.Random) -> None:
     arrays = case.graph.arrays

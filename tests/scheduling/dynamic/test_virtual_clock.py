@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.definitions import with_tables
+from support.examples import examples
 from support.random_problems import problems
 
 from syclsched.errors import PolicyError
@@ -73,7 +74,7 @@ def policies(problem: Problem, believed: Floats) -> list[DynamicPolicy]:
 
 
 @pytest.mark.parametrize("kind", ["exact", "noisy", "three times off"])
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(data=st.data(), seed=st.integers(0, 9))
 def test_timetables_hold_by_the_true_times(kind: str, data: st.DataObject, seed: int) -> None:
     problem = data.draw(problems(channels=data.draw(st.booleans())))
@@ -89,7 +90,7 @@ def test_timetables_hold_by_the_true_times(kind: str, data: st.DataObject, seed:
                 assert run.timetable.processor[entry.task] == entry.processor
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(problems(channels=True, unreachable=True))
 def test_data_that_cannot_be_moved_is_left_where_it_can_be_used_or_refused(problem: Problem) -> None:
     for policy in DYNAMIC_POLICIES:

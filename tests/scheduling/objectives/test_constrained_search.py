@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.definitions import Story, with_tables
+from support.examples import examples
 from support.instances import layered
 from support.random_problems import READ, WRITE, build, problems
 
@@ -49,7 +50,7 @@ def loaded(draw: st.DrawFn, *, channels: bool) -> tuple[Problem, np.ndarray, np.
 
 @pytest.mark.parametrize("channels", [False, True])
 def test_what_is_decoded_is_valid_and_measured_right(channels: bool) -> None:
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40), deadline=None)
     @given(loaded(channels=channels))
     def check(given_: tuple[Problem, np.ndarray, np.ndarray]) -> None:
         problem, order, processor = given_
@@ -68,7 +69,7 @@ def test_what_is_decoded_is_valid_and_measured_right(channels: bool) -> None:
 
 @pytest.mark.parametrize("channels", [False, True])
 def test_limits_that_the_decoder_keeps_are_kept_at_every_instant(channels: bool) -> None:
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40), deadline=None)
     @given(loaded(channels=channels), st.sampled_from([1.0, 1.5, 2.0, 3.0]), st.integers(0, 3))
     def check(given_: tuple[Problem, np.ndarray, np.ndarray], factor: float, which: int) -> None:
         problem, order, processor = given_

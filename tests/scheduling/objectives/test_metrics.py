@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.definitions import Story, with_tables
+from support.examples import examples
 from support.random_problems import READ, UPDATE, WRITE, build, problems
 
 from syclsched.errors import PlatformError, PolicyError
@@ -33,7 +34,7 @@ def answered(draw: st.DrawFn, *, channels: bool) -> tuple[Problem, Timetable]:
 
 @pytest.mark.parametrize("channels", [False, True])
 def test_memory_is_what_the_definition_says(channels: bool) -> None:
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=examples(50), deadline=None)
     @given(answered(channels=channels))
     def check(pair: tuple[Problem, Timetable]) -> None:
         problem, timetable = pair
@@ -44,7 +45,7 @@ def test_memory_is_what_the_definition_says(channels: bool) -> None:
     check()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(answered(channels=False), st.data())
 def test_energy_is_power_times_time(pair: tuple[Problem, Timetable], data: st.DataObject) -> None:
     problem, timetable = pair
@@ -54,7 +55,7 @@ def test_energy_is_power_times_time(pair: tuple[Problem, Timetable], data: st.Da
     assert evaluate(problem, timetable).energy_j == pytest.approx(expected)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(answered(channels=True))
 def test_the_interval_is_the_largest_load(pair: tuple[Problem, Timetable]) -> None:
     problem, timetable = pair

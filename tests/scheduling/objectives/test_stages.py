@@ -9,6 +9,7 @@ from itertools import combinations_with_replacement, pairwise, permutations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.random_problems import problems
 
 from syclsched.scheduling import problem_from_matrices
@@ -35,7 +36,7 @@ def shortest(costs: list[list[float]]) -> float:
         lambda p: st.lists(st.lists(SECONDS, min_size=p, max_size=p), min_size=1, max_size=7)
     )
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_the_longest_stage_of_a_chain_is_as_short_as_can_be(costs: list[list[float]]) -> None:
     costs = [row if min(row) < math.inf else [1.0] * len(row) for row in costs]
     problem = problem_from_matrices(costs, {(t, t + 1): 0.0 for t in range(len(costs) - 1)})
@@ -50,7 +51,7 @@ def test_the_longest_stage_of_a_chain_is_as_short_as_can_be(costs: list[list[flo
 
 
 @given(problem=problems(channels=False))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_stages_are_valid_and_nothing_goes_back(problem: Problem) -> None:
     found = stages(problem)
     if found is None:

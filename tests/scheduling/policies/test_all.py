@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.instances import Edges, Table, critical_path, layered, tables, work_bound
 from support.random_problems import READ, WRITE, build, problems
 from support.strategies import graphs, platforms
@@ -85,7 +86,7 @@ def test_data_out_of_reach_is_met_or_told(problem: Problem) -> None:
             validate(problem, timetable)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(graphs(), platforms())
 def test_graphs(graph: TaskGraph, platform: Platform) -> None:
     problem = build_problem(graph, platform, CostModel(platform))

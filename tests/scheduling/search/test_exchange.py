@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.instances import PEFT_COSTS, PEFT_EDGES, TOPCUOGLU_COSTS, TOPCUOGLU_EDGES, layered
 from support.random_problems import problems
 
@@ -41,7 +42,7 @@ def run(problem: Problem, steps: int, seed: int) -> tuple[Best, Meter]:
 
 
 @given(problems(channels=False), st.integers(0, 3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_it_keeps_the_best_and_uses_all_its_steps_and_no_more(problem: Problem, seed: int) -> None:
     best, meter = run(problem, 2 * REPLICAS * SWAP_STEPS + 7, seed)
     assert best.cost <= states(problem)[0][0]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from hypothesis import given, settings
+from support.examples import examples
 from support.instances import layered
 from support.random_problems import problems
 
@@ -15,7 +16,7 @@ from syclsched.scheduling.validate import validate
 
 
 @given(problems(channels=True))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_all_are_valid(problem: Problem) -> None:
     for timetable in guided_starts(problem):
         validate(problem, timetable)

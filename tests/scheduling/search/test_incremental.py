@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.random_problems import problems
 
 from syclsched.scheduling.core.orders import time_order
@@ -36,7 +37,7 @@ def everything(search: IncrementalState) -> tuple[bytes, ...]:
 
 
 @given(problems(channels=False))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_list_schedule_is_decoded_into_one_that_is_no_longer(problem: Problem) -> None:
     evaluator, found_s = begin(problem, 0)
     validate(problem, evaluator.timetable())
@@ -45,7 +46,7 @@ def test_a_list_schedule_is_decoded_into_one_that_is_no_longer(problem: Problem)
 
 
 @given(problems(channels=False), st.integers(0, 1000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_moves_are_worked_out_as_if_from_nothing_and_taken_back_without_trace(problem: Problem, seed: int) -> None:
     evaluator, _ = begin(problem, seed)
     search = evaluator.state
@@ -68,7 +69,7 @@ def test_moves_are_worked_out_as_if_from_nothing_and_taken_back_without_trace(pr
 
 
 @given(problems(channels=False), st.integers(0, 1000), st.sampled_from([0.9, 1.0, 1.1]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_work_that_leads_nowhere_is_given_up_and_leaves_nothing_dirty(
     problem: Problem, seed: int, share: float
 ) -> None:
@@ -88,7 +89,7 @@ def test_work_that_leads_nowhere_is_given_up_and_leaves_nothing_dirty(
 
 
 @given(problems(channels=False))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_the_critical_path_leads_without_a_gap_from_the_beginning_to_the_end(problem: Problem) -> None:
     search = begin(problem, 0)[0].state
     path = search.path[: critical_path(search)].tolist()
@@ -100,7 +101,7 @@ def test_the_critical_path_leads_without_a_gap_from_the_beginning_to_the_end(pro
 
 
 @given(problems(channels=False))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_head_and_tail_of_a_task_are_within_the_makespan(problem: Problem) -> None:
     search = begin(problem, 0)[0].state
     compute_tails(search)

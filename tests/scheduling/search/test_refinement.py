@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.instances import PEFT_COSTS, PEFT_EDGES, TOPCUOGLU_COSTS, TOPCUOGLU_EDGES, layered
 from support.random_problems import problems
 
@@ -42,7 +43,7 @@ def test_the_textbook_instances_are_solved_to_optimality(costs, edges, optimum) 
 
 
 @given(problems(channels=False), st.integers(0, 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_what_is_found_is_valid_and_no_worse_than_the_start(problem: Problem, seed: int) -> None:
     start = Heft().schedule(problem)
     found = refine(problem, [start], steps=300, seed=seed)
@@ -51,7 +52,7 @@ def test_what_is_found_is_valid_and_no_worse_than_the_start(problem: Problem, se
 
 
 @given(problems(channels=True), st.integers(0, 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_same_holds_where_copies_wait_for_each_other(problem: Problem, seed: int) -> None:
     start = Heft().schedule(problem)
     found = refine(problem, [start], steps=40, seed=seed)

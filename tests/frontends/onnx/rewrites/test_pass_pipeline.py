@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from onnx import helper
+from support.examples import examples
 from support.networks import Builder, assert_same, assert_whole, kinds, networks
 from support.small_models import imported, model_of
 
@@ -14,7 +15,7 @@ from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, PASSES, rewrite
 @pytest.mark.parametrize("name", DEFAULT_PASSES)
 def test_every_pass_alone_keeps_what_a_network_gives(name: str) -> None:
     @given(networks())
-    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
     def check(made: Builder) -> None:
         network = made.network(*made.last)
         rewritten = rewrite(network, passes=(name,)).network
@@ -33,7 +34,7 @@ def test_what_draws_random_numbers_is_not_drawn_beforehand(passes: tuple[str, ..
 
 
 @given(networks())
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 def test_all_passes_keep_what_a_network_gives_and_find_nothing_the_second_time(made: Builder) -> None:
     network = made.network(*made.last)
     first = rewrite(network)
@@ -45,7 +46,7 @@ def test_all_passes_keep_what_a_network_gives_and_find_nothing_the_second_time(m
 
 
 @given(networks())
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 def test_without_any_one_pass_the_others_are_right(made: Builder) -> None:
     network = made.network(*made.last)
     for name in DEFAULT_PASSES:

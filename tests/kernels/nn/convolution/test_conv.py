@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.grouped import GPUS
 from support.onnx_nodes import node
 from support.operations import (
@@ -118,7 +119,7 @@ def _transposed(x: Any, w: Any, b: Any, groups: int, strides: Any, pads: Any, di
 
 
 @given(convolutions())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_host_convolves(case: Case) -> None:
     operation, arrays, wanted, dtype = case
     close(on_host(operation, arrays), wanted, dtype)
@@ -126,7 +127,7 @@ def test_the_host_convolves(case: Case) -> None:
 
 @pytest.mark.sycl
 @given(case=convolutions(most=20), limits=st.sampled_from(GPUS))
-@settings(max_examples=12, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+@settings(max_examples=examples(12), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_work_groups_convolve_in_local_memory(run: Any, case: Case, limits: DeviceLimits) -> None:
     operation, arrays, wanted, dtype = case
     for constants in ((), ("w",)):
@@ -134,7 +135,7 @@ def test_work_groups_convolve_in_local_memory(run: Any, case: Case, limits: Devi
 
 
 @given(transposes())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_host_transposes(case: Case) -> None:
     operation, arrays, wanted, dtype = case
     close(on_host(operation, arrays), wanted, dtype)
@@ -222,7 +223,7 @@ def test_what_blocks_share_is_added_to_once(
         close(run(operation, name, arrays, constants=constants)["y"], wanted, "float32")
 
 
-ON_DEVICES = settings(max_examples=12, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+ON_DEVICES = settings(max_examples=examples(12), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 
 
 @pytest.mark.sycl

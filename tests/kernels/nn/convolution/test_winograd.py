@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.operations import NO_SHRINKING, UNCHECKED, close, numbers, on_host, placed_in, unwritten
 
 from syclsched.kernels import nn
@@ -101,7 +102,7 @@ def test_what_it_refuses(given: Signature, reason: str | None) -> None:
     st.sampled_from([16, 24, 96, 512]),
     st.integers(1, 80),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_blocks_and_parts_cover_all_and_fit(batch: int, extent: int, inside: int, outside: int, units: int) -> None:
     given = signature(extent, inside, outside, batch=batch)
     tiled = winograd_tiling.tiling(given)
@@ -148,7 +149,7 @@ def cases(draw: st.DrawFn) -> tuple[Operation, dict[str, np.ndarray]]:
 
 @pytest.mark.sycl
 @given(case=cases())
-@settings(max_examples=12, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+@settings(max_examples=examples(12), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_convolve(run: Any, case: tuple[Operation, dict[str, np.ndarray]]) -> None:
     operation, arrays = case
     wanted = on_host(operation, arrays)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.grouped import GPUS
 from support.operations import NO_SHRINKING, UNCHECKED, close, numbers, on_host, unwritten
 
@@ -65,7 +66,7 @@ KINDS = {"softmax": softmaxes(), "layer": layers(), "group": groupings()}
 @pytest.mark.sycl
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-@settings(max_examples=15, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+@settings(max_examples=examples(15), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_teams_of_work_items_do_it(run: Any, queue: Any, kind: str, data: st.DataObject) -> None:
     operation, arrays, dtype = data.draw(KINDS[kind])
     if dtype == "float16" and not queue.sycl_device.has_aspect_fp16:

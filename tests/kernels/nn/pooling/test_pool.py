@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.operations import NO_SHRINKING, UNCHECKED, close, implementations, last, numbers, on_host, quick, unwritten
 
 from syclsched.errors import ArgumentError
@@ -125,7 +126,7 @@ OPERATIONS = {"pool": nn.pool("max", (2,)), "lrn": nn.lrn(), "im2col": nn.im2col
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
     operation, arrays, wanted, dtype = data.draw(KINDS[kind])
     close(on_host(operation, arrays), wanted, dtype)
@@ -135,7 +136,7 @@ def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
 @pytest.mark.sycl
 @pytest.mark.parametrize(("kind", "name"), [(k, n) for k, o in OPERATIONS.items() for n in quick(o)])
 @given(data=st.data())
-@settings(max_examples=8, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+@settings(max_examples=examples(8), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> None:
     operation, arrays, wanted, dtype = data.draw(KINDS[kind])
     close(run(operation, name, arrays)["y"], wanted, dtype)

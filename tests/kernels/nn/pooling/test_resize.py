@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.onnx_nodes import node
 from support.operations import NO_SHRINKING, UNCHECKED, close, implementations, numbers, on_host, unwritten
 
@@ -59,7 +60,7 @@ def resizings(draw: st.DrawFn) -> Case:
 
 
 @given(resizings())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_host_resizes(case: Case) -> None:
     operation, arrays, wanted, _ = case
     close(on_host(operation, arrays), wanted, "float32")
@@ -68,7 +69,7 @@ def test_the_host_resizes(case: Case) -> None:
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", implementations(nn.resize("nearest", "asymmetric")))
 @given(case=resizings())
-@settings(max_examples=10, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+@settings(max_examples=examples(10), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_resize(run: Any, name: str, case: Case) -> None:
     operation, arrays, wanted, _ = case
     close(run(operation, name, arrays)["y"], wanted, "float32")

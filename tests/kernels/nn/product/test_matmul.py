@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.grouped import GPUS
 from support.operations import NO_SHRINKING, UNCHECKED, close, implementations, numbers, on_host, unwritten
 
@@ -56,7 +57,7 @@ def products(draw: st.DrawFn) -> Case:
 
 
 @given(products())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_host_multiplies(case: Case) -> None:
     operation, arrays, wanted, dtype = case
     close(on_host(operation, arrays), wanted, dtype)
@@ -66,7 +67,7 @@ def test_the_host_multiplies(case: Case) -> None:
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", implementations(nn.matmul(True)))
 @given(case=products())
-@settings(max_examples=15, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+@settings(max_examples=examples(15), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_multiply(run: Any, name: str, case: Case) -> None:
     operation, arrays, wanted, dtype = case
     close(run(operation, name, arrays)["y"], wanted, dtype)
@@ -76,7 +77,7 @@ def test_devices_multiply(run: Any, name: str, case: Case) -> None:
 
 @pytest.mark.sycl
 @given(case=products(), limits=st.sampled_from(GPUS))
-@settings(max_examples=12, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+@settings(max_examples=examples(12), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_work_groups_multiply_in_local_memory(run: Any, case: Case, limits: DeviceLimits) -> None:
     operation, arrays, wanted, dtype = case
     close(run(operation, groups.NAME, arrays, limits=limits)["y"], wanted, dtype)
@@ -134,7 +135,7 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
 
 
 @given(products())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_chunks_of_rows_are_the_whole(case: Case) -> None:
     operation, arrays, wanted, dtype = case
     split = operation.split

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.trying_tensors import Try, on_host, signature_of
 
 from syclsched.errors import ArgumentError
@@ -180,7 +181,9 @@ def test_logarithms_whose_largest_number_changes(on_device: Try, queue: Any, lan
 
 @pytest.mark.sycl
 @settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=examples(6),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(shape=st.lists(st.sampled_from([1, 2, 3, 17, 33]), max_size=4).map(tuple), data=st.data())
 def test_any_axes(on_device: Try, shape: tuple[int, ...], data: st.DataObject) -> None:

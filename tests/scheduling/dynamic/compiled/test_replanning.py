@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.random_problems import problems
 from support.turns import Turns
 
@@ -48,7 +49,7 @@ def end(board: RunState, lane: int, took_s: float, now_s: float) -> None:
     complete(board, counts, np.zeros(len(board.lane), np.int64), end_ns, now_s)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(problem=problems(channels=False), data=st.data())
 def test_every_task_is_started_once_where_it_can_run_whenever_plans_change(
     problem: Problem, data: st.DataObject
@@ -81,7 +82,7 @@ def test_every_task_is_started_once_where_it_can_run_whenever_plans_change(
             assert at[before] < at[task]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(problem=problems(channels=False))
 def test_what_was_started_stays_and_the_rest_is_placed_where_it_can_run(problem: Problem) -> None:
     board = board_of(problem, Heft().schedule(problem))

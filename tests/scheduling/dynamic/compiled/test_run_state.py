@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.definitions import with_tables
+from support.examples import examples
 from support.random_problems import problems
 from support.turns import Turns
 
@@ -107,7 +108,7 @@ class ByHand:
         self.note(lane)
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(problem=problems(channels=False), data=st.data())
 @pytest.mark.parametrize("spread", [False, True], ids=["one", "several"])
 @pytest.mark.parametrize("which", ["eager", "priority", "dmdas", "dmdas by transfer", "stealing", "hybrid"])
