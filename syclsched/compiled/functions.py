@@ -49,7 +49,10 @@ def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def specialised(function: Callable[_P, _R], called: Callable[..., Any]) -> Callable[_P, _R]:
-    """Compile a closure as `lean` does; it is one of several that differ only in a compiled function they call."""
+    """Compile a closure as `lean` does; it is one of several that differ only in compiled functions they call.
+
+    One of these is given, for the name.
+    """
     # The qualified name becomes the names of the machine code's symbols and of its file: these must differ, too.
     callee = cast("CompiledFunction", called).py_func
     function.__qualname__ = f"{function.__name__}.{callee.__module__}.{callee.__qualname__}"

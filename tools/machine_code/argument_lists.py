@@ -64,6 +64,15 @@ def event_loops() -> list[Any]:
     return [loop_of(rule) for rule in (*rules, call_rule)]
 
 
+def annealing_loops() -> list[Any]:
+    """Return the search's annealing loops, one for each evaluator."""
+    from syclsched.scheduling.search.constrained.moves import anneal as constrained
+    from syclsched.scheduling.search.incremental.moves import anneal as incremental
+    from syclsched.scheduling.search.queued.moves import anneal as queued
+
+    return [constrained, incremental, queued]
+
+
 def read_list() -> dict[str, list[list[Any]]]:
     """Return the argument types to build for, by function name."""
     content = json.loads(LIST.read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
-from argument_lists import event_loops, numba_type, read_list
+from argument_lists import annealing_loops, event_loops, numba_type, read_list
 from llvmlite import ir
 from numba.core import types
 from numba.core.codegen import AOTCodeLibrary, AOTCPUCodegen
@@ -75,9 +75,9 @@ _kept: list[Any] = []
 
 
 def _make_specialised() -> None:
-    """Make the functions that are compiled for each policy's rule."""
+    """Make the functions that are compiled for each policy's rule, and for each evaluator's moves."""
     if not _kept:
-        _kept.extend(event_loops())
+        _kept.extend([*annealing_loops(), *event_loops()])
 
 
 class _Library(AOTCodeLibrary):  # type: ignore[misc]

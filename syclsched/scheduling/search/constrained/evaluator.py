@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from syclsched.scheduling.problem import Problem
-from syclsched.scheduling.search.annealing import Best, anneal_constrained
-from syclsched.scheduling.search.constrained.moves import evaluate
+from syclsched.scheduling.search.annealing import Best
+from syclsched.scheduling.search.constrained.moves import anneal, evaluate
 from syclsched.scheduling.search.constrained.state import COPIES, LISTED, Goal, make_constrained_state
 from syclsched.scheduling.search.incremental.chains import clear_undo_log, load
 from syclsched.scheduling.tables import Floats, Ints, Tables
@@ -22,7 +22,7 @@ class ConstrainedEvaluator:
 
     def anneal(self, best: Best, current: float, temperature: float, steps: int) -> float:
         """Make steps at one temperature from the current state of a cost; return the cost of the last state."""
-        return anneal_constrained(self.state, best, current, temperature, steps)
+        return anneal(self.state, best, current, temperature, steps)
 
     def set_goal(self, goal: Goal) -> None:
         """Set weights and limits."""

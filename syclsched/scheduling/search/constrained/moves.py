@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from syclsched.compiled import inlined, lean
+from syclsched.scheduling.search.annealing import annealing_loop
 from syclsched.scheduling.search.constrained.decode import locate, measure, place
 from syclsched.scheduling.search.constrained.memory_accounting import LIMIT, OVER
 from syclsched.scheduling.search.constrained.state import ConstrainedState
@@ -19,8 +20,6 @@ from syclsched.scheduling.search.incremental.chains import clear_undo_log, reloc
 from syclsched.scheduling.search.incremental.moves import gather_row, highest, lowest, other_processor
 from syclsched.scheduling.search.incremental.records import MOVES
 from syclsched.scheduling.search.random_numbers import random_below, random_unit
-
-__all__ = ["accept", "evaluate", "prepare_moves", "propose", "undo"]
 
 #: Penalty of exceeding a limit by 100 %, relative to the objective at the start of the search.
 PENALTY = 10.0
@@ -110,3 +109,6 @@ def undo(s: ConstrainedState) -> None:
     """Undo the moves; what is derived from them is derived anew with the next."""
     undo_moves(s.nodes, s.lanes, s.order, s.counts, s.moved)
     clear_undo_log(s.counts, s.order.size)
+
+
+anneal = annealing_loop(propose, evaluate, accept, undo, prepare_moves)

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from syclsched.scheduling.search.annealing import Best, anneal_incrementally
+from syclsched.scheduling.search.annealing import Best
 from syclsched.scheduling.search.incremental.chains import load
 from syclsched.scheduling.search.incremental.critical import critical_path
 from syclsched.scheduling.search.incremental.decode import compute_all_times
+from syclsched.scheduling.search.incremental.moves import anneal
 from syclsched.scheduling.search.incremental.prepare import prepare
 from syclsched.scheduling.tables import Ints, Tables
 from syclsched.scheduling.timetable import Timetable
@@ -25,7 +26,7 @@ class IncrementalEvaluator:
 
     def anneal(self, best: Best, current: float, temperature: float, steps: int) -> float:
         """Make steps at one temperature from the current state of a cost; return the cost of the last state."""
-        return anneal_incrementally(self.state, best, current, temperature, steps)
+        return anneal(self.state, best, current, temperature, steps)
 
     def temperature_unit(self, cost: float) -> float:
         """Return the mean step of the critical path, for the loaded state."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from syclsched.compiled import inlined, lean
+from syclsched.scheduling.search.annealing import annealing_loop
 from syclsched.scheduling.search.incremental.chains import clear_undo_log, relocate, undo
 from syclsched.scheduling.search.incremental.critical import compute_tails, critical_path
 from syclsched.scheduling.search.incremental.decode import arrival_s, ready_s, update_times
@@ -18,8 +19,6 @@ from syclsched.scheduling.search.incremental.records import (
 )
 from syclsched.scheduling.search.random_numbers import Words, random_below, random_unit
 from syclsched.scheduling.tables import Ints
-
-__all__ = ["accept", "evaluate", "prepare_moves", "propose", "undo"]
 
 #: Share of moves that start with a critical task; then the upper bounds of the draws for reorder, reassign and swap,
 #: above which tasks are gathered.
@@ -243,3 +242,6 @@ def evaluate(state: IncrementalState, limit_s: float) -> tuple[float, float]:
 def accept(state: IncrementalState) -> None:
     """Make the changes final."""
     clear_undo_log(state.counts, state.order.size)
+
+
+anneal = annealing_loop(propose, evaluate, accept, undo, prepare_moves)

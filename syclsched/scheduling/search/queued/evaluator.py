@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from syclsched.scheduling.search.annealing import Best, anneal_queued
+from syclsched.scheduling.search.annealing import Best
 from syclsched.scheduling.search.incremental.chains import load
 from syclsched.scheduling.search.queued import moves
 from syclsched.scheduling.search.queued.decode import lay_out, run
@@ -32,7 +32,7 @@ class QueuedEvaluator:
 
     def anneal(self, best: Best, current: float, temperature: float, steps: int) -> float:
         """Make steps at one temperature from the current state of a cost; return the cost of the last state."""
-        return anneal_queued(self.state, best, current, temperature, steps)
+        return moves.anneal(self.state, best, current, temperature, steps)
 
     def temperature_unit(self, cost: float) -> float:
         """Return the mean step of the critical path, for the loaded state."""

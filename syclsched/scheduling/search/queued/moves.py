@@ -6,13 +6,12 @@ from __future__ import annotations
 import numpy as np
 
 from syclsched.compiled import inlined, lean
+from syclsched.scheduling.search.annealing import annealing_loop
 from syclsched.scheduling.search.constrained.moves import propose_for
 from syclsched.scheduling.search.incremental.chains import clear_undo_log, undo_moves
 from syclsched.scheduling.search.queued.decode import lay_out, run
 from syclsched.scheduling.search.queued.state import PATH, STEPS, QueuedState
 from syclsched.scheduling.search.random_numbers import random_below, random_unit
-
-__all__ = ["accept", "evaluate", "prepare_moves", "propose", "undo"]
 
 #: Share of moves that start with a critical task.
 ON_PATH = 0.8
@@ -68,3 +67,6 @@ def undo(s: QueuedState) -> None:
     """Undo the moves; the evaluated state is replaced by the next."""
     undo_moves(s.nodes, s.lanes, s.order, s.counts, s.moved)
     clear_undo_log(s.counts, s.order.size)
+
+
+anneal = annealing_loop(propose, evaluate, accept, undo, prepare_moves)
