@@ -22,8 +22,10 @@ _LAZY = {
     "ClusterRun": "syclsched.cluster.runner",
     "ClusterRunner": "syclsched.cluster.runner",
     "ClusterStatus": "syclsched.cluster.cluster_status",
+    "DeviceTime": "syclsched.cluster.part_times",
     "NetworkPath": "syclsched.cluster.platforms",
     "NetworkProfile": "syclsched.cluster.network",
+    "PartTime": "syclsched.cluster.part_times",
     "connect": "syclsched.cluster.connection",
     "joined": "syclsched.cluster.platforms",
 }
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from syclsched.cluster.connection import Cluster as Cluster
     from syclsched.cluster.connection import connect as connect
     from syclsched.cluster.network import NetworkProfile as NetworkProfile
+    from syclsched.cluster.part_times import DeviceTime as DeviceTime
+    from syclsched.cluster.part_times import PartTime as PartTime
     from syclsched.cluster.platforms import NetworkPath as NetworkPath
     from syclsched.cluster.platforms import joined as joined
     from syclsched.cluster.runner import ClusterRun as ClusterRun

@@ -2,8 +2,8 @@
 """Functions that the process that connects calls on workers, by name: ``module:function``.
 
 Request and answer are messages between the two processes. Where a worker cannot be reached directly, as behind an
-address translation, they go through Dask's scheduler. A function gets the worker's `Node` and runs in a thread of its
-own.
+address translation, they go through Dask's scheduler. A function gets the worker's `syclsched.cluster.node.Node` and
+runs in a thread of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError  # Python 3.10
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from syclsched.cluster.cluster_status import ClusterWorker
+from syclsched.cluster.membership import ClusterWorker
 from syclsched.cluster.transport.packing import before_of, joined, packed, value_of
 from syclsched.errors import ClusterError, SyclschedError, WorkerLostError
 from syclsched.execution.core.thread_pool import THREADS
@@ -26,11 +26,10 @@ from syclsched.execution.core.thread_pool import THREADS
 if TYPE_CHECKING:
     from distributed import Client, Worker
 
-    from syclsched.cluster.node import Node
-    from syclsched.cluster.transport.mailbox import Mailbox
+    from syclsched.cluster.transport.mailbox import HasMailbox, Mailbox
     from syclsched.cluster.transport.message_streams import Array
 
-#: Name of the extension on each worker, under which Dask keeps its `Node`.
+#: Name of the extension on each worker, under which Dask keeps its `syclsched.cluster.node.Node`.
 NODE_NAME: Final = "syclsched"
 #: Names, as of runs, of the messages of requests and of answers.
 REQUESTS: Final = "calls"
@@ -182,7 +181,7 @@ def _named(error: SyclschedError, worker: ClusterWorker) -> SyclschedError:
 # --- on the workers -------------------------------------------------------------------------------
 
 
-def serve(node: Node) -> None:
+def serve(node: HasMailbox) -> None:
     """Begin to answer requests that come as messages."""
 
     def requested(source: str, number: int, data: Array) -> None:
@@ -218,7 +217,7 @@ async def called(request: bytes, *, dask_worker: Worker) -> bytes:
     return await done
 
 
-def _performed(node: Node, request: memoryview) -> list[memoryview]:
+def _performed(node: HasMailbox, request: memoryview) -> list[memoryview]:
     """Call a function, and return the message with what it has returned or raised."""
     try:
         module, _, name = str(before_of(request), "utf-8").partition(":")

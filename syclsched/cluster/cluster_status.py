@@ -3,25 +3,21 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from syclsched.cluster.membership import ClusterWorker
+from syclsched.cluster.workers import DESCRIBE, ConnectedWorkers
+from syclsched.errors import ClusterError
 from syclsched.model.text.sections import Section, facts, sections_html, sections_text, table
 from syclsched.model.text.units import format_bytes, plural
 
+if TYPE_CHECKING:
+    from syclsched.cluster.node import NodeFacts
+
 State = Literal["ready", "silent", "no answer", "no devices"]
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterWorker:
-    """A worker: its name here, its address, and what Dask calls it."""
-
-    name: str
-    address: str
-    dask_name: str
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.address})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +63,54 @@ class ClusterStatus:
             facts(f"Cluster of {plural(len(self.workers), 'worker')}", pairs),
             table("Workers", headings, rows, numbers=(3, 5, 6)),
         ]
+
+
+def read_status(workers: ConnectedWorkers, timeout_s: float) -> ClusterStatus:
+    """Return the state of each worker, silent ones included; those that have not said what they are, are asked."""
+    members, facts = workers.members, workers.facts
+    known, found = members.known()
+    silences = {each.address: members.silence_s(each.address) for each in found}
+    asked = [each for each in found if not silences[each.address] and each.address not in facts]
+    calls = {each.address: workers.start(each.name, DESCRIBE) for each in asked}
+    problems: dict[str, str] = {}
+    end = time.monotonic() + timeout_s
+    for address, started in calls.items():
+        try:
+            facts[address] = started.result(max(0.0, end - time.monotonic()))
+        except ClusterError as error:
+            problems[address] = error.what
+    return ClusterStatus(
+        workers.scheduler,
+        workers.dashboard,
+        tuple(
+            _status(each, known[address], silences[address], facts.get(address), problems.get(address, ""))
+            for address, each in ((each.address, each) for each in found)
+        ),
+    )
+
+
+def _status(
+    worker: ClusterWorker, info: Mapping[str, Any], silent_s: float, said: NodeFacts | None, problem: str
+) -> WorkerStatus:
+    used = int(info.get("metrics", {}).get("memory", 0))
+    if said is None:
+        unknown: State = "silent" if silent_s else "no answer"
+        return WorkerStatus(worker, unknown, silent_s, used_bytes=used, problem=problem)
+    found = () if said.platform is None else said.platform.compute_devices
+    state: State = "silent" if silent_s else "ready" if found else "no devices"
+    return WorkerStatus(
+        worker,
+        state,
+        silent_s,
+        said.host_name,
+        said.process,
+        said.cores,
+        tuple(device.name for device in found),
+        said.memory_bytes,
+        used,
+        said.generation,
+        said.problem or problem,
+    )
 
 
 def _row(each: WorkerStatus) -> tuple[str, ...]:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from syclsched.cluster.workers import ConnectedWorkers
 from syclsched.errors import WorkerLostError
 from syclsched.execution.core.clock import now_ns
 
 if TYPE_CHECKING:
-    from syclsched.cluster.connection import Cluster
     from syclsched.cluster.node import Node
 
 #: Questions to each worker.
@@ -51,12 +51,12 @@ class ClockOffset:
         return there_ns - self.offset_ns
 
 
-def clock_offsets(cluster: Cluster, readings: int = READINGS) -> dict[str, ClockOffset]:
+def clock_offsets(cluster: ConnectedWorkers, readings: int = READINGS) -> dict[str, ClockOffset]:
     """Measure the offset of each worker's clock from that of this process."""
     return {worker.name: _offset(cluster, worker.name, readings) for worker in cluster.workers}
 
 
-def _offset(cluster: Cluster, worker: str, readings: int) -> ClockOffset:
+def _offset(cluster: ConnectedWorkers, worker: str, readings: int) -> ClockOffset:
     try:
         address = cluster.link(worker)
     except WorkerLostError:
@@ -77,7 +77,7 @@ def _offset(cluster: Cluster, worker: str, readings: int) -> ClockOffset:
     return ClockOffset(worker, there_ns - (begun_ns + ended_ns) // 2, (ended_ns - begun_ns + 1) // 2)
 
 
-def _asked(cluster: Cluster, worker: str) -> tuple[int, int, int]:
+def _asked(cluster: ConnectedWorkers, worker: str) -> tuple[int, int, int]:
     begun_ns = now_ns()
     there_ns = cluster.call(worker, f"{_HERE}:read_clock")
     return begun_ns, there_ns, now_ns()

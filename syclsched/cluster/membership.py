@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError  # Python 3.10 has two
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from syclsched.cluster.cluster_status import ClusterWorker
 from syclsched.errors import ClusterError, SyclschedError, WorkerLostError, did_you_mean
 
 if TYPE_CHECKING:
@@ -31,6 +31,19 @@ _FEW: Final = 50
 
 #: Seconds in which Dask's client must be connected again to a scheduler that it has lost.
 _RECONNECT_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterWorker:
+    """A worker: its name here, its address, and what Dask calls it."""
+
+    name: str
+    address: str
+    dask_name: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.address})"
+
 
 #: Called, in a thread of its own, with a worker that is lost and the cause.
 WhenLost = Callable[[ClusterWorker, str], None]

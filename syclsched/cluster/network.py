@@ -17,11 +17,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
 from syclsched.cluster.platforms import NetworkPath
+from syclsched.cluster.workers import ConnectedWorkers
 from syclsched.errors import MeasurementError, WorkerLostError
 from syclsched.model.platform import HOST, Link
 from syclsched.model.profile import Count, LinkFit, Name, Positive
@@ -32,9 +33,8 @@ from syclsched.profiling.measure.transfers import fit_link
 from syclsched.profiling.statistics import split_spikes
 
 if TYPE_CHECKING:
-    from syclsched.cluster.connection import Cluster
     from syclsched.cluster.node import Node
-    from syclsched.cluster.transport.mailbox import Mailbox
+    from syclsched.cluster.transport.mailbox import HasMailbox
     from syclsched.cluster.transport.message_streams import Array
 
 #: Sizes of the arrays that are sent. Ports whose bandwidth is limited often let some 100 kB pass faster than they do in
@@ -176,7 +176,7 @@ class NetworkProfile(Serialisable):
 
 
 def measure_network(
-    cluster: Cluster,
+    cluster: ConnectedWorkers,
     *,
     sizes: Sequence[int] = SIZES,
     size_s: float = SIZE_S,
@@ -187,7 +187,7 @@ def measure_network(
 
     Parameters
     ----------
-    cluster : Cluster
+    cluster : ConnectedWorkers
         The cluster. Runs at the same time disturb the measurement.
     sizes : sequence of int, optional
         Sizes of arrays in bytes; at least two, ascending.
@@ -221,7 +221,7 @@ class _Survey:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ConnectedWorkers,
         sizes: tuple[int, ...],
         size_s: float,
         rounds: int,
@@ -373,12 +373,6 @@ def rounds_of(names: Sequence[str]) -> Iterator[list[Pair]]:
 
 
 # --- on the workers -------------------------------------------------------------------------------
-
-
-class HasMailbox(Protocol):
-    """A worker, or the process that connects."""
-
-    mailbox: Mailbox
 
 
 #: Control message: bytes of each message and their number; no messages end the measurement.

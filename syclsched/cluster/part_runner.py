@@ -15,7 +15,7 @@ from syclsched.cluster.parts import MachinePart, platform_of
 from syclsched.errors import ExecutionError
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.model.access import RowRange
-from syclsched.model.platform import Platform
+from syclsched.model.platform import HOST, Platform
 
 if TYPE_CHECKING:
     from syclsched.cluster.node import Node
@@ -82,7 +82,11 @@ class PartRunner:
 
         self._key, self._mailbox, self._addresses = key, mailbox, addresses
         self._part, self._timeout_s = part, message_timeout_s
+        self._messages = frozenset(
+            each.task for each in part.schedule.assignments if each.device == HOST and each.lane >= part.host_lanes
+        )
         self._run_key = ""
+        self._cancelled_key = ""
         self._last: Run | None = None
         self._lock = threading.Lock()
         used = platform_of(part, platform)
@@ -103,6 +107,8 @@ class PartRunner:
             begun_s = time.perf_counter()
             try:
                 self._last = self._runner.run({**self._part.data, **inputs})
+                if self._cancelled_key == run:
+                    self._last.cancel()
                 self._last.wait()
             except BaseException as error:
                 self._mailbox.cancel(run, str(error))
@@ -113,15 +119,28 @@ class PartRunner:
 
     def result(self, run: str, array: str, rows: RowRange | None) -> NumpyArray:
         """Return an array, or some of its rows, of the last run; refuse those of earlier ones."""
+        last = self._last_of(run, f"array {array!r}")
+        declared = self._part.graph.arrays[array]
+        found: NumpyArray = last.result(declared if rows is None else declared[slice(*rows)])
+        return found
+
+    def busy_s(self, run: str) -> dict[str, float]:
+        """Return how long each device computed in the last run, by the sum of its tasks' durations."""
+        found: dict[str, float] = {}
+        for span in self._last_of(run, "times").trace().spans:
+            if span.kind in ("launch", "host") and span.task not in self._messages:
+                found[span.device] = found.get(span.device, 0.0) + span.duration_s
+        return found
+
+    def _last_of(self, run: str, asked: str) -> Run:
+        """Return a run if it is the last one."""
         if self._last is None or self._run_key != run:
             raise ExecutionError(
                 "a later run has begun, in the same memory",
-                where=f"array {array!r}",
+                where=asked,
                 hint="Read results before the next run, or let runner(inputs) return them",
             )
-        declared = self._part.graph.arrays[array]
-        found: NumpyArray = self._last.result(declared if rows is None else declared[slice(*rows)])
-        return found
+        return self._last
 
     def send(self, number: int, machine: str, data: NumpyArray) -> None:
         """Send a message of the run in progress."""
@@ -133,8 +152,12 @@ class PartRunner:
         self._mailbox.receive(self._run_key, number, into, self._timeout_s, source=source)
 
     def cancel(self, run: str, cause: str) -> None:
-        """End a run that is in progress or about to begin: waits for messages end with an error."""
+        """End a run that is in progress or about to begin: its tasks, and waits for messages, end with an error."""
+        self._cancelled_key = run
         self._mailbox.cancel(run, cause)
+        last = self._last
+        if self._run_key == run and last is not None:
+            last.cancel()
 
     def close(self) -> None:
         """Release the devices' memory."""
@@ -158,6 +181,11 @@ def run_part(node: Node, key: str, run: str, inputs: Mapping[str, NumpyArray]) -
 def result_of_part(node: Node, key: str, run: str, array: str, rows: RowRange | None) -> NumpyArray:
     """Return a result of the last run of a bound part."""
     return _found(key).result(run, array, rows)
+
+
+def busy_s_of_part(node: Node, key: str, run: str) -> dict[str, float]:
+    """Return the seconds for which each device computed in the last run of a bound part."""
+    return _found(key).busy_s(run)
 
 
 def cancel_part(node: Node, key: str, run: str, cause: str) -> None:

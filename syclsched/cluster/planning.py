@@ -10,38 +10,40 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from syclsched.cluster.network import NetworkProfile, measure_network
-from syclsched.cluster.platforms import joined, machine_names, machine_of
+from syclsched.cluster.platforms import joined, local_name, machine_alone, machine_names
+from syclsched.cluster.workers import ConnectedWorkers
 from syclsched.costs import MemoryHistory
 from syclsched.costs.history import HistoryKey, history_key, in_run_key
 from syclsched.errors import EmptyPlatformError, PlanError, PolicyError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Candidate, Plan
-from syclsched.model.platform import Platform
+from syclsched.model.platform import HOST, Platform
 from syclsched.model.profile import Quantity
 from syclsched.scheduling.registry import AUTO
 
 if TYPE_CHECKING:
-    from syclsched.cluster.connection import Cluster
     from syclsched.cluster.node import Node
 
 #: Seconds for planning beyond which a graph is planned no better.
 BUDGET_S: Final = 5.0
 #: Seconds that measuring a graph on a machine may take.
 CALIBRATION_S: Final = 600.0
+#: Memories of machines whose sizes differ by less are equal.
+_GIB: Final = 1 << 30
 
 
 class ClusterPlanner:
     """Plans graphs for the machines of a cluster; keeps what it has measured there."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, workers: ConnectedWorkers) -> None:
+        self._workers = workers
         self._lock = threading.Lock()
         self._network: NetworkProfile | None = None
 
     def platform(self) -> Platform:
         """Return the platform of the machines that are there now."""
         machines = {
-            name: facts.platform for name, facts in self._cluster.describe().items() if facts.platform is not None
+            name: facts.platform for name, facts in self._workers.describe().items() if facts.platform is not None
         }
         if not machines:
             raise EmptyPlatformError(
@@ -49,7 +51,7 @@ class ClusterPlanner:
             )
         with self._lock:
             if self._network is None or not set(machines) <= set(self._network.workers):
-                self._network = measure_network(self._cluster)
+                self._network = measure_network(self._workers)
         return joined(machines, self._network.network_paths([*machines]))
 
     def plan(self, graph: TaskGraph, *, policy: str, calibrate: bool, budget_s: float | None = None) -> Plan:
@@ -59,11 +61,11 @@ class ClusterPlanner:
 
     def _times(self, graph: TaskGraph) -> MemoryHistory:
         """Measure the tasks of a graph on one machine of each kind."""
-        kinds: dict[tuple[str, ...], str] = {}
-        for name, facts in self._cluster.describe().items():
+        kinds: dict[tuple[object, ...], str] = {}
+        for name, facts in self._workers.describe().items():
             if facts.platform is not None:
-                kinds.setdefault(tuple(device.timing_key for device in facts.platform.devices), name)
-        calls = [self._cluster.start(name, f"{__name__}:times_here", graph) for name in kinds.values()]
+                kinds.setdefault(_kind(facts.platform), name)
+        calls = [self._workers.start(name, f"{__name__}:times_here", graph) for name in kinds.values()]
         history = MemoryHistory()
         for call in calls:
             times, refusals = call.result(CALIBRATION_S)
@@ -84,17 +86,16 @@ def plan_on(
     """Plan a graph for a platform of several machines."""
     from syclsched.planner import plan_graph
 
-    names = machine_names(platform)
-    share_s = None if budget_s is None else budget_s / (len(names) + 1 if policy == AUTO else 1)
+    alone = _kinds_alone(platform, graph)
+    share_s = None if budget_s is None else budget_s / (len(alone) + 1 if policy == AUTO else 1)
     clock = None if budget_s is None else perf_counter
     best = plan_graph(graph, platform, policy=policy, history=history, budget_s=share_s, clock=clock)
-    if policy != AUTO or len(names) == 1:
+    if policy != AUTO or len(machine_names(platform)) == 1:
         return best
     candidates = list(best.candidates)
-    for machine in names:
-        alone = platform.select([d.name for d in platform.devices if machine_of(d.name) == machine])
+    for machine, own in alone.items():
         try:
-            found = plan_graph(graph, alone, history=history, budget_s=share_s, clock=clock)
+            found = plan_graph(graph, own, history=history, budget_s=share_s, clock=clock)
         except (PlanError, PolicyError) as error:
             candidates.append(Candidate(f"{machine} alone", None, str(error)))
             continue
@@ -102,6 +103,28 @@ def plan_on(
         if found.makespan_s < best.makespan_s:
             best = found
     return replace(best, candidates=tuple(candidates))
+
+
+def _kinds_alone(platform: Platform, graph: TaskGraph) -> dict[str, Platform]:
+    """Return one machine of each kind, with its platform.
+
+    Machines are of one kind if their devices and memories are equal. Of these, it is the one to which the graph's
+    inputs are sent fastest.
+    """
+    data = sum(graph.arrays[name].nbytes for name in graph.inputs())
+    nearest: dict[tuple[object, ...], tuple[float, str, Platform]] = {}
+    for machine in machine_names(platform):
+        own = machine_alone(platform, machine)
+        sent_s = sum(link.seconds(data) for link in own.links if link.source == HOST)
+        kind = (*_kind(own), *(space.capacity_bytes // _GIB for space in own.spaces))
+        if kind not in nearest or sent_s < nearest[kind][0]:
+            nearest[kind] = sent_s, machine, own
+    return {machine: own for _, machine, own in nearest.values()}
+
+
+def _kind(machine: Platform) -> tuple[object, ...]:
+    """Return a key that is equal for machines whose tasks take equally long."""
+    return tuple((local_name(device.name), device.timing_key, device.lanes) for device in machine.devices)
 
 
 def times_here(node: Node, graph: TaskGraph) -> tuple[dict[HistoryKey, Quantity], Mapping[HistoryKey, str]]:

@@ -114,6 +114,11 @@ def machine_names(platform: Platform) -> tuple[str, ...]:
     return tuple(dict.fromkeys(machine_of(device.name) for device in platform.devices))
 
 
+def machine_alone(platform: Platform, machine: str) -> Platform:
+    """Return the platform of one machine of several, with its name in those of its devices, and with ``host``."""
+    return platform.restricted_to([device for device in platform.devices if machine_of(device.name) == machine])
+
+
 # --- inside ---------------------------------------------------------------------------------------
 
 

@@ -19,14 +19,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
+from syclsched.cluster.calls import WorkerCall
+from syclsched.cluster.membership import ClusterWorker
 from syclsched.cluster.part_runner import PartReport
 from syclsched.cluster.part_runner import receive as receive_message
 from syclsched.cluster.part_runner import send as send_message
+from syclsched.cluster.part_times import PartTime, part_time, run_sections
 from syclsched.cluster.parts import DividedPlan, Piece, check_machines, divide
+from syclsched.cluster.planning import ClusterPlanner
+from syclsched.cluster.workers import ConnectedWorkers
 from syclsched.errors import (
     ClusterError,
     ExecutionError,
@@ -40,11 +45,9 @@ from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.memory.inputs import gather_inputs
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
+from syclsched.model.text.sections import Section, sections_html, sections_text
 from syclsched.rewrites import planned_graph
 from syclsched.scheduling.registry import AUTO
-
-if TYPE_CHECKING:
-    from syclsched.cluster.connection import Cluster, WorkerCall
 
 #: Longest wait of a part for one message, in seconds.
 MESSAGE_TIMEOUT_S: Final = 600.0
@@ -74,8 +77,10 @@ class ClusterRunner:
 
     Parameters
     ----------
-    cluster : Cluster
+    workers : ConnectedWorkers
         The machines.
+    planner : ClusterPlanner
+        Plans again for the machines left.
     graph : TaskGraph
         The graph as the user made it.
     plan : Plan
@@ -90,7 +95,8 @@ class ClusterRunner:
 
     def __init__(
         self,
-        cluster: Cluster,
+        workers: ConnectedWorkers,
+        planner: ClusterPlanner,
         graph: TaskGraph,
         plan: Plan,
         *,
@@ -98,7 +104,8 @@ class ClusterRunner:
         recover: bool = True,
         message_timeout_s: float = MESSAGE_TIMEOUT_S,
     ) -> None:
-        self._cluster, self._graph, self.recovers = cluster, graph, recover
+        self._workers, self._planner = workers, planner
+        self._graph, self.recovers = graph, recover
         self._message_timeout_s = message_timeout_s
         self._lock = threading.Lock()
         self._last: ClusterRun | None = None
@@ -173,7 +180,7 @@ class ClusterRunner:
 
     def _bind(self, plan: Plan) -> _Binding:
         """Send each machine its part, and bind it there."""
-        addresses = {worker.name: worker.address for worker in self._cluster.workers}
+        addresses = {worker.name: worker.address for worker in self._workers.workers}
         check_machines(plan, addresses)
         key = uuid.uuid4().hex
         graph = planned_graph(plan, self._graph)
@@ -193,7 +200,7 @@ class ClusterRunner:
 
     def call(self, machine: str, function: str, *arguments: Any) -> WorkerCall:
         """Begin to call a function of `syclsched.cluster.part_runner` on a machine."""
-        return self._cluster.start(machine, f"{_ON_MACHINE}:{function}", *arguments)
+        return self._workers.start(machine, f"{_ON_MACHINE}:{function}", *arguments)
 
     def _release(self, binding: _Binding) -> None:
         for name in binding.divided.parts:
@@ -205,7 +212,7 @@ class ClusterRunner:
     def rebind(self) -> _Binding:
         """Plan for the machines that are left, and bind there."""
         self._release(self.binding)
-        self.binding = self._bind(self._cluster.plan(self._graph, policy=self._policy))
+        self.binding = self._bind(self._planner.plan(self._graph, policy=self._policy, calibrate=True))
         return self.binding
 
     def fits(self, name: str) -> bool:
@@ -234,6 +241,7 @@ class ClusterRun:
         self._error: BaseException | None = None
         self._cancelled = False
         self._reports: dict[str, PartReport] = {}
+        self._parts: tuple[PartTime, ...] | None = None
         self._seconds = 0.0
         self.recoveries: tuple[str, ...] = ()  # names of workers that were lost
         self._begin()
@@ -255,6 +263,35 @@ class ClusterRun:
         """Seconds from the call to the machines to the last one's answer."""
         self.wait()
         return self._seconds
+
+    @property
+    def parts(self) -> tuple[PartTime, ...]:
+        """Times of each machine's part and of its devices, measured and predicted; asked for before the next run.
+
+        ``print(run)`` shows them as tables.
+        """
+        self.wait()
+        if self._parts is None:
+            calls = {
+                name: self._runner.call(name, "busy_s_of_part", self._binding.key, self._run_key)
+                for name in self._binding.divided.parts
+            }
+            self._parts = tuple(
+                part_time(self.plan, name, self._reports[name].seconds, self._reports[name].replayed, call.result())
+                for name, call in calls.items()
+            )
+        return self._parts
+
+    def __repr__(self) -> str:
+        state = "in flight" if not self.done else "failed" if self._error is not None else "done"
+        return f"<ClusterRun of {self.plan.name!r}: {state}>"
+
+    def __str__(self) -> str:
+        sections = self._sections()
+        return repr(self) if sections is None else sections_text(sections)
+
+    def _repr_html_(self) -> str:
+        return sections_html(self._sections() or [Section(repr(self), ())])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -333,6 +370,16 @@ class ClusterRun:
 
     # --- inside -----------------------------------------------------------------------------------
 
+    def _sections(self) -> list[Section] | None:
+        """Return the times of the run as sections; None if it is not at its end, or its machines have no times."""
+        if not self.done or self._error is not None:
+            return None
+        try:
+            parts = self.parts
+        except ExecutionError:  # the machines' memory is released, or has a later run
+            return None
+        return run_sections(self.plan, self._seconds, parts, self.recoveries)
+
     def _checked(self) -> dict[str, NumpyArray]:
         """Return the given inputs as arrays of the planned graph's shapes and dtypes."""
         graph = self._binding.graph
@@ -407,7 +454,7 @@ class ClusterRun:
             try:
                 self._reports[name] = call.result()
             except Exception as error:  # of whatever kind a worker has raised
-                errors.append(error)
+                errors.append(_named(error, call.worker))
                 if len(errors) == 1:
                     until_s = time.perf_counter() + _END_S
                     self._cancel_parts(left, f"the part on {name} failed: {error}")
@@ -419,3 +466,15 @@ class ClusterRun:
         for name in machines:
             with suppress(ClusterError):
                 self._runner.call(name, "cancel_part", self._binding.key, self._run_key, cause)
+
+
+def _named(error: Exception, worker: ClusterWorker) -> Exception:
+    """Return the error of a part with the name of its worker."""
+    if isinstance(error, ClusterError):
+        return error
+    if isinstance(error, SyclschedError):
+        error.where = f"worker {worker}" if error.where is None else f"{error.where} on worker {worker}"
+        return error
+    named = ClusterError(f"{type(error).__name__}: {error}", worker=str(worker))
+    named.__cause__ = error
+    return named

@@ -526,11 +526,26 @@ class Platform(Serialisable):
                 where=f"platform {self.name!r}",
                 hint=f"It has {', '.join(d.name for d in self.compute_devices) or 'no devices'}",
             )
-        spaces = {d.space for d in kept} | {HOST}
-        left = {d.name for d in kept}
+        return self.restricted_to(kept)
+
+    def restricted_to(self, devices: Collection[Device]) -> Platform:
+        """Return the platform with only these of its devices, and the spaces, links and interferences they need.
+
+        Parameters
+        ----------
+        devices : collection of Device
+            Devices of the platform, hosts included.
+
+        Returns
+        -------
+        Platform
+            Its space ``host`` is kept.
+        """
+        spaces = {d.space for d in devices} | {HOST}
+        left = {d.name for d in devices}
         return replace(
             self,
-            devices=tuple(replace(d, reaches=tuple(s for s in d.reaches if s in spaces)) for d in kept),
+            devices=tuple(replace(d, reaches=tuple(s for s in d.reaches if s in spaces)) for d in devices),
             spaces=tuple(s for s in self.spaces if s.name in spaces),
             links=tuple(n for n in self.links if n.source in spaces and n.destination in spaces),
             interferences=tuple(i for i in self.interferences if i.first in left and i.second in left),

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import syclsched
-from syclsched.cluster.connection import Cluster, connect
+from syclsched.cluster import Cluster, connect
 from syclsched.cluster.network import measure_network
 from syclsched.cluster.transport.comm_sockets import CommSockets
 from syclsched.errors import ArgumentError, ClusterError, DeadlineError, RuntimeMissingError, WorkerLostError

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from syclsched.cluster import host_clocks
-from syclsched.cluster.connection import Cluster, connect
+from syclsched.cluster import Cluster, connect, host_clocks
 from syclsched.cluster.host_clocks import ClockOffset, clock_offsets
 from syclsched.cluster.transport.comm_sockets import CommSockets
 

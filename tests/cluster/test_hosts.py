@@ -14,7 +14,7 @@ import pytest
 from support.network_hosts import NetworkHosts, why_not
 
 import syclsched
-from syclsched.cluster.connection import Cluster, connect
+from syclsched.cluster import Cluster, connect
 from syclsched.cluster.network import measure_network
 from syclsched.errors import WorkerLostError
 

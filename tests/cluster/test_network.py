@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from syclsched.cluster.connection import Cluster, connect
+from syclsched.cluster import Cluster, connect
 from syclsched.cluster.network import (
     MeasuredPath,
     MeasuredPort,

@@ -14,9 +14,17 @@ import pytest
 
 import syclsched
 from syclsched.cluster import Cluster, connect
+from syclsched.cluster.calls import WorkerCall
 from syclsched.cluster.planning import plan_on
 from syclsched.costs import MemoryHistory
-from syclsched.errors import ArgumentError, ExecutionError, RunCancelledError, UnknownArrayError
+from syclsched.errors import (
+    ArgumentError,
+    ClusterError,
+    ExecutionError,
+    RunCancelledError,
+    TaskFailedError,
+    UnknownArrayError,
+)
 from syclsched.kernels import get
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -121,6 +129,47 @@ def _copy(x: Any, y: Any) -> None:
     y[...] = x
 
 
+def test_any_error_of_one_part_ends_the_others_at_once_and_names_its_worker(cluster: Cluster) -> None:
+    graph = TaskGraph("dividing")
+    x, y = graph.array("x", (3,), data=np.zeros(3)), graph.array("y", (3,), data=np.ones(3))
+    graph.host(_divides, name="divide0", x=x.update())
+    for number in range(40):  # ten seconds of work, which waits for no message
+        graph.host(_naps, name=f"nap{number}-1", y=y.update())
+    with cluster.bind(graph, plan=fixed(cluster, graph, lambda name: f"node{name[-1]}/host")) as runner:
+        begun = time.monotonic()
+        with pytest.raises(TaskFailedError, match="ZeroDivisionError") as caught:
+            runner.run().wait(60)
+        assert time.monotonic() - begun < 5
+        assert f"on worker {cluster.worker('node0')}" in str(caught.value)
+
+
+def test_an_error_outside_of_tasks_names_its_worker(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, x = pipeline(2)
+    with cluster.bind(graph, plan=fixed(cluster, graph, alternately)) as runner:
+        call = runner.call
+
+        def failing_on_node1(machine: str, function: str, *arguments: Any) -> WorkerCall:
+            if (machine, function) == ("node1", "run_part"):
+                return cluster.start(machine, "support.cluster_functions:divide", 1, 0)
+            return call(machine, function, *arguments)
+
+        monkeypatch.setattr(runner, "call", failing_on_node1)
+        begun = time.monotonic()
+        with pytest.raises(ClusterError, match="ZeroDivisionError") as caught:
+            runner.run({"x": x}).wait(60)
+        assert time.monotonic() - begun < 5
+        assert caught.value.worker == str(cluster.worker("node1"))
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def _divides(x: Any) -> None:
+    x[0] = 1 // int(x[0])
+
+
+def _naps(y: Any) -> None:
+    time.sleep(0.25)
+
+
 def test_a_cancelled_run_has_no_results(cluster: Cluster) -> None:
     graph = TaskGraph("slow")
     x, y = graph.array("x", (3,), data=np.ones(3)), graph.array("y", (3,))
@@ -131,6 +180,62 @@ def test_a_cancelled_run_has_no_results(cluster: Cluster) -> None:
         run.cancel()
         with pytest.raises(RunCancelledError):
             run.result("y", timeout=60)
+
+
+def test_a_cancel_before_a_part_has_begun_is_kept(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = TaskGraph("cancelled")
+    x, y = graph.array("x", (3,), data=np.ones(3)), graph.array("y", (3,), data=np.ones(3))
+    for number in range(40):
+        graph.host(_naps, name=f"nap{number}-0", y=y.update())
+    graph.host(_copy, name="then1", x=y.read(), y=x.write())
+    with cluster.bind(graph, plan=fixed(cluster, graph, lambda name: f"node{name[-1]}/host")) as runner:
+        call = runner.call
+
+        def cancelled_first(machine: str, function: str, *arguments: Any) -> WorkerCall:
+            if function == "run_part":
+                call(machine, "cancel_part", *arguments[:2], "it was cancelled").result(20)
+            return call(machine, function, *arguments)
+
+        monkeypatch.setattr(runner, "call", cancelled_first)
+        begun = time.monotonic()
+        with pytest.raises(RunCancelledError):
+            runner.run().wait(60)
+        assert time.monotonic() - begun < 5  # of ten
+        monkeypatch.undo()
+        short = runner.run()
+        short.cancel()
+        with pytest.raises(RunCancelledError):
+            short.wait(60)
+
+
+def test_times_of_parts_are_shown_beside_those_of_the_plan(cluster: Cluster) -> None:
+    graph, x = pipeline()
+    plan = fixed(cluster, graph, alternately)
+    with cluster.bind(graph, plan=plan) as runner:
+        run = runner.run({"x": x})
+        run.wait()
+        assert {part.machine: {each.device: each.tasks for each in part.devices} for part in run.parts} == {
+            "node0": {"cpu": 3, "host": 3},
+            "node1": {"cpu": 3, "host": 3},
+        }
+        for part in run.parts:
+            assert 0 < sum(each.busy_s for each in part.devices) <= part.seconds < run.makespan_s
+            assert 0 < part.predicted_s <= plan.makespan_s
+            assert all(each.predicted_s == pytest.approx(3e-4) for each in part.devices)
+        text = str(run)
+        for said in ("Run of 'pipeline' on 2 machines", "measured", "predicted", "replayed", "node1", "host"):
+            assert said in text
+            assert said.replace("'", "&#x27;") in run._repr_html_()
+        assert repr(run) == "<ClusterRun of 'pipeline': done>"
+        runner.run({"x": x}).wait()
+        assert str(run) == text  # it was asked for in time
+    late = cluster.bind(graph, plan=plan)
+    unread = late.run({"x": x})
+    unread.wait()
+    late.close()
+    assert str(unread) == repr(unread)
+    with pytest.raises(ExecutionError, match="not bound here any more"):
+        _ = unread.parts
 
 
 def _sleeps(x: Any) -> None:
@@ -205,3 +310,22 @@ def test_auto_keeps_everything_on_one_machine_where_the_network_is_slow() -> Non
         paths = [NetworkPath(*pair, 1e-9, bandwidth) for pair in permutations(["host", *machines], 2)]
         plan = plan_on(graph, joined(machines, paths), MemoryHistory(), budget_s=None)
         assert len({a.device.split("/")[0] for a in plan.schedule.assignments}) == count
+
+
+def test_auto_plans_once_for_each_kind_of_machine_and_for_its_own_host_only() -> None:
+    from itertools import permutations
+
+    from syclsched.cluster import NetworkPath, joined
+
+    alike, other = syclsched.describe("xeon-8480"), syclsched.describe("xeon-8480,max1550")
+    machines = {"one": alike, "two": other, "three": alike, "four": alike}
+    paths = [NetworkPath(*pair, 1e-3, 2e6 if "three" in pair else 1e6) for pair in permutations(["host", *machines], 2)]
+    graph = TaskGraph("mixed")
+    x = graph.array("x", (1 << 16,), data=np.ones(1 << 16))
+    for number in range(4):
+        graph.kernel(get("scale"), name=f"scale{number}", x=x, alpha=2.0)
+        graph.host(_halve, name=f"halve{number}", y=x.update())
+    plan = plan_on(graph, joined(machines, paths), MemoryHistory(), budget_s=None)
+    alone = [each.policy.partition(",")[0] for each in plan.candidates if " alone" in each.policy]
+    assert alone == ["three alone", "two alone"]  # of three equal machines, the one that the inputs reach first
+    assert {each.device.partition("/")[0] for each in plan.schedule.assignments} == {"three"}

@@ -29,6 +29,11 @@ def late(node: Node) -> None:
     raise DeadlineError("too late", task="t7", hint="Wait longer")
 
 
+def divide(node: Node, dividend: int, divisor: int) -> int:
+    """Return a quotient; by zero, an error of Python's own."""
+    return dividend // divisor
+
+
 class Unpicklable(Exception):
     """An error that cannot be sent to another process."""
 

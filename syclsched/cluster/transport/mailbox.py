@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -567,6 +567,13 @@ class Mailbox:
         if place.memory is not None:
             np.copyto(place.memory, flat)
             self.arrived(run, message, place, said, self.address)
+
+
+class HasMailbox(Protocol):
+    """A worker, or the process that connects."""
+
+    address: str
+    mailbox: Mailbox
 
 
 def _lost_error(peer: str, what: str, cause: str) -> WorkerLostError:

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times of the parts of a run, machine by machine and device by device, beside the times that the plan predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from syclsched.cluster.platforms import local_name, machine_of
+from syclsched.model.plan import Plan
+from syclsched.model.text.sections import Section, facts, table
+from syclsched.model.text.units import format_seconds, plural
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTime:
+    """Time for which a device of a machine computed.
+
+    Parameters
+    ----------
+    device : str
+        Name of the device on its machine.
+    tasks : int
+        Number of tasks it ran.
+    busy_s, predicted_s : float
+        Sum of their durations in seconds, measured and as the plan predicts it.
+    """
+
+    device: str
+    tasks: int
+    busy_s: float
+    predicted_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PartTime:
+    """Time of one machine's part of a run.
+
+    Parameters
+    ----------
+    machine : str
+        Name of the machine.
+    seconds : float
+        From the start of the part on the machine to its end there, waits for other machines included.
+    predicted_s : float
+        From the start of the run to the end of the part, as the plan predicts it.
+    replayed : bool
+        Whether compiled code replayed the part; else its instructions were dispatched one by one.
+    devices : tuple of DeviceTime
+        The devices that ran tasks.
+    """
+
+    machine: str
+    seconds: float
+    predicted_s: float
+    replayed: bool
+    devices: tuple[DeviceTime, ...]
+
+
+def part_time(plan: Plan, machine: str, seconds: float, replayed: bool, busy_s: Mapping[str, float]) -> PartTime:
+    """Return the time of a machine's part; ``busy_s`` are the measured sums by device of the machine."""
+    counts: dict[str, int] = {}
+    predicted: dict[str, float] = {}
+    ends_s = 0.0
+    for lane, instruction in plan.instructions():
+        if machine_of(lane.device) != machine:
+            continue
+        ends_s = max(ends_s, instruction.finish_s)
+        if instruction.kind in ("launch", "host"):
+            device = local_name(lane.device)
+            counts[device] = counts.get(device, 0) + 1
+            predicted[device] = predicted.get(device, 0.0) + instruction.duration_s
+    devices = tuple(DeviceTime(d, counts[d], busy_s.get(d, 0.0), predicted[d]) for d in counts)
+    return PartTime(machine, seconds, ends_s, replayed, devices)
+
+
+def run_sections(plan: Plan, seconds: float, parts: Sequence[PartTime], lost: Sequence[str]) -> list[Section]:
+    """Return the times of a run, of its parts and of their devices as tables; ``lost`` are workers lost meanwhile."""
+    pairs = [("measured", format_seconds(seconds)), ("predicted", format_seconds(plan.makespan_s))]
+    if lost:
+        pairs.append(("lost", ", ".join(lost)))
+    machines = [
+        (
+            each.machine,
+            format_seconds(each.seconds),
+            format_seconds(each.predicted_s),
+            "replayed" if each.replayed else "dispatched",
+        )
+        for each in parts
+    ]
+    devices = [
+        (each.machine, d.device, str(d.tasks), format_seconds(d.busy_s), format_seconds(d.predicted_s))
+        for each in parts
+        for d in each.devices
+    ]
+    return [
+        facts(f"Run of {plan.name!r} on {plural(len(parts), 'machine')}", pairs),
+        table("Machines", ("machine", "measured", "predicted", "instructions"), machines, numbers=(1, 2)),
+        table("Devices", ("machine", "device", "tasks", "busy", "predicted"), devices, numbers=(2, 3, 4)),
+    ]
