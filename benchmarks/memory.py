@@ -19,7 +19,7 @@ from syclsched.devices import open_devices
 from syclsched.devices.memory import usm_memory
 from syclsched.execution import bind, execute
 from syclsched.model.graph import TaskGraph
-from syclsched.model.memory_limit import with_memory_limit
+from syclsched.planner.memory_limit import with_memory_limit
 from syclsched.simulation import predict
 
 SOURCE = """__kernel void one(__global double *y, __global const double *x) {

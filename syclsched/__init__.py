@@ -69,7 +69,7 @@ _LAZY = {
     "simulate": "syclsched.api",
     "to_networkx": "syclsched.frontends",
     "verify": "syclsched.api",
-    "with_memory_limit": "syclsched.model.memory_limit",
+    "with_memory_limit": "syclsched.planner",
     "write_graph": "syclsched.frontends",
 }
 
@@ -91,7 +91,6 @@ if TYPE_CHECKING:
     from syclsched.model.constant import Constant, constant
     from syclsched.model.graph import TaskGraph
     from syclsched.model.graph_parts.annotations import Read, Reduce, Update, Write
-    from syclsched.model.memory_limit import with_memory_limit
     from syclsched.model.operation import (
         Copies,
         DeviceLimits,
@@ -115,7 +114,7 @@ if TYPE_CHECKING:
     from syclsched.model.trace import Trace
     from syclsched.onnx import compile
     from syclsched.operations import operation
-    from syclsched.planner import plan_front
+    from syclsched.planner import plan_front, with_memory_limit
 
 
 def __getattr__(name: str) -> Any:

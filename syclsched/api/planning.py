@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from syclsched.api.platforms import discover
 from syclsched.errors import ArgumentError
 from syclsched.model.graph import TaskGraph
-from syclsched.model.memory_limit import MemoryLimit, with_memory_limit
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.trace import Trace
+from syclsched.planner.memory_limit import MemoryLimit, with_memory_limit
 from syclsched.progress import Progress, reported
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from syclsched.api.planning import check_kinds
 from syclsched.api.platforms import discover
 from syclsched.errors import ArgumentError
 from syclsched.model.graph import TaskGraph
-from syclsched.model.memory_limit import MemoryLimit, check_peak, with_memory_limit
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
+from syclsched.planner.memory_limit import MemoryLimit, check_peak, with_memory_limit
 from syclsched.progress import Progress, reported
 
 if TYPE_CHECKING:

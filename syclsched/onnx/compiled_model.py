@@ -17,7 +17,6 @@ import numpy as np
 from syclsched.errors import ArgumentError, ExecutionError, RemadeModelWarning, ValueNeededError
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
 from syclsched.model.graph import TaskGraph
-from syclsched.model.memory_limit import MemoryLimit
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.text.sections import Section, facts, sections_html, sections_text
@@ -30,6 +29,7 @@ from syclsched.onnx.model import GivenShapes, OnnxModel, load, value_text
 from syclsched.onnx.model_build import ModelBuilder, default_platform
 from syclsched.onnx.report import OperatorTime, Report, measured_times, planned_times
 from syclsched.onnx.specialised import Array, Shapes
+from syclsched.planner.memory_limit import MemoryLimit
 from syclsched.progress import Progress
 from syclsched.scheduling.objectives import minimize as aim_at
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
-from syclsched.model.memory_limit import MemoryLimit, with_memory_limit
 from syclsched.model.platform import Platform
 from syclsched.onnx.autotune import VariantBuilder, faster_variant, rebind
 from syclsched.onnx.implementations import on_devices, without_implementations
@@ -20,6 +19,7 @@ from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import OnnxModel
 from syclsched.onnx.specialised import Array, Shapes, Specialised
 from syclsched.onnx.weight_eviction import trim_heap
+from syclsched.planner.memory_limit import MemoryLimit, with_memory_limit
 from syclsched.progress import Progress, shown
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ _LAZY = {
     "plan_contenders": "syclsched.planner.graph_planner",
     "plan_front": "syclsched.planner.pareto_plans",
     "plan_graph": "syclsched.planner.graph_planner",
+    "with_memory_limit": "syclsched.planner.memory_limit",
 }
 
 __all__ = sorted(_LAZY)
@@ -28,6 +29,7 @@ __all__ = sorted(_LAZY)
 if TYPE_CHECKING:
     from syclsched.planner.graph_planner import plan_contenders as plan_contenders
     from syclsched.planner.graph_planner import plan_graph as plan_graph
+    from syclsched.planner.memory_limit import with_memory_limit as with_memory_limit
     from syclsched.planner.pareto_plans import FrontPlan as FrontPlan
     from syclsched.planner.pareto_plans import plan_front as plan_front
     from syclsched.planner.plan_request import ModelPlanOptions as ModelPlanOptions

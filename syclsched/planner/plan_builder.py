@@ -15,10 +15,10 @@ from syclsched.costs import CostModel
 from syclsched.costs.model import Choice
 from syclsched.errors import CapabilityError
 from syclsched.model.graph import TaskGraph
-from syclsched.model.memory_limit import with_memory_limit
 from syclsched.model.plan import Option, Plan, Refusal
 from syclsched.model.platform import Device, Platform
 from syclsched.model.text.bulk_objects import make_objects
+from syclsched.planner.memory_limit import with_memory_limit
 from syclsched.planning import build_plan
 from syclsched.planning.transfers.prefetch import WORTH
 from syclsched.progress import StepCounter

@@ -20,9 +20,9 @@ from syclsched.devices import open_devices
 from syclsched.errors import MemoryLimitError
 from syclsched.execution import bind, execute
 from syclsched.model.graph import TaskGraph
-from syclsched.model.memory_limit import with_memory_limit
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Platform
+from syclsched.planner.memory_limit import with_memory_limit
 
 pytestmark = pytest.mark.sycl
 

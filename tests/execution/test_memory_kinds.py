@@ -18,11 +18,11 @@ from syclsched.execution import bind, execute
 from syclsched.execution.dynamic.dynamic_start import run_dynamically
 from syclsched.execution.memory.inputs import to_numpy
 from syclsched.model.graph import TaskGraph
-from syclsched.model.memory_limit import with_memory_limit
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.usm import UsmKind, default_kind
 from syclsched.oneapi.dpctl_interface import usm_arrays
+from syclsched.planner.memory_limit import with_memory_limit
 from syclsched.planning import verify
 from syclsched.testing import faults
 

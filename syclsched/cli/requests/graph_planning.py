@@ -68,7 +68,7 @@ def plan_and_open(
     """
     from syclsched.api import verify
     from syclsched.devices import open_devices
-    from syclsched.model.memory_limit import check_peak
+    from syclsched.planner.memory_limit import check_peak
     from syclsched.planning_session import PlanningSession
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.storage.plan_store import PlanStore
@@ -155,7 +155,7 @@ def _tell_platform(platform: Platform) -> None:
 
 def tell_needless_limit(graph: TaskGraph, platform: Platform, memory_limit: str | None) -> None:
     """Print a note for limits that all arrays of a graph together do not reach."""
-    from syclsched.model.memory_limit import limits_by_space
+    from syclsched.planner.memory_limit import limits_by_space
 
     sizes = parse_memory_limit(memory_limit)
     if sizes is None:
@@ -193,7 +193,7 @@ def target_platform(where: PlatformOptions, console: Console, policies: str = ""
 
 def apply_memory_limit(platform: Platform, memory_limit: str | None, *, of_many: bool = False) -> Platform:
     """Return a platform with memory limited as typed by the user."""
-    from syclsched.model.memory_limit import with_memory_limit
+    from syclsched.planner.memory_limit import with_memory_limit
 
     sizes = parse_memory_limit(memory_limit)
     if of_many and isinstance(sizes, dict):

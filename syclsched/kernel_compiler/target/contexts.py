@@ -18,7 +18,7 @@ from numba.core.descriptors import TargetDescriptor
 from numba.core.fastmathpass import rewrite_module
 from numba.core.imputils import Registry
 from numba.core.options import TargetOptions
-from numba.core.target_extension import GPU, target_registry
+from numba.core.target_extension import GPU, dispatcher_registry, target_registry
 from numba.core.targetconfig import ConfigStack, Option
 from numba.core.typing.templates import Registry as TypingRegistry
 from numba.np.numpy_support import from_dtype
@@ -91,9 +91,8 @@ class KernelTypingContext(typing.BaseContext):  # type: ignore[misc]
         if isinstance(val, np.ndarray):
             return DeviceArray(from_dtype(val.dtype), val.ndim, "C", int(AddressSpace.CONSTANT), readonly=True)
         if hasattr(val, "py_func") and getattr(val, "targetdescr", None) is not descriptor:
-            from syclsched.kernel_compiler.target.device_functions import adopted
-
-            return adopted(val)._numba_type_
+            # `DeviceDispatcher` registers itself with numba: it compiles with the contexts of this module.
+            return dispatcher_registry[KernelTarget].adopted(val)._numba_type_
         return super().resolve_value_type(_numpy_twin(val))
 
     def resolve_getattr(self, typ: Any, attr: str) -> Any:

@@ -17,6 +17,9 @@ from numba.core.typing import make_concrete_template
 from syclsched.kernel_compiler.target.contexts import TARGET, KernelFlags, KernelTarget, current_flags, descriptor
 from syclsched.kernel_compiler.target.pipeline import KernelPipeline
 
+#: Device functions made from functions that were marked for other targets.
+_ADOPTED: WeakKeyDictionary[Any, DeviceDispatcher] = WeakKeyDictionary()
+
 
 def kernel_flags(*, fastmath: bool, float_atomics: frozenset[str]) -> Any:
     """Return numba's flags for a kernel and the functions it calls."""
@@ -46,6 +49,13 @@ class DeviceDispatcher:
         self._in_progress: set[Any] = set()
         self._compiler = _FunctionCompiler(function, descriptor, {}, {}, KernelPipeline)
         self._numba_type_ = types.Dispatcher(self)
+
+    @classmethod
+    def adopted(cls, dispatcher: Any) -> DeviceDispatcher:
+        """Return the device function of a function that was marked for another of numba's targets."""
+        if (function := _ADOPTED.get(dispatcher)) is None:
+            function = _ADOPTED[dispatcher] = cls(dispatcher.py_func)
+        return function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the Python function."""
@@ -101,16 +111,6 @@ def compile_function(function: Callable[..., Any], argument_types: tuple[Any, ..
 
 def _decorator(*args: Any, **options: Any) -> Callable[[Callable[..., Any]], DeviceDispatcher]:
     return DeviceDispatcher
-
-
-_ADOPTED: WeakKeyDictionary[Any, DeviceDispatcher] = WeakKeyDictionary()
-
-
-def adopted(dispatcher: Any) -> DeviceDispatcher:
-    """Return the device function of a function that was marked for another of numba's targets."""
-    if (function := _ADOPTED.get(dispatcher)) is None:
-        function = _ADOPTED[dispatcher] = DeviceDispatcher(dispatcher.py_func)
-    return function
 
 
 def device_function(function: Callable[..., Any]) -> DeviceDispatcher:

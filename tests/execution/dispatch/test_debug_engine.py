@@ -24,9 +24,9 @@ from syclsched.execution.memory.red_zones import MOST_GUARD_BYTES
 from syclsched.model.access import AccessMode
 from syclsched.model.constant import constant
 from syclsched.model.graph import TaskGraph
-from syclsched.model.memory_limit import with_memory_limit
 from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
 from syclsched.model.platform import Platform
+from syclsched.planner.memory_limit import with_memory_limit
 
 pytestmark = pytest.mark.sycl
 DEBUG, NAN_GUARD = Safeguards(debug=True), Safeguards(nan_guard=True)

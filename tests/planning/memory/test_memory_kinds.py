@@ -12,13 +12,13 @@ from syclsched.costs import CostModel
 from syclsched.errors import IncompletePlanError
 from syclsched.kernels import get
 from syclsched.model.graph import TaskGraph
-from syclsched.model.memory_limit import with_memory_limit
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Device, Platform
 from syclsched.model.profile import Quantity
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.model.text.json_serialisation import to_json
 from syclsched.model.usm import ArrayMemory, UsmKind
+from syclsched.planner.memory_limit import with_memory_limit
 from syclsched.planning import build_plan, verify
 from syclsched.profiling.storage.described_platforms import load_platform
 from syclsched.simulation import predict

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from syclsched.api import describe
 from syclsched.errors import ArgumentError, MemoryLimitError
-from syclsched.model.memory_limit import check_peak, with_memory_limit
 from syclsched.model.platform import HOST, Platform
+from syclsched.planner.memory_limit import check_peak, with_memory_limit
 
 
 def capacities(platform: Platform) -> dict[str, int]:
