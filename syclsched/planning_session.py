@@ -18,7 +18,7 @@ from syclsched.model.operation import Implementation
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Device, Platform
 from syclsched.model.task import Task
-from syclsched.model.text.printing import trials_text
+from syclsched.model.views.printing import trials_text
 from syclsched.planner.contest import (
     MOST,
     Contender,

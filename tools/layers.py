@@ -59,8 +59,10 @@ class Box:
 
     def __init__(self, path: str, found: dict[str, Layers]) -> None:
         self.name = path.rpartition("/")[2]
-        self.text = caption(path)
-        rooms = found.get(path, []) if "/" not in path else []  # one level deep
+        # Of the rooms only packages have a caption: there are some hundred modules.
+        is_room = "/" in path
+        self.text = "" if is_room and not (ROOT / "syclsched" / path).is_dir() else caption(path)
+        rooms = [] if is_room else found.get(path, [])  # one level deep
         self.rooms = [[Box(f"{path}/{name}", {}) for name in layer] for layer in rooms]
 
     def _lines(self, width: float) -> list[str]:
@@ -80,10 +82,10 @@ class Box:
         """Return the box as SVG."""
         size = f'width="{width:.4g}" height="{height:.4g}"'
         drawn = [f'<rect class="{kind}" x="{x:.4g}" y="{y:.4g}" {size} rx="4"/>']
-        beside = f'<tspan dx="{GAP}">{escape(self.text)}</tspan>' if self._is_line(width) else ""
+        beside = f'<tspan dx="{GAP}">{escape(self.text)}</tspan>' if self.text and self._is_line(width) else ""
         name = f'<tspan class="name">{self.name}</tspan>'
         drawn.append(f'<text x="{x + GAP:.4g}" y="{y + LINE:.4g}">{name}{beside}</text>')
-        lines = [] if beside else self._lines(width)
+        lines = [] if beside or not self.text else self._lines(width)
         for n, line in enumerate(lines):
             drawn.append(f'<text x="{x + GAP:.4g}" y="{y + LINE * (n + 2):.4g}">{escape(line)}</text>')
         top = y + GAP + LINE * (1 + len(lines)) + GAP

@@ -20,12 +20,12 @@ from syclsched.model.platform import Platform
 from syclsched.model.profile import ByteCount, Count, Name, NonNegative, Text
 from syclsched.model.recipe import Recipe
 from syclsched.model.schedule import Schedule, WeaklyReferable
-from syclsched.model.text.drawing import MAX_PICTURED, chart_png, plan_gantt, plan_report
 from syclsched.model.text.json_serialisation import Serialisable
-from syclsched.model.text.printing import explain_task, plan_sections, plan_text
 from syclsched.model.text.sections import sections_html
 from syclsched.model.text.units import format_seconds, plural
 from syclsched.model.usm import ArrayMemory, UsmKind
+from syclsched.model.views.drawing import MAX_PICTURED, chart_png, plan_gantt, plan_report
+from syclsched.model.views.printing import explain_task, plan_sections, plan_text
 
 PLAN_FORMAT: Final = "syclsched-plan/2"
 #: Formats that can be read.
@@ -550,7 +550,7 @@ class Plan(Serialisable, WeaklyReferable):
         >>> with open("plan.json", "w", encoding="utf-8") as file:
         ...     length = file.write(plan.to_json())
         """
-        from syclsched.model.text.plan_document import plan_to_json  # it needs the classes of this module
+        from syclsched.model.plan_file.plan_document import plan_to_json  # it needs the classes of this module
 
         return plan_to_json(self, indent=indent)
 
@@ -588,6 +588,6 @@ class Plan(Serialisable, WeaklyReferable):
         Traceback (most recent call last):
         syclsched.errors.FormatError: plan.json...
         """
-        from syclsched.model.text.plan_document import plan_from_json
+        from syclsched.model.plan_file.plan_document import plan_from_json
 
         return plan_from_json(text, where=where)

@@ -15,9 +15,9 @@ from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, PlatformEr
 from syclsched.model.operation import DeviceLimits, Requirements
 from syclsched.model.profile import Count, DeviceProfile, Name, NonNegative, Positive, SyclBackend, Text
 from syclsched.model.text.json_serialisation import Serialisable
-from syclsched.model.text.overviews import platform_sections
 from syclsched.model.text.sections import sections_html, sections_text
 from syclsched.model.text.units import plural
+from syclsched.model.views.overviews import platform_sections
 
 DeviceKind = Literal["cpu", "gpu", "accelerator", "host"]
 Contention = Literal["none", "one-port", "fair"]

@@ -13,8 +13,8 @@ from typing import Annotated, Final, Literal
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from syclsched.model.text.json_serialisation import Serialisable
-from syclsched.model.text.overviews import profile_sections
 from syclsched.model.text.sections import sections_html, sections_text
+from syclsched.model.views.overviews import profile_sections
 
 NonNegative = Annotated[float, Ge(0)]
 Positive = Annotated[float, Gt(0)]

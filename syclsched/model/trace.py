@@ -10,9 +10,9 @@ from typing import Any, Final, Literal
 from syclsched.model.plan import BufferUse, InstructionKind, LaneKind, Plan
 from syclsched.model.profile import Count, Name, NonNegative, Text
 from syclsched.model.recovery import Recovery
-from syclsched.model.text.drawing import trace_gantt, trace_report
 from syclsched.model.text.json_serialisation import Serialisable
 from syclsched.model.text.units import format_seconds, plural
+from syclsched.model.views.drawing import trace_gantt, trace_report
 
 TRACE_FORMAT: Final = "syclsched-trace/1"
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from syclsched.cli.commands.profile import export_profile, profile_command, write_set
 from syclsched.cli.requests.device_profiles import interrupt_flag, save
 from syclsched.errors import MeasurementError, SelectionError
-from syclsched.model.text.profile_rows import pair_row, profile_rows, scaled, with_unit
+from syclsched.model.views.profile_rows import pair_row, profile_rows, scaled, with_unit
 from syclsched.profiling.measure import session_budget
 from syclsched.profiling.session import SessionResult
 from syclsched.profiling.storage.files import parse_profile_set

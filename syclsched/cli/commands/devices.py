@@ -11,8 +11,8 @@ import typer
 from syclsched.cli.documents import DevicesDocument, print_document
 from syclsched.cli.terminal import output
 from syclsched.model.platform import Device, Platform
-from syclsched.model.text.device_rows import float_names, format_gib, partition_text, product_name, sharing_text
 from syclsched.model.text.units import plural
+from syclsched.model.views.device_rows import float_names, format_gib, partition_text, product_name, sharing_text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -13,7 +13,7 @@ from syclsched.cli.requests.device_profiles import measure, save
 from syclsched.cli.terminal import notices, output
 from syclsched.errors import MeasurementError, SelectionError
 from syclsched.interrupts import INTERRUPTED
-from syclsched.model.text.profile_rows import pair_row, profile_rows
+from syclsched.model.views.profile_rows import pair_row, profile_rows
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -23,9 +23,9 @@ from syclsched.execution.handle.result_access import ResultAccess
 from syclsched.execution.handle.watchdog import WATCHDOG, RunWatch
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.interrupts import call_in_callback
-from syclsched.model.text.drawing import MAX_PICTURED, chart_png
 from syclsched.model.text.sections import Section, sections_html, sections_text
 from syclsched.model.trace import Trace
+from syclsched.model.views.drawing import MAX_PICTURED, chart_png
 from syclsched.oneapi.fork_check import check_not_forked
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from syclsched.model.graph_parts.fingerprint import fingerprint
 from syclsched.model.graph_parts.graph_structure import GraphStructure
 from syclsched.model.graph_parts.segments import Segments
 from syclsched.model.task import JoinedArray, LogicalArray, Task
-from syclsched.model.text.drawing import graph_drawing
-from syclsched.model.text.overviews import graph_sections
 from syclsched.model.text.sections import sections_html, sections_text
 from syclsched.model.text.units import plural
+from syclsched.model.views.drawing import graph_drawing
+from syclsched.model.views.overviews import graph_sections
 
 if TYPE_CHECKING:  # plans refer to graphs
     from syclsched.model.plan import Plan

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units, quantities, JSON and printed plans. Internal."""
+"""Units, quantities, sections of rows, and JSON. Internal."""

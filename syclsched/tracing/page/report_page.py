@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syclsched.model.plan import Candidate, Plan
-from syclsched.model.text.printing import ranked_candidates, trials_text
 from syclsched.model.text.units import format_bytes, format_excess, format_gap, format_ratio, format_seconds, plural
 from syclsched.model.trace import Span, Trace
+from syclsched.model.views.printing import ranked_candidates, trials_text
 from syclsched.tracing.analysis.causes import StartCauses, find_start_causes
 from syclsched.tracing.analysis.counter_tracks import TimedSpan
 from syclsched.tracing.analysis.task_history import describe_instructions

@@ -19,8 +19,8 @@ from syclsched.devices import SubDevices, discover
 from syclsched.devices.discovery.topology import SelectedDevice, build_platform
 from syclsched.errors import SelectionError
 from syclsched.model.platform import Device, Platform
-from syclsched.model.text.device_rows import devices_sharing_memory, format_gib
 from syclsched.model.text.json_serialisation import from_json
+from syclsched.model.views.device_rows import devices_sharing_memory, format_gib
 
 app = typer.Typer()
 app.command("devices")(devices_command)

@@ -13,7 +13,7 @@ import pytest
 
 import syclsched
 from syclsched.kernels import get
-from syclsched.model.text.drawing import MAX_PICTURED
+from syclsched.model.views.drawing import MAX_PICTURED
 
 NAME = "<b>bold</b> & 'more'"
 

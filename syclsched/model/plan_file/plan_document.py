@@ -12,11 +12,11 @@ from functools import lru_cache
 from typing import Any, Final, Literal, get_type_hints
 
 from syclsched.model.plan import PLAN_FORMAT, Instruction, Lane, Option, Plan, PlannedArray, PlannedTask
+from syclsched.model.plan_file.columns import columns_type, decode, encode
+from syclsched.model.plan_file.instruction_columns import decode_table, encode_table
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.model.tables.lazy_objects import lane_table, lazy_lane
 from syclsched.model.text.bulk_objects import paused_collection
-from syclsched.model.text.columns import columns_type, decode, encode
-from syclsched.model.text.instruction_columns import decode_table, encode_table
 from syclsched.model.text.json_serialisation import Serialisable, from_json, jsonable, to_text
 from syclsched.model.usm import ArrayMemory
 

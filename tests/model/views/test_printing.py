@@ -20,7 +20,7 @@ from syclsched.model.plan import (
 )
 from syclsched.model.platform import Interference
 from syclsched.model.schedule import Assignment, Schedule
-from syclsched.model.text.printing import explain_task, plan_text
+from syclsched.model.views.printing import explain_task, plan_text
 from syclsched.planning import build_plan
 from syclsched.simulation import predict
 

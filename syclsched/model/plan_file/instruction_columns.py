@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions in files: the columns of `syclsched.model.text.columns`, made from tables and read into them."""
+"""Instructions in files: the columns of `syclsched.model.plan_file.columns`, made from tables and read into them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 
 from syclsched.model.access import MODE_CODE, MODES
 from syclsched.model.plan import Instruction
+from syclsched.model.plan_file.columns import ColumnChecks
 from syclsched.model.tables.distinct_codes import distinct
 from syclsched.model.tables.instruction_table import InstructionTable, Texts, starts_of
-from syclsched.model.text.columns import ColumnChecks
 
 
 def encode_table(table: InstructionTable) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def _names(names: Sequence[str]) -> str:
 
 def platform_sections(platform: Platform) -> list[Section]:
     """Return the devices, memory spaces and links of a platform."""
-    from syclsched.model.text.device_rows import float_names, format_gib, product_name, sharing_text
+    from syclsched.model.views.device_rows import float_names, format_gib, product_name, sharing_text
 
     devices = [
         (
@@ -131,7 +131,7 @@ def platform_sections(platform: Platform) -> list[Section]:
 
 def profile_sections(profile: DeviceProfile) -> list[Section]:
     """Return the numbers of a device profile, and where they come from."""
-    from syclsched.model.text.profile_rows import profile_rows
+    from syclsched.model.views.profile_rows import profile_rows
 
     identity, made = profile.identity, profile.provenance
     found = [("device", f"{identity.kind}, {identity.backend}, {plural(identity.compute_units, 'compute unit')}")]
