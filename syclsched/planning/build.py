@@ -20,16 +20,15 @@ from syclsched.planning.draft import Ints, PlanDraft
 from syclsched.planning.graph_record import GraphRecord, record
 from syclsched.planning.instruction_rows import WORK, Touches, touches
 from syclsched.planning.memory.constant_memory import constant_bytes, reserve_memory
-from syclsched.planning.memory.eviction import EvictingPass
 from syclsched.planning.memory.footprint import Footprint
 from syclsched.planning.memory.liveness import add_allocations, check_capacity
-from syclsched.planning.memory.rematerialisation import recomputing_may_pay
 from syclsched.planning.memory.zero_copy import NO_ZERO_COPY, ZeroCopyArrays, profitable_zero_copy, requested_zero_copy
 from syclsched.planning.order import global_order
 from syclsched.planning.synchronisation.fences import count_fences
 from syclsched.planning.synchronisation.hazards import hazards
 from syclsched.planning.synchronisation.wait_reduction import reduce_waits
 from syclsched.planning.transfers.prefetch import WORTH, issue_early
+from syclsched.planning.transfers.recomputation_cost import recomputing_may_pay
 from syclsched.planning.transfers.transfers import transfers
 
 #: Least relative gain of a plan with recomputed values or zero-copy arrays over one without.
@@ -114,12 +113,12 @@ def plan_inputs(
 
 
 def make_draft(given: _PlanInputs, *, limited: bool = False, remaking: bool = False) -> _DraftFootprint:
-    """Return the steps; with ``limited``, within the capacities of the memory spaces (see `EvictingPass`)."""
+    """Return the steps; with ``limited``, within the capacities of the memory spaces."""
     known, platform = given.known, given.room
-    if limited:
-        draft = EvictingPass(known, platform, given.durations_s, remaking=remaking).run(given.assignments)
-    else:
-        draft = transfers(known, platform, given.durations_s, given.assignments, given.in_place)
+    in_place = NO_ZERO_COPY if limited else given.in_place
+    draft = transfers(
+        known, platform, given.durations_s, given.assignments, in_place, limited=limited, remaking=remaking
+    )
     touched = touches(draft.steps)
     return _DraftFootprint(draft, touched, Footprint(draft, touched, platform))
 

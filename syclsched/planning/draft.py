@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from syclsched.model.access import AccessMode
 from syclsched.model.plan import InstructionKind, LaneKind
 
 Ints = NDArray[np.int64]
@@ -129,8 +128,3 @@ def gather_places(starts: Ints, order: Ints) -> tuple[Ints, Ints]:
     ordered = np.zeros(len(order) + 1, np.int64)
     np.cumsum(length, out=ordered[1:])
     return ordered, np.arange(ordered[-1]) + np.repeat(starts[order] - ordered[:-1], length)
-
-
-#: Whether an access reads or writes, by identity of its mode: enum members are slow to hash.
-READING: Final[dict[int, bool]] = {id(m): m.reads for m in AccessMode}
-WRITING: Final[dict[int, bool]] = {id(m): m.writes for m in AccessMode}

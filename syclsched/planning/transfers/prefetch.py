@@ -20,6 +20,7 @@ from syclsched.planning.draft import Flags, Floats, Ints, PlanDraft
 from syclsched.planning.instruction_rows import Touches, without_memory
 from syclsched.planning.memory.footprint import Footprint
 from syclsched.planning.synchronisation.hazards import hazards
+from syclsched.scheduling.core.integer_heap import pop, push
 
 #: How many steps copies may run ahead of the tasks if memory is short, tried in this order.
 WINDOWS: Final = (256, 32, 4)
@@ -65,33 +66,6 @@ def issue_early(
 
 
 @compiled
-def _push(heap: Ints, size: int, value: int) -> None:
-    """Add a value to the binary heap in the first ``size`` elements."""
-    place = size
-    while place and heap[(place - 1) // 2] > value:
-        heap[place] = heap[(place - 1) // 2]
-        place = (place - 1) // 2
-    heap[place] = value
-
-
-@compiled
-def _pop(heap: Ints, size: int) -> int:
-    """Remove and return the least value of the binary heap in the first ``size`` elements."""
-    least, value = heap[0], heap[size - 1]
-    place = 0
-    while 2 * place + 1 < size - 1:
-        child = 2 * place + 1
-        if child + 1 < size - 1 and heap[child + 1] < heap[child]:
-            child += 1
-        if heap[child] >= value:
-            break
-        heap[place] = heap[child]
-        place = child
-    heap[place] = value
-    return int(least)
-
-
-@compiled
 def start_times(
     lane: Ints, early: Flags, starts: Ints, before: Ints, duration: Floats, lane_count: int, window: int
 ) -> Floats:
@@ -134,8 +108,7 @@ def start_times(
             step = todo.pop()
             if early[step]:
                 heap = heaps[heap_starts[lane[step]] : heap_starts[lane[step] + 1]]
-                _push(heap, size[lane[step]], step)
-                size[lane[step]] += 1
+                size[lane[step]] = push(heap, size[lane[step]], step)
             else:
                 start_s[step] = now
                 heapq.heappush(events, (now + duration[step], step))
@@ -143,8 +116,8 @@ def start_times(
             front += 1
         for n in range(lane_count):
             if size[n] and not busy[n] and heaps[heap_starts[n]] - front <= window:
-                step = _pop(heaps[heap_starts[n] : heap_starts[n + 1]], size[n])
-                size[n] -= 1
+                step = heaps[heap_starts[n]]
+                size[n] = pop(heaps[heap_starts[n] : heap_starts[n + 1]], size[n])
                 busy[n] = True
                 start_s[step] = now
                 heapq.heappush(events, (now + duration[step], step))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies that bring each task its arrays, where memory suffices for all of them.
+"""Copies that bring each task its arrays, and evictions and recomputation where memory is limited.
 
 Devices that reach the same memory space need no copy between them, and a copy serves every later reader until the array
 is written again. Of a divided array only the needed segments are copied, but all segments a task touches are in one
-space, as an argument's rows must be contiguous. Memory is not limited here, so a buffer has one block for the whole
-plan; see `syclsched.planning.memory.eviction` for limited memory.
+space, as an argument's rows must be contiguous. Where memory suffices for all arrays, a buffer has one block for the
+whole plan; else see `syclsched.planning.transfers.residency` and `syclsched.planning.transfers.rematerialisation`.
 """
 
 from __future__ import annotations
@@ -14,25 +14,28 @@ from operator import attrgetter
 
 import numpy as np
 
+from syclsched.errors import MemoryLimitError
+from syclsched.model.graph_parts.access_columns import READS, WRITES
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.schedule import Assignment
+from syclsched.model.text.units import format_exact_bytes
 from syclsched.planning.draft import BufferColumns, Flags, Ints, LaneKey, PlanDraft, Steps, ragged
 from syclsched.planning.graph_record import GraphRecord
 from syclsched.planning.memory.zero_copy import NO_ZERO_COPY, ZeroCopyArrays
 from syclsched.planning.transfers.copy_lanes import NOTHING, copy_owners, copy_routes
-from syclsched.planning.transfers.transfer_core import (
+from syclsched.planning.transfers.limited_memory import limited_memory
+from syclsched.planning.transfers.transfer_core import place_tasks
+from syclsched.planning.transfers.transfer_state import (
     BLOCKS,
     CLOCK,
+    FULL,
     MEMORIES,
-    READS,
     STEPS,
     USES,
-    WRITES,
     ArrayAccesses,
     TransferInputs,
     TransferState,
     block_of,
-    place_tasks,
     touches_by_array,
 )
 
@@ -43,24 +46,52 @@ def transfers(
     durations_s: Mapping[str, float],
     assignments: Sequence[Assignment],
     in_place: ZeroCopyArrays = NO_ZERO_COPY,
+    *,
+    limited: bool = False,
+    remaking: bool = False,
 ) -> PlanDraft:
-    """Turn assignments into steps, with a copy wherever data is needed in another space."""
+    """Turn assignments into steps, with a copy wherever data is needed in another space.
+
+    With ``limited`` they fit into the platform's spaces; with ``remaking`` some values are recomputed for that.
+    """
     setting = _setting(graph, platform, durations_s, assignments, in_place)
     touching = touches_by_array(setting, len(graph.arrays))
-    made = _preallocated(setting, touching)
-    host, pieces = setting.host, graph.pieces
     numbers = {s.name: n for n, s in enumerate(platform.spaces)}
     resident = {name: numbers[space] for name, space in in_place.resident.items()}
-    for number, array in enumerate(graph.arrays):
-        if array.is_input and array.name not in pieces:
-            space = resident.get(graph.arrays[setting.whole[number]].name, host)
-            block_of(setting, made, number, space)
-            made.since[number, space] = 0
-    foreign = np.arange(made.counts[MEMORIES])
-    place_tasks(setting, made, touching)
+    times, full = 1, True
+    while full:  # recomputed tasks may need a larger state
+        made = _preallocated(setting, touching, times if limited else 0)
+        for number, array in enumerate(graph.arrays):
+            if array.is_input and array.name not in graph.pieces:
+                space = resident.get(graph.arrays[setting.whole[number]].name, setting.host)
+                block_of(setting, made, number, space)
+                made.since[number, space] = 0
+        foreign = np.arange(made.counts[MEMORIES])
+        memory = None
+        if limited:
+            memory = limited_memory(graph, platform, setting, touching, len(foreign), remaking=remaking, times=times)
+        place_tasks(setting, made, touching, memory)
+        times, full = 2 * times, memory is not None and bool(memory.counts[FULL])
     source, destination = made.no_way.tolist()
     if source != NOTHING:
         platform.route(platform.spaces[source].name, platform.spaces[destination].name)
+    if memory is not None and memory.refused[0] != NOTHING:
+        raise _refusal(graph, platform, *memory.refused.tolist())
+    implementations: list[str | None] = [None] * len(graph.tasks)
+    for task, assignment in zip(setting.task.tolist(), assignments, strict=True):
+        implementations[task] = assignment.implementation
+    return _draft(graph, platform, setting, made, foreign, tuple(implementations))
+
+
+def _draft(
+    graph: GraphRecord,
+    platform: Platform,
+    setting: TransferInputs,
+    made: TransferState,
+    foreign: Ints,
+    implementations: tuple[str | None, ...],
+) -> PlanDraft:
+    """Return the steps and blocks of a state as the draft of a plan."""
     count, uses, blocks, memories = made.counts[[STEPS, USES, BLOCKS, MEMORIES]].tolist()
     lanes, lane = _lanes(platform, setting, made.lane[:count])
     memory_of = made.block_memory[:blocks].copy()
@@ -68,30 +99,34 @@ def transfers(
     results = np.flatnonzero(_results(graph))
     since = made.since[results]
     holder = np.where(since < made.written[results, None], made.counts[CLOCK] + 1, since).argmin(axis=1)
-    implementations: list[str | None] = [None] * len(graph.tasks)
-    for task, assignment in zip(setting.task.tolist(), assignments, strict=True):
-        implementations[task] = assignment.implementation
     return PlanDraft(
         Steps(
             made.kind[:count].copy(),
             lane,
-            made.task[:count].copy(),
-            made.duration_s[:count].copy(),
-            made.nbytes[:count].copy(),
-            np.zeros(count, np.int64),
-            made.way[:count].copy(),
+            *(c[:count].copy() for c in (made.task, made.duration_s, made.nbytes, made.again, made.way)),
             np.concatenate(([0], made.ends[:count])),
             made.block[:uses].copy(),
             made.mode[:uses].copy(),
         ),
         lanes,
-        tuple(implementations),
+        implementations,
         BufferColumns(made.block_array[:blocks].copy(), made.block_space[:blocks].copy()),
         memory,
         memory_of,
         graph.nbytes[memory.array],
         foreign,
         np.unique(memory_of[made.block_at[results, holder]]),
+    )
+
+
+def _refusal(graph: GraphRecord, platform: Platform, task: int, space: int, needed: int) -> MemoryLimitError:
+    """Return the error for a task that needs more memory than a space has."""
+    found = platform.spaces[space]
+    return MemoryLimitError(
+        f"when task {graph.tasks[task].name!r} runs, at least {format_exact_bytes(needed)} are needed at once, "
+        f"there are {format_exact_bytes(found.capacity_bytes)}",
+        where=f"memory space {found.name!r}",
+        hint="Use smaller arrays (tiles, batches), raise a limit that was set, or add a device with more memory",
     )
 
 
@@ -146,18 +181,25 @@ def _setting(
     )
 
 
-def _preallocated(setting: TransferInputs, touching: ArrayAccesses) -> TransferState:
-    """Return arrays for the largest possible result; the system provides their pages only when they are written."""
+def _preallocated(setting: TransferInputs, touching: ArrayAccesses, times: int) -> TransferState:
+    """Return arrays for the largest possible result; the system provides their pages only when they are written.
+
+    With recomputation there is no limit: then ``times`` is how often tasks may run. It is 0 for unlimited memory.
+    """
     arrays, accesses = len(setting.nbytes), len(setting.access_array)
     hops = 2 * int(np.count_nonzero(READS[setting.access_mode]))
     steps, uses, blocks = len(setting.task) + hops, accesses + 2 * hops, arrays + accesses + hops
     nowhere = np.full((arrays, len(setting.way)), NOTHING, np.int64)
     touched = int(np.diff(setting.access_starts).max(initial=0))
+    if times:  # each access may also lead to a save of an array
+        uses = times * (uses + 2 * accesses) + 5 * touched + 2 * arrays
+        steps, blocks, touched = len(setting.task) + uses, arrays + uses, max(touched, arrays)
     return TransferState(
         kind=_empty(steps),
         lane=_empty(steps),
         task=_empty(steps),
         nbytes=_empty(steps),
+        again=np.zeros(steps, np.int64),
         way=_empty(steps),
         duration_s=np.empty(steps, np.float64),
         ends=_empty(steps),

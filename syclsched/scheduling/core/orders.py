@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from syclsched.compiled import compiled
+from syclsched.scheduling.core.integer_heap import pop, push
 from syclsched.scheduling.tables import Floats, Ints, Tables
 
 
@@ -34,16 +35,16 @@ def list_order(tables: Tables, places: Ints) -> Ints:
     for task in range(tasks):
         waiting[task] = tables.pred_start[task + 1] - tables.pred_start[task]
         if waiting[task] == 0:
-            size = _push(ready, size, places[task])
+            size = push(ready, size, places[task])
     for step in range(tasks):
         task = sorted_tasks[ready[0]]
-        size = _pop(ready, size)
+        size = pop(ready, size)
         order[step] = task
         for arc in range(tables.succ_start[task], tables.succ_start[task + 1]):
             after = tables.succ_task[arc]
             waiting[after] -= 1
             if waiting[after] == 0:
-                size = _push(ready, size, places[after])
+                size = push(ready, size, places[after])
     return order
 
 
@@ -102,31 +103,3 @@ def _is_topological(tables: Tables, places: Ints) -> bool:
             if places[tables.pred_task[arc]] > places[task]:
                 return False
     return True
-
-
-@compiled
-def _push(heap: Ints, size: int, value: int) -> int:
-    """Push a value onto a binary heap; return the new size."""
-    at = size
-    while at > 0 and heap[(at - 1) // 2] > value:
-        heap[at] = heap[(at - 1) // 2]
-        at = (at - 1) // 2
-    heap[at] = value
-    return size + 1
-
-
-@compiled
-def _pop(heap: Ints, size: int) -> int:
-    """Pop the smallest value of a binary heap; return the new size."""
-    size -= 1
-    value = heap[size]
-    at, child = 0, 1
-    while child < size:
-        if child + 1 < size and heap[child + 1] < heap[child]:
-            child += 1
-        if heap[child] >= value:
-            break
-        heap[at] = heap[child]
-        at, child = child, 2 * child + 1
-    heap[at] = value
-    return size
