@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Planning passes: a schedule becomes an executable plan with copies, memory, waits and a verification.
 
-`build` runs the passes: `order`, `transfers` (or `memory.eviction`, if memory is short), `transfers.prefetch`,
-`memory.liveness`, `synchronisation.hazards`, `synchronisation.wait_reduction`. `verification` checks any plan,
-independently of how it was made.
+`build` runs the passes: `order`, `transfers` (with evictions and recomputation, if memory is short),
+`transfers.prefetch`, `memory.liveness`, `synchronisation.hazards`, `synchronisation.wait_reduction`. `verification`
+checks any plan, independently of how it was made.
 
 Public are the names in ``__all__``; the modules are Internal.
 """

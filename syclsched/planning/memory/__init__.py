@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of a plan: liveness, eviction, recomputation, in-place use, USM kinds. Internal."""
+"""Memory of a plan: liveness, footprint, in-place use, USM kinds. Internal."""

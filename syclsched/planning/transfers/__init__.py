@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transfers of a plan: placement and prefetch. Internal."""
+"""Transfers of a plan: placement, eviction, recomputation and prefetch. Internal."""

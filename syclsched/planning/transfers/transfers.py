@@ -103,7 +103,11 @@ def _draft(
         Steps(
             made.kind[:count].copy(),
             lane,
-            *(c[:count].copy() for c in (made.task, made.duration_s, made.nbytes, made.again, made.way)),
+            made.task[:count].copy(),
+            made.duration_s[:count].copy(),
+            made.nbytes[:count].copy(),
+            made.again[:count].copy(),
+            made.way[:count].copy(),
             np.concatenate(([0], made.ends[:count])),
             made.block[:uses].copy(),
             made.mode[:uses].copy(),
