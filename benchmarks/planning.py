@@ -128,6 +128,8 @@ def planning(graph: TaskGraph, devices: int, runs: int) -> None:
     print(f"{len(graph)} tasks, {plan.counters.dependencies} dependencies on {devices} devices:")
     print(f"  {count} instructions, {plan.counters.copies} copies, {plan.counters.waits} waits")
     measure("  passes", lambda: made(build_plan(graph, platform, schedule, durations_s)), runs)
+    given = build.plan_inputs(graph, platform, schedule, durations_s)
+    measure("  of these, tasks and copies placed", lambda: build.make_draft(given), runs)
     measure("  verification", lambda: verify(plan, graph), runs)
     measure("  execution's program of it", lambda: Program(plan).waited_for, runs)
     peak = max(plan.peak_bytes[d.space] for d in platform.compute_devices)
@@ -137,6 +139,8 @@ def planning(graph: TaskGraph, devices: int, runs: int) -> None:
     tight = build_plan(graph, small, schedule, durations_s)
     print(f"  a quarter of the memory ({peak // 4} bytes a device): {tight.counters.copies} copies")
     measure("  passes with evictions", lambda: made(build_plan(graph, small, schedule, durations_s)), runs)
+    limited = build.plan_inputs(graph, small, schedule, durations_s)
+    measure("  of these, tasks and copies placed", lambda: build.make_draft(limited, limited=True), runs)
     measure("  verification", lambda: verify(tight, graph), runs)
 
 
