@@ -95,6 +95,15 @@ def test_a_long_chain_saves_some_values_and_makes_others_again() -> None:
     assert again(plan) and plan.counters.copies > 0
 
 
+def test_almost_all_values_are_made_again_where_copies_take_very_long() -> None:
+    """The reads of the tasks that run again need more space than the pass reserves at first."""
+    graph, schedule, durations = there_and_back(60)
+    plan = build_plan(graph, gpu(32, link_s=1e6), schedule, durations)
+    verify(plan, graph)
+    symbolic.check(plan, graph, random.Random(1))
+    assert plan.counters.recomputed > 50
+
+
 def test_what_is_made_again_says_so_and_survives_a_file() -> None:
     graph, schedule, durations = there_and_back(5)
     plan = predict(build_plan(graph, gpu(32), schedule, durations))
