@@ -8,6 +8,7 @@ some time within it, so the offset is wrong by at most half of it. Clocks drift;
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -51,9 +52,12 @@ class ClockOffset:
         return there_ns - self.offset_ns
 
 
-def clock_offsets(cluster: ConnectedWorkers, readings: int = READINGS) -> dict[str, ClockOffset]:
-    """Measure the offset of each worker's clock from that of this process."""
-    return {worker.name: _offset(cluster, worker.name, readings) for worker in cluster.workers}
+def clock_offsets(
+    cluster: ConnectedWorkers, workers: Iterable[str] | None = None, readings: int = READINGS
+) -> dict[str, ClockOffset]:
+    """Measure the offset of the clocks of some workers, by default all, from that of this process."""
+    asked = [worker.name for worker in cluster.workers] if workers is None else workers
+    return {name: _offset(cluster, name, readings) for name in asked}
 
 
 def _offset(cluster: ConnectedWorkers, worker: str, readings: int) -> ClockOffset:

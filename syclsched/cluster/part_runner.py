@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from syclsched.cluster.part_traces import PartTrace
 from syclsched.cluster.parts import MachinePart, platform_of
 from syclsched.errors import ExecutionError
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.model.access import RowRange
-from syclsched.model.platform import HOST, Platform
+from syclsched.model.platform import Platform
 
 if TYPE_CHECKING:
     from syclsched.cluster.node import Node
@@ -82,9 +83,6 @@ class PartRunner:
 
         self._key, self._mailbox, self._addresses = key, mailbox, addresses
         self._part, self._timeout_s = part, message_timeout_s
-        self._messages = frozenset(
-            each.task for each in part.schedule.assignments if each.device == HOST and each.lane >= part.host_lanes
-        )
         self._run_key = ""
         self._cancelled_key = ""
         self._last: Run | None = None
@@ -124,13 +122,10 @@ class PartRunner:
         found: NumpyArray = last.result(declared if rows is None else declared[slice(*rows)])
         return found
 
-    def busy_s(self, run: str) -> dict[str, float]:
-        """Return how long each device computed in the last run, by the sum of its tasks' durations."""
-        found: dict[str, float] = {}
-        for span in self._last_of(run, "times").trace().spans:
-            if span.kind in ("launch", "host") and span.task not in self._messages:
-                found[span.device] = found.get(span.device, 0.0) + span.duration_s
-        return found
+    def trace(self, run: str) -> PartTrace:
+        """Return the trace of the last run."""
+        last = self._last_of(run, "trace")
+        return PartTrace(last.trace(), last.trace_origin_ns)
 
     def _last_of(self, run: str, asked: str) -> Run:
         """Return a run if it is the last one."""
@@ -183,9 +178,9 @@ def result_of_part(node: Node, key: str, run: str, array: str, rows: RowRange | 
     return _found(key).result(run, array, rows)
 
 
-def busy_s_of_part(node: Node, key: str, run: str) -> dict[str, float]:
-    """Return the seconds for which each device computed in the last run of a bound part."""
-    return _found(key).busy_s(run)
+def trace_of_part(node: Node, key: str, run: str) -> PartTrace:
+    """Return the trace of the last run of a bound part."""
+    return _found(key).trace(run)
 
 
 def cancel_part(node: Node, key: str, run: str, cause: str) -> None:

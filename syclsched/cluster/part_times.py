@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from syclsched.cluster.platforms import local_name, machine_of
 from syclsched.model.plan import Plan
 from syclsched.model.text.sections import Section, facts, table
 from syclsched.model.text.units import format_seconds, plural
+from syclsched.model.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,13 @@ class PartTime:
     devices: tuple[DeviceTime, ...]
 
 
-def part_time(plan: Plan, machine: str, seconds: float, replayed: bool, busy_s: Mapping[str, float]) -> PartTime:
-    """Return the time of a machine's part; ``busy_s`` are the measured sums by device of the machine."""
+def part_time(plan: Plan, machine: str, seconds: float, replayed: bool, trace: Trace) -> PartTime:
+    """Return the time of a machine's part; ``trace`` is that of all machines."""
+    busy_s: dict[str, float] = {}
+    for span in trace.spans:
+        if span.kind in ("launch", "host") and machine_of(span.device) == machine:
+            device = local_name(span.device)
+            busy_s[device] = busy_s.get(device, 0.0) + span.duration_s
     counts: dict[str, int] = {}
     predicted: dict[str, float] = {}
     ends_s = 0.0
@@ -74,9 +80,15 @@ def part_time(plan: Plan, machine: str, seconds: float, replayed: bool, busy_s: 
     return PartTime(machine, seconds, ends_s, replayed, devices)
 
 
-def run_sections(plan: Plan, seconds: float, parts: Sequence[PartTime], lost: Sequence[str]) -> list[Section]:
+def run_sections(
+    plan: Plan, seconds: float, parts: Sequence[PartTime], lost: Sequence[str], clock_error_s: float
+) -> list[Section]:
     """Return the times of a run, of its parts and of their devices as tables; ``lost`` are workers lost meanwhile."""
-    pairs = [("measured", format_seconds(seconds)), ("predicted", format_seconds(plan.makespan_s))]
+    pairs = [
+        ("measured", format_seconds(seconds)),
+        ("predicted", format_seconds(plan.makespan_s)),
+        ("clocks known within", format_seconds(clock_error_s)),
+    ]
     if lost:
         pairs.append(("lost", ", ".join(lost)))
     machines = [

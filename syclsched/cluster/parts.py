@@ -47,6 +47,17 @@ class Message:
     array: str = ""
     rows: RowRange | None = None
     nbytes: int = 0
+    segment: str = ""  # name of the rows in the plan, if they are not all
+
+    @property
+    def sender(self) -> str:
+        """Name of the host task that sends it."""
+        return f"send {self.number} to {self.destination}"
+
+    @property
+    def receiver(self) -> str:
+        """Name of the host task that receives it."""
+        return f"receive {self.number} from {self.source}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +156,7 @@ class _Division:
         self._position = {name: position for position, name in enumerate(graph.order())}
         self._barriers = 0  # so far; each is two where several machines have tasks
         self._added: set[str] = set()  # tasks that are in their parts
-        self._unsent: dict[str, list[tuple[int, str]]] = {}  # signals of tasks that are added later, and their machines
+        self._unsent: dict[str, list[Message]] = {}  # signals of tasks that are added later
 
     def divided(self) -> DividedPlan:
         for before, after in self._ordered_edges():
@@ -205,8 +216,8 @@ class _Division:
         for signal in signals:
             draft.graph.edge(signal, task)
         self._added.add(task.name)
-        for number, destination in self._unsent.pop(task.name, ()):
-            self._tell(task.name, number, destination)
+        for message in self._unsent.pop(task.name, ()):
+            self._tell(task.name, message)
         for access in accesses:
             if access.mode.writes:
                 self._has[access.array] = {machine}
@@ -224,44 +235,45 @@ class _Division:
         number = len(self._messages)
         given = self._array(source, array), self._array(machine, array)
         sent, received = (each if rows is None else each[slice(*rows)] for each in given)
-        self._messages.append(Message(number, source, machine, array, rows, sent.nbytes))
-        self._exchange(source, self._send, number, machine, maker, data=sent.read())
-        self._exchange(machine, self._receive, number, source, maker, data=received.write())
+        segment = "" if rows is None else name
+        message = Message(number, source, machine, array, rows, sent.nbytes, segment)
+        self._messages.append(message)
+        self._exchange(message, self._send, maker, data=sent.read())
+        self._exchange(message, self._receive, maker, data=received.write())
         self._has[name].add(machine)
 
     def _awaited(self, before: str, machine: str) -> Task:
         """Return a machine's task that ends after a task of another one."""
-        source, number = self._machine(before), len(self._messages)
-        self._messages.append(Message(number, source, machine))
+        message = Message(len(self._messages), self._machine(before), machine)
+        self._messages.append(message)
         if before in self._added:
-            self._tell(before, number, machine)
+            self._tell(before, message)
         else:
-            self._unsent.setdefault(before, []).append((number, machine))
-        return self._exchange(machine, self._receive, number, source, before)
+            self._unsent.setdefault(before, []).append(message)
+        return self._exchange(message, self._receive, before)
 
-    def _tell(self, task: str, number: int, destination: str) -> None:
+    def _tell(self, task: str, message: Message) -> None:
         """Add the host task that tells a machine of the end of a task."""
-        source = self._machine(task)
-        sent = self._exchange(source, self._send, number, destination, task)
-        self._drafts[source].graph.edge(task, sent)
+        self._drafts[message.source].graph.edge(task, self._exchange(message, self._send, task))
 
     def _signal(self, source: str, destination: str, task: str) -> None:
         """Let one machine tell another that it has come as far as a task."""
-        number = len(self._messages)
-        self._messages.append(Message(number, source, destination))
-        self._exchange(source, self._send, number, destination, task)
-        self._exchange(destination, self._receive, number, source, task)
+        message = Message(len(self._messages), source, destination)
+        self._messages.append(message)
+        self._exchange(message, self._send, task)
+        self._exchange(message, self._receive, task)
 
-    def _exchange(self, machine: str, function: Exchange, number: int, other: str, maker: str, **data: Any) -> Task:
+    def _exchange(self, message: Message, function: Exchange, maker: str, **data: Any) -> Task:
         """Add the host task that sends or receives the message with a task's value."""
-        draft, sends = self._drafts[machine], function is self._send
-        call = partial(function, number=number, machine=other)
-        name = f"send {number} to {other}" if sends else f"receive {number} from {other}"
+        sends, ends = function is self._send, (message.source, message.destination)
+        machine, other = ends if sends else ends[::-1]
+        draft, name = self._drafts[machine], message.sender if sends else message.receiver
+        call = partial(function, number=message.number, machine=other)
         task = draft.graph.host(call, name=name, **data)
         assert task.operation is not None
         at_s = self._placed[maker].finish_s
         self._assign(draft, machine, name, at_s, 0 if sends else 1, task.operation.implementations[0].name)
-        place = self._barriers, at_s, self._position[maker], number
+        place = self._barriers, at_s, self._position[maker], message.number
         (draft.sends if sends else draft.receives).append((place, name))
         return task
 

@@ -18,17 +18,20 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
 
 from syclsched.cluster.calls import WorkerCall
+from syclsched.cluster.host_clocks import ClockOffset, clock_offsets
 from syclsched.cluster.membership import ClusterWorker
 from syclsched.cluster.part_runner import PartReport
 from syclsched.cluster.part_runner import receive as receive_message
 from syclsched.cluster.part_runner import send as send_message
 from syclsched.cluster.part_times import PartTime, part_time, run_sections
+from syclsched.cluster.part_traces import PartTrace, merge_parts
 from syclsched.cluster.parts import DividedPlan, Piece, check_machines, divide
 from syclsched.cluster.planning import ClusterPlanner
 from syclsched.cluster.workers import ConnectedWorkers
@@ -46,6 +49,7 @@ from syclsched.execution.memory.inputs import gather_inputs
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.text.sections import Section, sections_html, sections_text
+from syclsched.model.trace import Trace
 from syclsched.rewrites import planned_graph
 from syclsched.scheduling.registry import AUTO
 
@@ -209,6 +213,10 @@ class ClusterRunner:
             except SyclschedError:
                 continue  # a lost worker has nothing to release
 
+    def clocks(self, machines: Iterable[str]) -> dict[str, ClockOffset]:
+        """Compare the clocks of machines with that of this process."""
+        return clock_offsets(self._workers, machines)
+
     def rebind(self) -> _Binding:
         """Plan for the machines that are left, and bind there."""
         self._release(self.binding)
@@ -241,7 +249,8 @@ class ClusterRun:
         self._error: BaseException | None = None
         self._cancelled = False
         self._reports: dict[str, PartReport] = {}
-        self._parts: tuple[PartTime, ...] | None = None
+        self._trace: Trace | None = None
+        self._clock_error_s = 0.0
         self._seconds = 0.0
         self.recoveries: tuple[str, ...] = ()  # names of workers that were lost
         self._begin()
@@ -270,17 +279,39 @@ class ClusterRun:
 
         ``print(run)`` shows them as tables.
         """
+        trace = self.trace()
+        return tuple(
+            part_time(self.plan, name, self._reports[name].seconds, self._reports[name].replayed, trace)
+            for name in self._binding.divided.parts
+        )
+
+    def trace(self) -> Trace:
+        """Return one trace of all machines; asked for before the next run.
+
+        The clocks of the machines are compared after the run. Copies between machines begin when they are sent.
+
+        Returns
+        -------
+        Trace
+            Lanes, devices and memory spaces are called as in the plan: ``node0/cpu``.
+
+        Raises
+        ------
+        ExecutionError
+            If a later run has begun, or the runner is closed.
+        """
         self.wait()
-        if self._parts is None:
-            calls = {
-                name: self._runner.call(name, "busy_s_of_part", self._binding.key, self._run_key)
-                for name in self._binding.divided.parts
-            }
-            self._parts = tuple(
-                part_time(self.plan, name, self._reports[name].seconds, self._reports[name].replayed, call.result())
-                for name, call in calls.items()
-            )
-        return self._parts
+        if self._trace is None:
+            self._trace = self._merged_trace()
+        return self._trace
+
+    def report(self, path: str | Path) -> None:
+        """Write one HTML page about the run on all machines, to open in a browser; see `Trace.report`."""
+        self.trace().report(path, self.plan)
+
+    def gantt(self, path: str | Path | None = None) -> Any:
+        """Draw the run on all machines as a Gantt chart, predicted above measured times; see `Trace.gantt`."""
+        return self.trace().gantt(path)
 
     def __repr__(self) -> str:
         state = "in flight" if not self.done else "failed" if self._error is not None else "done"
@@ -378,7 +409,18 @@ class ClusterRun:
             parts = self.parts
         except ExecutionError:  # the machines' memory is released, or has a later run
             return None
-        return run_sections(self.plan, self._seconds, parts, self.recoveries)
+        return run_sections(self.plan, self._seconds, parts, self.recoveries, self._clock_error_s)
+
+    def _merged_trace(self) -> Trace:
+        """Gather the traces of the parts, and compare the machines' clocks."""
+        calls = {
+            name: self._runner.call(name, "trace_of_part", self._binding.key, self._run_key)
+            for name in self._binding.divided.parts
+        }
+        parts: dict[str, PartTrace] = {name: call.result() for name, call in calls.items()}
+        clocks = self._runner.clocks(parts)
+        self._clock_error_s = max(clock.error_ns for clock in clocks.values()) * 1e-9
+        return merge_parts(self.plan, self._binding.divided.messages, parts, clocks)
 
     def _checked(self) -> dict[str, NumpyArray]:
         """Return the given inputs as arrays of the planned graph's shapes and dtypes."""

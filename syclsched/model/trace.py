@@ -144,7 +144,7 @@ class Trace(Serialisable):
         path : str or Path
             The file to write, as ``run.html``.
         plan : Plan, optional
-            The executed plan: adds the memory in use, the compared plans and the names of links.
+            The executed plan: adds the memory in use and the compared plans.
 
         Raises
         ------

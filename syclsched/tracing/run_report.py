@@ -134,7 +134,7 @@ def make_report(trace: Trace, plan: Plan | None = None) -> RunReport:
         predicted_makespan_s=trace.predicted_makespan_s,
         families=_families(ran),
         devices=_devices(ran, trace, plan, lanes),
-        links=_links(ran, plan),
+        links=_links(ran),
         dependencies=None if plan is None else plan.counters.dependencies,
         waits=sum(len(s.waits) for s in trace.spans),
         events=trace.events,
@@ -225,18 +225,13 @@ def _busy_on_lanes(spans: Iterable[Span]) -> float:
     return sum(map(busy_seconds, lanes.values()))
 
 
-def _links(spans: Iterable[Span], plan: Plan | None) -> tuple[LinkRow, ...]:
-    names: dict[int, str] = {}
-    instance_size = 1 + max((i.id for _, i in plan.instructions()), default=0) if plan is not None else 1
-    for _, instruction in plan.instructions() if plan is not None else ():
-        if instruction.kind == "copy":
-            source = next((u.space for u in instruction.uses if not u.mode.writes), "?")
-            target = next((u.space for u in instruction.uses if u.mode.writes), "?")
-            names[instruction.id] = f"{source} -> {target}"
+def _links(spans: Iterable[Span]) -> tuple[LinkRow, ...]:
     groups: dict[str, list[Span]] = {}
     for span in spans:
         if span.kind == "copy":
-            groups.setdefault(names.get(span.instruction % instance_size, f"on {span.lane}"), []).append(span)
+            source = next((use.space for use in span.uses if not use.mode.writes), None)
+            target = next((use.space for use in span.uses if use.mode.writes), None)
+            groups.setdefault(f"{source} -> {target}" if span.uses else f"on {span.lane}", []).append(span)
     rows = [
         LinkRow(link, len(group), sum(s.nbytes for s in group), _measured_s(group), _predicted_s(group))
         for link, group in groups.items()

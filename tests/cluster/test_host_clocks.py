@@ -29,7 +29,7 @@ def test_offset_is_found(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> N
     ahead_ns = 5_000_000_000
     clock = host_clocks.now_ns
     monkeypatch.setattr(host_clocks, "now_ns", lambda: clock() + ahead_ns)  # here, not on the worker
-    found = clock_offsets(cluster, 5)["node0"]
+    found = clock_offsets(cluster, readings=5)["node0"]
     assert abs(found.offset_ns + ahead_ns) <= found.error_ns
     begun_ns = clock()
     assert found.here_ns(begun_ns) == pytest.approx(begun_ns + ahead_ns, abs=found.error_ns)
@@ -41,7 +41,7 @@ def test_offset_by_calls(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(CommSockets, "connect", refuse)
     with connect(cluster.scheduler) as apart:
-        found = clock_offsets(apart, 3)["node0"]
+        found = clock_offsets(apart, readings=3)["node0"]
     assert abs(found.offset_ns) <= found.error_ns
 
 

@@ -14,7 +14,6 @@ from syclsched.execution.handle.engine import Engine, RunRecovery
 from syclsched.execution.handle.trace_merging import EngineTrace, merge_traces, sum_counts
 from syclsched.model.plan import Plan
 from syclsched.model.recovery import Recovery
-from syclsched.model.trace import Trace
 
 
 class EngineChain:
@@ -121,10 +120,13 @@ class EngineChain:
         """Counters of all engines so far."""
         return sum_counts([*self._counts, self.active.counts]) if self._counts else self.active.counts
 
-    def trace(self) -> Trace:
+    def trace(self) -> EngineTrace:
         """Return the trace of all engines, once the run has ended."""
         last = _trace_of(self.active)
-        return merge_traces([*self.earlier, last], self.recoveries) if self.recoveries else last.trace
+        if not self.recoveries:
+            return last
+        origin_ns = min((each.origin_ns for each in (*self.earlier, last) if each.trace.spans), default=0)
+        return EngineTrace(merge_traces([*self.earlier, last], self.recoveries), origin_ns)
 
     def _superseded(self, engine: Engine, timeout_s: float | None) -> bool | None:
         """Return whether another engine has taken over after a failure; None if that is unknown at the time-out."""

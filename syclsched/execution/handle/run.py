@@ -20,6 +20,7 @@ from syclsched.execution.handle.engine import Engine, EngineRecorder, RunRecover
 from syclsched.execution.handle.engine_chain import EngineChain
 from syclsched.execution.handle.resources import Resources, StallDetector
 from syclsched.execution.handle.result_access import ResultAccess
+from syclsched.execution.handle.trace_merging import EngineTrace
 from syclsched.execution.handle.watchdog import WATCHDOG, RunWatch
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.interrupts import call_in_callback
@@ -84,7 +85,7 @@ class Run(ResultAccess):
     ) -> None:
         resources = Resources(EngineChain(engine, deadlines_s, recovery), devices, owns_devices=owns_devices)
         super().__init__(resources, devices, values, joined)
-        self._trace: Trace | None = None
+        self._recorded: EngineTrace | None = None
         self._keep = keep
         self._finalizer = weakref.finalize(self, call_in_callback, self._resources.abandon)
         self._finalizer.atexit = False  # `resources` ends all runs at interpreter exit
@@ -227,15 +228,12 @@ class Run(ResultAccess):
         >>> {span.task for span in trace.spans if span.kind in ("launch", "host")}
         {'double'}
         """
-        self._wait_finished(None)
-        if self._resources.hung is not None:
-            raise ExecutionError("the run was given up: there is no trace", where=self._where) from self._resources.hung
-        if not self._resources.engine.recording:
-            raise ExecutionError("the run was started with trace=False", where=f"plan {self.plan.name!r}")
-        self._resources.mark_reported()
-        if self._trace is None:
-            self._trace = self._engines.trace()
-        return self._trace
+        return self._recording().trace
+
+    @property
+    def trace_origin_ns(self) -> int:
+        """Clock of this machine (`time.perf_counter_ns`) at the trace's time 0, to place it beside other records."""
+        return self._recording().origin_ns
 
     def story(self, task: str) -> str:
         """Describe a task's execution: when it was ready, its waits, its device, and its times.
@@ -404,6 +402,18 @@ class Run(ResultAccess):
         if not self.done() or self._resources.hung is not None or not self._resources.engine.recording:
             return None
         return report_sections(make_report(self.trace(), self.plan))
+
+    def _recording(self) -> EngineTrace:
+        """Wait for the end of the run and return its trace."""
+        self._wait_finished(None)
+        if self._resources.hung is not None:
+            raise ExecutionError("the run was given up: there is no trace", where=self._where) from self._resources.hung
+        if not self._resources.engine.recording:
+            raise ExecutionError("the run was started with trace=False", where=f"plan {self.plan.name!r}")
+        self._resources.mark_reported()
+        if self._recorded is None:
+            self._recorded = self._engines.trace()
+        return self._recorded
 
     def _wait_finished(self, timeout: float | None) -> None:
         check_not_forked(self._where)
