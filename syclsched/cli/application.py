@@ -65,6 +65,10 @@ COMMANDS = {
         "kernels_app",
         "Packs of compiled Python kernels, for programs that are to start without compiling.",
     ),
+    "cluster": LazyCommand(
+        "cluster_app",
+        "Show the machines of a Dask cluster, and plan graphs for all of them.",
+    ),
     "history": LazyCommand(
         "history_app",
         "Measured task times, which plans are based on in addition to device profiles.",

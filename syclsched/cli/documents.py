@@ -50,6 +50,21 @@ class TrialEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerEntry:
+    """State of one worker of a cluster."""
+
+    name: Annotated[str, "name of the machine in plans"]
+    address: Annotated[str, "Dask's address of the worker"]
+    host: Annotated[str, "name of its host"]
+    state: Annotated[str, "ready, silent, no answer or no devices"]
+    cores: Annotated[int, "cores that it may use"]
+    devices: Annotated[list[str], "its compute devices"]
+    memory_bytes: Annotated[int, "memory of its host"]
+    used_bytes: Annotated[int, "memory that its process uses"]
+    problem: Annotated[str | None, "why it cannot be used"]
+
+
+@dataclass(frozen=True, slots=True)
 class InstructionEntry:
     """One planned task or copy."""
 
@@ -239,7 +254,7 @@ class PlanDocument(Document):
     """Summary of a plan; `--out` writes the plan itself."""
 
     FORMAT: ClassVar[str] = "syclsched-plan-summary/1"
-    COMMANDS: ClassVar[str] = "plan"
+    COMMANDS: ClassVar[str] = "plan, cluster plan"
 
     graph: Annotated[str, "name of the graph"]
     tasks: Annotated[int, "number of tasks, after rewriting"]
@@ -388,6 +403,18 @@ class DiagnosisDocument(Document):
 
     usable: Annotated[bool, "whether graphs can be run"]
     findings: Annotated[list[FindingEntry], "what was examined"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDocument(Document):
+    """State of a cluster."""
+
+    FORMAT: ClassVar[str] = "syclsched-cluster-status/1"
+    COMMANDS: ClassVar[str] = "cluster status"
+
+    scheduler: Annotated[str, "address of Dask's scheduler"]
+    dashboard: Annotated[str | None, "address of Dask's dashboard"]
+    workers: Annotated[list[WorkerEntry], "by name"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ graph_option = partial(typer.Option, rich_help_panel="The graph")
 file_option = partial(typer.Option, rich_help_panel="A graph from a file")
 plan_option = partial(typer.Option, rich_help_panel="Platform and planning")
 output_option = partial(typer.Option, rich_help_panel="Output")
+cluster_option = partial(typer.Option, rich_help_panel="Several machines")
 
 WorkloadName = Annotated[
     str,
@@ -233,32 +234,36 @@ class FileOptions:
         return {**values, "same-speed": self.same_speed or None}
 
 
+Policy = Annotated[
+    str,
+    plan_option(
+        "--policy",
+        autocompletion=choices(names.POLICIES),
+        metavar="NAME",
+        help="auto (the best by simulation), heft, single:DEVICE, or another registered policy.",
+    ),
+]
+Budget = Annotated[
+    float | None,
+    plan_option(
+        "--budget",
+        metavar="SECONDS",
+        min=0.0,
+        help="Time limit of the search of policy auto. By default the number of search moves depends only on the "
+        "graph, so that the plan is reproducible. 0 for no search.",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
     """Options of planning."""
 
-    policy: Annotated[
-        str,
-        plan_option(
-            "--policy",
-            autocompletion=choices(names.POLICIES),
-            metavar="NAME",
-            help="auto (the best by simulation), heft, single:DEVICE, or another registered policy.",
-        ),
-    ] = "auto"
+    policy: Policy = "auto"
     minimize: Minimize = "makespan"
     subject_to: SubjectTo = None
     rewrite: Rewrite = "auto"
-    budget: Annotated[
-        float | None,
-        plan_option(
-            "--budget",
-            metavar="SECONDS",
-            min=0.0,
-            help="Time limit of the search of policy auto. By default the number of search moves depends only on the "
-            "graph, so that the plan is reproducible. 0 for no search.",
-        ),
-    ] = None
+    budget: Budget = None
     reuse: Annotated[
         bool,
         plan_option(
@@ -315,6 +320,42 @@ class PlatformOptions:
             help="Plan for other hardware: shipped profiles (cpu,max1550,a770) or profile files.",
         ),
     ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """Options of the machines of a Dask cluster."""
+
+    cluster: Annotated[
+        str | None,
+        cluster_option(
+            "--cluster",
+            metavar="ADDRESS",
+            help="Use the workers of this Dask scheduler as machines: tcp://host:8786. Needs the extra 'cluster'.",
+        ),
+    ] = None
+    workers: Annotated[
+        int | None,
+        cluster_option(
+            "--workers",
+            metavar="N",
+            min=1,
+            help="Start N workers on this machine, each on a core of its own, and use them as machines.",
+        ),
+    ] = None
+
+    @property
+    def named(self) -> bool:
+        """Whether one of them was given."""
+        return self.cluster is not None or self.workers is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlanOptions:
+    """Options of planning for several machines."""
+
+    policy: Policy = "auto"
+    budget: Budget = None
 
 
 #: Options of this machine's devices.
@@ -385,17 +426,31 @@ def tell_unused(context: typer.Context, parameters: Iterable[str], why: str) -> 
     """Print a note for options that were given and have no effect."""
     from syclsched.cli.terminal import notices
 
+    given = _given(context, parameters)
+    if given:
+        have = "has" if len(given) == 1 else "have"
+        notices().print(f"note: {' and '.join(given)} {have} no effect {why}", markup=False)
+
+
+def refuse_given(context: typer.Context, parameters: Iterable[str], why: str) -> None:
+    """Raise `ArgumentError` if an option was given that cannot be used."""
+    given = _given(context, parameters)
+    if given:
+        raise ArgumentError(
+            f"{' and '.join(given)} cannot be used {why}", where="the command line", hint="Leave it out"
+        )
+
+
+def _given(context: typer.Context, parameters: Iterable[str]) -> list[str]:
+    """Return those of some options that stand on the command line."""
     wanted = set(parameters)
-    given = [
+    return [
         each.opts[0]
         for each in context.command.params
         if each.name in wanted
         and (source := context.get_parameter_source(each.name)) is not None
         and source.name == "COMMANDLINE"
     ]
-    if given:
-        have = "has" if len(given) == 1 else "have"
-        notices().print(f"note: {' and '.join(given)} {have} no effect {why}", markup=False)
 
 
 #: Bytes at the beginning and at the end of a file in which its format is looked for.

@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -48,6 +48,7 @@ from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.memory.inputs import gather_inputs
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
+from syclsched.model.recovery import Recovery
 from syclsched.model.text.sections import Section, sections_html, sections_text
 from syclsched.model.trace import Trace
 from syclsched.rewrites import planned_graph
@@ -250,6 +251,7 @@ class ClusterRun:
         self._cancelled = False
         self._reports: dict[str, PartReport] = {}
         self._trace: Trace | None = None
+        self._losses: list[Recovery] = []
         self._clock_error_s = 0.0
         self._seconds = 0.0
         self.recoveries: tuple[str, ...] = ()  # names of workers that were lost
@@ -420,7 +422,8 @@ class ClusterRun:
         parts: dict[str, PartTrace] = {name: call.result() for name, call in calls.items()}
         clocks = self._runner.clocks(parts)
         self._clock_error_s = max(clock.error_ns for clock in clocks.values()) * 1e-9
-        return merge_parts(self.plan, self._binding.divided.messages, parts, clocks)
+        merged = merge_parts(self.plan, self._binding.divided.messages, parts, clocks)
+        return replace(merged, recoveries=tuple(self._losses))
 
     def _checked(self) -> dict[str, NumpyArray]:
         """Return the given inputs as arrays of the planned graph's shapes and dtypes."""
@@ -472,10 +475,13 @@ class ClusterRun:
                 error = self._parts_ended()
                 if not isinstance(error, WorkerLostError) or self._cancelled or not self._runner.recovers:
                     break
-                self.recoveries += (error.worker or "a worker",)
+                lost, lost_s = error.worker or "a worker", time.perf_counter()
+                self.recoveries += (lost,)
                 self._binding = self._runner.rebind()
                 self._inputs = self._checked()
                 self._begin()
+                tasks, took_s = len(self._binding.graph.tasks), time.perf_counter() - lost_s
+                self._losses.append(Recovery("device", error.what, left_out=(lost,), planned=tasks, took_s=took_s))
         except BaseException as failure:
             error = failure
         self._seconds = time.perf_counter() - self._begun_s

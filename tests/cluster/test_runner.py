@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,10 @@ from syclsched.kernels import get
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.schedule import Assignment, Schedule
+from syclsched.model.text.json_serialisation import to_json
 from syclsched.planning import build_plan
 from syclsched.simulation import predict
+from syclsched.tracing.trace_reader import read_trace
 
 pytestmark = pytest.mark.sycl
 
@@ -223,7 +226,7 @@ def test_times_of_parts_are_shown_beside_those_of_the_plan(cluster: Cluster) -> 
             assert 0 < part.predicted_s <= plan.makespan_s
             assert all(each.predicted_s == pytest.approx(3e-4) for each in part.devices)
         text = str(run)
-        for said in ("Run of 'pipeline' on 2 machines", "measured", "predicted", "replayed", "node1", "host"):
+        for said in ("Run of 'pipeline' on 2 machines", "measured", "predicted", "replayed", "node1", "host", "clocks"):
             assert said in text
             assert said.replace("'", "&#x27;") in run._repr_html_()
         assert repr(run) == "<ClusterRun of 'pipeline': done>"
@@ -236,6 +239,58 @@ def test_times_of_parts_are_shown_beside_those_of_the_plan(cluster: Cluster) -> 
     assert str(unread) == repr(unread)
     with pytest.raises(ExecutionError, match="not bound here any more"):
         _ = unread.parts
+
+
+def test_a_run_has_one_trace_of_all_machines(cluster: Cluster, tmp_path: Path) -> None:
+    graph, x = pipeline()
+    plan = fixed(cluster, graph, alternately)
+    planned = {instruction.id: instruction for _, instruction in plan.instructions()}
+    with cluster.bind(graph, plan=plan) as runner:
+        for _ in range(2):
+            run = runner.run({"x": x})
+            trace = run.trace()
+            ran = {span.task: span.device for span in trace.spans if span.kind in ("launch", "host")}
+            assert ran == {task.name: alternately(task.name) for task in graph.tasks}
+            for span in trace.spans:
+                instruction = planned[span.instruction]
+                assert (span.kind, span.task) == (instruction.kind, instruction.task)
+                assert span.predicted_start_s == instruction.start_s
+                assert 0 <= span.start_s <= span.finish_s <= trace.makespan_s
+            order = sorted((span.start_s, span.task) for span in trace.spans if span.kind in ("launch", "host"))
+            assert [task for _, task in order] == [task.name for task in graph.tasks]  # each needs the one before
+            crossing = [span for span in trace.spans if len({use.space[:5] for use in span.uses}) == 2]
+            assert len(crossing) == 5 and {span.kind for span in crossing} == {"copy"}
+            assert sum(span.nbytes for span in crossing) == 5 * 8000
+            assert trace.makespan_s < run.makespan_s
+            assert trace.predicted_makespan_s == plan.makespan_s
+    assert read_trace(to_json(trace), where="here") == trace
+    run.report(tmp_path / "run.html")
+    run.gantt(tmp_path / "run.svg")
+    assert "node1/cpu:0" in (tmp_path / "run.html").read_text()
+    assert "node1/cpu:0" in (tmp_path / "run.svg").read_text()
+
+
+def test_rows_that_are_sent_are_copies_of_the_trace(cluster: Cluster) -> None:
+    graph = TaskGraph("rows")
+    x = graph.array("x", (10, 3), data=np.zeros((10, 3)))
+    graph.kernel(get("fill"), name="fill0", x=x[0:4], value=1.0)
+    graph.kernel(get("scale"), name="scale1", x=x[0:4], alpha=2.0)
+    graph.barrier(name="barrier0")
+    graph.kernel(get("scale"), name="scale0", x=x[0:4], alpha=3.0)
+    assignments = [
+        Assignment("fill0", "node0/cpu", 0, "opencl-c", 0.0, 1.0),
+        Assignment("scale1", "node1/cpu", 0, "opencl-c", 1.0, 2.0),
+        Assignment("barrier0", "node0/host", 0, None, 2.0, 2.0),
+        Assignment("scale0", "node0/cpu", 0, "opencl-c", 2.0, 3.0),
+    ]
+    durations = {each.task: each.finish_s - each.start_s for each in assignments}
+    plan = predict(build_plan(graph, cluster.platform(), Schedule("by hand", tuple(assignments)), durations))
+    with cluster.bind(graph, plan=plan) as runner:
+        run = runner.run()
+        np.testing.assert_array_equal(run.result("x")[:4], np.full((4, 3), 6.0))
+        sent = [span for span in run.trace().spans if len({use.space[:5] for use in span.uses}) == 2]
+        assert [span.nbytes for span in sent] == [96, 96]
+        assert all(span.predicted_finish_s > 0 for span in sent)
 
 
 def _sleeps(x: Any) -> None:

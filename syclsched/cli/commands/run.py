@@ -23,8 +23,9 @@ from syclsched.cli.compare_runtime import (
 )
 from syclsched.cli.documents import RunDocument, print_document
 from syclsched.cli.output_files import check_outputs, read_text, write_pictures, write_text
+from syclsched.cli.requests.cluster_connection import ONE_MACHINE, connected, plan_for_cluster
 from syclsched.cli.requests.graph_loading import check_shown, check_without, is_model, load_graph
-from syclsched.cli.requests.graph_planning import GivenPlan, Planned, plan_and_open
+from syclsched.cli.requests.graph_planning import GivenPlan, Planned, naming_file, plan_and_open
 from syclsched.cli.result_check import ResultChecker
 from syclsched.cli.streaming import check_in_flight, show_statistics, stream_workload
 from syclsched.cli.terminal import notices, output
@@ -36,16 +37,27 @@ from syclsched.model.text.units import check_seconds
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from syclsched.cluster import ClusterRun
     from syclsched.execution import Run, Safeguards
     from syclsched.execution.runner.stream import StreamStatistics
+    from syclsched.model.graph import TaskGraph
     from syclsched.model.plan import Plan
     from syclsched.model.recovery import Recovery
     from syclsched.model.trace import Trace
     from syclsched.progress import Progress
     from syclsched.workloads import CheckResult, Workload
 
+    #: Makes the context in which runs can be started.
+    _Starter = Callable[[Progress], AbstractContextManager[Callable[[], Run | ClusterRun]]]
+
 #: Seconds for which a command waits for the writing of measured times.
 _FLUSH_S = 2.0
+
+#: Options of runs on one machine.
+_ALONE = (
+    "devices", "sub_devices", "lanes", "one_core_lanes", "memory_limit", "platform", "without", "in_flight",
+    "recalibrate", "dynamic", "debug", "nan_guard", "watchdog", "deadline", "compare", "monitor",
+)  # fmt: skip
 
 _watch_option = partial(typer.Option, rich_help_panel="Checks and time limits")
 
@@ -160,6 +172,7 @@ def run_command(
     without: opt.Without = None,
     how: opt.PlanOptions,
     where: opt.PlatformOptions,
+    machines: opt.ClusterOptions,
     plan_file: Annotated[
         Path | None,
         typer.Option("--plan", metavar="FILE", help="Run this plan (from `syclsched plan`); it is verified first."),
@@ -213,6 +226,9 @@ def run_command(
     [bold]syclsched run resnet50.onnx --input photo.npy --top 5 --devices cpu --compare onnxruntime[/bold]
 
     [bold]syclsched run cholesky --platform xeon-8480,max1550 --dry-run[/bold] predicts the run on other hardware.
+
+    [bold]syclsched run cholesky --cluster tcp://host:8786[/bold] runs it on the machines of a Dask cluster;
+    [bold]--workers 2[/bold] on two processes of this one.
     """
     from rich.markup import escape
 
@@ -220,6 +236,8 @@ def run_command(
 
     out, console = output(), notices()
     safeguards = watched.safeguards()
+    if machines.named:
+        opt.refuse_given(context, (*ONE_MACHINE, *_ALONE), "on several machines")
     _tell_unused(context, with_plan=plan_file is not None, dry_run=dry_run, described=where.platform is not None)
     check_outputs(
         shown.trace_file, shown.report_file, shown.record_file, shown.save_plan, shown.output_file,
@@ -251,7 +269,9 @@ def run_command(
     versus = None
     with (
         shown.monitoring(dry_run=dry_run),
-        plan_and_open(
+        _planned_on(machines, workload.graph, how, console, calibrate=calibrate, given=given)
+        if machines.named
+        else plan_and_open(
             workload.graph,
             how,
             where,
@@ -274,7 +294,9 @@ def run_command(
             makespans_s = (streamed.trace.makespan_s,)
             outcome = _Outcome(streamed.trace, planned.plan, streamed.check, makespans_s, streamed.statistics)
         else:
-            start = partial(_run_starter, planned, workload, safeguards, dynamic, recover=watched.recover)
+            start: _Starter = partial(_run_starter, planned, workload, safeguards, dynamic, recover=watched.recover)
+            if planned.cluster is not None:
+                start = partial(_cluster_starter, planned, workload, recover=watched.recover)
             outcome = _run_repeatedly(planned, workload, repeat, console, start, dynamic=dynamic is not None)
             FEED.flush(_FLUSH_S)  # what it warns of comes before the report
         if model is not None and rival is not None:
@@ -435,12 +457,44 @@ def _run_starter(
     yield start
 
 
+@contextmanager
+def _planned_on(
+    machines: opt.ClusterOptions,
+    graph: TaskGraph,
+    how: opt.PlanOptions,
+    console: Console,
+    *,
+    calibrate: bool,
+    given: GivenPlan | None,
+) -> Iterator[Planned]:
+    """Plan a graph for the machines of a cluster, or use the given plan; a context manager that disconnects."""
+    from syclsched.api import verify
+
+    with connected(machines, console) as cluster:
+        if given is None:
+            yield Planned(plan_for_cluster(cluster, graph, how, console, calibrate=calibrate), None, cluster=cluster)
+            return
+        with naming_file(given.path, given.command):
+            verify(given.plan, graph)
+        yield Planned(given.plan, None, cluster=cluster)
+
+
+@contextmanager
+def _cluster_starter(
+    planned: Planned, workload: Workload, progress: Progress, *, recover: bool
+) -> Iterator[Callable[[], ClusterRun]]:
+    """Yield a function that starts a run of the plan on the machines of a cluster."""
+    assert planned.cluster is not None
+    with planned.cluster.bind(workload.graph, plan=planned.plan, recover=recover) as runner:
+        yield partial(runner.run, workload.inputs)
+
+
 def _run_repeatedly(
     planned: Planned,
     workload: Workload,
     repeat: int,
     console: Console,
-    starter: Callable[[Progress], AbstractContextManager[Callable[[], Run]]],
+    starter: _Starter,
     *,
     dynamic: bool,
 ) -> _Outcome:
@@ -450,7 +504,6 @@ def _run_repeatedly(
     traces: list[Trace] = []
     plans: list[Plan] = []
     checks = ResultChecker(workload)
-    assert planned.live is not None
     waiting = notice_if_slow(console, text=RUNNING_NOTICE) if dynamic else nullcontext()
     what = f"running {escape(workload.name)}"
     with console.status(f"{what} ...") as status, waiting, starter(status_progress(status, what)) as start:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from syclsched.cli.requests.onnx_models import ModelWithInputs
+    from syclsched.cluster import Cluster
     from syclsched.costs.history import HistoryKey, RunKind
     from syclsched.devices import OpenDevices
     from syclsched.model.graph import TaskGraph
@@ -36,6 +37,7 @@ class Planned:
     plan: Plan
     live: OpenDevices | None
     makespan_key: Callable[[RunKind], HistoryKey] | None = None  # of the makespans of its runs, if they are kept
+    cluster: Cluster | None = None  # whose machines it is for, instead of this one
 
 
 @dataclass(frozen=True, slots=True)
