@@ -434,11 +434,9 @@ def tell_unused(context: typer.Context, parameters: Iterable[str], why: str) -> 
 
 def refuse_given(context: typer.Context, parameters: Iterable[str], why: str) -> None:
     """Raise `ArgumentError` if an option was given that cannot be used."""
-    given = _given(context, parameters)
+    given = " and ".join(_given(context, parameters))
     if given:
-        raise ArgumentError(
-            f"{' and '.join(given)} cannot be used {why}", where="the command line", hint="Leave it out"
-        )
+        raise ArgumentError(f"{given} cannot be used {why}", where="the command line", hint=f"Leave {given} out")
 
 
 def _given(context: typer.Context, parameters: Iterable[str]) -> list[str]:

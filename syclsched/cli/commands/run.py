@@ -470,13 +470,12 @@ def _planned_on(
     """Plan a graph for the machines of a cluster, or use the given plan; a context manager that disconnects."""
     from syclsched.api import verify
 
-    with connected(machines, console) as cluster:
-        if given is None:
-            yield Planned(plan_for_cluster(cluster, graph, how, console, calibrate=calibrate), None, cluster=cluster)
-            return
+    if given is not None:
         with naming_file(given.path, given.command):
             verify(given.plan, graph)
-        yield Planned(given.plan, None, cluster=cluster)
+    with connected(machines, console) as cluster:
+        plan = plan_for_cluster(cluster, graph, how, console, calibrate=calibrate) if given is None else given.plan
+        yield Planned(plan, None, cluster=cluster)
 
 
 @contextmanager
