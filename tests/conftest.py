@@ -81,8 +81,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all-cases",
         action="store_true",
         help="run tests of kernels and ONNX operators with every combination of parameters (default: each value at "
-        "least once) and every node test of ONNX on the CPU device (default: every other), and try new random examples "
-        "of properties, twice as many",
+        "least once, kernels on the CPU device only) and every node test of ONNX on the CPU device (default: every "
+        "other), and try new random examples of properties, twice as many",
     )
 
 
@@ -120,13 +120,16 @@ def _names_other_device(value: object) -> bool:
     return isinstance(value, (list, tuple)) and any(map(_names_other_device, value))
 
 
+def _is_for_other_device(item: pytest.Item) -> bool:
+    """Return whether a parameter of a test names the device beside the CPU device."""
+    return any(map(_names_other_device, getattr(getattr(item, "callspec", None), "params", {}).values()))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test of two devices where there is one: the FPGA emulator is not in every generation of SYCL packages."""
     if item.get_closest_marker("sycl") is None:
         return
-    parameters = getattr(getattr(item, "callspec", None), "params", {})
-    named = any(map(_names_other_device, parameters.values()))
-    if named or item.get_closest_marker("other_device") is not None:
+    if _is_for_other_device(item) or item.get_closest_marker("other_device") is not None:
         from support.opened import skip_without_other_device
 
         skip_without_other_device()
@@ -143,7 +146,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     if not config.getoption("--all-cases"):
         varied = [item for item in items if not set(_OF_CHOSEN_CASES).isdisjoint(item.path.parents)]
-        left_out = set(varied) - set(every_other(each_choice(varied)))
+        # The emulator's compiler is that of the CPU device; tests of execution use its kernels, too.
+        if config.getoption("--gpu-shape") is None:
+            kept = [item for item in varied if _KERNELS not in item.path.parents or not _is_for_other_device(item)]
+        else:
+            kept = varied
+        left_out = set(varied) - set(every_other(each_choice(kept)))
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
     kernels = [item for item in items if _KERNELS in item.path.parents]

@@ -30,7 +30,7 @@ CHOSEN: Final = {
     "tests/packaging/test_import.py": "imports in each generation's environment",
 }
 
-_LONG: Final = "takes long; its kernels are made of what those of tests/kernels/tensor are made of"
+_LONG: Final = "takes long; its kernels are made of what those of the other files are made of"
 
 #: Files in those folders that are left out, and the reason why.
 LEFT_OUT: Final = {
@@ -40,6 +40,10 @@ LEFT_OUT: Final = {
     "tests/kernels/nn/product": _LONG,
     "tests/kernels/nn/test_norms.py": _LONG,
     "tests/kernels/tensor/reductions": _LONG,
+    "tests/kernels/tensor/test_picking.py": _LONG,
+    "tests/kernels/tensor/test_groups.py": _LONG,
+    "tests/kernels/nn/test_dtypes.py": _LONG,
+    "tests/kernels/nn/test_activation.py": _LONG,
     "tests/devices/test_submission_fuzzed.py": "replaces the SYCL runtime by a mock, the same for each generation",
 }
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from syclsched.cluster.part_traces import PartTrace
 from syclsched.cluster.parts import MachinePart, platform_of
 from syclsched.errors import ExecutionError
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.model.access import RowRange
 from syclsched.model.platform import Platform
+from syclsched.model.trace import Trace
 
 if TYPE_CHECKING:
     from syclsched.cluster.node import Node
@@ -46,6 +46,14 @@ class PartReport:
 
     seconds: float
     replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartTrace:
+    """Trace of a part, with the clock of its machine at the trace's time 0."""
+
+    trace: Trace
+    origin_ns: int
 
 
 class PartRunner:

@@ -10,23 +10,16 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from syclsched.cluster.host_clocks import ClockOffset
+from syclsched.cluster.part_runner import PartTrace
 from syclsched.cluster.parts import Message
 from syclsched.cluster.platforms import machine_of, qualified
 from syclsched.model.plan import Instruction, Lane, Plan
 from syclsched.model.trace import Span, Trace
 
 _Placed = tuple[Lane, Instruction]
-
-
-@dataclass(frozen=True, slots=True)
-class PartTrace:
-    """Trace of a part, with the clock of its machine at the trace's time 0."""
-
-    trace: Trace
-    origin_ns: int
 
 
 def merge_parts(

@@ -27,11 +27,11 @@ import numpy as np
 from syclsched.cluster.calls import WorkerCall
 from syclsched.cluster.host_clocks import ClockOffset, clock_offsets
 from syclsched.cluster.membership import ClusterWorker
-from syclsched.cluster.part_runner import PartReport
+from syclsched.cluster.part_runner import PartReport, PartTrace
 from syclsched.cluster.part_runner import receive as receive_message
 from syclsched.cluster.part_runner import send as send_message
 from syclsched.cluster.part_times import PartTime, part_time, run_sections
-from syclsched.cluster.part_traces import PartTrace, merge_parts
+from syclsched.cluster.part_traces import merge_parts
 from syclsched.cluster.parts import DividedPlan, Piece, check_machines, divide
 from syclsched.cluster.planning import ClusterPlanner
 from syclsched.cluster.workers import ConnectedWorkers

@@ -363,7 +363,7 @@ def test_auto_keeps_everything_on_one_machine_where_the_network_is_slow() -> Non
         graph.kernel(get("scale"), name=f"scale{number}", x=a, alpha=2.0)
     for bandwidth, count in ((1e6, 1), (1e15, 2)):
         paths = [NetworkPath(*pair, 1e-9, bandwidth) for pair in permutations(["host", *machines], 2)]
-        plan = plan_on(graph, joined(machines, paths), MemoryHistory(), budget_s=None)
+        plan = plan_on(graph, joined(machines, paths), MemoryHistory(), budget_s=0.3)
         assert len({a.device.split("/")[0] for a in plan.schedule.assignments}) == count
 
 
@@ -380,7 +380,7 @@ def test_auto_plans_once_for_each_kind_of_machine_and_for_its_own_host_only() ->
     for number in range(4):
         graph.kernel(get("scale"), name=f"scale{number}", x=x, alpha=2.0)
         graph.host(_halve, name=f"halve{number}", y=x.update())
-    plan = plan_on(graph, joined(machines, paths), MemoryHistory(), budget_s=None)
+    plan = plan_on(graph, joined(machines, paths), MemoryHistory(), budget_s=0.3)
     alone = [each.policy.partition(",")[0] for each in plan.candidates if " alone" in each.policy]
     assert alone == ["three alone", "two alone"]  # of three equal machines, the one that the inputs reach first
     assert {each.device.partition("/")[0] for each in plan.schedule.assignments} == {"three"}
