@@ -1,16 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The things pyproject.toml cannot say: requirements by generation, top-level packages, C parts, and machine code."""
 
-import hashlib
-import importlib.metadata
-import importlib.util
 import os
-import re
 import shutil
 import subprocess
 import sys
-import sysconfig
-from contextlib import suppress
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
@@ -18,32 +12,12 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
 ROOT = Path(__file__).resolve().parent
-COMPILED = ROOT / "syclsched" / "compiled"
-TOOLS = ROOT / "tools" / "machine_code"
 
 sys.path.insert(0, str(ROOT / "tools" / "build_backend"))
 import generation_backend  # noqa: E402
+import machine_code_builds  # noqa: E402
 
-# The module itself, not its package, which needs NumPy; it imports from syclsched.
-sys.path.insert(0, str(ROOT))
-_spec = importlib.util.spec_from_file_location("_syclsched_machine_code", COMPILED / "machine_code.py")
-machine_code = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(machine_code)
-LEVELS, STEM, VARIABLE = machine_code.LEVELS, machine_code.stem(), machine_code.VARIABLE
-
-
-def levels_to_build():
-    """Return the instruction sets to make machine code for."""
-    asked = os.environ.get(VARIABLE, "")
-    if asked == "off":
-        return []
-    if asked:
-        unknown = set(asked.split(",")) - set(LEVELS)
-        if unknown:
-            sys.exit(f"{VARIABLE} has {', '.join(sorted(unknown))}; known are {', '.join(LEVELS)}, and off")
-        return asked.split(",")
-    # The functions do little with long vectors: v4 gains nothing, and machines share folders and images.
-    return [level for level in machine_code.processor_levels() if level != "v4"][-1:]
+NUMBA = machine_code_builds.numba_version(generation_backend.required_numba())
 
 
 class MachineCode(Extension):
@@ -51,31 +25,17 @@ class MachineCode(Extension):
 
     def __init__(self, level):
         self.level = level
+        name = machine_code_builds.module_name(level, NUMBA)
         super().__init__(
-            f"syclsched.compiled.{STEM}{level}",
+            f"syclsched.compiled.{name}",
             ["syclsched/compiled/_machine_code.c"],
-            define_macros=[("MODULE_NAME", f"{STEM}{level}"), ("MADE_FROM", made_from())],
+            define_macros=[("MODULE_NAME", name), ("MADE_FROM", machine_code_builds.made_from(NUMBA))],
             extra_compile_args=["-O2", "-fvisibility=hidden"],
             extra_link_args=["-pthread"],
             libraries=["m"],
             language="c",
             optional=True,
         )
-
-
-def made_from():
-    """Return a digest of all that machine code depends on."""
-    digest = hashlib.sha256(sys.version.encode())
-    for name in ("numba", "llvmlite", "numpy"):
-        with suppress(importlib.metadata.PackageNotFoundError):
-            digest.update(importlib.metadata.version(name).encode())
-    for path in sorted((ROOT / "syclsched").rglob("*.py")):
-        content = path.read_bytes()
-        if path.parent == COMPILED or re.search(rb"@compiled|@lean|@inlined|NamedTuple", content):
-            digest.update(content)
-    for path in (COMPILED / "_machine_code.c", *sorted(TOOLS.glob("*.py")), TOOLS / "argument_types.json"):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:32]
 
 
 class BuildExtensions(build_ext):
@@ -86,9 +46,9 @@ class BuildExtensions(build_ext):
     def build_extension(self, ext):
         if isinstance(ext, MachineCode):
             # An editable installation has the module already, unless something has changed.
-            kept = COMPILED / f"{STEM}{ext.level}{sysconfig.get_config_var('EXT_SUFFIX')}"
+            kept = machine_code_builds.kept(ext.level, NUMBA)
             target = Path(self.get_ext_fullpath(ext.name)).resolve()
-            if kept.is_file() and made_from().encode() in kept.read_bytes():
+            if kept is not None:
                 if kept != target:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(kept, target)
@@ -115,7 +75,7 @@ class BuildExtensions(build_ext):
         folder.mkdir(parents=True, exist_ok=True)
         asked = ",".join(each.level for each in self.extensions if isinstance(each, MachineCode))
         print("making machine code: about a minute of processor time", flush=True)
-        command = (sys.executable, TOOLS / "build.py", folder, "--levels", asked, "--shares", "2")
+        command = (sys.executable, machine_code_builds.TOOLS / "build.py", folder, "--levels", asked, "--shares", "2")
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
         running = [subprocess.Popen([*command, "--share", str(share)], cwd=ROOT, env=environment) for share in range(2)]
         if sum(abs(each.wait()) for each in running):
@@ -164,6 +124,6 @@ setup(
             optional=True,
         ),
         # Without it numba compiles the functions on first use.
-        *(MachineCode(level) for level in levels_to_build()),
+        *(MachineCode(level) for level in machine_code_builds.levels_to_build()),
     ],
 )

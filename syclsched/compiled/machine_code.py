@@ -38,10 +38,14 @@ LEVELS = {
 def stem() -> str:
     """Return the beginning of the names of the extension modules, of which each is for one release of numba."""
     try:
-        release = version("numba").split(".")[1]
+        return stem_for(version("numba"))
     except PackageNotFoundError:
-        release = "_missing"
-    return f"_machine_code_numba{release}_"
+        return stem_for("0._missing")
+
+
+def stem_for(numba: str) -> str:
+    """Return the beginning of these names for a version of numba, such as 0.59.1."""
+    return f"_machine_code_numba{numba.split('.')[1]}_"
 
 
 @cache

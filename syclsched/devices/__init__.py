@@ -6,8 +6,9 @@ Public are the names in ``__all__``; the modules are Internal.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from syclsched.lazy_names import lazy_names
 
 #: Public name -> module that defines it.
 _LAZY = {
@@ -19,23 +20,15 @@ _LAZY = {
     "without_emulators": "syclsched.devices.discovery.platform_discovery",
 }
 
-__all__ = ["OpenDevices", "SubDevices", "discover", "open_devices", "parse_sub_devices", "without_emulators"]
+__all__ = sorted(_LAZY)
 
 if TYPE_CHECKING:
-    from syclsched.devices.discovery.platform_discovery import discover, without_emulators
-    from syclsched.devices.discovery.subdevices import SubDevices, parse_sub_devices
-    from syclsched.devices.opened_devices import OpenDevices, open_devices
+    from syclsched.devices.discovery.platform_discovery import discover as discover
+    from syclsched.devices.discovery.platform_discovery import without_emulators as without_emulators
+    from syclsched.devices.discovery.subdevices import SubDevices as SubDevices
+    from syclsched.devices.discovery.subdevices import parse_sub_devices as parse_sub_devices
+    from syclsched.devices.opened_devices import OpenDevices as OpenDevices
+    from syclsched.devices.opened_devices import open_devices as open_devices
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use (PEP 562)."""
-    module = _LAZY.get(name)
-    if module is None:
-        raise AttributeError(f"module 'syclsched.devices' has no attribute {name!r}")
-    value = getattr(importlib.import_module(module), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__ = lazy_names(__name__, _LAZY)

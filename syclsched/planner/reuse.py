@@ -20,7 +20,7 @@ from syclsched.costs.history import (
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.model.profile import Quantity
-from syclsched.model.text.json_serialisation import to_json
+from syclsched.model.text.json_serialisation import to_text
 from syclsched.planner.plan_request import PlanRequest
 from syclsched.scheduling import registry
 
@@ -94,7 +94,7 @@ def plan_key(
     if request.budget_s is not None or any(not _is_built_in(name) for name in registry.names()):
         return None
     refused = sorted(map(repr, known_refusals(history)))
-    target = to_json(platform, indent=None)  # its repr is a summary
+    target = to_text(platform, indent=None)  # its repr is a summary
     content = (version, graph.fingerprint(), target, request, refused, _modelled_costs(graph, platform))
     return hashlib.sha256(repr(content).encode()).hexdigest()[:32]
 

@@ -122,11 +122,13 @@ def test_a_checkout_works_although_the_wheel_is_installed(checkout: Path, instal
         assert Path(layer).parent == installed / "syclsched" / "oneapi"
 
 
-#: Prints the digest of what machine code is made from.
+#: Prints the digest of what machine code is made from, and what a build requires beside setuptools.
 MADE_FROM = """
-import runpy, setuptools
-setuptools.setup = lambda **_: None
-print(runpy.run_path("setup.py")["made_from"]())
+import sys
+sys.path.insert(0, "tools/build_backend")
+import generation_backend, machine_code_builds
+print(machine_code_builds.made_from(machine_code_builds.numba_version("")))
+print(generation_backend._build_requirements())
 """
 
 
@@ -135,12 +137,15 @@ def test_a_build_takes_machine_code_that_is_there_already(checkout: Path, tmp_pa
     copy = tmp_path / "project"
     shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "*.so"))
     asked = environment(SYCLSCHED_MACHINE_CODE="v2")
-    digest = run(sys.executable, "-c", MADE_FROM, cwd=copy, environment=asked).split()[-1]
+    digest, required = run(sys.executable, "-c", MADE_FROM, cwd=copy, environment=asked).splitlines()[-2:]
+    assert "numba==" in required
     there = copy / "syclsched" / "compiled" / f"{machine_code.stem()}v2{sysconfig.get_config_var('EXT_SUFFIX')}"
     there.write_text(f"machine code made from {digest}")
     command = (sys.executable, "setup.py", "-q", "build_ext", "--build-lib", tmp_path / "made")
     assert "making machine code" not in run(*command, cwd=copy, environment=asked)
     assert (tmp_path / "made" / "syclsched" / "compiled" / there.name).read_bytes() == there.read_bytes()
+    # Neither does it ask for what makes machine code.
+    assert run(sys.executable, "-c", MADE_FROM, cwd=copy, environment=asked).splitlines()[-1] == "[]"
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler: no machine code is made, as intended")

@@ -14,6 +14,9 @@ from typing import Any
 
 from setuptools import build_meta
 
+sys.path.insert(0, str(Path(__file__).parent))
+import machine_code_builds
+
 if sys.version_info < (3, 11):
     import tomli as tomllib
 else:
@@ -55,6 +58,21 @@ def _of_generations(key: str) -> list[str]:
     return [f"{each}; {table['default']}" for table in GENERATIONS.values() for each in table.get(key, ())]
 
 
+def required_numba() -> str:
+    """Return the version of numba that the chosen generation requires, or this Python's default one."""
+    python = sys.version_info[:2]
+    fitting = [t for t in GENERATIONS.values() if python <= tuple(map(int, t["newest-python"].split(".")))]
+    table = GENERATIONS[_chosen] if _chosen is not None else fitting[0]
+    return next(each.removeprefix("numba==") for each in table["build"] if each.startswith("numba=="))
+
+
+def _build_requirements() -> list[str]:
+    """Return what makes the machine code; nothing if all of it is there already."""
+    numba = required_numba()
+    up_to_date = all(machine_code_builds.kept(level, numba) for level in machine_code_builds.levels_to_build())
+    return [] if up_to_date else _of_generations("build")
+
+
 def dependencies() -> list[str]:
     """Return what the package requires."""
     return [*_of_generations("dependencies"), *_TABLES["dependencies"]]
@@ -74,12 +92,12 @@ def get_requires_for_build_sdist(config_settings: Settings = None) -> list[str]:
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
     choose(config_settings)
-    return [*build_meta.get_requires_for_build_wheel(config_settings), *_of_generations("build")]
+    return [*build_meta.get_requires_for_build_wheel(config_settings), *_build_requirements()]
 
 
 def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
     choose(config_settings)
-    return [*build_meta.get_requires_for_build_editable(config_settings), *_of_generations("build")]
+    return [*build_meta.get_requires_for_build_editable(config_settings), *_build_requirements()]
 
 
 def prepare_metadata_for_build_wheel(folder: str, config_settings: Settings = None) -> str:

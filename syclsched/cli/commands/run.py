@@ -21,7 +21,6 @@ from syclsched.cli.compare_runtime import (
     measure_alternately,
     show_runtime_comparison,
 )
-from syclsched.cli.documents import RunDocument, print_document
 from syclsched.cli.output_files import check_outputs, read_text, write_pictures, write_text
 from syclsched.cli.requests.cluster_connection import ONE_MACHINE, connected, plan_for_cluster
 from syclsched.cli.requests.graph_loading import check_shown, check_without, is_model, load_graph
@@ -29,7 +28,6 @@ from syclsched.cli.requests.graph_planning import GivenPlan, Planned, naming_fil
 from syclsched.cli.result_check import ResultChecker
 from syclsched.cli.streaming import check_in_flight, show_statistics, stream_workload
 from syclsched.cli.terminal import notices, output
-from syclsched.cli.views.plan_document import candidate_entries, trial_entries
 from syclsched.cli.wait_notice import RUNNING_NOTICE, notice_if_slow, status_progress
 from syclsched.errors import ArgumentError
 from syclsched.model.text.units import check_seconds
@@ -37,6 +35,7 @@ from syclsched.model.text.units import check_seconds
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from syclsched.cli.documents import RunDocument
     from syclsched.cluster import ClusterRun
     from syclsched.execution import Run, Safeguards
     from syclsched.execution.runner.stream import StreamStatistics
@@ -531,6 +530,8 @@ def _show(outcome: _Outcome, plan: Plan, as_json: bool, console: Console, ratio:
     from syclsched.tracing import make_report, render_report
 
     if as_json:
+        from syclsched.cli.documents import print_document  # hundreds of keys, each with its meaning
+
         print_document(_document(outcome, plan, ratio))
         return
     render_report(make_report(outcome.trace, plan), console)
@@ -552,6 +553,9 @@ def _show(outcome: _Outcome, plan: Plan, as_json: bool, console: Console, ratio:
 def _document(outcome: _Outcome, plan: Plan, ratio: float | None) -> RunDocument:
     """Return the outcome as a JSON document."""
     from dataclasses import asdict
+
+    from syclsched.cli.documents import RunDocument
+    from syclsched.cli.views.plan_document import candidate_entries, trial_entries
 
     where: dict[str, dict[str, int]] = {}
     for span in outcome.trace.spans:
