@@ -174,10 +174,9 @@ def test_the_hosts_memory_is_allocated_where_a_device_reaches_it(live: OpenDevic
 
 @pytest.mark.gpu_shape
 @pytest.mark.sycl
+@pytest.mark.other_device
 def test_the_hosts_memory_is_pinned_for_the_device_that_copies_it(platform: Platform) -> None:
     other = platform.compute_devices[-1]
-    if other.space == platform.device("cpu").space:
-        pytest.skip("there is one device here")
     spaces = tuple(replace(s, host_accessible=s.host_accessible and s.name != other.space) for s in platform.spaces)
     with open_devices(replace(platform, spaces=spaces)) as live:
         assert live.allocator_queue("host").sycl_context == live.context(other.name)

@@ -20,13 +20,12 @@ GROUPED = Launch((8,), (8,))
 SHAPES = {"y": (2, 8, 3), "x": (2, 8, 3), "scale": (8,), "bias": (8,)}
 
 
+@pytest.mark.other_device
 def test_a_kernel_is_compiled_once_for_all_devices(cpu: Any) -> None:
     pytest.importorskip("numba_dpex", reason="numba-dpex is not installed")
     import dpctl
 
     devices = dpctl.get_devices()
-    if len(devices) < 2:
-        pytest.skip("there is only one device here")
     signature, operation = Signature(SHAPES, dict.fromkeys(SHAPES, "float32")), nn.group_norm(2)
     kernel = operation.implementation("python").load(signature)
     arguments = operation_arguments(operation, signature, GROUPED)
