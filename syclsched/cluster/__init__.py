@@ -25,6 +25,7 @@ _LAZY = {
     "DeviceTime": "syclsched.cluster.part_times",
     "NetworkPath": "syclsched.cluster.platforms",
     "NetworkProfile": "syclsched.cluster.network",
+    "NodeProfile": "syclsched.cluster.node_profiles",
     "PartTime": "syclsched.cluster.part_times",
     "connect": "syclsched.cluster.connection",
     "joined": "syclsched.cluster.platforms",
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from syclsched.cluster.connection import Cluster as Cluster
     from syclsched.cluster.connection import connect as connect
     from syclsched.cluster.network import NetworkProfile as NetworkProfile
+    from syclsched.cluster.node_profiles import NodeProfile as NodeProfile
     from syclsched.cluster.part_times import DeviceTime as DeviceTime
     from syclsched.cluster.part_times import PartTime as PartTime
     from syclsched.cluster.platforms import NetworkPath as NetworkPath

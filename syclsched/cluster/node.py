@@ -149,6 +149,11 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
                     raise ClusterError(f"no device can be used: {error}", worker=self.address) from error
             return self._platform
 
+    def find_devices_again(self) -> None:
+        """Find the machine's devices anew when they are asked for: other profiles are stored there."""
+        with self._lock:
+            self._platform = None
+
     def describe(self, *, devices: bool = True) -> NodeFacts:
         """Return what this machine is; without ``devices`` the SYCL runtime is not loaded."""
         found, problem = None, ""

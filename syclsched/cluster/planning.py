@@ -64,7 +64,7 @@ class ClusterPlanner:
         kinds: dict[tuple[object, ...], str] = {}
         for name, facts in self._workers.describe().items():
             if facts.platform is not None:
-                kinds.setdefault(_kind(facts.platform), name)
+                kinds.setdefault(kind_of(facts.platform), name)
         calls = [self._workers.start(name, f"{__name__}:times_here", graph) for name in kinds.values()]
         history = MemoryHistory()
         for call in calls:
@@ -116,13 +116,13 @@ def _kinds_alone(platform: Platform, graph: TaskGraph) -> dict[str, Platform]:
     for machine in machine_names(platform):
         own = machine_alone(platform, machine)
         sent_s = sum(link.seconds(data) for link in own.links if link.source == HOST)
-        kind = (*_kind(own), *(space.capacity_bytes // _GIB for space in own.spaces))
+        kind = (*kind_of(own), *(space.capacity_bytes // _GIB for space in own.spaces))
         if kind not in nearest or sent_s < nearest[kind][0]:
             nearest[kind] = sent_s, machine, own
     return {machine: own for _, machine, own in nearest.values()}
 
 
-def _kind(machine: Platform) -> tuple[object, ...]:
+def kind_of(machine: Platform) -> tuple[object, ...]:
     """Return a key that is equal for machines whose tasks take equally long."""
     return tuple((local_name(device.name), device.timing_key, device.lanes) for device in machine.devices)
 

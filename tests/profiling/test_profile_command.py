@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from support.sample_profiles import device_profile, pair_profile
 from typer.testing import CliRunner
 
+from syclsched.api.device_profiles import save_profiles
 from syclsched.cli.commands.profile import export_profile, profile_command, write_set
-from syclsched.cli.requests.device_profiles import interrupt_flag, save
+from syclsched.cli.requests.device_profiles import interrupt_flag
 from syclsched.errors import MeasurementError, SelectionError
 from syclsched.model.views.profile_rows import pair_row, profile_rows, scaled, with_unit
 from syclsched.profiling.measure import session_budget
@@ -72,11 +73,11 @@ def result(*profiles: Any, complete: bool = True) -> SessionResult:
 def test_an_interrupted_profile_does_not_replace_a_complete_one(tmp_path: Path) -> None:
     store = ProfileStore(tmp_path)
     whole, part = device_profile("k"), device_profile("k", complete=False)
-    save(result(part, complete=False), store)
+    save_profiles(result(part, complete=False), store)
     assert store.load("k") == part
-    save(result(whole), store)
+    save_profiles(result(whole), store)
     assert store.load("k") == whole
-    said = save(result(part, complete=False), store)
+    said = save_profiles(result(part, complete=False), store)
     assert store.load("k") == whole
     assert "kept" in said[0]
 
@@ -88,24 +89,24 @@ def busy(profile: Any) -> Any:
 def test_a_profile_of_a_busy_machine_does_not_replace_one_of_a_quiet_machine(tmp_path: Path) -> None:
     store = ProfileStore(tmp_path)
     quiet, noisy = device_profile("k", lanes=1), busy(device_profile("k", lanes=4))
-    said = save(result(noisy), store, forget=False)
+    said = save_profiles(result(noisy), store, forget=False)
     assert store.load("k") == noisy
     assert "--refresh" in said[1]
-    save(result(quiet), store, forget=False)
+    save_profiles(result(quiet), store, forget=False)
     assert store.load("k") == quiet
-    said = save(result(noisy), store, forget=False)
+    said = save_profiles(result(noisy), store, forget=False)
     assert store.load("k") == quiet
     assert "quiet machine" in said[0]
     pair = pair_profile("k", "l", interference=0.9)
-    save(SessionResult((), (pair,), True, ()), store)
-    save(SessionResult((), (busy(replace(pair, interference=None)),), True, ()), store)
+    save_profiles(SessionResult((), (pair,), True, ()), store)
+    save_profiles(SessionResult((), (busy(replace(pair, interference=None)),), True, ()), store)
     assert store.load_pair("k", "l") == pair
 
 
 def test_a_damaged_profile_is_replaced(tmp_path: Path) -> None:
     store = ProfileStore(tmp_path)
     store.save(device_profile("k")).write_text("{")
-    save(result(device_profile("k", complete=False), complete=False), store)
+    save_profiles(result(device_profile("k", complete=False), complete=False), store)
     assert store.load("k") == device_profile("k", complete=False)
 
 
@@ -247,7 +248,6 @@ def test_only_one_device_can_be_exported(tmp_path: Path) -> None:
 def test_task_times_are_forgotten_with_a_new_profile_but_not_with_a_busy_one_or_one_kept_elsewhere(
     forget: bool, noisy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from syclsched.cli.requests.device_profiles import save
     from syclsched.costs.history import HistoryKey
     from syclsched.profiling import HistoryStore, ProfileStore, load_profile
     from syclsched.profiling.session import SessionResult
@@ -258,7 +258,7 @@ def test_task_times_are_forgotten_with_a_new_profile_but_not_with_a_busy_one_or_
     key = HistoryKey(profile.key, "gemm", "numpy", "1", "any")
     with HistoryStore() as history:
         history.record(key, [1.0, 1.0, 1.0])
-    save(
+    save_profiles(
         SessionResult(devices=(profile,), pairs=(), complete=True, notes=()),
         ProfileStore(tmp_path / "p"),
         forget=forget,

@@ -59,6 +59,31 @@ def status_command(
     print_document(ClusterDocument(scheduler=status.scheduler, dashboard=status.dashboard, workers=workers))
 
 
+@cluster_app.command("profile")
+@opt.with_option_groups
+def profile_command(
+    machines: opt.ClusterOptions,
+    quick: Annotated[bool, typer.Option("--quick", help="In a third of the time, with wider spreads.")] = False,
+) -> None:
+    """Measure one machine of each kind, and store the profiles on all machines of that kind.
+
+    [bold]syclsched cluster profile --cluster tcp://host:8786[/bold]
+    """
+    console = notices()
+    with connected(machines, console) as cluster, console.status("looking for devices ...") as status:
+
+        def tell(line: str) -> None:
+            status.update(f"{line} ...")
+            if not console.is_terminal:
+                console.print(line, markup=False)
+
+        for each in cluster.profile(quick=quick, tell=tell):
+            names, on = ", ".join(each.devices) or "no device", ", ".join(each.machines)
+            print(f"measured on {each.measured_on}, stored on {on}: {names}")
+            for note in each.notes:
+                print(f"  {note}")
+
+
 @cluster_app.command("plan")
 @opt.with_option_groups
 def plan_command(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syclsched.cli.requests.device_profiles import measure, save
+from syclsched.api.device_profiles import save_profiles
+from syclsched.cli.requests.device_profiles import measure
 from syclsched.cli.terminal import notices, output
 from syclsched.errors import MeasurementError, SelectionError
 from syclsched.interrupts import INTERRUPTED
@@ -82,7 +83,7 @@ def profile_command(
         return
     with open_devices(platform) as live:
         result = measure(platform, live, quick, errors, wanted)
-    saved = save(result, store, forget=store_folder is None and not refresh)
+    saved = save_profiles(result, store, forget=store_folder is None and not refresh)
     if output is not None:
         write_set(result, output)
         saved.append(f"written to {output}")

@@ -9,8 +9,9 @@ from collections.abc import Container
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from syclsched.api.device_profiles import save_profiles
 from syclsched.cli.options import PlatformOptions, parse_lanes
-from syclsched.cli.requests.device_profiles import measure, save
+from syclsched.cli.requests.device_profiles import measure
 from syclsched.errors import StorageError
 from syclsched.progress import Progress, terminal_bar
 
@@ -82,7 +83,7 @@ def _measure_quickly(platform: Platform, console: Console, wanted: Container[fro
     with open_devices(platform) as live:
         result = measure(platform, live, True, console, wanted)
     try:
-        save(result, ProfileStore(), forget=wanted is None)
+        save_profiles(result, ProfileStore(), forget=wanted is None)
     except StorageError as error:
         console.print(f"The profile is not kept: {error}", soft_wrap=True)
         stored = {d.key: d.profile for d in attach(platform, ProfileStore()).devices if d.profile is not None}

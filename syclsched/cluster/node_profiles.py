@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Device profiles of a cluster's machines: measured on one machine of each kind, and stored on all of that kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from syclsched.api.device_profiles import measure_profiles, save_profiles
+from syclsched.cluster.planning import kind_of
+from syclsched.cluster.workers import ConnectedWorkers
+
+if TYPE_CHECKING:
+    from syclsched.cluster.node import Node
+    from syclsched.profiling.session import SessionResult
+
+#: Seconds that measuring a machine may take.
+LONGEST_S: Final = 1800.0
+_HERE: Final = "syclsched.cluster.node_profiles"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProfile:
+    """Outcome of measuring one machine of a kind.
+
+    Parameters
+    ----------
+    measured_on : str
+        Name of the machine.
+    machines : tuple of str
+        All machines of its kind, on which the profiles are stored.
+    devices : tuple of str
+        Names of the devices that have a profile now.
+    notes : tuple of str
+        Remarks: that the machine was busy, measurements that failed, profiles that were kept.
+    """
+
+    measured_on: str
+    machines: tuple[str, ...]
+    devices: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def profile_machines(
+    workers: ConnectedWorkers, *, quick: bool, tell: Callable[[str], None] | None = None
+) -> tuple[NodeProfile, ...]:
+    """Measure one machine of each kind, those of one host one after another, and store the profiles.
+
+    ``tell`` is called with a line for each machine before it is measured.
+    """
+    facts = {name: each for name, each in workers.describe().items() if each.platform is not None}
+    kinds: dict[tuple[object, ...], list[str]] = {}
+    for name, each in facts.items():
+        assert each.platform is not None
+        kinds.setdefault(kind_of(each.platform), []).append(name)
+    found: list[NodeProfile] = []
+    for names in kinds.values():
+        first = names[0]
+        if tell is not None:
+            tell(f"measuring {first} on {facts[first].host_name}, for {', '.join(names)}")
+        result: SessionResult = workers.call(first, f"{_HERE}:measure_here", quick, timeout_s=LONGEST_S)
+        said: Mapping[str, list[str]] = workers.broadcast(f"{_HERE}:store_here", result, workers=names)
+        devices = tuple(profile.identity.name for profile in result.devices)
+        notes = dict.fromkeys([*result.notes, *(line for lines in said.values() for line in lines)])
+        found.append(NodeProfile(first, tuple(names), devices, tuple(notes)))
+    workers.describe(refresh=True)
+    return tuple(found)
+
+
+# --- on the workers -------------------------------------------------------------------------------
+
+
+def measure_here(node: Node, quick: bool) -> SessionResult:
+    """Measure this machine."""
+    from syclsched.devices import open_devices
+
+    with open_devices(node.platform) as live:
+        return measure_profiles(node.platform, live, quick=quick)
+
+
+def store_here(node: Node, result: SessionResult) -> list[str]:
+    """Store profiles on this machine, and find its devices again; return the remarks."""
+    from syclsched.profiling import ProfileStore
+
+    said = save_profiles(result, ProfileStore())
+    node.find_devices_again()
+    return [line for line in said if not line.startswith("saved ")]
