@@ -24,8 +24,8 @@ _LAZY = {
     "ClusterStatus": "syclsched.cluster.cluster_status",
     "DeviceTime": "syclsched.cluster.part_times",
     "NetworkPath": "syclsched.cluster.platforms",
-    "NetworkProfile": "syclsched.cluster.network",
-    "NodeProfile": "syclsched.cluster.node_profiles",
+    "NetworkProfile": "syclsched.cluster.measurements.network",
+    "NodeProfile": "syclsched.cluster.measurements.node_profiles",
     "PartTime": "syclsched.cluster.part_times",
     "connect": "syclsched.cluster.connection",
     "joined": "syclsched.cluster.platforms",
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from syclsched.cluster.cluster_status import ClusterStatus as ClusterStatus
     from syclsched.cluster.connection import Cluster as Cluster
     from syclsched.cluster.connection import connect as connect
-    from syclsched.cluster.network import NetworkProfile as NetworkProfile
-    from syclsched.cluster.node_profiles import NodeProfile as NodeProfile
+    from syclsched.cluster.measurements.network import NetworkProfile as NetworkProfile
+    from syclsched.cluster.measurements.node_profiles import NodeProfile as NodeProfile
     from syclsched.cluster.part_times import DeviceTime as DeviceTime
     from syclsched.cluster.part_times import PartTime as PartTime
     from syclsched.cluster.platforms import NetworkPath as NetworkPath

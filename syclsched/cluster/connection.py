@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from syclsched.cluster.cluster_status import ClusterStatus, read_status
-from syclsched.cluster.node_profiles import NodeProfile, profile_machines
+from syclsched.cluster.measurements.node_profiles import NodeProfile, profile_machines
 from syclsched.cluster.planning import ClusterPlanner
 from syclsched.cluster.runner import ClusterRun, ClusterRunner
 from syclsched.cluster.workers import ANSWER_S, ConnectedWorkers

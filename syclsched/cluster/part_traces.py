@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from syclsched.cluster.host_clocks import ClockOffset
+from syclsched.cluster.measurements.host_clocks import ClockOffset
 from syclsched.cluster.part_runner import PartTrace
 from syclsched.cluster.parts import Message
 from syclsched.cluster.platforms import machine_of, qualified

@@ -9,8 +9,8 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from syclsched.cluster.network import NetworkProfile, measure_network
-from syclsched.cluster.platforms import joined, local_name, machine_alone, machine_names
+from syclsched.cluster.measurements.network import NetworkProfile, measure_network
+from syclsched.cluster.platforms import joined, kind_of, machine_alone, machine_names
 from syclsched.cluster.workers import ConnectedWorkers
 from syclsched.costs import MemoryHistory
 from syclsched.costs.history import HistoryKey, history_key, in_run_key
@@ -120,11 +120,6 @@ def _kinds_alone(platform: Platform, graph: TaskGraph) -> dict[str, Platform]:
         if kind not in nearest or sent_s < nearest[kind][0]:
             nearest[kind] = sent_s, machine, own
     return {machine: own for _, machine, own in nearest.values()}
-
-
-def kind_of(machine: Platform) -> tuple[object, ...]:
-    """Return a key that is equal for machines whose tasks take equally long."""
-    return tuple((local_name(device.name), device.timing_key, device.lanes) for device in machine.devices)
 
 
 def times_here(node: Node, graph: TaskGraph) -> tuple[dict[HistoryKey, Quantity], Mapping[HistoryKey, str]]:

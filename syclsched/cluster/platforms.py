@@ -60,6 +60,11 @@ def local_name(name: str) -> str:
     return name.partition(_SEPARATOR)[2] or name
 
 
+def kind_of(machine: Platform) -> tuple[object, ...]:
+    """Return a key that is equal for machines whose tasks take equally long."""
+    return tuple((local_name(device.name), device.timing_key, device.lanes) for device in machine.devices)
+
+
 def joined(machines: Mapping[str, Platform], paths: Sequence[NetworkPath], name: str = "cluster") -> Platform:
     """Return one platform of several machines.
 

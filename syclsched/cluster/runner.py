@@ -25,7 +25,7 @@ from typing import Any, Final
 import numpy as np
 
 from syclsched.cluster.calls import WorkerCall
-from syclsched.cluster.host_clocks import ClockOffset, clock_offsets
+from syclsched.cluster.measurements.host_clocks import ClockOffset, clock_offsets
 from syclsched.cluster.membership import ClusterWorker
 from syclsched.cluster.part_runner import PartReport, PartTrace
 from syclsched.cluster.part_runner import receive as receive_message

@@ -19,7 +19,7 @@ import pytest
 
 import syclsched
 from syclsched.cluster import Cluster, connect
-from syclsched.cluster.network import measure_network
+from syclsched.cluster.measurements.network import measure_network
 from syclsched.cluster.transport.comm_sockets import CommSockets
 from syclsched.errors import ArgumentError, ClusterError, DeadlineError, RuntimeMissingError, WorkerLostError
 from syclsched.model.platform import HOST

@@ -15,7 +15,7 @@ from support.network_hosts import NetworkHosts, why_not
 
 import syclsched
 from syclsched.cluster import Cluster, connect
-from syclsched.cluster.network import measure_network
+from syclsched.cluster.measurements.network import measure_network
 from syclsched.errors import WorkerLostError
 
 pytest.importorskip("distributed", reason="the package distributed is not installed")

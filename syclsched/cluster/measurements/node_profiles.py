@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from syclsched.api.device_profiles import measure_profiles, save_profiles
-from syclsched.cluster.planning import kind_of
+from syclsched.cluster.platforms import kind_of
 from syclsched.cluster.workers import ConnectedWorkers
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Seconds that measuring a machine may take.
 LONGEST_S: Final = 1800.0
-_HERE: Final = "syclsched.cluster.node_profiles"
+_HERE: Final = "syclsched.cluster.measurements.node_profiles"
 
 
 @dataclass(frozen=True, slots=True)

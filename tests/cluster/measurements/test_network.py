@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from syclsched.cluster import Cluster, connect
-from syclsched.cluster.network import (
+from syclsched.cluster.measurements.network import (
     MeasuredPath,
     MeasuredPort,
     NetworkProfile,

@@ -13,7 +13,7 @@ import pytest
 from support.sample_profiles import device_profile
 
 import syclsched
-from syclsched.cluster.node_profiles import profile_machines, store_here
+from syclsched.cluster.measurements.node_profiles import profile_machines, store_here
 from syclsched.profiling import ProfileStore
 from syclsched.profiling.session import SessionResult
 

@@ -58,7 +58,7 @@ _DIRECTIONS: Final[tuple[Literal["out", "in"], ...]] = ("out", "in")
 #: Longest time to wait for one message.
 _MESSAGE_S: Final = 60.0
 
-_HERE: Final = "syclsched.cluster.network"
+_HERE: Final = "syclsched.cluster.measurements.network"
 
 #: A pair of workers: the one that sends and the one that receives.
 Pair = tuple[str, str]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from syclsched.cluster import Cluster, connect, host_clocks
-from syclsched.cluster.host_clocks import ClockOffset, clock_offsets
+from syclsched.cluster.measurements.host_clocks import ClockOffset, clock_offsets
 from syclsched.cluster.transport.comm_sockets import CommSockets
 
 pytest.importorskip("distributed", reason="the package distributed is not installed")

@@ -26,7 +26,7 @@ READINGS: Final = 20
 #: Longest time to wait for one answer.
 _MESSAGE_S: Final = 30.0
 
-_HERE: Final = "syclsched.cluster.host_clocks"
+_HERE: Final = "syclsched.cluster.measurements.host_clocks"
 
 
 @dataclass(frozen=True, slots=True)
