@@ -91,6 +91,7 @@ class PartRunner:
 
         self._key, self._mailbox, self._addresses = key, mailbox, addresses
         self._part, self._timeout_s = part, message_timeout_s
+        self._given: dict[str, dict[str, NumpyArray]] = {}  # inputs of runs that have not begun, brought by Dask
         self._run_key = ""
         self._cancelled_key = ""
         self._last: Run | None = None
@@ -112,7 +113,7 @@ class PartRunner:
             self._run_key = run
             begun_s = time.perf_counter()
             try:
-                self._last = self._runner.run({**self._part.data, **inputs})
+                self._last = self._runner.run({**self._part.data, **inputs, **self._given.pop(run, {})})
                 if self._cancelled_key == run:
                     self._last.cancel()
                 self._last.wait()
@@ -122,6 +123,10 @@ class PartRunner:
             finally:
                 self._mailbox.end(run)
             return PartReport(time.perf_counter() - begun_s, self._runner.replayed)
+
+    def give(self, run: str, array: str, value: NumpyArray) -> None:
+        """Take an input of a run that will begin; drop those of runs before it, which never began."""
+        self._given = {run: {**self._given.get(run, {}), array: value}}
 
     def result(self, run: str, array: str, rows: RowRange | None) -> NumpyArray:
         """Return an array, or some of its rows, of the last run; refuse those of earlier ones."""
@@ -166,6 +171,19 @@ class PartRunner:
         """Release the devices' memory."""
         _bound.pop(self._key, None)
         self._runner.close()
+
+
+# --- called by Dask as tasks ----------------------------------------------------------------------
+
+
+def give_input(value: NumpyArray, key: str, run: str, array: str) -> None:
+    """Give a bound part an input of a run that will begin."""
+    _found(key).give(run, array, value)
+
+
+def take_result(key: str, run: str, array: str, rows: RowRange | None) -> NumpyArray:
+    """Return a result of the last run of a bound part, in memory of its own."""
+    return np.array(_found(key).result(run, array, rows))
 
 
 # --- called by `syclsched.cluster.runner` on each machine -----------------------------------------

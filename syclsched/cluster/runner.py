@@ -20,11 +20,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from syclsched.cluster.calls import WorkerCall
+from syclsched.cluster.dask_data import Place, array_of, as_future, future_of, is_remote, send_inputs
 from syclsched.cluster.measurements.host_clocks import ClockOffset, clock_offsets
 from syclsched.cluster.membership import ClusterWorker
 from syclsched.cluster.part_runner import PartReport, PartTrace
@@ -53,6 +54,9 @@ from syclsched.model.text.sections import Section, sections_html, sections_text
 from syclsched.model.trace import Trace
 from syclsched.rewrites import planned_graph
 from syclsched.scheduling.registry import AUTO
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
 
 #: Longest wait of a part for one message, in seconds.
 MESSAGE_TIMEOUT_S: Final = 600.0
@@ -224,6 +228,15 @@ class ClusterRunner:
         self.binding = self._bind(self._planner.plan(self._graph, policy=self._policy, calibrate=True))
         return self.binding
 
+    @property
+    def client(self) -> Client:
+        """Dask's client."""
+        return self._workers.client
+
+    def address(self, machine: str) -> str:
+        """Return Dask's address of a machine's worker."""
+        return self._workers.worker(machine).address
+
     def fits(self, name: str) -> bool:
         """Return whether the user's graph has such an array."""
         return name in self._graph.arrays or name in self._graph.joined
@@ -245,6 +258,7 @@ class ClusterRun:
     def __init__(self, runner: ClusterRunner, inputs: Mapping[str, Any] | None, *, owned: bool = False) -> None:
         self._runner, self._given, self._owned = runner, inputs, owned
         self._binding = runner.binding
+        self._remote: dict[str, Future] = {}  # inputs that Dask has
         self._inputs = self._checked()
         self._ended = threading.Event()
         self._error: BaseException | None = None
@@ -401,7 +415,62 @@ class ClusterRun:
             )
         return self._gathered(name)
 
+    def future(self, array: Any) -> Future:
+        """Return the value of an array as a Dask future; it is copied on the worker that has it, and stays there.
+
+        Parameters
+        ----------
+        array : LogicalArray or str
+            An array that is not temporary.
+
+        Returns
+        -------
+        distributed.Future
+            Valid after later runs, too. Dask's tasks and runs of other graphs can use it as an input.
+        """
+        name, places = self._found(array)
+        client = self._runner.client
+        return client.scatter(self.result(name)) if places is None else future_of(client, places)
+
+    def dask_array(self, array: Any) -> Any:
+        """Return the value of an array as a Dask array, with a block for each machine that has rows of it.
+
+        Parameters
+        ----------
+        array : LogicalArray or str
+            An array that is not temporary.
+
+        Returns
+        -------
+        dask.array.Array
+            Compute it with the cluster's client: ``cluster.client.compute(found.sum()).result()``.
+        """
+        name, places = self._found(array)
+        graph = self._binding.graph
+        declared = graph.joined[name][0].whole if name not in graph.arrays else graph.arrays[name]
+        if places is None:
+            import dask.array
+
+            return dask.array.from_array(self.result(name))
+        return array_of(self._runner.client, places, declared.shape, declared.dtype)
+
     # --- inside -----------------------------------------------------------------------------------
+
+    def _found(self, array: Any) -> tuple[str, list[Place] | None]:
+        """Return the name of a result and the places of its pieces; None if no task has written all of them."""
+        name = array if isinstance(array, str) else array.name
+        self.wait()
+        graph, results = self._binding.graph, self._binding.divided.results
+        parts = graph.joined[name][0].parts if name not in results and name in graph.joined else (name,)
+        if any(part not in results for part in parts):
+            self.result(name)  # raises the error
+        pieces = [(part, piece) for part in parts for piece in results[part]]
+        if not all(piece.machine for _, piece in pieces):
+            return name, None
+        return name, [
+            (self._runner.address(piece.machine), self._binding.key, self._run_key, part, piece.rows)
+            for part, piece in pieces
+        ]
 
     def _sections(self) -> list[Section] | None:
         """Return the times of the run as sections; None if it is not at its end, or its machines have no times."""
@@ -428,7 +497,15 @@ class ClusterRun:
     def _checked(self) -> dict[str, NumpyArray]:
         """Return the given inputs as arrays of the planned graph's shapes and dtypes."""
         graph = self._binding.graph
-        values = gather_inputs(self._binding.plan, graph, self._given, needed=graph.inputs())
+        given: Any = dict(self._given) if isinstance(self._given, Mapping) else self._given
+        for name in [name for name, value in (given or {}).items() if is_remote(value)]:
+            future = as_future(self._runner.client, given.pop(name))
+            if name in graph.arrays:
+                self._remote[name] = future
+            else:  # an array that the plan has in parts, or none
+                given[name] = future.result()
+        needed = tuple(name for name in graph.inputs() if name not in self._remote)
+        values = gather_inputs(self._binding.plan, graph, given, needed=needed)
         return {name: value for name, value in values.items() if value is not graph.data.get(name)}
 
     def _gathered(self, name: str) -> NumpyArray:
@@ -447,6 +524,8 @@ class ClusterRun:
             found: NumpyArray = call.result()
             return found
         given = self._inputs.get(name, self._binding.graph.data.get(name))
+        if name in self._remote:
+            given = self._remote[name].result()
         if given is None:
             raise UnknownArrayError(f"no task writes array {name!r}, and it has no value", where=self.plan.name)
         value: NumpyArray = np.asarray(given)
@@ -455,10 +534,18 @@ class ClusterRun:
     def _begin(self) -> None:
         """Start the parts."""
         self._run_key = uuid.uuid4().hex
-        self._begun_s = time.perf_counter()
         self._reports = {}
         self._calls: queue.SimpleQueue[tuple[str, WorkerCall]] = queue.SimpleQueue()
         parts = self._binding.divided.parts
+        if self._remote:
+            brought = [
+                (self._runner.address(name), self._binding.key, self._run_key, each, None)
+                for name, part in parts.items()
+                for each in part.inputs
+                if each in self._remote
+            ]
+            send_inputs(self._runner.client, self._remote, brought)
+        self._begun_s = time.perf_counter()
         for name, part in parts.items():
             given = {each: self._inputs[each] for each in part.inputs if each in self._inputs}
             call = self._runner.call(name, "run_part", self._binding.key, self._run_key, given)
