@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syclsched.api.device_profiles import save_profiles
 from syclsched.cli.requests.device_profiles import measure
 from syclsched.cli.terminal import notices, output
 from syclsched.errors import MeasurementError, SelectionError
@@ -66,6 +65,7 @@ def profile_command(
 
     [bold]syclsched profile --device cpu --export my-cpu[/bold] writes my-cpu.json, which --platform takes elsewhere.
     """
+    from syclsched.api.device_profiles import save_profiles
     from syclsched.devices import discover, open_devices, parse_sub_devices
     from syclsched.profiling.storage.profile_store import ProfileStore
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from syclsched.api.device_profiles import ENGINE, measure_profiles
-
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -30,6 +28,8 @@ def measure(
 
     With ``wanted``, only these devices and pairs of devices, given by their names.
     """
+    from syclsched.api.device_profiles import measure_profiles  # with graphs and plans, which no help needs
+
     with interrupt_flag() as interrupted, _progress_bars(platform, console) as progress:
         return measure_profiles(platform, live, quick=quick, progress=progress, interrupted=interrupted, wanted=wanted)
 
@@ -57,6 +57,8 @@ def interrupt_flag() -> Iterator[Callable[[], bool]]:
 def _progress_bars(platform: Platform, console: Console) -> Iterator[Callable[[str, int, int, str], None]]:
     """Show a progress bar per device and pair, and one for the total with the time left; else a line for each."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    from syclsched.api.device_profiles import ENGINE
 
     columns = (
         TextColumn("{task.description:<18}"),

@@ -9,7 +9,6 @@ from collections.abc import Container
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from syclsched.api.device_profiles import save_profiles
 from syclsched.cli.options import PlatformOptions, parse_lanes
 from syclsched.cli.requests.device_profiles import measure
 from syclsched.errors import StorageError
@@ -77,6 +76,7 @@ def find_platform(where: PlatformOptions, console: Console, policies: str = "") 
 
 def _measure_quickly(platform: Platform, console: Console, wanted: Container[frozenset[str]] | None) -> Platform:
     """Profile a platform and store the profiles; if they cannot be stored, use them once and print a note."""
+    from syclsched.api.device_profiles import save_profiles
     from syclsched.devices import open_devices
     from syclsched.profiling import ProfileStore, attach, with_profiles
 
