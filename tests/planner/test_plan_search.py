@@ -64,7 +64,7 @@ def cases(draw: st.DrawFn, simple: bool = False) -> tuple[TaskGraph, Platform]:
 
 
 @given(cases(simple=True), st.sampled_from(["heft", "min-min", "random", "round-robin"]))
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_makespan_of_an_order_and_placement_is_that_of_its_plan(
     case: tuple[TaskGraph, Platform], policy: str
 ) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from syclsched.cluster import Cluster, connect, host_clocks
+from syclsched.cluster import Cluster, connect
+from syclsched.cluster.measurements import host_clocks
 from syclsched.cluster.measurements.host_clocks import ClockOffset, clock_offsets
 from syclsched.cluster.transport.comm_sockets import CommSockets
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.examples import examples
 from support.instances import layered
 from support.random_problems import READ, UPDATE, WRITE, build, problems
 
@@ -143,7 +142,7 @@ class Unrolled:
 
 @pytest.mark.parametrize("channels", [False, True])
 def test_generations_do_not_get_into_each_others_way(channels: bool) -> None:
-    @settings(max_examples=examples(50), deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(problems(channels=channels), st.sampled_from(["heft", "min-min", "random", "round-robin"]))
     def check(problem: Problem, policy: str) -> None:
         schedule = modulo_schedule(problem, get(policy).schedule(problem))
