@@ -255,6 +255,16 @@ Budget = Annotated[
 ]
 
 
+PlanGantt = Annotated[
+    Path | None,
+    typer.Option("--gantt", metavar="FILE", help="Draw the predicted Gantt chart (.png, .svg, .pdf)."),
+]
+PlanReport = Annotated[
+    Path | None,
+    typer.Option("--report", metavar="FILE", help="Write an HTML page about the plan, to open in a browser."),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
     """Options of planning."""

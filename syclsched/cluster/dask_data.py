@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from syclsched.cluster.part_runner import give_input, take_result
+from syclsched.errors import ClusterError
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.model.access import RowRange
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
+#: Longest time that Dask may take to move data, in seconds.
+WAIT_S: Final = 600.0
 #: An address, the keys of a part and of a run, an array, and its rows there, if they are not all.
 Place = tuple[str, str, str, str, "RowRange | None"]
 
@@ -33,27 +37,25 @@ def as_future(client: Client, value: Any) -> Future:
     return value if isinstance(value, Future) else client.compute(value)
 
 
+def fetch(future: Future) -> Any:
+    """Return the value of a future, in this process."""
+    _wait([future])
+    return future.result()
+
+
 def send_inputs(client: Client, futures: Mapping[str, Future], places: Sequence[Place]) -> None:
     """Let Dask bring values to the machines whose parts need them, and wait for it."""
-    sent = [
-        client.submit(give_input, futures[name], part, run, name, workers=[address], pure=False)
-        for address, part, run, name, _ in places
-    ]
-    client.gather(sent)
+    _wait(
+        [
+            client.submit(give_input, futures[name], part, run, name, workers=[address], pure=False)
+            for address, part, run, name, _ in places
+        ]
+    )
 
 
 def future_of(client: Client, places: Sequence[Place]) -> Future:
-    """Return a future of a result, copied on the worker that has it; pieces are put together on one of them.
-
-    It waits for the copies, since the next run of the part writes where they are taken from.
-    """
-    pieces = [
-        client.submit(take_result, part, run, array, rows, workers=[address], pure=False)
-        for address, part, run, array, rows in places
-    ]
-    for piece in pieces:
-        if piece.exception() is not None:
-            piece.result()  # raises it
+    """Return a future of a result, copied on the worker that has it; pieces are put together on one of them."""
+    pieces = _copied(client, places)
     return pieces[0] if len(pieces) == 1 else client.submit(_joined, pieces, workers=[places[0][0]], pure=False)
 
 
@@ -61,12 +63,46 @@ def array_of(client: Client, places: Sequence[Place], shape: tuple[int, ...], dt
     """Return a result as a Dask array with a block for each piece, on the worker that has it."""
     import dask.array
 
-    blocks = []
-    for place in places:
-        rows = place[-1]
-        extent = shape if rows is None else (rows[1] - rows[0], *shape[1:])
-        blocks.append(dask.array.from_delayed(future_of(client, [place]), extent, dtype=dtype))
+    rows = [shape[:1] if place[-1] is None else (place[-1][1] - place[-1][0],) for place in places]
+    blocks = [
+        dask.array.from_delayed(piece, (*extent, *shape[1:]), dtype=dtype)
+        for piece, extent in zip(_copied(client, places), rows, strict=True)
+    ]
     return blocks[0] if len(blocks) == 1 else dask.array.concatenate(blocks)
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+def _copied(client: Client, places: Sequence[Place]) -> list[Future]:
+    """Return a copy of each piece, on the worker that has it.
+
+    It waits for the copies, since the next run of the part writes where they are taken from.
+    """
+    pieces = [
+        client.submit(take_result, part, run, array, rows, workers=[address], pure=False)
+        for address, part, run, array, rows in places
+    ]
+    _wait(pieces)
+    return pieces
+
+
+def _wait(futures: Sequence[Future]) -> None:
+    """Wait for futures, and raise the first error; a task for a worker that is lost would wait for ever."""
+    from distributed import TimeoutError
+
+    end_s = time.monotonic() + WAIT_S
+    for future in futures:
+        try:
+            error = future.exception(max(0.0, end_s - time.monotonic()))
+        except TimeoutError:
+            raise ClusterError(
+                f"Dask has not moved the data in {WAIT_S:.0f} s",
+                where="inputs or results that are Dask's",
+                hint="`print(cluster.status())` says which workers answer",
+            ) from None
+        if error is not None:
+            raise error
 
 
 def _joined(pieces: Sequence[NumpyArray]) -> NumpyArray:

@@ -118,11 +118,10 @@ class _PlannedInstructions:
 
     def of(self, span: Span) -> Span:
         """Return a span with its number and predicted times."""
-        placed = None if span.kind == "copy" else self._tasks.get(span.task or "")
-        if span.kind == "copy":
-            waiting = [self._copies.get((use.array, use.space)) for use in span.uses if use.mode.writes]
-            placed = next((each.popleft() for each in waiting if each), None)
-        return self._as_planned(span, placed)
+        if span.kind != "copy":
+            return self._as_planned(span, self._tasks.get(span.task or ""))
+        waiting = [self._copies.get((use.array, use.space)) for use in span.uses if use.mode.writes]
+        return self._as_planned(span, next((each.popleft() for each in waiting if each), None))
 
     def number(self, message: Message) -> int | None:
         """Return the number of the copy that a message is; None if the plan has none."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from syclsched.cluster.calls import WorkerCall
-from syclsched.cluster.dask_data import Place, array_of, as_future, future_of, is_remote, send_inputs
+from syclsched.cluster.dask_data import Place, array_of, as_future, fetch, future_of, is_remote, send_inputs
 from syclsched.cluster.measurements.host_clocks import ClockOffset, clock_offsets
 from syclsched.cluster.membership import ClusterWorker
 from syclsched.cluster.part_runner import PartReport, PartTrace
@@ -133,7 +133,8 @@ class ClusterRunner:
         Parameters
         ----------
         inputs : Mapping[str, array-like], optional
-            Values of input arrays; they take precedence over those given with `TaskGraph.array`.
+            Values of input arrays; they take precedence over those given with `TaskGraph.array`. Futures and arrays of
+            Dask are brought to the machines first.
         owned : bool, optional
             Whether closing the run also closes this runner.
 
@@ -258,7 +259,6 @@ class ClusterRun:
     def __init__(self, runner: ClusterRunner, inputs: Mapping[str, Any] | None, *, owned: bool = False) -> None:
         self._runner, self._given, self._owned = runner, inputs, owned
         self._binding = runner.binding
-        self._remote: dict[str, Future] = {}  # inputs that Dask has
         self._inputs = self._checked()
         self._ended = threading.Event()
         self._error: BaseException | None = None
@@ -268,7 +268,6 @@ class ClusterRun:
         self._losses: list[Recovery] = []
         self._clock_error_s = 0.0
         self._seconds = 0.0
-        self.recoveries: tuple[str, ...] = ()  # names of workers that were lost
         self._begin()
         self._thread = threading.Thread(target=self._watch, name="syclsched cluster run", daemon=True)
         self._thread.start()
@@ -288,6 +287,11 @@ class ClusterRun:
         """Seconds from the call to the machines to the last one's answer."""
         self.wait()
         return self._seconds
+
+    @property
+    def recoveries(self) -> tuple[str, ...]:
+        """Names of the workers that were lost, after each of which the run was repeated."""
+        return tuple(name for loss in self._losses for name in loss.left_out)
 
     @property
     def parts(self) -> tuple[PartTime, ...]:
@@ -401,19 +405,8 @@ class ClusterRun:
         UnknownArrayError
             If there is no such array, or its value is not kept.
         """
-        name = array if isinstance(array, str) else array.name
-        self.wait(timeout)
-        graph, results = self._binding.graph, self._binding.divided.results
-        if name not in results and name in graph.joined:
-            parts = [self._gathered(part) for part in graph.joined[name][0].parts if part in results]
-            if len(parts) == len(graph.joined[name][0].parts):
-                return np.concatenate(parts)
-        if name not in results:
-            kept = ", ".join(self.names)
-            raise UnknownArrayError(
-                f"no result {name!r}", where=f"plan {self.plan.name!r}", hint=f"The run keeps {kept or 'none'}"
-            )
-        return self._gathered(name)
+        found = [self._gathered(part) for part in self._parts_of(array, timeout)]
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
     def future(self, array: Any) -> Future:
         """Return the value of an array as a Dask future; it is copied on the worker that has it, and stays there.
@@ -428,9 +421,8 @@ class ClusterRun:
         distributed.Future
             Valid after later runs, too. Dask's tasks and runs of other graphs can use it as an input.
         """
-        name, places = self._found(array)
-        client = self._runner.client
-        return client.scatter(self.result(name)) if places is None else future_of(client, places)
+        client, places = self._runner.client, self._places(array)
+        return client.scatter(self.result(array)) if places is None else future_of(client, places)
 
     def dask_array(self, array: Any) -> Any:
         """Return the value of an array as a Dask array, with a block for each machine that has rows of it.
@@ -445,8 +437,7 @@ class ClusterRun:
         dask.array.Array
             Compute it with the cluster's client: ``cluster.client.compute(found.sum()).result()``.
         """
-        name, places = self._found(array)
-        graph = self._binding.graph
+        name, places, graph = _name_of(array), self._places(array), self._binding.graph
         declared = graph.joined[name][0].whole if name not in graph.arrays else graph.arrays[name]
         if places is None:
             import dask.array
@@ -456,18 +447,25 @@ class ClusterRun:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _found(self, array: Any) -> tuple[str, list[Place] | None]:
-        """Return the name of a result and the places of its pieces; None if no task has written all of them."""
-        name = array if isinstance(array, str) else array.name
-        self.wait()
-        graph, results = self._binding.graph, self._binding.divided.results
-        parts = graph.joined[name][0].parts if name not in results and name in graph.joined else (name,)
-        if any(part not in results for part in parts):
-            self.result(name)  # raises the error
-        pieces = [(part, piece) for part in parts for piece in results[part]]
+    def _parts_of(self, array: Any, timeout: float | None = None) -> tuple[str, ...]:
+        """Wait for the run; return the arrays of the plan that hold a result: itself, or its parts in order."""
+        name = _name_of(array)
+        self.wait(timeout)
+        results, joined = self._binding.divided.results, self._binding.graph.joined
+        parts = joined[name][0].parts if name not in results and name in joined else (name,)
+        if not all(part in results for part in parts):
+            kept = ", ".join(self.names)
+            raise UnknownArrayError(
+                f"no result {name!r}", where=f"plan {self.plan.name!r}", hint=f"The run keeps {kept or 'none'}"
+            )
+        return tuple(parts)
+
+    def _places(self, array: Any) -> list[Place] | None:
+        """Return the places of a result's pieces; None if no task has written some of them."""
+        pieces = [(part, piece) for part in self._parts_of(array) for piece in self._binding.divided.results[part]]
         if not all(piece.machine for _, piece in pieces):
-            return name, None
-        return name, [
+            return None
+        return [
             (self._runner.address(piece.machine), self._binding.key, self._run_key, part, piece.rows)
             for part, piece in pieces
         ]
@@ -495,15 +493,16 @@ class ClusterRun:
         return replace(merged, recoveries=tuple(self._losses))
 
     def _checked(self) -> dict[str, NumpyArray]:
-        """Return the given inputs as arrays of the planned graph's shapes and dtypes."""
+        """Return the given inputs as arrays of the planned graph's shapes and dtypes; note those that Dask has."""
         graph = self._binding.graph
+        self._remote: dict[str, Future] = {}
         given: Any = dict(self._given) if isinstance(self._given, Mapping) else self._given
         for name in [name for name, value in (given or {}).items() if is_remote(value)]:
             future = as_future(self._runner.client, given.pop(name))
             if name in graph.arrays:
                 self._remote[name] = future
             else:  # an array that the plan has in parts, or none
-                given[name] = future.result()
+                given[name] = fetch(future)
         needed = tuple(name for name in graph.inputs() if name not in self._remote)
         values = gather_inputs(self._binding.plan, graph, given, needed=needed)
         return {name: value for name, value in values.items() if value is not graph.data.get(name)}
@@ -525,7 +524,7 @@ class ClusterRun:
             return found
         given = self._inputs.get(name, self._binding.graph.data.get(name))
         if name in self._remote:
-            given = self._remote[name].result()
+            given = fetch(self._remote[name])
         if given is None:
             raise UnknownArrayError(f"no task writes array {name!r}, and it has no value", where=self.plan.name)
         value: NumpyArray = np.asarray(given)
@@ -563,7 +562,6 @@ class ClusterRun:
                 if not isinstance(error, WorkerLostError) or self._cancelled or not self._runner.recovers:
                     break
                 lost, lost_s = error.worker or "a worker", time.perf_counter()
-                self.recoveries += (lost,)
                 self._binding = self._runner.rebind()
                 self._inputs = self._checked()
                 self._begin()
@@ -601,6 +599,11 @@ class ClusterRun:
         for name in machines:
             with suppress(ClusterError):
                 self._runner.call(name, "cancel_part", self._binding.key, self._run_key, cause)
+
+
+def _name_of(array: Any) -> str:
+    name: str = array if isinstance(array, str) else array.name
+    return name
 
 
 def _named(error: Exception, worker: ClusterWorker) -> Exception:

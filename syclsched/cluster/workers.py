@@ -41,18 +41,7 @@ class ConnectedWorkers:
     Functions are called on a worker by name, ``module:function``. They get the worker's
     `syclsched.cluster.node.Node` and run in a thread of their own.
 
-    Attributes
-    ----------
-    client : distributed.Client
-        Dask's client.
-    address : str
-        Destination of messages from the workers to this process; see `link`.
-    mailbox : Mailbox
-        Messages from this process to workers and back.
-    members : Membership
-        The workers that are there.
-    facts : dict
-        What workers have said of their machines, by address; see `describe`.
+    Base of `Cluster`, which documents what users see of it.
     """
 
     def __init__(
@@ -65,7 +54,9 @@ class ConnectedWorkers:
         silent_s: float,
     ) -> None:
         self.client = client
+        #: The workers that are there.
         self.members = Membership(client, silent_s, self._lose, self._break)
+        #: Facts that workers have given of their machines, by address; see `describe`.
         self.facts: dict[str, NodeFacts] = {}
         self._cores, self._local = dict(cores or {}), local
         self._has_dashboard = has_dashboard

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syclsched.cluster import Cluster, connect
-from syclsched.errors import ArgumentError, SyclschedError, UnknownArrayError
+from syclsched.cluster import Cluster, connect, dask_data
+from syclsched.errors import ArgumentError, ClusterError, SyclschedError, UnknownArrayError
 from syclsched.kernels import get
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -101,3 +101,12 @@ def test_what_does_not_fit_is_refused(cluster: Cluster, bound: Any) -> None:
     bound.run({"x": np.zeros((10, 3))}).wait()
     with pytest.raises(SyclschedError, match="a later run has begun"):
         early.future("y")
+
+
+def test_data_that_dask_does_not_move_is_an_error_in_the_end(
+    cluster: Cluster, bound: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_data, "WAIT_S", 0.2)
+    never = cluster.client.submit(abs, -1, workers=["tcp://127.0.0.1:1"], pure=False)
+    with pytest.raises(ClusterError, match="Dask has not moved the data"):
+        bound({"x": never})

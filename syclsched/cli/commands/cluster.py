@@ -104,13 +104,8 @@ def plan_command(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write the plan as JSON, for `syclsched run --plan`.")
     ] = None,
-    gantt_file: Annotated[
-        Path | None, typer.Option("--gantt", metavar="FILE", help="Draw the predicted Gantt chart (.png, .svg, .pdf).")
-    ] = None,
-    report_file: Annotated[
-        Path | None,
-        typer.Option("--report", metavar="FILE", help="Write an HTML page about the plan, to open in a browser."),
-    ] = None,
+    gantt_file: opt.PlanGantt = None,
+    report_file: opt.PlanReport = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print a summary of the plan as JSON.")] = False,
 ) -> None:
     """Plan a graph for all machines, without running it, and print the plan.
