@@ -183,7 +183,7 @@ def give_input(value: NumpyArray, key: str, run: str, array: str) -> None:
 
 def take_result(key: str, run: str, array: str, rows: RowRange | None) -> NumpyArray:
     """Return a result of the last run of a bound part, in memory of its own."""
-    return np.array(_found(key).result(run, array, rows))
+    return _found(key).result(run, array, rows)
 
 
 # --- called by `syclsched.cluster.runner` on each machine -----------------------------------------
