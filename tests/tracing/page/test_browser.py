@@ -40,10 +40,10 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def requests(driver: Any) -> list[str]:
-    """Return the addresses that the browser was asked for, without embedded ones."""
+    """Return the addresses that pages ask for, without embedded ones and those of the browser's own pages."""
     messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
     sent = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-    return [url for url in sent if not url.startswith(("data:", "blob:"))]
+    return [url for url in sent if not url.startswith(("data:", "blob:", "chrome:"))]
 
 
 def complaints(driver: Any) -> list[str]:
