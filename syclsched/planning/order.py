@@ -13,7 +13,10 @@ from syclsched.planning.graph_record import GraphRecord
 
 
 def global_order(graph: GraphRecord, schedule: Schedule) -> list[Assignment]:
-    """Return the assignments by start time, adjusted so that every dependency points forward."""
+    """Return the assignments by start, then finish, adjusted so that every dependency points forward.
+
+    The search for plans evaluates this order (`syclsched.scheduling.core.orders.time_order`).
+    """
     by_task = {a.task: a for a in schedule.assignments}
     if len(by_task) != len(schedule.assignments) or by_task.keys() != graph.place.keys():
         odd = sorted(by_task.keys() ^ graph.place.keys())
@@ -22,7 +25,7 @@ def global_order(graph: GraphRecord, schedule: Schedule) -> list[Assignment]:
             where=f"policy {schedule.policy!r}",
         )
     assignments = [by_task[name] for name in graph.place]
-    by_start = np.argsort(np.array([a.start_s for a in assignments]), kind="stable")
+    by_start = np.lexsort(([a.finish_s for a in assignments], [a.start_s for a in assignments]))
     rank = np.empty_like(by_start)
     rank[by_start] = np.arange(len(rank))
     order = by_start.tolist()

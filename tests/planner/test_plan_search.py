@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -25,6 +26,7 @@ from syclsched.scheduling import get, makespan_s
 from syclsched.scheduling.portfolio import PolicyResult
 from syclsched.scheduling.search.queued.evaluator import QueuedEvaluator
 from syclsched.scheduling.search.refinement import time_start
+from syclsched.simulation import predict
 
 
 def machine(count: int, copy_lanes: list[bool], lanes: list[int], *, direct: bool) -> Platform:
@@ -45,7 +47,7 @@ def machine(count: int, copy_lanes: list[bool], lanes: list[int], *, direct: boo
 def cases(draw: st.DrawFn, simple: bool = False) -> tuple[TaskGraph, Platform]:
     """A graph whose tasks read inputs and what earlier tasks wrote once, on two or three devices.
 
-    In simple cases every copy goes over one link, on a copy lane, so that none waits for memory.
+    In simple cases every copy goes over one link, on a copy lane.
     """
     count = draw(st.integers(2, 3))
     graph = TaskGraph("random")
@@ -64,7 +66,7 @@ def cases(draw: st.DrawFn, simple: bool = False) -> tuple[TaskGraph, Platform]:
 
 
 @given(cases(simple=True), st.sampled_from(["heft", "min-min", "random", "round-robin"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_makespan_of_an_order_and_placement_is_that_of_its_plan(
     case: tuple[TaskGraph, Platform], policy: str
 ) -> None:
@@ -79,6 +81,8 @@ def test_the_makespan_of_an_order_and_placement_is_that_of_its_plan(
     expected_s = evaluator.load(*time_start(problem, found))
     found = evaluator.timetable()
     plan = builder.build(PolicyResult(policy, "", problem, found, makespan_s(problem, found)), -math.inf)
+    # Waits of allocations for the plan's peak memory are left to its simulation.
+    plan = predict(replace(plan, peak_bytes={}))
     assert plan.makespan_s == pytest.approx(expected_s)
 
 

@@ -163,13 +163,22 @@ def _operations(
     # A copy is sorted after the producer of its item and before the next task.
     sort_key = [(task, 0) for task in range(tasks)]
     sort_key += [(NOTHING if item in final else int(t.item_producer[item]), 1) for item, _ in number]
+    order = sorted(range(len(sort_key)), key=sort_key.__getitem__)
+    # Rounding can put the time of a copy, computed back from its end, before its producer's or after its reader's.
+    after: dict[int, list[int]] = {}
+    for first, second, _, distance in edges:
+        if distance == 0:
+            after.setdefault(first, []).append(second)
+    for op in order:
+        for later in after.get(op, ()):
+            rank[later] = max(rank[later], rank[op])
     ops = Operations(
         np.array(seconds, np.float64), np.array(early_s, np.float64),
         np.array(resource, np.int64).reshape(len(seconds), 2),
         np.searchsorted(sources, np.arange(len(seconds) + 1)).astype(np.int64),
         np.array([edge[1] for edge in edges], np.int64), np.array([edge[2] for edge in edges], np.float64),
         np.array([edge[3] for edge in edges], np.int64),
-        np.array(sorted(range(len(sort_key)), key=sort_key.__getitem__), np.int64),
+        np.array(order, np.int64),
     )  # fmt: skip
     return ops, np.array([*number], np.int64).reshape(len(number), 2), np.array(rank, np.float64)
 
