@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
@@ -57,7 +58,7 @@ class BuildExtensions(build_ext):
         super().build_extension(ext)
 
     def prepare(self, ext):
-        """Compile the functions for all instruction sets, in two processes, and add what the module is linked from."""
+        """Compile the functions for all instruction sets, in processes, and add what the module is linked from."""
         try:
             import numba
             import numpy
@@ -74,11 +75,17 @@ class BuildExtensions(build_ext):
         folder = Path(self.build_temp).resolve() / "machine_code"
         folder.mkdir(parents=True, exist_ok=True)
         asked = ",".join(each.level for each in self.extensions if isinstance(each, MachineCode))
-        print("making machine code: about a minute of processor time", flush=True)
-        command = (sys.executable, machine_code_builds.TOOLS / "build.py", folder, "--levels", asked, "--shares", "2")
+        print("making machine code: two to four minutes of processor time", flush=True)
+        command = (sys.executable, machine_code_builds.TOOLS / "build.py", folder, "--levels", asked, "--shares", "4")
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
-        running = [subprocess.Popen([*command, "--share", str(share)], cwd=ROOT, env=environment) for share in range(2)]
-        if sum(abs(each.wait()) for each in running):
+        longest_first = (3, 0, 1, 2)
+
+        def compile_share(share):
+            return subprocess.run([*command, "--share", str(share)], cwd=ROOT, env=environment, check=False).returncode
+
+        with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
+            failed = any(list(pool.map(compile_share, longest_first)))
+        if failed:
             raise CompileError("numba could not compile the functions; the messages above say why")
         return sorted(str(path) for path in folder.glob("*.o"))
 

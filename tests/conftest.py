@@ -81,8 +81,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all-cases",
         action="store_true",
         help="run tests of kernels and ONNX operators with every combination of parameters (default: each value at "
-        "least once, kernels on the CPU device only) and every node test of ONNX on the CPU device (default: every "
-        "other), and try new random examples of properties, twice as many",
+        "least once, kernels on the CPU device only), every case of tests marked one_case_in, and every node test of "
+        "ONNX on the CPU device (default: each operator of each opset with each input dtype); try new random examples "
+        "of properties, twice as many",
     )
 
 
@@ -142,7 +143,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     They need none of the package's own compiled functions, which are cached on disk: the first process has compiled
     these before the second needs them. Otherwise both begin by compiling the same, for more than a minute.
     """
-    from support.case_selection import each_choice, every_other
+    from support.case_selection import each_choice, one_in
 
     if not config.getoption("--all-cases"):
         varied = [item for item in items if not set(_OF_CHOSEN_CASES).isdisjoint(item.path.parents)]
@@ -151,9 +152,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             kept = [item for item in varied if _KERNELS not in item.path.parents or not _is_for_other_device(item)]
         else:
             kept = varied
-        left_out = set(varied) - set(every_other(each_choice(kept)))
-        config.hook.pytest_deselected(items=list(left_out))
-        items[:] = [item for item in items if item not in left_out]
+        chosen = set(items) - set(varied) | set(each_choice(kept))
+        chosen = set(one_in([item for item in items if item in chosen]))
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = [item for item in items if item in chosen]
     kernels = [item for item in items if _KERNELS in item.path.parents]
     others = [item for item in items if _KERNELS not in item.path.parents]
     half = min((len(kernels) + len(others)) // 2, len(others))

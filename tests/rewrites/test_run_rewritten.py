@@ -113,6 +113,7 @@ def one_task(operation: str, dtype: str, rows: int = 1000) -> tuple[TaskGraph, s
     return graph, "y"
 
 
+@pytest.mark.one_case_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("operation", ["gemm", "dense", "softmax"])
 def test_how_rows_are_dealt_out_changes_no_bit_of_a_sum(operation: str, dtype: str) -> None:

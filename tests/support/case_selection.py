@@ -1,50 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choices of a parametrised test's cases: every value of every parameter at least once, or every other case."""
+"""Choices of a parametrised test's cases: every value of every parameter at least once, or one case in so many."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import pytest
 
+CaseT = TypeVar("CaseT")
+
+
+def covering(cases: Iterable[CaseT], values: Callable[[CaseT], frozenset[Hashable]]) -> list[CaseT]:
+    """Return few cases with all values that a case has; the next is the one with the most that no chosen case has."""
+    values_of = [(case, values(case)) for case in cases]
+    missing = frozenset[Hashable]().union(*(of_case for _, of_case in values_of))
+    chosen = []
+    while missing:
+        case, of_case = max(values_of, key=lambda each: len(each[1] & missing))
+        chosen.append(case)
+        missing -= of_case
+    return chosen
+
 
 def each_choice(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Return few cases of each test in which every value of every parameter stands, and all tests without parameters.
-
-    The next case is the one with the most values that no chosen case has.
-    """
-    cases: defaultdict[str, list[tuple[pytest.Item, frozenset[Hashable]]]] = defaultdict(list)
+    """Return few cases of each test with every value of every parameter, and all tests without parameters."""
+    cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     chosen = set()
     for item in items:
-        parameters = getattr(getattr(item, "callspec", None), "params", None)
-        if parameters is None:
-            chosen.add(item)
+        if hasattr(item, "callspec"):
+            cases[item.nodeid.partition("[")[0]].append(item)
         else:
-            values = frozenset((name, _key(value)) for name, value in parameters.items())
-            cases[item.nodeid.partition("[")[0]].append((item, values))
-    for of_test in cases.values():
-        missing = frozenset[Hashable]().union(*(values for _, values in of_test))
-        while missing:
-            item, values = max(of_test, key=lambda case: len(case[1] & missing))
             chosen.add(item)
-            missing -= values
+    for of_test in cases.values():
+        chosen.update(covering(of_test, _parameters))
     return [item for item in items if item in chosen]
 
 
-def every_other(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Return every other case of tests with the mark `every_other`, and all other tests."""
+def one_in(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return one case in `n`, beginning with the first, of tests with the mark ``one_case_in(n)``, and other tests."""
     counts: defaultdict[str, int] = defaultdict(int)
     chosen = []
     for item in items:
-        if item.get_closest_marker("every_other") is not None:
+        mark = item.get_closest_marker("one_case_in")
+        if mark is not None:
             test = item.nodeid.partition("[")[0]
             counts[test] += 1
-            if counts[test] % 2 == 0:
+            if (counts[test] - 1) % mark.args[0]:
                 continue
         chosen.append(item)
     return chosen
+
+
+def _parameters(item: pytest.Item) -> frozenset[Hashable]:
+    return frozenset((name, _key(value)) for name, value in item.callspec.params.items())  # type: ignore[attr-defined]
 
 
 def _key(value: Any) -> Hashable:

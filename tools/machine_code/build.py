@@ -11,12 +11,13 @@ of its callers again. Here all functions become one LLVM module first, which is 
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import pickle
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import llvmlite.binding as llvm
 from argument_lists import annealing_loops, event_loops, numba_type, read_list
@@ -45,21 +46,27 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="where the object files go")
     parser.add_argument("--levels", default="v3", help="instruction sets, such as v2,v3")
     parser.add_argument("--share", type=int, default=0, help="which share of the functions")
-    parser.add_argument("--shares", type=int, default=1, help="number of shares")
+    parser.add_argument("--shares", type=int, default=1, help="number of shares, 1 or 4", choices=(1, 4))
     asked = parser.parse_args()
+    gc.set_threshold(100_000, 50, 1000)  # compilation makes many objects, and most of them stay
     entries = shares(asked.shares)[asked.share]
-    for path in build(entries, asked.levels.split(","), asked.folder, asked.share):
+    for path in build(entries, asked.levels.split(","), asked.folder, asked.share) if entries else ():
         print(path, flush=True)
 
 
+#: Words in the names of functions that have little in common with others; all others are the fourth share.
+_SHARES: Final = ("transfers", "dynamic", "search")
+
+
 def shares(count: int) -> list[list[Entry]]:
-    """Return the functions to build in some shares that take about as long and have little in common."""
+    """Return the functions to build in one share or in four."""
     everything = [Entry(name, arguments) for name, variants in read_list().items() for arguments in variants]
     if count == 1:
         return [everything]
-    # The code of dynamic policies and the search has little in common with the rest.
-    apart = [each for each in everything if any(word in each.name for word in ("dynamic", "search"))]
-    return [[each for each in everything if each not in apart], apart]
+    found: dict[str, list[Entry]] = {word: [] for word in (*_SHARES, "")}
+    for each in everything:
+        found[next(word for word in found if word in each.name)].append(each)
+    return list(found.values())
 
 
 def _function(name: str) -> Any:

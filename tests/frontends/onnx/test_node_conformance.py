@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from functools import cache
+from itertools import product
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from support.gpu_shape import OTHER_DEVICE
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 
 from support import node_cases  # noqa: E402
+from support.case_selection import covering  # noqa: E402
 from support.host_evaluation import evaluate  # noqa: E402
 
 from syclsched import api  # noqa: E402
@@ -34,22 +35,17 @@ EMULATED = [
 ]
 
 
-def alternate(cases: Iterable[node_cases.Case]) -> list[node_cases.Case]:
-    """Return the first, the third and so on of the cases with the same operators."""
-    seen: Counter[tuple[str, ...]] = Counter()
-    chosen = []
-    for case in cases:
-        operators = tuple(sorted(set(case.operators)))
-        if seen[operators] % 2 == 0:
-            chosen.append(case)
-        seen[operators] += 1
-    return chosen
+def forms(case: node_cases.Case) -> frozenset[Hashable]:
+    """Return each operator of a case with the opset and with each dtype of an input."""
+    opset = max(item.version for item in case.model.opset_import)
+    dtypes = {each.type.tensor_type.elem_type for each in case.model.graph.input} or {0}
+    return frozenset(product(case.operators, [opset], dtypes))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give devices every case if all are wanted: importing and evaluating on the host is tested with every one."""
     if "on_device" in metafunc.fixturenames:
-        cases = CLAIMED if metafunc.config.getoption("--all-cases") else alternate(CLAIMED)
+        cases = CLAIMED if metafunc.config.getoption("--all-cases") else covering(CLAIMED, forms)
         metafunc.parametrize("on_device", cases, ids=lambda case: case.name)
 
 

@@ -128,7 +128,7 @@ def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> N
 @pytest.mark.sycl
 @pytest.mark.parametrize("kind", OPERATIONS)
 @given(data=st.data())
-@settings(max_examples=3, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+@settings(max_examples=2, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_do_it_in_numba_dpex(run: Any, kind: str, data: st.DataObject) -> None:
     operation, arrays, wanted, dtype = data.draw(KINDS[kind])
     close(run(operation, "python", arrays)["y"], wanted, dtype, 10)

@@ -100,7 +100,8 @@ def test_work_groups_make_many_blocks(run: Any, limits: DeviceLimits) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_numba_dpex_multiplies_blocks_of_any_size(run: Any, dtype: str) -> None:
     operation = nn.matmul(alpha=0.5, beta=-2.0, bias=True, residual=True)
-    for m, n, k in [(1, 1, 1), (17, 65, 130), (29, 70, 257), (15, 300, 128), (28, 512, 256)]:
+    sizes = [(1, 1, 1), (17, 65, 130), (28, 512, 256)] if dtype == "float32" else [(29, 70, 257), (15, 300, 128)]
+    for m, n, k in sizes:
         a, b, c, r = (numbers(*shape, dtype=dtype) for shape in ((m, k), (k, n), (n,), (m, n)))
         arrays = {"y": unwritten((m, n), dtype), "a": a, "b": b, "c": c, "r": r}
         wanted = 0.5 * (a.astype("float64") @ b) - 2.0 * c + r

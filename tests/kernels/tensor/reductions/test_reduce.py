@@ -123,11 +123,11 @@ def test_every_dtype(on_device: Try, queue: Any, dtype: str) -> None:
     if queue.sycl_device.device_type.name != "cpu" and dtype not in ("bool", "int64", "float32"):
         return  # the same compiler as the CPU device's
     x = np.random.default_rng(0).integers(0, 3, (6, 40)).astype(dtype)
-    for mode in ("max", "min") if dtype == "bool" else ("min", "mean"):
-        for axes in ((1,), (0,)):
-            check(on_host, mode, x, axes)
-            for language in LANGUAGES if dtype not in ("bool", "float16") else LANGUAGES[:1]:
-                check(lambda op, n=language, **arrays: on_device(op, n, **arrays), mode, x, axes)
+    modes = ("max", "min") if dtype == "bool" else ("min", "mean")
+    for mode, axis in zip(modes, (0, 1) if ALL_DTYPES.index(dtype) % 2 else (1, 0), strict=True):
+        check(on_host, mode, x, (axis,))
+        for language in LANGUAGES if dtype not in ("bool", "float16") else LANGUAGES[:1]:
+            check(lambda op, n=language, **arrays: on_device(op, n, **arrays), mode, x, (axis,))
 
 
 @pytest.mark.sycl
@@ -167,7 +167,8 @@ def test_logarithms_whose_largest_number_changes(on_device: Try, queue: Any, lan
     assert np.isnan(wanted[3])
     assert wanted[[2, 4, 6]].tolist() == [np.inf, np.float32(-3e38), np.inf]
     # One row after the other, and several at once, of which the last overlap those before.
-    for axis, laid in ((1, x), (1, np.tile(x, (10, 1))), (0, np.tile(x.T, (1, 40)))):
+    layouts = ((1, x), (0, np.tile(x.T, (1, 40))), (1, np.tile(x, (10, 1))))
+    for axis, laid in layouts if language == "opencl-c" else layouts[:2]:
         y = np.zeros(laid.shape[1 - axis], "float32")
         got = on_device(reduce("logsumexp", (axis,)), language, y=y, x=laid)["y"]
         np.testing.assert_allclose(got, np.tile(wanted, y.size // 7), rtol=1e-6)
@@ -194,6 +195,7 @@ def test_any_axes(on_device: Try, shape: tuple[int, ...], data: st.DataObject) -
 
 
 @pytest.mark.sycl
+@pytest.mark.one_case_in(2)
 @pytest.mark.parametrize("mode", WHOLE_MODES)
 def test_a_whole_array_by_all_units(on_device: Try, queue: Any, mode: str) -> None:
     if queue.sycl_device.device_type.name != "cpu" and mode not in ("sum", "mean"):
