@@ -216,12 +216,12 @@ class Runner:
     def _begin(self, values: dict[str, NumpyArray]) -> Run:
         instances = self._bound.instances
         if instances is None:
-            self._last = self.start_dispatched(values)
+            self._last = self._measured(self.start_dispatched(values))
         else:
             if self._last is not None:
                 self._last.close_before_next()
             replay = instances.generations[0].replay(values, record=self._trace, time_each_call=self._exact)
-            self._last = self.start_replay(replay, values)
+            self._last = self._measured(self.start_replay(replay, values))
         self._last.record_in(self._recorder)
         return self._last
 
@@ -262,7 +262,7 @@ class Runner:
         unfinished = generation.take_over()
         if unfinished is None:
             return None
-        self._last = self.start_replay(unfinished, dict(generation.given))
+        self._last = self._measured(self.start_replay(unfinished, dict(generation.given)))
         return self._last
 
     @property
@@ -382,42 +382,37 @@ class Runner:
 
     def start_dispatched(self, values: dict[str, NumpyArray]) -> Run:
         """Start a run by the dispatcher, with checked inputs."""
-        return self._measured(
-            start(
-                self._bound.prepared,
-                self._devices,
-                values,
-                trace=self._trace,
-                safeguards=self._safeguards,
-                recover=self._recovery.enabled,
-                health=self._recovery.health,
-                executables=self._bound.executables,
-                recoveries=self._recovery.take_unreported(),
-            )
+        return start(
+            self._bound.prepared,
+            self._devices,
+            values,
+            trace=self._trace,
+            safeguards=self._safeguards,
+            recover=self._recovery.enabled,
+            health=self._recovery.health,
+            executables=self._bound.executables,
+            recoveries=self._recovery.take_unreported(),
         )
 
     def _measured(self, run: Run) -> Run:
         """Have a run's task times recorded in the history, if wanted."""
         if self._durations is not None:
-            self._durations.in_stream = self._stream is not None
             run.record_in(self._durations)
         return run
 
     def start_replay(self, replay: Replay, values: dict[str, NumpyArray]) -> Run:
         """Start a replay, with checked inputs."""
         try:
-            return self._measured(
-                start_run(
-                    replay,
-                    self._bound.prepared,
-                    self._devices,
-                    values,
-                    keep=self,
-                    safeguards=self._safeguards,
-                    recover=self._recovery.enabled,
-                    health=self._recovery.health,
-                    recoveries=self._recovery.take_unreported(),
-                )
+            return start_run(
+                replay,
+                self._bound.prepared,
+                self._devices,
+                values,
+                keep=self,
+                safeguards=self._safeguards,
+                recover=self._recovery.enabled,
+                health=self._recovery.health,
+                recoveries=self._recovery.take_unreported(),
             )
         except BaseException:  # Ctrl-C: no caller has the run, so nothing else would cancel it
             replay.cancel()
@@ -427,6 +422,11 @@ class Runner:
     def recorder(self) -> Recorder:
         """Recorder of the last runs."""
         return self._recorder
+
+    @property
+    def durations(self) -> DurationRecorder | None:
+        """Recorder of task durations for the history; None if they are not wanted."""
+        return self._durations
 
     def _check_open(self) -> None:
         """Raise if the runner is closed or has an open stream."""

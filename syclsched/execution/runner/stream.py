@@ -18,6 +18,7 @@ from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.runner.recorder import Recorder, merge_recordings
 from syclsched.execution.runner.stream_launchers import InstanceLauncher
 from syclsched.execution.runner.stream_prediction import Forecast
+from syclsched.execution.runner.task_durations import GenerationDurations
 from syclsched.model.trace import Trace
 
 if TYPE_CHECKING:
@@ -56,14 +57,16 @@ class StreamConfig:
     check: Callable[[Inputs], dict[str, NumpyArray]]  # returns the checked values of an input
     in_flight: int
     predict: Callable[[], Forecast | None]  # returns the simulated forecast, or None
+    durations: GenerationDurations | None  # which generations are measured for the history, if any
 
 
 class _PendingResult:
     """A generation in flight, or the error that prevented its start."""
 
-    def __init__(self, run: Run | None, error: Exception | None = None) -> None:
+    def __init__(self, run: Run | None, error: Exception | None = None, *, alone: bool = False) -> None:
         self.run = run
         self.error = error
+        self.alone = alone  # whether no other generation is in flight with it
 
 
 class Stream(Iterator["Results | Exception"]):
@@ -280,13 +283,17 @@ class Stream(Iterator["Results | Exception"]):
 
     def _configure(self, config: StreamConfig) -> None:
         self._launcher, self._check, self._predict = config.launcher, config.check, config.predict
-        self.in_flight = config.in_flight
+        self.in_flight, self._durations = config.in_flight, config.durations
 
     @property
     def _has_room(self) -> bool:
         if self._exhausted or len(self._pending) >= self.in_flight:
             return False
-        return not (self._pending and self._outdated())  # instances in flight end first: their memory is released
+        if not self._pending:
+            return True
+        # Instances in flight end first: their memory is released, or the last or the next one is to run alone.
+        lone = self._pending[-1].alone or (self._durations is not None and self._durations.wants_alone)
+        return not (lone or self._outdated())
 
     def _enter(self) -> None:
         if self._left_s is not None:
@@ -348,11 +355,15 @@ class Stream(Iterator["Results | Exception"]):
         try:
             if not self._pending and self._outdated():
                 self._configure(self._renew())
-            run = self._launcher.begin(self._check(inputs))
+            values = self._check(inputs)
+            alone = not self._pending and self._durations is not None and self._durations.wants_alone
+            run = self._launcher.begin(values)
         except Exception as error:
             self._pending.append(_PendingResult(None, _numbered(error, number)))
             return
-        self._pending.append(_PendingResult(run))
+        self._pending.append(_PendingResult(run, alone=alone))
+        if self._durations is not None:
+            run.record_in(self._durations.of_next(alone=alone))
         ends = self._ends_s
         run.when_ended(lambda: ends.append(time.perf_counter()))
         run.record_in(self._recorder, number)

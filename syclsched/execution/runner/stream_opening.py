@@ -24,6 +24,7 @@ from syclsched.execution.runner.stream_launchers import (
 )
 from syclsched.execution.runner.stream_prediction import Forecast, forecast
 from syclsched.execution.runner.stream_rounds import interleaved_rounds, rounds_before_host_steps, sequential_rounds
+from syclsched.execution.runner.task_durations import DurationRecorder, GenerationDurations
 from syclsched.execution.runner.zero_copy_inputs import ZeroCopyInputs
 from syclsched.planning.memory.constant_memory import reserve_memory
 
@@ -39,6 +40,10 @@ class _StreamRunner(Protocol):
     @property
     def recorder(self) -> Recorder:
         """Recorder of the last runs."""
+
+    @property
+    def durations(self) -> DurationRecorder | None:
+        """Recorder of task durations for the history; None if they are not wanted."""
 
     @property
     def outdated(self) -> bool:
@@ -115,7 +120,8 @@ def _configuration(
             order = rounds_before_host_steps(order, instances.levels.of)
         launcher = StagedLauncher(instances, order, in_flight, runner.recorder.keep > 0, runner.start_replay)
         predict = simulated
-    return StreamConfig(launcher, partial(runner.zero_copy_inputs.values, prepared), in_flight, predict)
+    durations = None if runner.durations is None else GenerationDurations(runner.durations, in_flight)
+    return StreamConfig(launcher, partial(runner.zero_copy_inputs.values, prepared), in_flight, predict, durations)
 
 
 def _no_forecast() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
 
@@ -13,7 +14,7 @@ from syclsched.costs.history import HistoryKey, history_key
 from syclsched.execution.core.execution_records import Record, Times, record_seconds
 from syclsched.execution.core.history_feed import FEED, HistoryFeed
 from syclsched.execution.dispatch.prepared import PreparedPlan
-from syclsched.execution.handle.engine import Engine
+from syclsched.execution.handle.engine import Engine, EngineRecorder
 from syclsched.execution.handle.trace_merging import EngineTrace
 from syclsched.execution.replay.replay import Replay
 from syclsched.execution.runner.plan_makespans import PlanMakespans
@@ -22,6 +23,10 @@ from syclsched.model.recovery import Recovery
 #: The first runs of a plan are measured, then one in so many, and not more often than every so many seconds.
 _FIRST_RUNS: Final = 5
 _ONE_IN, _INTERVAL_S = 64, 2.0
+
+#: Where instances of a stream overlap, one in so many times their number runs alone, to be measured: this costs at most
+#: a hundredth of the throughput.
+_ALONE_ONE_IN: Final = 100
 
 #: A task whose predicted duration is at most this multiple of that on an idle machine shares its cores with no other.
 _UNSHARED: Final = 1.05
@@ -32,7 +37,7 @@ _Kinds = dict[int, tuple[HistoryKey, float, bool]]
 
 
 class DurationRecorder:
-    """Passes the task durations of a plan's runs on to the history: an `EngineRecorder` of every run."""
+    """Passes the task durations of a plan's runs on to the history: an `EngineRecorder` of runs that run alone."""
 
     def __init__(
         self,
@@ -42,7 +47,6 @@ class DurationRecorder:
     ) -> None:
         self._prepared, self._feed = prepared, feed
         self._makespans = makespans
-        self.in_stream = False  # whether runs are those of a stream: these overlap
         self._runs = 0
         self._next_s = 0.0
         feed.begin()
@@ -55,21 +59,23 @@ class DurationRecorder:
         recoveries: tuple[Recovery, ...] = (),
     ) -> None:
         """Queue the durations of a run that has ended, unless enough were measured lately."""
+        self.add_run(engine, recoveries, overlaps=False)
+
+    def add_run(self, engine: Engine, recoveries: tuple[Recovery, ...], *, overlaps: bool, due: bool = False) -> None:
+        """Queue the durations of a run that has ended, and its makespan unless it overlapped with others."""
         ended_ns = time.perf_counter_ns()
         spoilt = engine.error is not None or not engine.failures.none or bool(recoveries)
         if self._makespans is not None and not engine.cancelled and (engine.error is not None or recoveries):
             self._feed.add(None, self._makespans.failed())
-        if spoilt or not engine.recording or not self._is_due():
+        if spoilt or not engine.recording or (overlaps and self.is_concurrent) or not (due or self._is_due()):
             return
         times: Times | Mapping[int, Record] | None = None
         skipped = self._library_calls
         if isinstance(engine, Replay):
-            if engine.watch.shares_lanes and self._is_concurrent:
-                return  # instances of a stream slow each other down in ways that no plan predicts
             times = engine.times
             skipped = frozenset() if engine.times_each_call else skipped
-        is_first = self._runs == 1
-        makespan = None if self._makespans is None or self.in_stream else self._makespans.of_run(engine, ended_ns)
+        is_first = not due and self._runs == 1
+        makespan = None if self._makespans is None or overlaps else self._makespans.of_run(engine, ended_ns)
         self._feed.add(partial(self._durations, times or engine.records, skipped, is_first=is_first), makespan)
 
     def add_call(self, seconds: float) -> bool:
@@ -90,7 +96,8 @@ class DurationRecorder:
         return True
 
     @cached_property
-    def _is_concurrent(self) -> bool:
+    def is_concurrent(self) -> bool:
+        """Whether several lanes compute: then overlapping runs slow each other down in ways that no plan predicts."""
         return sum(lane.kind != "copy" and bool(lane.instructions) for lane in self._prepared.plan.lanes) > 1
 
     @cached_property
@@ -155,6 +162,49 @@ class DurationRecorder:
                 measured = known[id(key)] = each.setdefault(key, [])
             measured.append((slowed, duration_s))
         return [(key, _alone(measured)) for key, measured in each.items()]
+
+
+class GenerationDurations:
+    """Choice of a stream's generations that are measured: now and then one that runs alone."""
+
+    def __init__(self, durations: DurationRecorder, in_flight: int) -> None:
+        self._durations = durations
+        self._overlap = in_flight > 1
+        self._distance = _ALONE_ONE_IN * in_flight
+        self._begun, self._next = 0, self._distance
+        self._next_s = time.monotonic() + _INTERVAL_S
+
+    @property
+    def wants_alone(self) -> bool:
+        """Whether the next generation is to begin when no other is in flight, and end before another begins."""
+        due = self._overlap and self._durations.is_concurrent and self._begun >= self._next
+        return due and time.monotonic() >= self._next_s
+
+    def of_next(self, *, alone: bool) -> EngineRecorder:
+        """Return the recorder of the next generation, which runs alone or may overlap with others."""
+        self._begun += 1
+        if alone:
+            self._next = self._begun + self._distance
+            self._next_s = time.monotonic() + _INTERVAL_S
+        return self._durations if not self._overlap else _GenerationRecorder(self._durations, alone)
+
+
+@dataclass(frozen=True, slots=True)
+class _GenerationRecorder:
+    """Passes the durations of one generation on: of one that ran alone, or where generations cannot slow each other."""
+
+    durations: DurationRecorder
+    alone: bool
+
+    def add(
+        self,
+        engine: Engine,
+        generation: int = 0,
+        before: tuple[EngineTrace, ...] = (),
+        recoveries: tuple[Recovery, ...] = (),
+    ) -> None:
+        """Queue the durations of a generation that has ended."""
+        self.durations.add_run(engine, recoveries, overlaps=not self.alone, due=self.alone)
 
 
 def _alone(measured: Sequence[tuple[float, float]]) -> float:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +14,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.running import MIX
+from support.opened import live_on
+from support.running import MIX, SPIN, plan_by
 
 import syclsched
 from syclsched.costs.history import HistoryKey
 from syclsched.execution.core.execution_records import Record
 from syclsched.execution.core.history_feed import FEED
 from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
+from syclsched.execution.runner import task_durations
+from syclsched.execution.runner.bound_plan import Runner
 from syclsched.execution.runner.plan_makespans import PlanMakespans
-from syclsched.execution.runner.task_durations import DurationRecorder
+from syclsched.execution.runner.task_durations import DurationRecorder, GenerationDurations
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
+from syclsched.model.trace import Span
 from syclsched.profiling import HistoryStore
 
 
@@ -222,12 +228,65 @@ def test_a_run_that_fails_on_a_device_counts_against_its_plan_and_one_that_is_ca
     assert len(feed.makespans) == 2
 
 
-def test_runs_of_a_stream_overlap_and_have_no_makespan_of_their_own() -> None:
+def test_generations_that_overlap_have_no_makespan_of_their_own() -> None:
     prepared, feed = prepared_on("cpu", 2), Feed()
     mine = recorder(prepared, feed, "streaming")
-    mine.in_stream = True
-    mine.add(ended(prepared, [2.0] * 2))
+    GenerationDurations(mine, 2).of_next(alone=False).add(ended(prepared, [2.0] * 2))
     assert (len(feed.queued), feed.makespans) == (1, [])
+    GenerationDurations(mine, 1).of_next(alone=False).add(ended(prepared, [2.0] * 2))
+    assert (len(feed.queued), len(feed.makespans)) == (2, 1)
+
+
+def test_where_overlapping_generations_slow_each_other_one_that_runs_alone_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    prepared, feed = prepared_on("cpu", 2), Feed()
+    mine = recorder(prepared, feed, "on two lanes")
+    mine.is_concurrent = True
+    chosen, engine = GenerationDurations(mine, 3), ended(prepared, [2.0] * 2)
+    for _ in range(300):
+        assert not chosen.wants_alone
+        chosen.of_next(alone=False).add(engine)
+    assert feed.queued == []
+    assert not chosen.wants_alone  # too soon
+    now_s = 2.0
+    assert chosen.wants_alone
+    chosen.of_next(alone=True).add(engine)
+    assert not chosen.wants_alone
+    assert (len(feed.queued), len(feed.makespans)) == (1, 1)
+    chosen.of_next(alone=False).add(ended(prepared, [2.0] * 2, error=ValueError("lost")))
+    assert feed.makespans[-1][1] == math.inf
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_generation_that_is_measured_runs_alone(asynchronous: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_durations, "_ALONE_ONE_IN", 5)
+    monkeypatch.setattr(task_durations, "_INTERVAL_S", 0.0)
+    graph, (platform, devices) = TaskGraph("on two lanes"), live_on(None)
+    for lane in "01":
+        graph.kernel(SPIN, name=f"spin{lane}", y=graph.array(f"y{lane}", data=np.ones(64, np.int64)), turns=1_000_000)
+    plan = plan_by(graph, platform, lambda name: ("cpu", int(name[-1]), "opencl-c"))
+    with Runner(plan, graph, devices, measure=True, trace=100) as runner:
+        assert runner.durations is not None and runner.durations.is_concurrent
+        stream = runner.stream([None] * 40, in_flight=2)
+
+        async def read() -> int:
+            return len([each async for each in stream])
+
+        assert (asyncio.run(read()) if asynchronous else len(list(stream))) == 40
+        spans: dict[int, list[Span]] = {}
+        for span in stream.trace().spans:
+            spans.setdefault(span.generation, []).append(span)
+    times = {number: (min(s.submit_s for s in of), max(s.finish_s for s in of)) for number, of in spans.items()}
+    alone = [
+        number
+        for number, (begin_s, end_s) in times.items()
+        if all(end <= begin_s or end_s <= begin for other, (begin, end) in times.items() if other != number)
+    ]
+    assert {10, 21, 32} <= set(alone)
 
 
 def test_without_a_key_no_makespan_is_measured() -> None:
