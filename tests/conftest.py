@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import HealthCheck, settings
 # Helpers are imported as `support.<module>` under importlib mode.
 sys.path.insert(0, str(Path(__file__).parent))
 
-for _profile, _same_examples, _examples in (("ci", True, 20), ("new examples", False, 40)):
+for _profile, _same_examples, _examples in (("ci", True, 15), ("new examples", False, 40)):
     settings.register_profile(
         _profile,
         deadline=None,
@@ -83,7 +84,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run tests of kernels and ONNX operators with every combination of parameters (default: each value at "
         "least once, kernels on the CPU device only), every case of tests marked one_case_in, and every node test of "
         "ONNX on the CPU device (default: each operator of each opset with each input dtype); try new random examples "
-        "of properties, twice as many",
+        "of properties, three times as many",
     )
 
 
@@ -136,6 +137,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         skip_without_other_device()
 
 
+@cache
+def _is_below(path: Path, *folders: Path) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose cases of tests with many parameters, and have the second of two processes begin with tests of kernels.
@@ -146,18 +152,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     from support.case_selection import each_choice, one_in
 
     if not config.getoption("--all-cases"):
-        varied = [item for item in items if not set(_OF_CHOSEN_CASES).isdisjoint(item.path.parents)]
+        varied = [item for item in items if _is_below(item.path, *_OF_CHOSEN_CASES)]
         # The emulator's compiler is that of the CPU device; tests of execution use its kernels, too.
         if config.getoption("--gpu-shape") is None:
-            kept = [item for item in varied if _KERNELS not in item.path.parents or not _is_for_other_device(item)]
+            kept = [item for item in varied if not (_is_below(item.path, _KERNELS) and _is_for_other_device(item))]
         else:
             kept = varied
         chosen = set(items) - set(varied) | set(each_choice(kept))
         chosen = set(one_in([item for item in items if item in chosen]))
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = [item for item in items if item in chosen]
-    kernels = [item for item in items if _KERNELS in item.path.parents]
-    others = [item for item in items if _KERNELS not in item.path.parents]
+    kernels = [item for item in items if _is_below(item.path, _KERNELS)]
+    others = [item for item in items if not _is_below(item.path, _KERNELS)]
     half = min((len(kernels) + len(others)) // 2, len(others))
     items[:] = [*others[:half], *kernels, *others[half:]]
 

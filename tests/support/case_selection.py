@@ -15,9 +15,11 @@ CaseT = TypeVar("CaseT")
 def covering(cases: Iterable[CaseT], values: Callable[[CaseT], frozenset[Hashable]]) -> list[CaseT]:
     """Return few cases with all values that a case has; the next is the one with the most that no chosen case has."""
     values_of = [(case, values(case)) for case in cases]
-    missing = frozenset[Hashable]().union(*(of_case for _, of_case in values_of))
+    missing = set[Hashable]().union(*(of_case for _, of_case in values_of))
     chosen = []
     while missing:
+        # Cases that have nothing more to add are looked at no longer.
+        values_of = [each for each in values_of if not missing.isdisjoint(each[1])]
         case, of_case = max(values_of, key=lambda each: len(each[1] & missing))
         chosen.append(case)
         missing -= of_case

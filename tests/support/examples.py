@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The number of random examples of a property: half of it by default, all of it with ``--all-cases``."""
+"""The number of random examples of a property: a third of it by default, all of it with ``--all-cases``."""
 
 from __future__ import annotations
 
-_share = 0.5
+_share = 1 / 3
 
 
 def use_all_examples() -> None:
