@@ -51,9 +51,11 @@ _LAZY = {
     "calibrate": "syclsched.api",
     "compile": "syclsched.onnx",
     "connect": "syclsched.cluster",
+    "dask_scheduler": "syclsched.api.dask_scheduling",
     "describe": "syclsched.api",
     "device_func": "syclsched.kernel_compiler.python_kernel",
     "discover": "syclsched.api",
+    "from_dask": "syclsched.frontends",
     "from_networkx": "syclsched.frontends",
     "kernel": "syclsched.kernel_compiler.python_kernel",
     "load_pack": "syclsched.devices.programs.python_kernels.spirv_packs",
@@ -81,11 +83,12 @@ __all__ = ["__version__", *sorted((*_LAZY, *_ROOMS))]
 if TYPE_CHECKING:
     from syclsched import cluster, dpex, kernel_api, onnx
     from syclsched.api import bind, calibrate, describe, discover, monitor, plan, run, simulate, verify
+    from syclsched.api.dask_scheduling import dask_scheduler
     from syclsched.cluster import connect
     from syclsched.devices.memory.space_pools import memory_info
     from syclsched.devices.programs.python_kernels.spirv_packs import load_pack
     from syclsched.errors import SyclschedError
-    from syclsched.frontends import from_networkx, read_graph, to_networkx, write_graph
+    from syclsched.frontends import from_dask, from_networkx, read_graph, to_networkx, write_graph
     from syclsched.kernel_compiler.python_kernel import device_func, kernel
     from syclsched.model.access import AccessMode
     from syclsched.model.constant import Constant, constant
