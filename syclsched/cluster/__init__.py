@@ -22,11 +22,11 @@ _LAZY = {
     "ClusterRun": "syclsched.cluster.runner",
     "ClusterRunner": "syclsched.cluster.runner",
     "ClusterStatus": "syclsched.cluster.cluster_status",
-    "DeviceTime": "syclsched.cluster.part_times",
+    "DeviceTime": "syclsched.cluster.measurements.part_times",
     "NetworkPath": "syclsched.cluster.platforms",
     "NetworkProfile": "syclsched.cluster.measurements.network",
     "NodeProfile": "syclsched.cluster.measurements.node_profiles",
-    "PartTime": "syclsched.cluster.part_times",
+    "PartTime": "syclsched.cluster.measurements.part_times",
     "connect": "syclsched.cluster.connection",
     "joined": "syclsched.cluster.platforms",
 }
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from syclsched.cluster.connection import connect as connect
     from syclsched.cluster.measurements.network import NetworkProfile as NetworkProfile
     from syclsched.cluster.measurements.node_profiles import NodeProfile as NodeProfile
-    from syclsched.cluster.part_times import DeviceTime as DeviceTime
-    from syclsched.cluster.part_times import PartTime as PartTime
+    from syclsched.cluster.measurements.part_times import DeviceTime as DeviceTime
+    from syclsched.cluster.measurements.part_times import PartTime as PartTime
     from syclsched.cluster.platforms import NetworkPath as NetworkPath
     from syclsched.cluster.platforms import joined as joined
     from syclsched.cluster.runner import ClusterRun as ClusterRun

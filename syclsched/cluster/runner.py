@@ -14,7 +14,8 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+import weakref
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,17 +27,19 @@ import numpy as np
 
 from syclsched.cluster.calls import WorkerCall
 from syclsched.cluster.dask_data import Place, array_of, as_future, fetch, future_of, is_remote, send_inputs
+from syclsched.cluster.generations import BindingsInTurn
 from syclsched.cluster.measurements.host_clocks import ClockOffset, clock_offsets
+from syclsched.cluster.measurements.part_times import PartTime, part_time, run_sections
+from syclsched.cluster.measurements.part_traces import merge_parts
 from syclsched.cluster.membership import ClusterWorker
 from syclsched.cluster.part_runner import PartReport, PartTrace
 from syclsched.cluster.part_runner import receive as receive_message
 from syclsched.cluster.part_runner import send as send_message
-from syclsched.cluster.part_times import PartTime, part_time, run_sections
-from syclsched.cluster.part_traces import merge_parts
 from syclsched.cluster.parts import DividedPlan, Piece, check_machines, divide
 from syclsched.cluster.planning import ClusterPlanner
 from syclsched.cluster.workers import ConnectedWorkers
 from syclsched.errors import (
+    ArgumentError,
     ClusterError,
     ExecutionError,
     RunCancelledError,
@@ -47,6 +50,9 @@ from syclsched.errors import (
 )
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.memory.inputs import gather_inputs
+from syclsched.execution.runner.recorder import Recorder
+from syclsched.execution.runner.stream import Stream, StreamConfig
+from syclsched.execution.runner.stream_launchers import check_stream_memory
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.recovery import Recovery
@@ -57,6 +63,8 @@ from syclsched.scheduling.registry import AUTO
 
 if TYPE_CHECKING:
     from distributed import Client, Future
+
+    from syclsched.execution.handle.engine import EngineRecorder
 
 #: Longest wait of a part for one message, in seconds.
 MESSAGE_TIMEOUT_S: Final = 600.0
@@ -82,7 +90,7 @@ class _Binding:
 class ClusterRunner:
     """A plan bound to the machines of a cluster; made by `Cluster.bind`. Use it in a ``with`` statement, or `close` it.
 
-    One run is in flight at a time. Results can be read until the next run begins.
+    One run is in flight at a time, but in a `stream`. Results can be read until the next run begins.
 
     Parameters
     ----------
@@ -118,6 +126,8 @@ class ClusterRunner:
         self._message_timeout_s = message_timeout_s
         self._lock = threading.Lock()
         self._last: ClusterRun | None = None
+        self._stream: weakref.ref[Stream] | None = None
+        self._others: list[ClusterRunner] = []  # further bindings, of streams
         self._closed = False
         self._policy = policy
         self.binding = self._bind(plan)
@@ -151,28 +161,99 @@ class ClusterRunner:
             If the runner is closed.
         """
         with self._lock:
-            if self._closed:
-                raise ExecutionError("the runner is closed", where=f"plan {self.plan.name!r}")
-            if self._last is not None:
-                self._last.join()
-            self._last = ClusterRun(self, inputs, owned=owned)
-            return self._last
+            self._check_open()
+            return self._begin(inputs, owned=owned)
 
     def __call__(self, inputs: Mapping[str, Any] | None = None) -> dict[str, NumpyArray]:
         """Run with new data, wait, and return all results."""
         run = self.run(inputs)
         try:
-            return {name: run.result(name) for name in run.names}
+            return run.read_results(run.names)
         except BaseException:  # Ctrl-C
             run.cancel()
             raise
 
+    def stream(
+        self,
+        inputs: Iterable[Mapping[str, Any] | None] | AsyncIterable[Mapping[str, Any] | None],
+        *,
+        in_flight: int = 2,
+        results: Iterable[str] | None = None,
+        return_exceptions: bool = False,
+    ) -> Stream:
+        """Run with one input after another, with several runs in flight.
+
+        Parameters
+        ----------
+        inputs : iterable or async iterable of mappings
+            As for `run`, one for each run; the next one is requested when a binding is idle.
+        in_flight : int, optional
+            Number of runs in flight. Each has a binding of the plan, with memory of its own on all machines.
+        results : iterable of str, optional
+            Names of arrays; by default all arrays that tasks write and the plan keeps.
+        return_exceptions : bool, optional
+            Return errors in place of results, instead of raising them.
+
+        Returns
+        -------
+        Stream
+            Iterate over it with ``for`` or ``async for``. It yields results in order, each a dict of arrays that the
+            caller owns. It has no trace.
+
+        Raises
+        ------
+        MemoryLimitError
+            If so many bindings do not fit in the machines' memory; the error names the sizes and the number that fits.
+        ArgumentError
+            If ``in_flight`` is less than 1.
+        ExecutionError
+            If the runner is closed or has another open stream.
+        """
+        with self._lock:
+            self._check_open()
+            if in_flight < 1:
+                raise ArgumentError(f"in_flight is {in_flight}", where="stream", hint="Give at least 1")
+            check_stream_memory(self.plan.platform, self.plan.peak_bytes, in_flight, self.plan.name)
+            while len(self._others) < in_flight - 1:
+                self._others.append(
+                    ClusterRunner(
+                        self._workers,
+                        self._planner,
+                        self._graph,
+                        self.plan,
+                        policy=self._policy,
+                        recover=self.recovers,
+                        message_timeout_s=self._message_timeout_s,
+                    )
+                )
+            starts = [self._begin, *(other.run for other in self._others[: in_flight - 1])]
+            config = StreamConfig(
+                BindingsInTurn(starts), lambda given: dict(given or {}), in_flight, lambda: None, None
+            )
+            names = self.names(self.binding) if results is None else tuple(results)
+            stream = Stream(
+                config,
+                inputs,
+                names,
+                Recorder(0),
+                renew=lambda: config,
+                outdated=lambda: False,
+                return_exceptions=return_exceptions,
+            )
+            self._stream = weakref.ref(stream)
+            return stream
+
     def close(self) -> None:
-        """Wait for the run in flight and release the machines' memory."""
+        """Wait for the runs in flight and release the machines' memory."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
+            stream = None if self._stream is None else self._stream()
+            if stream is not None:
+                stream.close()
+            for other in self._others:
+                other.close()
             if self._last is not None:
                 self._last.cancel()
                 self._last.join()
@@ -187,6 +268,24 @@ class ClusterRunner:
         self.close()
 
     # --- inside -----------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        """Raise if the runner is closed or has an open stream."""
+        if self._closed:
+            raise ExecutionError("the runner is closed", where=f"plan {self.plan.name!r}")
+        if self._stream is not None and (stream := self._stream()) is not None and not stream.closed:
+            raise ExecutionError(
+                "a stream of the runner is open",
+                where=f"plan {self.plan.name!r}",
+                hint="Read it to its end, or close() it; another `bind` of the plan has bindings of its own",
+            )
+
+    def _begin(self, inputs: Mapping[str, Any] | None, *, owned: bool = False) -> ClusterRun:
+        """Start a run when the last one has ended."""
+        if self._last is not None:
+            self._last.join()
+        self._last = ClusterRun(self, inputs, owned=owned)
+        return self._last
 
     def _bind(self, plan: Plan) -> _Binding:
         """Send each machine its part, and bind it there."""
@@ -229,6 +328,10 @@ class ClusterRunner:
         self.binding = self._bind(self._planner.plan(self._graph, policy=self._policy, calibrate=True))
         return self.binding
 
+    def is_last(self, run: ClusterRun) -> bool:
+        """Return whether no later run has begun."""
+        return self._last is run and not self._closed
+
     @property
     def client(self) -> Client:
         """Dask's client."""
@@ -238,9 +341,12 @@ class ClusterRunner:
         """Return Dask's address of a machine's worker."""
         return self._workers.worker(machine).address
 
-    def fits(self, name: str) -> bool:
-        """Return whether the user's graph has such an array."""
-        return name in self._graph.arrays or name in self._graph.joined
+    def names(self, binding: _Binding) -> tuple[str, ...]:
+        """Return the names of the results: the arrays of the user's graph that tasks write and a plan keeps."""
+        results, joined = binding.divided.results, binding.graph.joined
+        written = [name for name, pieces in results.items() if any(piece.machine for piece in pieces)]
+        whole = [name for name, found in joined.items() if set(found[0].parts) & set(written) and name not in results]
+        return tuple(name for name in (*written, *whole) if name in self._graph.arrays or name in self._graph.joined)
 
 
 class ClusterRun:
@@ -260,7 +366,8 @@ class ClusterRun:
         self._runner, self._given, self._owned = runner, inputs, owned
         self._binding = runner.binding
         self._inputs = self._checked()
-        self._ended = threading.Event()
+        self._ended, self._ending, self._gathering = threading.Event(), threading.Lock(), threading.Lock()
+        self._when_ended: list[Callable[[], None]] = []
         self._error: BaseException | None = None
         self._cancelled = False
         self._reports: dict[str, PartReport] = {}
@@ -347,10 +454,7 @@ class ClusterRun:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the results: the arrays that tasks write and the plan keeps."""
-        results, joined = self._binding.divided.results, self._binding.graph.joined
-        written = [name for name, pieces in results.items() if any(piece.machine for piece in pieces)]
-        whole = [name for name, found in joined.items() if set(found[0].parts) & set(written) and name not in results]
-        return tuple(name for name in (*written, *whole) if self._runner.fits(name))
+        return self._runner.names(self._binding)
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait for the end of the run, and raise its error if it failed."""
@@ -362,6 +466,21 @@ class ClusterRun:
     def join(self) -> None:
         """Wait for the end of the run, without raising its error."""
         self._ended.wait()
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Register a callback for the end of the run, on any thread; call it at once if the run has ended."""
+        with self._ending:
+            if not self._ended.is_set():
+                self._when_ended.append(call)
+                return
+        call()
+
+    def record_in(self, recorder: EngineRecorder, generation: int = 0) -> None:
+        """Do nothing: the machines record the run, and `trace` asks them."""
+
+    def read_results(self, names: Iterable[str]) -> dict[str, NumpyArray]:
+        """Return several results by their names; see `result`."""
+        return {name: self.result(name) for name in names}
 
     def cancel(self) -> None:
         """End the run early; its results cannot be asked for then."""
@@ -388,6 +507,8 @@ class ClusterRun:
     def result(self, array: Any, timeout: float | None = None) -> NumpyArray:
         """Return the value of an array, gathered from the machines that have it.
 
+        If one of them has been lost since the end of the run, the run is repeated on the machines left.
+
         Parameters
         ----------
         array : LogicalArray or str
@@ -405,8 +526,15 @@ class ClusterRun:
         UnknownArrayError
             If there is no such array, or its value is not kept.
         """
-        found = [self._gathered(part) for part in self._parts_of(array, timeout)]
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        while True:
+            parts = self._parts_of(array, timeout)
+            with self._gathering:
+                try:
+                    found = [self._gathered(part) for part in parts]
+                except WorkerLostError as loss:
+                    self._repeat_ended(loss)
+                    continue
+            return found[0] if len(found) == 1 else np.concatenate(found)
 
     def future(self, array: Any) -> Future:
         """Return the value of an array as a Dask future; it is copied on the worker that has it, and stays there.
@@ -554,26 +682,49 @@ class ClusterRun:
         self._calls.put((machine, call))
 
     def _watch(self) -> None:
-        """Wait for the parts; on a failure end the others, and repeat the run if a worker is lost."""
+        """Wait for the end of the run."""
+        self._error = self._outcome()
+        with self._ending:
+            self._ended.set()
+        for call in self._when_ended:
+            call()
+
+    def _outcome(self) -> BaseException | None:
+        """Wait for the parts; on a failure end the others, and repeat the run if a worker is lost. Return its error."""
         error: BaseException | None
         try:
             while True:
                 error = self._parts_ended()
-                if not isinstance(error, WorkerLostError) or self._cancelled or not self._runner.recovers:
+                if not isinstance(error, WorkerLostError) or not self._may_be_repeated:
                     break
-                lost, lost_s = error.worker or "a worker", time.perf_counter()
-                self._binding = self._runner.rebind()
-                self._inputs = self._checked()
-                self._begin()
-                tasks, took_s = len(self._binding.graph.tasks), time.perf_counter() - lost_s
-                self._losses.append(Recovery("device", error.what, left_out=(lost,), planned=tasks, took_s=took_s))
+                self._repeat(error)
         except BaseException as failure:
             error = failure
         self._seconds = time.perf_counter() - self._begun_s
         if error is not None and self._cancelled:
-            error = RunCancelledError("the run was cancelled", where=f"plan {self.plan.name!r}")
-        self._error = error
-        self._ended.set()
+            return RunCancelledError("the run was cancelled", where=f"plan {self.plan.name!r}")
+        return error
+
+    @property
+    def _may_be_repeated(self) -> bool:
+        return self._runner.recovers and not self._cancelled
+
+    def _repeat(self, loss: WorkerLostError) -> None:
+        """Begin again on the machines that are left."""
+        lost_s = time.perf_counter()
+        self._binding = self._runner.rebind()
+        self._inputs = self._checked()
+        self._begin()
+        tasks, took_s = len(self._binding.graph.tasks), time.perf_counter() - lost_s
+        left_out = (loss.worker or "a worker",)
+        self._losses.append(Recovery("device", loss.what, left_out=left_out, planned=tasks, took_s=took_s))
+
+    def _repeat_ended(self, loss: WorkerLostError) -> None:
+        """Repeat a run whose results were lost with a worker after its end."""
+        if not self._may_be_repeated or not self._runner.is_last(self):
+            raise loss
+        self._repeat(loss)
+        self._trace, self._error = None, self._outcome()
 
     def _parts_ended(self) -> BaseException | None:
         """Wait for the end of all parts; return the first error that is a cause and no consequence."""

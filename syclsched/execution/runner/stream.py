@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from syclsched.errors import ExecutionError, SyclschedError
-from syclsched.execution.handle.run import Run
+from syclsched.execution.handle.engine import EngineRecorder
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.runner.recorder import Recorder, merge_recordings
 from syclsched.execution.runner.stream_launchers import InstanceLauncher
@@ -53,17 +53,39 @@ class StreamStatistics:
 class StreamConfig:
     """Configuration of a stream: launcher, input check, instances in flight, and forecast."""
 
-    launcher: InstanceLauncher  # starts instances
+    launcher: InstanceLauncher[Any]  # starts instances
     check: Callable[[Inputs], dict[str, NumpyArray]]  # returns the checked values of an input
     in_flight: int
     predict: Callable[[], Forecast | None]  # returns the simulated forecast, or None
     durations: GenerationDurations | None  # which generations are measured for the history, if any
 
 
+class _GenerationRun(Protocol):
+    """The run of a generation, as far as a stream uses it."""
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Register a callback for the end of the run, on any thread."""
+
+    def record_in(self, recorder: EngineRecorder, generation: int = 0) -> None:
+        """Add the run's recording to a recorder when the run has ended."""
+
+    def wait(self) -> None:
+        """Wait for the end of the run, and raise its error if it failed."""
+
+    def read_results(self, names: Iterable[str]) -> Results:
+        """Return arrays of the run, which the caller owns."""
+
+    def cancel(self) -> None:
+        """End the run early."""
+
+    def close(self) -> None:
+        """Wait for the end of the run, and release what it holds."""
+
+
 class _PendingResult:
     """A generation in flight, or the error that prevented its start."""
 
-    def __init__(self, run: Run | None, error: Exception | None = None, *, alone: bool = False) -> None:
+    def __init__(self, run: _GenerationRun | None, error: Exception | None = None, *, alone: bool = False) -> None:
         self.run = run
         self.error = error
         self.alone = alone  # whether no other generation is in flight with it

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.core.stall_timeout import CHECK_INTERVAL_S
@@ -24,22 +24,25 @@ from syclsched.model.text.units import format_bytes
 MakeRun = Callable[[Replay, dict[str, NumpyArray]], Run]
 
 
-class InstanceLauncher(Protocol):
+RunT = TypeVar("RunT")
+
+
+class InstanceLauncher(Protocol[RunT]):
     """Starts plan instances, and waits for them."""
 
-    def begin(self, values: dict[str, NumpyArray]) -> Run:
+    def begin(self, values: dict[str, NumpyArray]) -> RunT:
         """Start an instance, and submit the next stage of each earlier one."""
 
-    def submit_rest(self, run: Run) -> None:
+    def submit_rest(self, run: RunT) -> None:
         """Submit the remaining stages of an instance; the other instances advance with it."""
 
     def submit_all(self) -> None:
         """Submit the remaining stages of all instances."""
 
-    def wait(self, run: Run) -> None:
+    def wait(self, run: RunT) -> None:
         """Wait for the end of a run, with or without an error."""
 
-    async def wait_async(self, run: Run) -> None:
+    async def wait_async(self, run: RunT) -> None:
         """Wait for the end of a run in a coroutine."""
 
 

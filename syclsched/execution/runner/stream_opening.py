@@ -106,7 +106,7 @@ def _configuration(
         most, _ = most_in_flight(available, nbytes)
         in_flight = max(1, wanted if most is None else min(wanted, most))
     check_stream_memory(available, nbytes, in_flight, plan.name)
-    launcher: InstanceLauncher
+    launcher: InstanceLauncher[Run]
     predict: Callable[[], Forecast | None]
     if instances is None:
         launcher = DispatchedLauncher(runner.start_dispatched)

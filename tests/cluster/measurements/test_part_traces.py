@@ -12,8 +12,8 @@ import pytest
 import syclsched
 from syclsched.cluster import NetworkPath, joined
 from syclsched.cluster.measurements.host_clocks import ClockOffset
+from syclsched.cluster.measurements.part_traces import merge_parts
 from syclsched.cluster.part_runner import PartTrace
-from syclsched.cluster.part_traces import merge_parts
 from syclsched.cluster.parts import divide
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
