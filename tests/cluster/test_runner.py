@@ -6,12 +6,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.cluster_plans import fixed
 
 import syclsched
 from syclsched.cluster import Cluster, connect
@@ -28,7 +29,6 @@ from syclsched.errors import (
 )
 from syclsched.kernels import get
 from syclsched.model.graph import TaskGraph
-from syclsched.model.plan import Plan
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.model.text.json_serialisation import to_json
 from syclsched.planning import build_plan
@@ -44,20 +44,6 @@ distributed = pytest.importorskip("distributed", reason="the package distributed
 def cluster() -> Iterator[Cluster]:
     with connect(workers=2) as made:
         yield made
-
-
-def fixed(cluster: Cluster, graph: TaskGraph, place: Callable[[str], str]) -> Plan:
-    """Plan a graph with each task on a given device, such as ``node0/cpu``."""
-    assignments = []
-    for position, task in enumerate(graph.tasks):
-        device = place(task.name)
-        assert task.operation is not None
-        kinds = ("host",) if device.endswith("/host") else ("opencl-c", "python")
-        chosen = next(i.name for kind in kinds for i in task.operation.implementations if i.kind == kind)
-        assignments.append(Assignment(task.name, device, 0, chosen, float(position), position + 1.0))
-    schedule = Schedule("by hand", tuple(assignments))
-    durations = dict.fromkeys((task.name for task in graph.tasks), 1e-4)
-    return predict(build_plan(graph, cluster.platform(), schedule, durations))
 
 
 def pipeline(steps: int = 6) -> tuple[TaskGraph, np.ndarray[Any, Any]]:

@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cluster_plans import fixed
 
 from syclsched.cluster import Cluster, ClusterRunner, connect
 from syclsched.errors import ArgumentError, ExecutionError, MemoryLimitError
 from syclsched.kernels import get
 from syclsched.model.graph import TaskGraph
-from syclsched.model.schedule import Assignment, Schedule
-from syclsched.planning import build_plan
-from syclsched.simulation import predict
 
 pytestmark = pytest.mark.sycl
 
@@ -45,7 +43,7 @@ def meet(y: Any) -> None:
     _meeting.wait(60.0)
 
 
-def bound(cluster: Cluster, *, meets: bool = False, **options: Any) -> ClusterRunner:
+def bound(cluster: Cluster, *, meets: bool = False) -> ClusterRunner:
     """Bind a graph whose host function runs on one machine, and whose kernel on the other."""
     graph = TaskGraph("to and fro")
     x, y, z = (graph.array(name, (50,)) for name in "xyz")
@@ -54,14 +52,8 @@ def bound(cluster: Cluster, *, meets: bool = False, **options: Any) -> ClusterRu
         graph.host(meet, name="meet0", y=y.update())
     graph.kernel(get("scale"), name="scale1", x=y, alpha=2.0)
     graph.kernel(get("copy"), name="copy1", y=z, x=y)
-    place = {"0": ("node0/host", "host"), "1": ("node1/cpu", "opencl-c")}
-    assignments = [
-        Assignment(task.name, place[task.name[-1]][0], 0, place[task.name[-1]][1], float(at), at + 1.0)
-        for at, task in enumerate(graph.tasks)
-    ]
-    durations = dict.fromkeys((task.name for task in graph.tasks), 1e-4)
-    schedule = Schedule("by hand", tuple(assignments))
-    return cluster.bind(graph, plan=predict(build_plan(graph, cluster.platform(), schedule, durations)), **options)
+    place = {"0": "node0/host", "1": "node1/cpu"}
+    return cluster.bind(graph, plan=fixed(cluster, graph, lambda name: place[name[-1]]))
 
 
 def inputs(*numbers: float) -> Iterator[dict[str, Any]]:
