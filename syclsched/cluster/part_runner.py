@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from syclsched.cluster.parts import MachinePart, platform_of
-from syclsched.errors import ExecutionError
+from syclsched.errors import ExecutionError, RunCancelledError
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.model.access import RowRange
 from syclsched.model.platform import Platform
@@ -119,6 +119,8 @@ class PartRunner:
                 self._last.wait()
             except BaseException as error:
                 self._mailbox.cancel(run, str(error))
+                if isinstance(error.__cause__, RunCancelledError):  # of a task that waited for a message
+                    raise error.__cause__ from None
                 raise
             finally:
                 self._mailbox.end(run)

@@ -197,6 +197,27 @@ def test_a_cancel_before_a_part_has_begun_is_kept(cluster: Cluster, monkeypatch:
             short.wait(60)
 
 
+def test_a_message_that_is_waited_for_when_the_run_is_cancelled_is_no_failure(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = TaskGraph("waiting")
+    x, y = graph.array("x", (3,), data=np.ones(3)), graph.array("y", (3,))
+    graph.host(_copy, name="first0", x=x.read(), y=y.write())
+    graph.host(_halve, name="then1", y=y.update())
+    with cluster.bind(graph, plan=fixed(cluster, graph, lambda name: f"node{name[-1]}/host")) as runner:
+        call = runner.call
+
+        def without_messages(machine: str, function: str, *arguments: Any) -> WorkerCall:
+            if function == "run_part":
+                cancel = "syclsched.cluster.node:cancel_run"
+                runner._workers.start(machine, cancel, arguments[1], "it was cancelled").result(20)
+            return call(machine, function, *arguments)
+
+        monkeypatch.setattr(runner, "call", without_messages)
+        with pytest.raises(RunCancelledError, match="it was cancelled"):
+            runner.run().wait(60)
+
+
 def test_times_of_parts_are_shown_beside_those_of_the_plan(cluster: Cluster) -> None:
     graph, x = pipeline()
     plan = fixed(cluster, graph, alternately)
