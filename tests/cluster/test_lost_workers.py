@@ -58,7 +58,7 @@ def wanted() -> dict[str, Any]:
         return alone()
 
 
-@pytest.mark.one_case_in(20)
+@pytest.mark.one_case_in(27)
 @pytest.mark.parametrize("moment", range(2 * MOMENTS))
 def test_a_worker_that_is_killed_at_any_moment_changes_no_bit(wanted: dict[str, Any], moment: int) -> None:
     graph = braid()

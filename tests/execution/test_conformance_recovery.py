@@ -43,7 +43,7 @@ POINTS: dict[str, tuple[str, Callable[[int], Any]]] = {
 FAULTS = [f"{when} {what}" for what in POINTS for when in ("first", "middle")] + ["lost device"]
 
 
-@pytest.mark.one_case_in(2)
+@pytest.mark.one_case_in(3)
 @over_all_ways("recovery", FAULTS)
 @releasing
 def test_a_run_recovers_from_a_fault_with_the_same_bits(way: Way, case: str) -> None:

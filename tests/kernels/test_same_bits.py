@@ -31,7 +31,7 @@ from syclsched.kernels.tensor.transpose import transpose
 from syclsched.kernels.tensor.writing.expression import OPERATORS
 from syclsched.model.operation import DeviceLimits, Implementation, Operation, Signature, Tailored
 
-pytestmark = [pytest.mark.sycl, pytest.mark.one_case_in(3), needs_numba_dpex]
+pytestmark = [pytest.mark.sycl, pytest.mark.one_case_in(5), needs_numba_dpex]
 
 Arrays = dict[str, np.ndarray]
 #: An operation with arrays for it, and scalars.

@@ -60,6 +60,7 @@ def test_every_program_is_on_the_page(driver: ModuleType) -> None:
 
 
 @pytest.mark.sycl
+@pytest.mark.one_case_in(2)
 @pytest.mark.parametrize("program", sorted((PROGRAMS / "syclsched").glob("*.py")), ids=lambda path: path.stem)
 def test_our_programs_compute_what_numpy_does(program: Path, run: Run) -> None:
     paths = os.pathsep.join([str(PROGRAMS), str(ROOT)])

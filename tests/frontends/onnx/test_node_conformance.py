@@ -83,6 +83,7 @@ def test_the_cpu_device_gives_what_onnx_says(on_device: node_cases.Case) -> None
 
 @pytest.mark.sycl
 @pytest.mark.other_device
+@pytest.mark.one_case_in(2)
 @pytest.mark.parametrize("case", EMULATED, ids=lambda case: case.name)
 def test_the_emulator_gives_what_onnx_says(case: node_cases.Case) -> None:
     check_on(case, next(device.name for device in platform().devices if device.kind == OTHER_DEVICE))

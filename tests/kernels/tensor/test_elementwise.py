@@ -87,6 +87,7 @@ def cases() -> list[tuple[str, str]]:
 
 
 @pytest.mark.sycl
+@pytest.mark.one_case_in(2)
 @pytest.mark.parametrize(("name", "dtype"), cases())
 def test_every_operator_gives_what_numpy_gives(on_device: Try, queue: Any, name: str, dtype: str) -> None:
     expression, inputs = of(name, dtype)
