@@ -29,7 +29,7 @@ def dask_scheduler(
     platform : Platform, optional
         Devices to plan for, found on first use by default. Only the host's lanes have work.
     policy : str, optional
-        Policy of the plans.
+        Policy of the plans; ``heft`` plans graphs of many short tasks faster.
     on_run : callable, optional
         Called with each run when it has ended, for its trace or report.
 
