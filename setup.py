@@ -78,13 +78,12 @@ class BuildExtensions(build_ext):
         print("making machine code: two to four minutes of processor time", flush=True)
         command = (sys.executable, machine_code_builds.TOOLS / "build.py", folder, "--levels", asked, "--shares", "4")
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
-        longest_first = (3, 0, 1, 2)
 
         def compile_share(share):
             return subprocess.run([*command, "--share", str(share)], cwd=ROOT, env=environment, check=False).returncode
 
         with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
-            failed = any(list(pool.map(compile_share, longest_first)))
+            failed = any(list(pool.map(compile_share, range(4))))
         if failed:
             raise CompileError("numba could not compile the functions; the messages above say why")
         return sorted(str(path) for path in folder.glob("*.o"))

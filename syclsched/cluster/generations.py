@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 from syclsched.execution.memory.buffers import NumpyArray
@@ -52,7 +53,8 @@ class BindingsInTurn(Generic[RunT]):
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
         def tell() -> None:
-            loop.call_soon_threadsafe(ended.set)
+            with suppress(RuntimeError):  # the loop was closed without waiting for the run
+                loop.call_soon_threadsafe(ended.set)
 
         run.when_ended(tell)
         await ended.wait()

@@ -213,7 +213,7 @@ class ClusterRunner:
             self._check_open()
             if in_flight < 1:
                 raise ArgumentError(f"in_flight is {in_flight}", where="stream", hint="Give at least 1")
-            check_stream_memory(self.plan.platform, self.plan.peak_bytes, in_flight, self.plan.name)
+            check_stream_memory(self.plan.platform, self.plan.needed_bytes, in_flight, self.plan.name)
             while len(self._others) < in_flight - 1:
                 self._others.append(
                     ClusterRunner(

@@ -100,7 +100,7 @@ def from_dask(
     Returns
     -------
     TaskGraph
-        The graph. A run of it calls the functions.
+        The graph. A run of it calls the functions; two runs at a time would mix up their results.
 
     Raises
     ------

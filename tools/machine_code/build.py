@@ -54,19 +54,19 @@ def main() -> None:
         print(path, flush=True)
 
 
-#: Words in the names of functions that have little in common with others; all others are the fourth share.
+#: Words in the names of functions that have little in common with others; all others are a share, too.
 _SHARES: Final = ("transfers", "dynamic", "search")
 
 
 def shares(count: int) -> list[list[Entry]]:
-    """Return the functions to build in one share or in four."""
+    """Return the functions to build in one share or in four, that which takes longest first."""
     everything = [Entry(name, arguments) for name, variants in read_list().items() for arguments in variants]
     if count == 1:
         return [everything]
     found: dict[str, list[Entry]] = {word: [] for word in (*_SHARES, "")}
     for each in everything:
         found[next(word for word in found if word in each.name)].append(each)
-    return list(found.values())
+    return [found.pop(""), *found.values()]
 
 
 def _function(name: str) -> Any:

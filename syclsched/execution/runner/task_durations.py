@@ -24,9 +24,9 @@ from syclsched.model.recovery import Recovery
 _FIRST_RUNS: Final = 5
 _ONE_IN, _INTERVAL_S = 64, 2.0
 
-#: Where instances of a stream overlap, one in so many times their number runs alone, to be measured: this costs at most
-#: a hundredth of the throughput.
-_ALONE_ONE_IN: Final = 100
+#: Where n instances of a stream overlap, one in n times so many runs alone, to be measured. While it runs, and the last
+#: before it ends, up to 2 n others do not begin: at most a hundredth of the throughput.
+_ALONE_ONE_IN: Final = 200
 
 #: A task whose predicted duration is at most this multiple of that on an idle machine shares its cores with no other.
 _UNSHARED: Final = 1.05

@@ -246,7 +246,7 @@ def test_where_overlapping_generations_slow_each_other_one_that_runs_alone_is_me
     mine = recorder(prepared, feed, "on two lanes")
     mine.is_concurrent = True
     chosen, engine = GenerationDurations(mine, 3), ended(prepared, [2.0] * 2)
-    for _ in range(300):
+    for _ in range(600):
         assert not chosen.wants_alone
         chosen.of_next(alone=False).add(engine)
     assert feed.queued == []
