@@ -19,7 +19,7 @@ from syclsched.lazy_names import lazy_names
 
 _LAZY = {
     "Cluster": "syclsched.cluster.connection",
-    "ClusterRun": "syclsched.cluster.runner",
+    "ClusterRun": "syclsched.cluster.cluster_run",
     "ClusterRunner": "syclsched.cluster.runner",
     "ClusterStatus": "syclsched.cluster.cluster_status",
     "DeviceTime": "syclsched.cluster.measurements.part_times",
@@ -34,6 +34,7 @@ _LAZY = {
 __all__ = sorted(_LAZY)
 
 if TYPE_CHECKING:
+    from syclsched.cluster.cluster_run import ClusterRun as ClusterRun
     from syclsched.cluster.cluster_status import ClusterStatus as ClusterStatus
     from syclsched.cluster.connection import Cluster as Cluster
     from syclsched.cluster.connection import connect as connect
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from syclsched.cluster.measurements.part_times import PartTime as PartTime
     from syclsched.cluster.platforms import NetworkPath as NetworkPath
     from syclsched.cluster.platforms import joined as joined
-    from syclsched.cluster.runner import ClusterRun as ClusterRun
     from syclsched.cluster.runner import ClusterRunner as ClusterRunner
 
 __getattr__ = lazy_names(__name__, _LAZY)

@@ -12,10 +12,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from syclsched.cluster.cluster_run import ClusterRun
 from syclsched.cluster.cluster_status import ClusterStatus, read_status
 from syclsched.cluster.measurements.node_profiles import NodeProfile, profile_machines
 from syclsched.cluster.planning import ClusterPlanner
-from syclsched.cluster.runner import ClusterRun, ClusterRunner
+from syclsched.cluster.runner import ClusterRunner
 from syclsched.cluster.workers import ANSWER_S, ConnectedWorkers
 from syclsched.errors import ArgumentError, ClusterError, RuntimeMissingError
 from syclsched.model.graph import TaskGraph

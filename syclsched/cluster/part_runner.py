@@ -188,7 +188,7 @@ def take_result(key: str, run: str, array: str, rows: RowRange | None) -> NumpyA
     return _found(key).result(run, array, rows)
 
 
-# --- called by `syclsched.cluster.runner` on each machine -----------------------------------------
+# --- called by `syclsched.cluster.cluster_run` on each machine -----------------------------------------
 
 
 def bind_part(node: Node, key: str, part: MachinePart, addresses: Mapping[str, str], message_timeout_s: float) -> None:
