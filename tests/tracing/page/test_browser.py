@@ -40,10 +40,11 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def requests(driver: Any) -> list[str]:
-    """Return the addresses that pages ask for, without embedded ones and those of the browser's own pages."""
+    """Return the addresses that pages of files ask for, without embedded ones; the browser's own pages do not count."""
     messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
-    sent = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-    return [url for url in sent if not url.startswith(("data:", "blob:", "chrome:"))]
+    sent = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    urls = [each["request"]["url"] for each in sent if each["documentURL"].startswith("file:")]
+    return [url for url in urls if not url.startswith(("data:", "blob:"))]
 
 
 def complaints(driver: Any) -> list[str]:
