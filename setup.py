@@ -70,6 +70,7 @@ class BuildExtensions(build_ext):
         if BuildExtensions.objects is None:
             BuildExtensions.objects = self.object_files()
         ext.extra_objects = [path for path in self.objects if f"_{ext.level}_" in os.path.basename(path)]
+        ext.depends = [*ext.depends, *ext.extra_objects]  # else a module that is newer than the sources stays
 
     def object_files(self):
         folder = Path(self.build_temp).resolve() / "machine_code"

@@ -8,6 +8,6 @@ without a C compiler, numba compiles the function on its first call and stores t
 (`syclsched.compiled.dispatchers`). Results are the same.
 """
 
-from syclsched.compiled.functions import call_address, compiled, inlined, lean, precompile, specialised
+from syclsched.compiled.functions import call_address, compiled, lean, precompile, specialised
 
-__all__ = ["call_address", "compiled", "inlined", "lean", "precompile", "specialised"]
+__all__ = ["call_address", "compiled", "lean", "precompile", "specialised"]

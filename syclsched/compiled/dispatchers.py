@@ -10,12 +10,11 @@ import numba
 from llvmlite import ir
 from numba import types
 from numba._dispatcher import compute_fingerprint
-from numba.core import cgutils
 from numba.core.registry import CPUDispatcher, cpu_target
-from numba.core.typing.typeof import Purpose, typeof
 from numba.extending import intrinsic
 
 from syclsched.compiled.disk_cache import cache_on_disk
+from syclsched.compiled.tuple_references import argument_type
 from syclsched.interrupts import interrupts_deferred
 
 
@@ -65,10 +64,10 @@ def call_address(_: Any, address: Any, arguments: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def address_of(_: Any, value: Any) -> Any:
-    """Return the address of a copy of a value on the stack."""
+    """Return the address of the fields of a named tuple."""
 
     def generate(_: Any, builder: Any, __: Any, values: Any) -> Any:
-        return builder.ptrtoint(cgutils.alloca_once_value(builder, values[0]), ir.IntType(64))
+        return builder.ptrtoint(values[0], ir.IntType(64))
 
     return types.int64(value), generate
 
@@ -103,12 +102,11 @@ def number_behind(_: Any, numbers: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def value_at(_: Any, address: Any, kind: Any) -> Any:
-    """Return the value at an address, of a numba type."""
+def tuple_at(_: Any, address: Any, kind: Any) -> Any:
+    """Return the named tuple at an address, of a numba type."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        place = context.get_value_type(signature.return_type).as_pointer()
-        return builder.load(builder.inttoptr(values[0], place))
+        return builder.inttoptr(values[0], context.get_value_type(signature.return_type))
 
     return kind.instance_type(types.int64, kind), generate
 
@@ -131,6 +129,10 @@ class _Recognising(CPUDispatcher):  # type: ignore[misc]
     @property
     def _numba_type_(self) -> Any:
         return types.Dispatcher(callee_of(self))
+
+    def typeof_pyval(self, value: Any) -> Any:
+        """Return the type of an argument."""
+        return argument_type(value)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         if not self._returns_objects:
@@ -161,7 +163,7 @@ class _Recognising(CPUDispatcher):  # type: ignore[misc]
             entries = self.__dict__.setdefault("_entries", {})
             entry = entries.get(key)
             if entry is None:
-                overload = self.overloads.get(tuple(typeof(value, Purpose.argument) for value in args))
+                overload = self.overloads.get(tuple(argument_type(value) for value in args))
                 if overload is None:
                     return super().__call__(*args)
                 entry = entries[key] = overload.entry_point
@@ -174,7 +176,7 @@ class _Recognising(CPUDispatcher):  # type: ignore[misc]
     def make_ready(self, args: tuple[Any, ...]) -> None:
         key, entries = compute_fingerprint((*_PADDING, args))[_N_SKIPPED:], self.__dict__.setdefault("_entries", {})
         if key not in entries:  # resolving the types takes a hundred times as long as the look-up
-            entries[key] = self.compile(tuple(typeof(value, Purpose.argument) for value in args))
+            entries[key] = self.compile(tuple(argument_type(value) for value in args))
 
 
 #: Uninitialised leading bytes of a fingerprint, and padding that fills them: an opening bracket and 39 times None.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decorators of pure functions that run as machine code (`@compiled`, `@lean`, `@inlined`), and their calls.
+"""Decorators of pure functions that run as machine code (`@compiled`, `@lean`), and their calls.
 
 Nothing here imports numba before it is needed.
 """
@@ -34,18 +34,9 @@ def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
 def lean(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Run a function as `compiled` does, but without reference counting.
 
-    In small functions that take tuples of many arrays in a loop, counting costs more than the work itself.
+    In small functions that are called in a loop, counting costs more than the work itself.
     """
     return _made(function, {"nogil": True, "error_model": "numpy", "_nrt": False})
-
-
-def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Compile a function as `lean` does, and inline it into every compiled caller.
-
-    A call passes every field of every array of its tuples, some hundred numbers. This takes 0.1 us, too much for small
-    functions in a hot loop.
-    """
-    return _made(function, {"nogil": True, "error_model": "numpy", "_nrt": False, "forceinline": True})
 
 
 def specialised(function: Callable[_P, _R], called: Callable[..., Any]) -> Callable[_P, _R]:

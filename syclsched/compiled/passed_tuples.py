@@ -22,21 +22,21 @@ class _Intrinsic:
         return dispatchers.type_of_intrinsic(getattr(dispatchers, self._name))
 
 
-#: ``address_of(value)``: the address of a copy of a value on the stack, valid until the caller returns.
+#: ``address_of(value)``: the address of a named tuple that is an argument, valid until Python's call returns.
 address_of: Any = _Intrinsic("address_of")
 #: ``call_compiled(address, argument)``: call a function whose address is that of `address_in_compiled_code`.
 call_compiled: Any = _Intrinsic("call_compiled")
 #: ``number_behind(numbers)``: the integer that lies, as a float, behind the last element of an array.
 number_behind: Any = _Intrinsic("number_behind")
-#: ``value_at(address, kind)``: the value at an address, of a numba type.
-value_at: Any = _Intrinsic("value_at")
+#: ``tuple_at(address, kind)``: the named tuple at an address, of a numba type.
+tuple_at: Any = _Intrinsic("tuple_at")
 
 
-def type_for_value_at(value: Any) -> Any:
-    """Return the numba type of a value, for `value_at`."""
-    from numba.core.typing.typeof import Purpose, typeof
+def type_for_tuple_at(value: Any) -> Any:
+    """Return the numba type of a named tuple, for `tuple_at`."""
+    from syclsched.compiled.tuple_references import argument_type
 
-    return typeof(value, Purpose.argument)
+    return argument_type(value)
 
 
 def address_in_compiled_code(function: Any) -> int:

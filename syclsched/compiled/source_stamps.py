@@ -12,8 +12,8 @@ from typing import Any
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _IMPORT = re.compile(rb"^(?:from|import) (syclsched[\w.]*)", re.MULTILINE)
-#: A module matters if it has one of these.
-_WORDS = re.compile(rb"@compiled|@lean|@inlined|NamedTuple")
+#: A module matters if it has one of these, or is one of those that compile.
+_WORDS = re.compile(rb"@compiled|@lean|NamedTuple")
 
 
 def stamp_of(function: Any) -> str:
@@ -55,7 +55,8 @@ def _read(path: Path) -> tuple[str, tuple[Path, ...]]:
         return "", ()  # a function that was typed into an interpreter
     content = path.read_bytes()
     imported = [file for name in sorted(set(_IMPORT.findall(content))) if (file := _module(name.decode())) is not None]
-    return (hashlib.sha256(content).hexdigest() if _WORDS.search(content) else ""), tuple(imported)
+    matters = path.parent == _PACKAGE / "compiled" or _WORDS.search(content)
+    return (hashlib.sha256(content).hexdigest() if matters else ""), tuple(imported)
 
 
 @lru_cache(maxsize=1024)

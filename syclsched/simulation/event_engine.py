@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from syclsched.compiled import inlined, lean
+from syclsched.compiled import lean
 from syclsched.simulation.channels import FAIR, ONE_PORT, fair_speeds
 from syclsched.simulation.eventqueue import put, remove
 from syclsched.simulation.machine import ALLOC, COPY, DONE, FREE, LOST, Floats, Ints, Machine, Records
@@ -122,14 +122,14 @@ def _count_submission(m: Machine, change: int) -> None:
         m.processors[p].wanted += change * m.processors[p].submitting
 
 
-@inlined
+@lean
 def _push(s: _EngineState, lane: int) -> None:
     """Add a lane, or a free, to those to advance."""
     s.stack[0] += 1
     s.stack[s.stack[0]] = lane
 
 
-@inlined
+@lean
 def _advance_lanes(m: Machine, s: _EngineState, now: float) -> None:
     """Advance the lanes on the stack, and those they wake, as far as possible at the current time."""
     while s.stack[0] > 0:
@@ -172,7 +172,7 @@ def _advance_lanes(m: Machine, s: _EngineState, now: float) -> None:
             break
 
 
-@inlined
+@lean
 def _apply_free(m: Machine, s: _EngineState, free: int, now: float) -> None:
     """Apply a free, or make it wait for its first unfinished predecessor."""
     step = m.steps[free]
@@ -208,7 +208,7 @@ def _resume_parked(m: Machine, s: _EngineState) -> None:
     s.parked[0] = kept
 
 
-@inlined
+@lean
 def _advance(m: Machine, lane: int) -> None:
     """Move a lane to its next instruction."""
     state = m.lanes[lane]
@@ -216,7 +216,7 @@ def _advance(m: Machine, lane: int) -> None:
     state.cursor = m.steps[state.pointer].wait_start
 
 
-@inlined
+@lean
 def _done(m: Machine, s: _EngineState, step: Any) -> None:
     """Mark an instruction as done, and wake the lanes and frees that wait for it."""
     step.outcome = DONE
@@ -227,7 +227,7 @@ def _done(m: Machine, s: _EngineState, step: Any) -> None:
         other = m.lanes[other].next_waiter if other >= 0 else m.steps[-2 - other].second
 
 
-@inlined
+@lean
 def _begin(m: Machine, s: _EngineState, lane: int, now: float) -> None:
     """Start a lane's instruction, or queue it for its channels."""
     state = m.lanes[lane]
@@ -247,7 +247,7 @@ def _begin(m: Machine, s: _EngineState, lane: int, now: float) -> None:
         _start(m, s, lane, now)
 
 
-@inlined
+@lean
 def _start(m: Machine, s: _EngineState, lane: int, now: float) -> None:
     """Start a lane's instruction now."""
     state = m.lanes[lane]
@@ -267,7 +267,7 @@ def _start(m: Machine, s: _EngineState, lane: int, now: float) -> None:
     put(s.heap, m.lanes, lane, now + state.left_s / state.rate)
 
 
-@inlined
+@lean
 def _count(m: Machine, s: _EngineState, lane: int, change: int) -> None:
     """Count a lane's instruction as running, or no longer; request new rates if others are affected."""
     state = m.lanes[lane]
@@ -283,7 +283,7 @@ def _count(m: Machine, s: _EngineState, lane: int, change: int) -> None:
             s.todo[_RATES] = 1
 
 
-@inlined
+@lean
 def _rate(m: Machine, s: _EngineState, lane: int) -> float:
     """Return the current rate of a lane's instruction: 1 if nothing slows it down."""
     state = m.lanes[lane]
@@ -303,7 +303,7 @@ def _rate(m: Machine, s: _EngineState, lane: int) -> float:
     return float(1.0 / ((1.0 + load) * crowding * device.slowed))
 
 
-@inlined
+@lean
 def _release(m: Machine, s: _EngineState, lane: int) -> None:
     """Release the device or channels of a lane's running instruction, which ends or is lost."""
     state = m.lanes[lane]
@@ -320,7 +320,7 @@ def _release(m: Machine, s: _EngineState, lane: int) -> None:
             m.channels[step.second].taken = 0
 
 
-@inlined
+@lean
 def _end(m: Machine, s: _EngineState, lane: int, now: float) -> None:
     """End a lane's instruction, or the latency of its copy."""
     state = m.lanes[lane]
@@ -377,7 +377,7 @@ def _remove(lanes: Ints, lane: int) -> None:
     lanes[0] = kept
 
 
-@inlined
+@lean
 def _update_rates(m: Machine, s: _EngineState, now: float) -> None:
     """Grant free channels, and update the rates if anything has changed."""
     if s.todo[_PORTS]:

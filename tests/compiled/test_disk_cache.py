@@ -50,6 +50,17 @@ def test_a_change_in_what_is_called_is_seen(package: Path) -> None:
     assert before["other.py"] == after["other.py"]
 
 
+def test_a_change_in_how_functions_are_compiled_is_seen(package: Path) -> None:
+    (package / "compiled").mkdir()
+    (package / "compiled" / "dispatchers.py").write_text("from syclsched.compiled.tuples import model\n")
+    (package / "compiled" / "__init__.py").write_text("")
+    (package / "compiled" / "tuples.py").write_text("def model(): return 1\n")
+    before = source_stamps.stamp_of_file(package / "other.py")
+    (package / "compiled" / "tuples.py").write_text("def model(): return 2\n")
+    forget()
+    assert source_stamps.stamp_of_file(package / "other.py") != before
+
+
 def test_a_change_elsewhere_is_not(package: Path) -> None:
     before = source_stamps.stamp_of_file(package / "outer.py")
     (package / "room" / "plain.py").write_text("def text(): return 'b'\n")

@@ -306,3 +306,34 @@ def test_a_function_with_machine_code_is_made_ready_without_a_compiler(monkeypat
     functions.precompile(made, 1.0)
     assert "dispatcher" not in vars(made)
     assert made(-2.0) == 2.0
+
+
+LINK_TWICE = """
+import runpy, subprocess, sys, unittest.mock
+from pathlib import Path
+from setuptools import Distribution
+folder = Path(sys.argv[1])
+with unittest.mock.patch("setuptools.setup"):
+    script = runpy.run_path("setup.py")
+script["machine_code_builds"].kept = lambda *_: None
+extension = script["MachineCode"]("v3")
+build = script["BuildExtensions"](Distribution({"name": "syclsched", "ext_modules": [extension]}))
+build.build_lib, build.build_temp = str(folder / "lib"), str(folder / "temp")
+build.ensure_finalized()
+for text in ("made first", "made second"):
+    source, made = folder / "code.c", folder / "machine_code_v3_0.o"
+    source.write_text(f'__attribute__((used)) static const char made[] = "{text}";')
+    subprocess.run(["cc", "-c", source, "-o", made], check=True)
+    script["BuildExtensions"].objects = [str(made)]
+    build.run()
+    content = Path(build.get_ext_fullpath(extension.name)).read_bytes()
+    assert text.encode() in content, text
+"""
+
+
+@built
+def test_a_module_is_linked_again_when_its_object_files_are_new(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", LINK_TWICE, tmp_path], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr

@@ -13,8 +13,8 @@ from syclsched.compiled.passed_tuples import (
     address_in_compiled_code,
     address_of,
     call_compiled,
-    type_for_value_at,
-    value_at,
+    tuple_at,
+    type_for_tuple_at,
 )
 
 
@@ -25,12 +25,12 @@ class Two(NamedTuple):
     second: Any
 
 
-KIND = type_for_value_at(Two(np.zeros(2), np.zeros((2, 3), np.int64)))
+KIND = type_for_tuple_at(Two(np.zeros(2), np.zeros((2, 3), np.int64)))
 
 
 @lean
 def fill(address: int) -> int:
-    two = value_at(address, KIND)
+    two = tuple_at(address, KIND)
     if two.first[0] > 5.0:
         raise ValueError("too large")
     two.second[1, 2] = int(two.first[0])

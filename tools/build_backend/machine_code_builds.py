@@ -60,7 +60,7 @@ def made_from(numba: str) -> str:
     digest = hashlib.sha256(f"{sys.version} numba {numba}".encode())
     for path in sorted((ROOT / "syclsched").rglob("*.py")):
         content = path.read_bytes()
-        if path.parent == COMPILED or re.search(rb"@compiled|@lean|@inlined|NamedTuple", content):
+        if path.parent == COMPILED or re.search(rb"@compiled|@lean|NamedTuple", content):
             digest.update(content)
     for path in (COMPILED / "_machine_code.c", *sorted(TOOLS.glob("*.py")), TOOLS / "argument_types.json"):
         digest.update(path.read_bytes())

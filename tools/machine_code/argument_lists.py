@@ -38,6 +38,8 @@ def numba_type(data: Any) -> Any:
     from numba.core import types
     from numba.np.numpy_support import from_dtype
 
+    from syclsched.compiled.tuple_references import tuple_type
+
     if data == "none":
         return types.none
     if isinstance(data, str):
@@ -49,7 +51,7 @@ def numba_type(data: Any) -> Any:
     kind = importlib.import_module(module)
     for part in name.split("."):
         kind = getattr(kind, part)
-    return types.BaseTuple.from_types([numba_type(each) for each in data[2]], kind)
+    return tuple_type(kind, [numba_type(each) for each in data[2]])
 
 
 def event_loops() -> list[Any]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from syclsched.compiled import inlined, lean
+from syclsched.compiled import lean
 from syclsched.model.access import MODES
 from syclsched.planning.draft import COPY
 from syclsched.planning.transfers.copy_lanes import BY_HOST, NO_WAY, NOTHING
@@ -67,7 +67,7 @@ def copy_missing(
         _copy(s, m, k, position, start, stop, m.source[start], destination)
 
 
-@inlined
+@lean
 def add_step(m: TransferState, lane: int, task: int) -> int:
     """Add a step whose uses have been added."""
     step = m.counts[STEPS]

@@ -8,13 +8,13 @@ position and an extra read of it.
 
 from __future__ import annotations
 
-from syclsched.compiled import inlined, lean
+from syclsched.compiled import lean
 from syclsched.model.graph_parts.access_columns import READS, WRITES
 from syclsched.planning.transfers.copy_lanes import NOTHING
 from syclsched.planning.transfers.transfer_state import NOW, LimitedMemory, TransferInputs, TransferState, holds
 
 
-@inlined
+@lean
 def _next_extra(k: LimitedMemory, array: int) -> int:
     """Return the first extra read of an array that is still to come; `NOTHING` if there is none."""
     each = k.first_extra[array]
@@ -23,7 +23,7 @@ def _next_extra(k: LimitedMemory, array: int) -> int:
     return int(each)
 
 
-@inlined
+@lean
 def home_at(s: TransferInputs, position: int) -> int:
     """Return the own space of the device that reads at a position."""
     return int(s.home[s.device[position // 2]])

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from syclsched.compiled import compiled, inlined, lean
+from syclsched.compiled import compiled, lean
 from syclsched.model.graph_parts.access_columns import READS, WRITES
 from syclsched.planning.draft import BARRIER, HOST_CALL, LAUNCH
 from syclsched.planning.transfers.copies import add_step, copy_missing, make_room
@@ -77,7 +77,7 @@ def place_tasks(s: TransferInputs, m: TransferState, t: ArrayAccesses, k: Limite
 # --- inside ---------------------------------------------------------------------------------------
 
 
-@inlined
+@lean
 def _choose_space(
     s: TransferInputs, m: TransferState, t: ArrayAccesses, k: LimitedMemory | None, position: int, access: int
 ) -> int:
@@ -93,7 +93,7 @@ def _choose_space(
     return s.host if s.reached[array] == home else int(home)
 
 
-@inlined
+@lean
 def _list_missing(s: TransferInputs, m: TransferState, position: int, access: int, space: int) -> int:
     """Choose a space for an array, or for all segments of one; return how many of them are ``missing`` there."""
     begin, end = s.access_starts[s.task[position]], s.access_starts[s.task[position] + 1]
@@ -113,7 +113,7 @@ def _list_missing(s: TransferInputs, m: TransferState, position: int, access: in
     return count
 
 
-@inlined
+@lean
 def _space_to_read(s: TransferInputs, m: TransferState, device: int, array: int) -> int:
     """Return the space where a device can read an array without a copy, its own first; `NOTHING` if none."""
     if s.reached[array] == s.home[device] and holds(m, array, s.host):
@@ -172,7 +172,7 @@ def _space_for(
     return int(best)
 
 
-@inlined
+@lean
 def _work(s: TransferInputs, m: TransferState, k: LimitedMemory | None, position: int) -> None:
     """Add the step of a task whose copies have been added."""
     task, device = s.task[position], s.device[position]

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from syclsched.compiled import compiled, inlined, lean
+from syclsched.compiled import compiled, lean
 from syclsched.planning.draft import Codes, Flags, Floats, Ints
 from syclsched.planning.transfers.copy_lanes import DIRECT, NO_WAY, NOTHING
 
@@ -204,13 +204,13 @@ def block_of(s: TransferInputs, m: TransferState, array: int, space: int) -> int
     return int(block)
 
 
-@inlined
+@lean
 def holds(m: TransferState, array: int, space: int) -> bool:
     """Return whether the current value of an array is in a space."""
     return bool(m.since[array, space] >= m.written[array])
 
 
-@inlined
+@lean
 def copy_seconds(s: TransferInputs, source: int, destination: int, nbytes: int) -> float:
     """Return the duration of a copy over one link or two; infinity if there is no route."""
     if s.way[source, destination] == DIRECT:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from syclsched.compiled import compiled, inlined
+from syclsched.compiled import compiled, lean
 from syclsched.planning.draft import Flags, Ints
 from syclsched.planning.plan_indices import ALLOC, COPY, FREE, LAUNCH, READING, WRITING, PlanIndices
 
@@ -122,7 +122,7 @@ def _expected_values(access_starts: Ints, access_array: Ints, access_mode: Ints,
 # --- order --------------------------------------------------------------------------------------------
 
 
-@inlined
+@lean
 def _start(clocks: _Clocks, numbers: PlanIndices, me: int) -> None:
     """Set the clock with which an instruction starts: its lane's, joined with those of its waits."""
     now, done, row, lane = clocks.now, clocks.done, clocks.row, numbers.lane[me]
@@ -133,7 +133,7 @@ def _start(clocks: _Clocks, numbers: PlanIndices, me: int) -> None:
             now[n] = max(now[n], done[row[numbers.waits[k]], n])
 
 
-@inlined
+@lean
 def _finish(clocks: _Clocks, numbers: PlanIndices, me: int) -> None:
     """Record the end of an instruction in the clocks of its lane and of those that wait for it."""
     now, lane, kind, finished = clocks.now, numbers.lane[me], numbers.kind[me], numbers.position[me] + 1
@@ -150,7 +150,7 @@ def _finish(clocks: _Clocks, numbers: PlanIndices, me: int) -> None:
             clocks.done[clocks.row[me], n] = now[n]
 
 
-@inlined
+@lean
 def _begin_task(runs: _Runs, numbers: PlanIndices, me: int, clock: Ints) -> tuple[int, int]:
     """Count a run of a task; return a defect of its repetition or of its order after other tasks."""
     task = numbers.task[me]
@@ -168,7 +168,7 @@ def _begin_task(runs: _Runs, numbers: PlanIndices, me: int, clock: Ints) -> tupl
     return NOTHING, -1
 
 
-@inlined
+@lean
 def _conflict(buffers: _Buffers, numbers: PlanIndices, buffer: int, writes: bool, me: int, clock: Ints) -> int:
     """Return an earlier instruction that this access must follow but does not; -1 if there is none."""
     lane, position = numbers.lane, numbers.position
@@ -188,7 +188,7 @@ def _conflict(buffers: _Buffers, numbers: PlanIndices, buffer: int, writes: bool
 # --- memory and values --------------------------------------------------------------------------------
 
 
-@inlined
+@lean
 def _allocate(
     buffers: _Buffers, numbers: PlanIndices, buffer: int, me: int, clock: Ints, shared: Flags
 ) -> tuple[int, int]:
@@ -204,7 +204,7 @@ def _allocate(
     return code, other
 
 
-@inlined
+@lean
 def _access(
     buffers: _Buffers, numbers: PlanIndices, use: int, me: int, kind: int, clock: Ints, expected: Ints
 ) -> tuple[int, int]:
@@ -225,7 +225,7 @@ def _access(
     return code, other
 
 
-@inlined
+@lean
 def _use(
     buffers: _Buffers,
     numbers: PlanIndices,
@@ -253,7 +253,7 @@ def _use(
     return code, other
 
 
-@inlined
+@lean
 def _write_results(buffers: _Buffers, numbers: PlanIndices, me: int) -> None:
     """Set the values of the buffers that a task writes."""
     for k in range(numbers.use_starts[me], numbers.use_starts[me + 1]):

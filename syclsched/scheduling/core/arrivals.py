@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from syclsched.compiled import inlined, lean
+from syclsched.compiled import lean
 from syclsched.scheduling.core.partial_schedule import ItemState
 from syclsched.scheduling.tables import Floats
 
@@ -24,7 +24,7 @@ def copy_seconds(data: ItemState, item: int, source: int, destination: int) -> f
     return float(data.latency_s[source, destination] + nbytes * data.s_per_byte[source, destination])
 
 
-@inlined
+@lean
 def wait_for_items(data: ItemState, task: int, first: int, end: int, ready_s: Floats) -> None:
     """Raise the ready times of a task on devices to the arrival of the items that it reads."""
     ready = ready_s[first:end]
@@ -45,7 +45,7 @@ def wait_for_items(data: ItemState, task: int, first: int, end: int, ready_s: Fl
                 ready_s[device] = max(ready_s[device], made_s + _soonest(data, nbytes, origin, device))
 
 
-@inlined
+@lean
 def make_items(data: ItemState, task: int, device: int, finish_s: float) -> None:
     """Set location and time of the items that a task makes."""
     for row in range(data.make_start[task], data.make_start[task + 1]):

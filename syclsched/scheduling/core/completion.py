@@ -50,7 +50,7 @@ def place_by_completion(
     sufferage: bool,
 ) -> int:
     """Schedule ready tasks one at a time on the device on which each completes first, without insertion."""
-    slots, data, network = state
+    slots, data, network = state.slots, state.data, state.network
     tasks, devices = slots.seconds.shape
     count = 0
     for task in range(tasks):

@@ -49,7 +49,7 @@ def place_best_pairs(
     merit_s: Floats,
 ) -> int:
     """Schedule the best pair of ready task and device until all tasks are placed."""
-    slots, data, network = state
+    slots, data, network = state.slots, state.data, state.network
     tasks = slots.seconds.shape[0]
     for task in range(tasks):
         if waiting[task] == 0 and not _enter(slots, data, network, heaps, task, places, merit_s):

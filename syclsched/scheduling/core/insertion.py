@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from syclsched.compiled import inlined, lean
+from syclsched.compiled import lean
 from syclsched.scheduling.core.arrivals import make_items, wait_for_items
 from syclsched.scheduling.core.channels import make_items_with_copies, unmake_items, wait_for_copies
 from syclsched.scheduling.core.partial_schedule import CopyState, ItemState, PartialSchedule, TaskSlots
@@ -22,7 +22,7 @@ def place_in_order(
     state: PartialSchedule, order: Ints, pinned: Ints, follows: Ints, offset_s: Floats, weight: float
 ) -> int:
     """Schedule tasks in an order, each into its best slot, with insertion; return a task that fits nowhere, if any."""
-    slots, data, network = state
+    slots, data, network = state.slots, state.data, state.network
     devices = slots.seconds.shape[1]
     for task in order:
         processor, start_s = NOTHING, 0.0
@@ -42,7 +42,7 @@ def place_in_order(
     return NOTHING
 
 
-@inlined
+@lean
 def find_ready_times(slots: TaskSlots, data: ItemState, network: CopyState, task: int, first: int, end: int) -> None:
     """Find the times at which a task could start on devices if these were idle."""
     after_s = slots.release_s[task]
@@ -55,7 +55,7 @@ def find_ready_times(slots: TaskSlots, data: ItemState, network: CopyState, task
         wait_for_items(data, task, first, end, slots.ready_s)
 
 
-@inlined
+@lean
 def best_slot(slots: TaskSlots, task: int, first: int, end: int, offset_s: Floats, weight: float) -> tuple[int, float]:
     """Return the processor and start of the best slot of a task on some devices."""
     link, time, device_start = slots.lines.link, slots.lines.time, slots.device_start
@@ -82,7 +82,7 @@ def best_slot(slots: TaskSlots, task: int, first: int, end: int, offset_s: Float
     return best, best_start_s
 
 
-@inlined
+@lean
 def place(slots: TaskSlots, data: ItemState, network: CopyState, task: int, processor: int, start_s: float) -> None:
     """Put a task into a slot, with the copies that it needs."""
     device = slots.processor_device[processor]
@@ -103,7 +103,7 @@ def unplace(slots: TaskSlots, data: ItemState, network: CopyState, task: int, co
     unmake_items(data, network, task, copies)
 
 
-@inlined
+@lean
 def _cost(seconds: float, task: int, device: int, offset_s: Floats, weight: float) -> float:
     """Return the cost added to the start of a slot when slots are compared."""
     if offset_s.shape[0]:

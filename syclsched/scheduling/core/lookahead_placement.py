@@ -21,7 +21,7 @@ def place_looking_ahead(
     no_offset_s: Floats,
 ) -> int:
     """Schedule tasks in an order, each on the device that gives the earliest finish of its last successor."""
-    slots, data, network = state
+    slots, data, network = state.slots, state.data, state.network
     devices = slots.seconds.shape[1]
     for task in order:
         find_ready_times(slots, data, network, task, 0, devices)

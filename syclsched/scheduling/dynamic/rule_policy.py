@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
-from syclsched.compiled import inlined, lean
+from syclsched.compiled import lean
 from syclsched.scheduling.dynamic.policy_state import Decision, DynamicPolicy, PolicyState
 
 _P = ParamSpec("_P")
@@ -25,11 +25,11 @@ _R = TypeVar("_R")
 _IN_PYTHON: dict[Any, Callable[..., Any]] = {}
 
 
-def operation(in_python: Callable[..., Any], *, inline: bool = False) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+def operation(in_python: Callable[..., Any]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Compile an operation on a `RunState`, and register its form for a `PolicyState`."""
 
     def register(function: Callable[_P, _R]) -> Callable[_P, _R]:
-        made = inlined(function) if inline else lean(function)
+        made = lean(function)
         _IN_PYTHON[made] = in_python
         return made
 

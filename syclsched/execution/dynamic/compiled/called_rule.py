@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from syclsched.compiled import inlined, specialised
+from syclsched.compiled import lean, specialised
 from syclsched.compiled.passed_tuples import (
     address_in_compiled_code,
     address_of,
     call_compiled,
     number_behind,
-    type_for_value_at,
-    value_at,
+    tuple_at,
+    type_for_tuple_at,
 )
 from syclsched.scheduling.dynamic.compiled.run_state import RunState
 from syclsched.scheduling.tables import Floats
 
 
-@inlined
+@lean
 def call_rule(state: RunState, parameters: Floats) -> None:
     """Call the rule whose address lies behind the parameters; a rule itself."""
     call_compiled(number_behind(parameters), address_of(state))
@@ -43,14 +43,14 @@ _COMPILED: dict[Any, tuple[int, Any]] = {}
 def address_of_rule(rule: Callable[[Any, Any], None], state: RunState) -> int:
     """Compile a rule, unless that was done before, and return its address for `call_rule`."""
     if rule not in _COMPILED:
-        entry = _entry_of(rule, type_for_value_at(state))
+        entry = _entry_of(rule, type_for_tuple_at(state))
         _COMPILED.setdefault(rule, (address_in_compiled_code(entry), entry))
     return _COMPILED[rule][0]
 
 
 def _entry_of(rule: Callable[[Any, Any], None], kind: Any) -> Any:
     def entry(address: int) -> int:
-        state = value_at(address, kind)
+        state = tuple_at(address, kind)
         rule(state, state.parameters)
         return 1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from syclsched.compiled import inlined, lean
+from syclsched.compiled import lean
 from syclsched.scheduling.dynamic.compiled.data_directory import (
     HELD_ON,
     LAST,
@@ -42,13 +42,13 @@ from syclsched.scheduling.tables import NOTHING
 # --- ready tasks, lanes and their queues ----------------------------------------------------------
 
 
-@operation(lambda state: len(state.ready), inline=True)
+@operation(lambda state: len(state.ready))
 def ready_count(state: RunState) -> int:
     """Return the number of ready tasks; ``state.ready`` has them by level."""
     return int(state.counters[READY])
 
 
-@operation(lambda state, device: state.ready_on[device] > 0, inline=True)
+@operation(lambda state, device: state.ready_on[device] > 0)
 def is_any_ready(state: RunState, device: int) -> bool:
     """Return whether a device may be able to run a ready task."""
     return bool(state.counters[READY] > 0)
@@ -63,13 +63,13 @@ def is_open(state: RunState, lane: int) -> bool:
     return bool(count < state.scalars[FEWEST] or state.ahead_s[lane] < state.scalars[AHEAD_S])
 
 
-@operation(lambda state, lane: len(state.lanes[lane].queue), inline=True)
+@operation(lambda state, lane: len(state.lanes[lane].queue))
 def queue_length(state: RunState, lane: int) -> int:
     """Return the number of tasks in a lane's queue."""
     return int(state.queued[lane])
 
 
-@operation(lambda state, lane, position: state.lanes[lane].queue[position], inline=True)
+@operation(lambda state, lane, position: state.lanes[lane].queue[position])
 def queued_task(state: RunState, lane: int, position: int) -> int:
     """Return a task in a lane's queue."""
     return int(state.queue[lane, position])
@@ -86,19 +86,19 @@ def next_planned(state: RunState, lane: int) -> int:
 # --- estimates ------------------------------------------------------------------------------------
 
 
-@operation(lambda state: state.deviation, inline=True)
+@operation(lambda state: state.deviation)
 def deviation(state: RunState) -> float:
     """Return the deviation of the finished tasks from their estimates."""
     return float(state.scalars[DEVIATION])
 
 
-@operation(lambda state: bool(state.gone), inline=True)
+@operation(lambda state: bool(state.gone))
 def has_failures(state: RunState) -> bool:
     """Return whether a device has failed."""
     return False
 
 
-@operation(PolicyState.can_run, inline=True)
+@operation(PolicyState.can_run)
 def can_run(state: RunState, task: int, device: int) -> bool:
     """Return whether a device can run a ready task and its data can be copied there."""
     return bool(state.known.seconds[task, device] < np.inf)
@@ -219,19 +219,19 @@ def is_decided(state: RunState, task: int) -> bool:
     return found
 
 
-@operation(lambda state, task, lane: state.decisions.append(Decision(task, lane, True)), inline=True)
+@operation(lambda state, task, lane: state.decisions.append(Decision(task, lane, True)))
 def start(state: RunState, task: int, lane: int) -> None:
     """Add the decision to start a task on a lane, which must be open."""
     _decide(state, task, lane, 1)
 
 
-@operation(lambda state, task, lane: state.decisions.append(Decision(task, lane, False)), inline=True)
+@operation(lambda state, task, lane: state.decisions.append(Decision(task, lane, False)))
 def bind(state: RunState, task: int, lane: int) -> None:
     """Add the decision to put a task into a lane's queue."""
     _decide(state, task, lane, 0)
 
 
-@inlined
+@lean
 def _decide(state: RunState, task: int, lane: int, starts: int) -> None:
     count = state.counters[DECIDED]
     state.decided[count, TASK], state.decided[count, LANE], state.decided[count, STARTS] = task, lane, starts

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from syclsched.compiled import inlined, lean
+from syclsched.compiled import lean
 from syclsched.scheduling.dynamic.compiled.compiled_transfers import try_submit
 from syclsched.scheduling.dynamic.compiled.data_directory import HELD, HELD_ON, LAST
 from syclsched.scheduling.dynamic.compiled.operations import seconds
@@ -75,7 +75,7 @@ def _make_ready(board: RunState, task: int) -> None:
     board.counters[READY] = count + 1
 
 
-@inlined
+@lean
 def carry_out(board: RunState) -> None:
     """Carry out the decisions of a policy, in order."""
     for n in range(board.counters[DECIDED]):
@@ -87,7 +87,7 @@ def carry_out(board: RunState) -> None:
             _bind(board, task, lane)
 
 
-@inlined
+@lean
 def _take(board: RunState, task: int) -> None:
     """Remove a task from the ready tasks or from a lane's queue."""
     lane, position = board.bound[task], 0
@@ -109,7 +109,7 @@ def _take(board: RunState, task: int) -> None:
         board.queued_s[lane] = 0.0
 
 
-@inlined
+@lean
 def _bind(board: RunState, task: int, lane: int) -> None:
     """Insert a task into a lane's queue: after those of its level, or at the end."""
     count = board.queued[lane]

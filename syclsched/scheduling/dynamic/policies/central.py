@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syclsched.compiled import inlined
+from syclsched.compiled import lean
 from syclsched.scheduling.dynamic.compiled.operations import (
     can_run,
     is_any_ready,
@@ -29,7 +29,7 @@ from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import Floats
 
 
-@inlined
+@lean
 def _from_central_queue(state: RunState, _: Floats) -> None:
     """Start on each open lane, in order, the first ready task that it can run."""
     device_of, count = state.known.device_of, ready_count(state)

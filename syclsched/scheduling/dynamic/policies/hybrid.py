@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syclsched.compiled import inlined, lean
+from syclsched.compiled import lean
 from syclsched.scheduling.dynamic.compiled.operations import (
     arrival_s,
     bind,
@@ -52,7 +52,7 @@ from syclsched.scheduling.timetable import Timetable
 _STEAL_WINDOW = 16
 
 
-@inlined
+@lean
 def _by_plan(state: RunState, bound: Floats) -> None:
     """Bind ready tasks as planned; then start tasks on open lanes by the rule."""
     failed = has_failures(state) and bound[0] < math.inf
@@ -76,7 +76,7 @@ def _by_plan(state: RunState, bound: Floats) -> None:
                 return
 
 
-@inlined
+@lean
 def _bind_ready(state: RunState, failed: bool) -> bool:
     """Bind ready tasks, after a failure only the first; return whether there were any."""
     found = False
@@ -91,7 +91,7 @@ def _bind_ready(state: RunState, failed: bool) -> bool:
     return found
 
 
-@inlined
+@lean
 def _lane_for(state: RunState, task: int, failed: bool) -> int:
     """Return the planned lane of a task or, if that is impossible, the lane that should finish it first."""
     device_of = state.known.device_of

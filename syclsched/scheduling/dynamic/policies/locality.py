@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from syclsched.compiled import inlined, lean
+from syclsched.compiled import lean
 from syclsched.scheduling.dynamic.compiled.operations import (
     bind,
     free_s,
@@ -33,7 +33,7 @@ from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING, Floats
 
 
-@inlined
+@lean
 def _by_locality(state: RunState, weights: Floats) -> None:
     """Bind the most urgent ready task to a lane; if there is none, start queued tasks on open lanes."""
     for position in range(ready_count(state)):
@@ -47,7 +47,7 @@ def _by_locality(state: RunState, weights: Floats) -> None:
             start(state, _most_resident(state, lane), lane)
 
 
-@inlined
+@lean
 def _best_lane(state: RunState, task: int, alpha: float, beta: float) -> int:
     """Return the best lane for a task; `NOTHING` if its data can be copied to none."""
     best, best_cost, device, takes_s, moves_s = NOTHING, math.inf, NOTHING, 0.0, 0.0

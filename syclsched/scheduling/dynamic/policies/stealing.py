@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syclsched.compiled import inlined, lean
+from syclsched.compiled import lean
 from syclsched.scheduling.dynamic.compiled.operations import (
     bind,
     can_run,
@@ -31,7 +31,7 @@ from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING, Floats
 
 
-@inlined
+@lean
 def _by_stealing(state: RunState, _: Floats) -> None:
     """Bind a ready task; if there is none, start on each open lane its newest task or a stolen one."""
     for position in range(ready_count(state)):
@@ -50,7 +50,7 @@ def _by_stealing(state: RunState, _: Floats) -> None:
                 start(state, task, lane)
 
 
-@inlined
+@lean
 def _home(state: RunState, task: int) -> int:
     """Return the lane for a ready task; `NOTHING` if none can run it."""
     device_of, least = state.known.device_of, 0

@@ -3,15 +3,13 @@
 
 Every task starts as early as its processor, predecessors, copies and the memory for its results allow. Where a space is
 limited, tasks wait for free memory; an allocation that does not fit even then is counted as excess.
-
-A call passes every array of a tuple, so functions that take the tuples in the loop over tasks are inlined.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from syclsched.compiled import inlined, lean
+from syclsched.compiled import lean
 from syclsched.scheduling.core.busy_time import find_busy_seconds
 from syclsched.scheduling.search.constrained.memory_accounting import (
     FLOOR,
@@ -120,7 +118,7 @@ def place(s: ConstrainedState) -> None:
     _copy_wanted(s)
 
 
-@inlined
+@lean
 def _clear(s: ConstrainedState) -> None:
     """Clear the times, the copies and the memory of an earlier placement."""
     s.free_s[:], s.load_s[:], s.port_s[:], s.made_s[:], s.size[:] = 0.0, 0.0, 0.0, 0.0, 0
@@ -132,7 +130,7 @@ def _clear(s: ConstrainedState) -> None:
         memory[space, OVER] = max(0.0, memory[space, STANDING] - memory[space, LIMIT])
 
 
-@inlined
+@lean
 def _fetch(s: ConstrainedState, item: int, space: int, made_s: float) -> float:
     """Allocate memory for an item in a space and copy it there from its origin; return its arrival."""
     t = s.tables
@@ -143,7 +141,7 @@ def _fetch(s: ConstrainedState, item: int, space: int, made_s: float) -> float:
     return _copy(line, memory_s, made_s, t.channel, s.port_s, s.load_s, s.copy_what, s.copy_when_s, s.copying)
 
 
-@inlined
+@lean
 def _bring_inputs(s: ConstrainedState, task: int, start: float) -> float:
     """Copy the inputs of a task that are not where it reads them; return its start after their arrival."""
     t = s.tables
@@ -160,7 +158,7 @@ def _bring_inputs(s: ConstrainedState, task: int, start: float) -> float:
     return start
 
 
-@inlined
+@lean
 def _allocate_results(s: ConstrainedState, task: int, start: float) -> float:
     """Allocate memory for the results of a task; return its start after the wait for free memory."""
     t = s.tables
@@ -172,7 +170,7 @@ def _allocate_results(s: ConstrainedState, task: int, start: float) -> float:
     return start
 
 
-@inlined
+@lean
 def _release_inputs(s: ConstrainedState, task: int, start: float, finish: float) -> None:
     """Count the reads of a task as done, and release the inputs without further uses."""
     t = s.tables
@@ -199,7 +197,7 @@ def _release_inputs(s: ConstrainedState, task: int, start: float, finish: float)
                 release(s.room, s.heap, s.size, space, t.item_bytes[item], last_s[item, space])
 
 
-@inlined
+@lean
 def _deliver_results(s: ConstrainedState, task: int, finish: float) -> None:
     """Copy results at once to the host's memory and to spaces where they are wanted; release those without uses."""
     t = s.tables
@@ -220,7 +218,7 @@ def _deliver_results(s: ConstrainedState, task: int, finish: float) -> None:
             release(s.room, s.heap, s.size, source, t.item_bytes[item], last_s[item, source])
 
 
-@inlined
+@lean
 def _copy_wanted(s: ConstrainedState) -> None:
     """Copy the items that are wanted in a space at the end and have not arrived there."""
     t = s.tables

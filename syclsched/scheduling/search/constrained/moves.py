@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from syclsched.compiled import inlined, lean
+from syclsched.compiled import lean
 from syclsched.scheduling.search.annealing import annealing_loop
 from syclsched.scheduling.search.constrained.decode import locate, measure, place
 from syclsched.scheduling.search.constrained.memory_accounting import LIMIT, OVER
@@ -31,7 +31,7 @@ _REASSIGN, _REORDER, _BOTH, _SWAP = 0.35, 0.6, 0.8, 0.92
 _MOST_GATHERED, _NEARBY = 32, 8
 
 
-@inlined
+@lean
 def propose(s: ConstrainedState, _: float) -> bool:
     """Make one random move; return False if the drawn move changes nothing."""
     return bool(propose_for(s, random_below(s.words, s.order.size)))
@@ -72,7 +72,7 @@ def propose_for(s: Any, task: int) -> bool:
     return bool(counts[MOVES] > 0)
 
 
-@inlined
+@lean
 def prepare_moves(_: ConstrainedState) -> None:
     """Do nothing: moves are drawn from all tasks alike."""
 
@@ -98,13 +98,13 @@ def evaluate(s: ConstrainedState, _: float) -> tuple[float, float]:
     return cost, excess
 
 
-@inlined
+@lean
 def accept(s: ConstrainedState) -> None:
     """Make the changes final."""
     clear_undo_log(s.counts, s.order.size)
 
 
-@inlined
+@lean
 def undo(s: ConstrainedState) -> None:
     """Undo the moves; what is derived from them is derived anew with the next."""
     undo_moves(s.nodes, s.lanes, s.order, s.counts, s.moved)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from syclsched.compiled import inlined, lean
+from syclsched.compiled import lean
 from syclsched.scheduling.search.incremental.chains import clear_undo_log
 from syclsched.scheduling.search.incremental.records import (
     DIRTY,
@@ -23,7 +23,7 @@ from syclsched.scheduling.search.incremental.records import (
 from syclsched.scheduling.tables import Floats, Ints
 
 
-@inlined
+@lean
 def arrival_s(lines: Records, nbytes: float, origin: int, device: int) -> float:
     """Return the seconds until a device can read an item from its origin; infinity without a route."""
     least = 0.0
@@ -113,7 +113,7 @@ def update_times(state: IncrementalState, limit_s: float) -> float:
             continue
         device = lanes[node.processor].device
         cost = costs[task, device]
-        # This is `ready_s` inlined by hand: a call would cost more than the rest of the innermost loop.
+        # This is `ready_s` written out: a call would cost more than the rest of the innermost loop.
         start = cost.fixed_s
         if node.before >= 0:
             start = max(start, nodes[node.before].finish_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from syclsched.compiled import inlined, lean
+from syclsched.compiled import lean
 from syclsched.scheduling.search.annealing import annealing_loop
 from syclsched.scheduling.search.incremental.chains import clear_undo_log, relocate, undo
 from syclsched.scheduling.search.incremental.critical import compute_tails, critical_path
@@ -225,20 +225,20 @@ def propose(state: IncrementalState, limit_s: float) -> bool:
     return bool(state.counts[MOVES] > 0)
 
 
-@inlined
+@lean
 def prepare_moves(state: IncrementalState) -> None:
     """Find the critical path and the longest paths to the end."""
     critical_path(state)
     compute_tails(state)
 
 
-@inlined
+@lean
 def evaluate(state: IncrementalState, limit_s: float) -> tuple[float, float]:
     """Return the makespan, infinity if it exceeds a limit; nothing else is limited."""
     return update_times(state, limit_s), 0.0
 
 
-@inlined
+@lean
 def accept(state: IncrementalState) -> None:
     """Make the changes final."""
     clear_undo_log(state.counts, state.order.size)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from syclsched.compiled import inlined, lean
+from syclsched.compiled import lean
 from syclsched.scheduling.search.incremental.records import Records
 from syclsched.scheduling.search.queued.state import ABSENT, GIVEN, LINKS, READY, STEPS, QueuedState
 from syclsched.scheduling.tables import Ints
@@ -120,7 +120,7 @@ def run(
 # --- steps ----------------------------------------------------------------------------------------
 
 
-@inlined
+@lean
 def _add_step(steps: Records, queues: Records, sizes: Ints, lane: int, task: int, seconds: float) -> int:
     """Add a step; on lanes that keep their order of issue it waits for the step before it."""
     number = sizes[STEPS]
@@ -137,7 +137,7 @@ def _add_step(steps: Records, queues: Records, sizes: Ints, lane: int, task: int
     return int(number)
 
 
-@inlined
+@lean
 def _link(steps: Records, links: Ints, sizes: Ints, before: int, after: int) -> None:
     """Make a step wait for another, unless that is no step."""
     if before >= 0:
@@ -169,7 +169,7 @@ def _add_ready(steps: Records, queues: Records, sizes: Ints, step: int) -> None:
 # --- items ----------------------------------------------------------------------------------------
 
 
-@inlined
+@lean
 def _read_space(reach: Ints, held: Ints, item: int, device: int) -> int:
     """Return the space in which a device reads an item: the first it reaches that has it; -1 if none."""
     for k in range(reach.shape[1]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from syclsched.compiled import inlined, lean
+from syclsched.compiled import lean
 from syclsched.scheduling.search.annealing import annealing_loop
 from syclsched.scheduling.search.constrained.moves import propose_for
 from syclsched.scheduling.search.incremental.chains import clear_undo_log, undo_moves
@@ -17,7 +17,7 @@ from syclsched.scheduling.search.random_numbers import random_below, random_unit
 ON_PATH = 0.8
 
 
-@inlined
+@lean
 def propose(s: QueuedState, _: float) -> bool:
     """Make one random move; return False if the drawn move changes nothing."""
     task = random_below(s.words, s.order.size)
@@ -26,7 +26,7 @@ def propose(s: QueuedState, _: float) -> bool:
     return bool(propose_for(s, task))
 
 
-@inlined
+@lean
 def evaluate(s: QueuedState, limit_s: float) -> tuple[float, float]:
     """Return the makespan of the plan, infinity if it exceeds a limit; nothing else is limited."""
     if not lay_out(s):
@@ -50,19 +50,19 @@ def trace_path(s: QueuedState) -> None:
     s.sizes[PATH] = length
 
 
-@inlined
+@lean
 def accept(s: QueuedState) -> None:
     """Make the changes final."""
     trace_path(s)
     clear_undo_log(s.counts, s.order.size)
 
 
-@inlined
+@lean
 def prepare_moves(_: QueuedState) -> None:
     """Do nothing: `accept` has traced the critical path."""
 
 
-@inlined
+@lean
 def undo(s: QueuedState) -> None:
     """Undo the moves; the evaluated state is replaced by the next."""
     undo_moves(s.nodes, s.lanes, s.order, s.counts, s.moved)
