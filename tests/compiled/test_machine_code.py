@@ -316,15 +316,15 @@ folder = Path(sys.argv[1])
 with unittest.mock.patch("setuptools.setup"):
     script = runpy.run_path("setup.py")
 script["machine_code_builds"].kept = lambda *_: None
-extension = script["MachineCode"]("v3")
-build = script["BuildExtensions"](Distribution({"name": "syclsched", "ext_modules": [extension]}))
-build.build_lib, build.build_temp = str(folder / "lib"), str(folder / "temp")
-build.ensure_finalized()
 for text in ("made first", "made second"):
     source, made = folder / "code.c", folder / "machine_code_v3_0.o"
     source.write_text(f'__attribute__((used)) static const char made[] = "{text}";')
     subprocess.run(["cc", "-c", source, "-o", made], check=True)
     script["BuildExtensions"].objects = [str(made)]
+    extension = script["MachineCode"]("v3")
+    build = script["BuildExtensions"](Distribution({"name": "syclsched", "ext_modules": [extension]}))
+    build.build_lib, build.build_temp = str(folder / "lib"), str(folder / "temp")
+    build.ensure_finalized()
     build.run()
     content = Path(build.get_ext_fullpath(extension.name)).read_bytes()
     assert text.encode() in content, text
