@@ -76,7 +76,7 @@ class BuildExtensions(build_ext):
         folder = Path(self.build_temp).resolve() / "machine_code"
         folder.mkdir(parents=True, exist_ok=True)
         asked = ",".join(each.level for each in self.extensions if isinstance(each, MachineCode))
-        print("making machine code: two to four minutes of processor time", flush=True)
+        print("making machine code: one to three minutes of processor time", flush=True)
         command = (sys.executable, machine_code_builds.TOOLS / "build.py", folder, "--levels", asked, "--shares", "4")
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
 
