@@ -41,8 +41,8 @@ class LowerBounds:
     #: Longest chain with copies: every item comes from the device that can deliver it first; copies of wanted results
     #: count.
     transfer_s: float
-    #: Linear programme of assignment, chains with copies, and work together; None for large problems, and for those of
-    #: medium size without scipy.
+    #: Linear programme of assignment, chains with copies, and work together; None for large problems, for those of
+    #: medium size without scipy, and where one device runs all tasks, as it then says no more than the others.
     lp_s: float | None = None
 
     @property
@@ -67,7 +67,8 @@ def lower_bound(problem: Problem, *, lp: bool = True) -> LowerBounds:
     released, _ = _chains(tables.pred_start, tables.pred_task, fastest, tables.release_s)
     heads, tails = _heads_and_tails(tables)
     lp_s = None
-    if lp and len(tables.read_item) * len(problem.devices) ** 2 <= LP_VARIABLES:
+    several = np.count_nonzero(np.isfinite(tables.seconds).any(axis=0)) > 1
+    if lp and several and len(tables.read_item) * len(problem.devices) ** 2 <= LP_VARIABLES:
         lp_s = relaxation_s(tables, heads, tails, _hops(tables, *_least_copies(tables)))
     return LowerBounds(
         path_s=float(path.max()),
@@ -125,7 +126,8 @@ def _multiplied(seconds: Floats, tasks: Floats | Ints, lanes: Ints, rounds: int)
     worth = np.ones((sets, devices))
     best, best_worth = np.zeros(sets), worth / lanes.sum()
     kinds, first = np.arange(len(seconds)), devices * np.arange(sets)[:, None]
-    for k in range(max(8, min(rounds, _AREA_WORK // max(1, seconds.size)))):
+    # With one device, the first round finds the optimum.
+    for k in range(1 if devices == 1 else max(8, min(rounds, _AREA_WORK // max(1, seconds.size)))):
         worth = np.maximum(worth / (worth * lanes).sum(axis=1, keepdims=True), 1e-12)
         choice = (worth[:, None, :] * seconds).argmin(axis=2)
         chosen_s = seconds[kinds, choice] * tasks
@@ -376,7 +378,8 @@ def _area_s(tables: Tables, heads: Floats, tails: Floats) -> float:
                 if (first > 0.0 or last > 0.0) and inner.any():
                     around_s.append(first + last)
                     sets.append(inner)
-    rows, kind = _distinct_rows(tables.seconds)
+    used = able.any(axis=0)
+    rows, kind = _distinct_rows(tables.seconds[:, used])
     tasks = np.stack([np.bincount(kind, inner, len(rows)) for inner in sets])
-    bounds_s, _ = _multiplied(rows, tasks, lanes, _AREA_ROUNDS)
+    bounds_s, _ = _multiplied(rows, tasks, lanes[used], _AREA_ROUNDS)
     return float((np.array(around_s) + bounds_s).max())

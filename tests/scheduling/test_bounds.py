@@ -21,6 +21,7 @@ from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
 from syclsched.planner import AUTO, plan_graph
 from syclsched.planner.attempt import PlanTarget, attempt
 from syclsched.planner.search_budget import SearchBudget
+from syclsched.scheduling import bounds
 from syclsched.scheduling.bounds import (
     CHEAP_LP_VARIABLES,
     LowerBounds,
@@ -34,6 +35,7 @@ from syclsched.scheduling.construction.matrices import problem_from_arrays, prob
 from syclsched.scheduling.objectives import minimize
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem, makespan_s
+from syclsched.scheduling.relaxation import relaxation_s
 from syclsched.scheduling.search import refine
 
 #: Two devices with memory of their own, and links that cost next to nothing.
@@ -106,6 +108,16 @@ def test_a_single_device_does_everything() -> None:
     bound, worth = area_multipliers(np.array([[math.inf, 0.1], [math.inf, 0.2]] * 50), np.array([3, 2]))
     assert bound == pytest.approx(7.5, rel=1e-12)
     assert np.isfinite(worth).all() and (worth > 0.0).all()
+
+
+@given(problems(channels=False, max_devices=1))
+@settings(max_examples=examples(30), deadline=None)
+def test_with_one_device_the_relaxation_says_no_more_than_chains_and_area(problem: Problem) -> None:
+    tables, found = problem.tables, lower_bound(problem)
+    hops = bounds._hops(tables, *bounds._least_copies(tables))
+    relaxed_s = relaxation_s(tables, *bounds._heads_and_tails(tables), hops)
+    assert found.lp_s is None
+    assert (relaxed_s or 0.0) <= found.best_s * (1 + 1e-9)
 
 
 def test_a_release_moves_the_chain_behind_it() -> None:
