@@ -349,10 +349,10 @@ class ClusterRun:
         if not self.done or self._error is not None:
             return None
         try:
-            parts = self.parts
+            parts, trace = self.parts, self.trace()
         except ExecutionError:  # the machines' memory is released, or has a later run
             return None
-        return run_sections(self.plan, self._seconds, parts, self.recoveries, self._clock_error_s)
+        return run_sections(self.plan, trace, self._seconds, parts, self.recoveries, self._clock_error_s)
 
     def _merged_trace(self) -> Trace:
         """Gather the traces of the parts, and compare the machines' clocks."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -270,6 +271,13 @@ def test_a_run_has_one_trace_of_all_machines(cluster: Cluster, tmp_path: Path) -
             assert sum(span.nbytes for span in crossing) == 5 * 8000
             assert trace.makespan_s < run.makespan_s
             assert trace.predicted_makespan_s == plan.makespan_s
+            _, network = str(run).split("Network\n")
+            columns = [re.split(r" {2,}", line.strip())[:5] for line in network.splitlines()]
+            assert columns[0] == ["from", "to", "messages", "data", "predicted"]
+            assert columns[1:3] == [
+                ["node0", "node1", "3", "23.44 KiB", "23.44 KiB"],
+                ["node1", "node0", "2", "15.62 KiB", "15.62 KiB"],
+            ]
     assert read_trace(to_json(trace), where="here") == trace
     run.report(tmp_path / "run.html")
     run.gantt(tmp_path / "run.svg")

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times of the parts of a run, machine by machine and device by device, beside the times that the plan predicts."""
+"""Times of the parts of a run and of the copies between them, beside the times that the plan predicts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from syclsched.cluster.platforms import local_name, machine_of
-from syclsched.model.plan import Plan
+from syclsched.model.plan import Instruction, Plan
 from syclsched.model.text.sections import Section, facts, table
-from syclsched.model.text.units import format_seconds, plural
-from syclsched.model.trace import Trace
+from syclsched.model.text.units import format_bytes, format_seconds, plural
+from syclsched.model.trace import Span, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,9 @@ def part_time(plan: Plan, machine: str, seconds: float, replayed: bool, trace: T
 
 
 def run_sections(
-    plan: Plan, seconds: float, parts: Sequence[PartTime], lost: Sequence[str], clock_error_s: float
+    plan: Plan, trace: Trace, seconds: float, parts: Sequence[PartTime], lost: Sequence[str], clock_error_s: float
 ) -> list[Section]:
-    """Return the times of a run, of its parts and of their devices as tables; ``lost`` are workers lost meanwhile."""
+    """Return a run's times as tables, of parts, devices and copies; ``lost`` are workers lost meanwhile."""
     pairs = [
         ("measured", format_seconds(seconds)),
         ("predicted", format_seconds(plan.makespan_s)),
@@ -105,8 +105,38 @@ def run_sections(
         for each in parts
         for d in each.devices
     ]
-    return [
+    sections = [
         facts(f"Run of {plan.name!r} on {plural(len(parts), 'machine')}", pairs),
         table("Machines", ("machine", "measured", "predicted", "instructions"), machines, numbers=(1, 2)),
         table("Devices", ("machine", "device", "tasks", "busy", "predicted"), devices, numbers=(2, 3, 4)),
     ]
+    if copies := _copies(plan, trace):
+        headings = ("from", "to", "messages", "data", "predicted", "time", "predicted")
+        sections.append(table("Network", headings, copies, numbers=(2, 3, 4, 5, 6)))
+    return sections
+
+
+def _copies(plan: Plan, trace: Trace) -> list[tuple[str, ...]]:
+    """Return a row for each pair of machines: messages, bytes and the sum of their times, beside those of the plan."""
+    planned = _totals(instruction for _, instruction in plan.instructions())
+    seen = _totals(trace.spans)
+    rows = []
+    for pair in sorted(planned.keys() | seen.keys()):
+        _, predicted_bytes, predicted_s = planned.get(pair, (0, 0, 0.0))
+        messages, nbytes, copied_s = seen.get(pair, (0, 0, 0.0))
+        data, times = map(format_bytes, (nbytes, predicted_bytes)), map(format_seconds, (copied_s, predicted_s))
+        rows.append((*pair, str(messages), *data, *times))
+    return rows
+
+
+def _totals(steps: Iterable[Instruction | Span]) -> dict[tuple[str, str], tuple[int, int, float]]:
+    """Return number, bytes and seconds of the copies between machines, by source and destination."""
+    found: dict[tuple[str, str], tuple[int, int, float]] = {}
+    for step in steps:
+        source = {machine_of(use.space) for use in step.uses if not use.mode.writes}
+        destination = {machine_of(use.space) for use in step.uses if use.mode.writes}
+        pair = "".join(source), "".join(destination)
+        if step.kind == "copy" and all(pair) and source != destination:
+            count, nbytes, seconds = found.get(pair, (0, 0, 0.0))
+            found[pair] = count + 1, nbytes + step.nbytes, seconds + step.duration_s
+    return found
