@@ -77,7 +77,7 @@ def test_a_run_is_planned_for_all_machines(cluster: Cluster) -> None:
     graph, x = pipeline()
     with cluster.run(graph, {"x": x}) as run, syclsched.run(graph, inputs={"x": x}) as alone:
         assert {device.name for device in run.plan.platform.devices} <= {
-            f"{node}/{name}" for node in ("node0", "node1") for name in ("cpu", "host", "accelerator")
+            f"{node}/{name}" for node in ("node0", "node1") for name in ("cpu", "host", "accelerator", "gpu")
         }
         np.testing.assert_allclose(run.result("y"), alone.result("y"), rtol=1e-14)
         assert run.makespan_s > 0

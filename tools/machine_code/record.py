@@ -109,7 +109,7 @@ def run_everything() -> None:
 
     kind = workloads.get("cholesky")
     made = kind.build(kind.options(n=256, tile=64))
-    platform = syclsched.discover("cpu,accelerator" if has_emulator() else "cpu")  # two memory spaces with the emulator
+    platform = two_memory_spaces()
     with syclsched.run(made.graph, platform, inputs=made.inputs, calibrate=False) as run:
         run.wait()
     for devices in (platform, syclsched.discover("cpu")):
@@ -121,13 +121,17 @@ def run_everything() -> None:
             pass
 
 
-def has_emulator() -> bool:
-    """Return whether the installed generation of SYCL packages has the FPGA emulator."""
-    from importlib import metadata
+def two_memory_spaces() -> Any:
+    """Return the platform of the CPU device, and of the FPGA emulator or a GPU if there is one."""
+    import syclsched
+    from syclsched.errors import DeviceNotFoundError
 
-    from syclsched.oneapi import emulator
-
-    return emulator.supported(metadata.version("intel-opencl-rt"))
+    for other in ("accelerator", "gpu"):
+        try:
+            return syclsched.discover(f"cpu,{other}")
+        except DeviceNotFoundError:
+            continue
+    return syclsched.discover("cpu")
 
 
 def add_event_loops(calls: Calls) -> None:
@@ -145,8 +149,8 @@ def missing(calls: Calls, known: Calls) -> Calls:
 
 def main() -> None:
     """Write the list, or compare it."""
-    if "--check" not in sys.argv and not has_emulator():
-        sys.exit("the list is written with the FPGA emulator, a second memory space: use the numba-dpex generation")
+    if "--check" not in sys.argv and len(two_memory_spaces().compute_devices) < 2:
+        sys.exit("the list is written with a second memory space, as the numba-dpex generation's FPGA emulator has")
     with recorded() as calls:
         if "--here" not in sys.argv:
             plan_everything()
