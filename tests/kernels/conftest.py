@@ -152,10 +152,10 @@ def run(queue: Any, pytestconfig: pytest.Config) -> Run:
             try:
                 implementation.load(signature)(queue, {**usm, **scalars}, []).wait()
             except RuntimeError as error:
-                if pytestconfig.getoption("--gpu-shape") and queue.sycl_device.is_gpu:
-                    said = str(error).partition("\n")[0]
-                    pytest.skip(f"{name} computes on the host, which cannot read this device's memory: {said}")
-                raise
+                shaped = pytestconfig.getoption("--gpu-shape") and queue.sycl_device.is_gpu
+                if not (shaped and name == "onemkl" and "Native API failed" in str(error)):
+                    raise
+                pytest.skip("onemkl fails on the device shown as a GPU where it needs a temporary array")
         return {key: dpt.asnumpy(value) for key, value in usm.items()}
 
     return call
