@@ -1,36 +1,39 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Tests this checkout in a Debian 13 of its own: Python 3.13 and PoCL 6 as that distribution packages them.
+# Tests this checkout in a Debian of its own: 13 has Python 3.13 and PoCL 6, its successor Python 3.14 and PoCL 7.
 set -euo pipefail
 
 usage() {
     cat <<'USAGE'
-Usage: tools/debian13.sh [--root FOLDER] [--remake] [--parts LIST] [-- PYTEST ARGUMENTS]
+Usage: tools/debian13.sh [--release NAME] [--root FOLDER] [--remake] [--parts LIST] [-- PYTEST ARGUMENTS]
 
-Makes a Debian 13 root with debootstrap, if there is none yet, copies this checkout in, and runs there:
+Makes a Debian root with debootstrap, if there is none yet, copies this checkout in, and runs there:
   run    the README's command that installs, profiles and runs a graph
   tests  the README's test command, where PoCL is installed besides
   intel  the tests that need a device (pytest -m sycl), on Intel's CPU runtime alone
   pocl   the same on PoCL alone
   both   the tests of plans and runs across both runtimes
 
-  --root FOLDER  where the root is, or is made (default: syclsched/debian13 in the user's cache folder; some 6 GB)
+  --release NAME trixie (Debian 13, the default: Python 3.13, PoCL 6) or forky (Debian 14, in preparation:
+                 Python 3.14, PoCL 7)
+  --root FOLDER  where the root is, or is made (default: syclsched/debian-NAME in the user's cache folder; some 6 GB)
   --remake       make the root anew
   --parts LIST   only these, separated by commas (default: run,tests,intel,pocl,both)
   --shell        open a shell in the root instead, as the last run has left it
   PYTEST ARGUMENTS go to the last three parts, such as "-k cholesky" or "tests/kernels"
 
 Needs root (for chroot and mounts, which end with this script, however it ends) and debootstrap. The mirror is that of
-this machine's apt settings if it is a Debian, else debootstrap's own; pip is configured as on this machine.
+this machine's apt settings if it is a Debian, else Debian's own; pip is configured as on this machine.
 USAGE
 }
 
 fail() { echo "tools/debian13.sh: $*" >&2; exit 2; }
 
-root="${XDG_CACHE_HOME:-$HOME/.cache}/syclsched/debian13" remake="" parts="run,tests,intel,pocl,both" shell=""
+release=trixie root="" remake="" parts="run,tests,intel,pocl,both" shell=""
 while (($#)); do
     case "$1" in
         -h | --help) usage; exit 0 ;;
+        --release) (($# > 1)) || fail "--release needs a name"; release="$2"; shift ;;
         --root) (($# > 1)) || fail "--root needs a folder"; root="$2"; shift ;;
         --parts) (($# > 1)) || fail "--parts needs a list"; parts="$2"; shift ;;
         --remake) remake=1 ;;
@@ -43,12 +46,15 @@ done
 for part in ${parts//,/ }; do
     [[ " run tests intel pocl both " == *" $part "* ]] || fail "there is no part '$part'; --help shows what there is"
 done
+[[ " trixie forky " == *" $release "* ]] || fail "there is no release '$release'; --help shows what there is"
+root="${root:-${XDG_CACHE_HOME:-$HOME/.cache}/syclsched/debian-$release}"
 [[ "$(id -u)" == 0 ]] || fail "needs root, to make and enter the other system: run it with sudo"
 command -v debootstrap >/dev/null || fail "needs debootstrap: apt-get install debootstrap debian-archive-keyring"
 
 # Mounts are made in a namespace of this script's own: they end with it, and so do the processes started in the root.
 if [[ -z "${SYCLSCHED_DEBIAN13_APART:-}" ]]; then
-    again=("$(realpath "${BASH_SOURCE[0]}")" --root "$root" --parts "$parts" ${remake:+--remake} ${shell:+--shell} -- "$@")
+    again=("$(realpath "${BASH_SOURCE[0]}")" --release "$release" --root "$root" --parts "$parts" ${remake:+--remake}
+        ${shell:+--shell} -- "$@")
     SYCLSCHED_DEBIAN13_APART=1 exec unshare --mount --pid --fork --kill-child --propagation private bash "${again[@]}"
 fi
 trap 'exit 130' INT
@@ -67,14 +73,17 @@ debian_mirror() {
 }
 
 make_root() {
-    section "Debian 13 in $root"
+    section "Debian $release in $root"
     rm -rf "$root.partial"
     mkdir -p "$root.partial"
     local mirror
     mirror="$(debian_mirror)"
-    debootstrap --variant=minbase trixie "$root.partial" ${mirror:+"$mirror"}
+    # An older debootstrap does not know the newest release, which is made as Debian's unstable one is.
+    local script=/usr/share/debootstrap/scripts/sid
+    [[ ! -e "${script%/*}/$release" ]] || script="${script%/*}/$release"
+    debootstrap --variant=minbase "$release" "$root.partial" "${mirror:-http://deb.debian.org/debian}" "$script"
     cp /etc/resolv.conf "$root.partial/etc/resolv.conf"
-    apt-config dump | grep '^Acquire::http' >"$root.partial/etc/apt/apt.conf.d/90machine" || true
+    apt-config dump | grep -E '^Acquire::(http|Check-Valid-Until)' >"$root.partial/etc/apt/apt.conf.d/90machine" || true
     mount -t proc proc "$root.partial/proc"
     DEBIAN_FRONTEND=noninteractive chroot "$root.partial" apt-get update -q
     DEBIAN_FRONTEND=noninteractive chroot "$root.partial" \

@@ -132,7 +132,7 @@ class Cluster(ConnectedWorkers):
         calibrate : bool, optional
             Measure tasks that were never timed, on one machine of each kind.
         budget_s : float, optional
-            Seconds that the search of ``auto`` may take.
+            Seconds that the search of ``auto`` may take; its usual effort by default.
 
         Returns
         -------

@@ -24,8 +24,6 @@ from syclsched.scheduling.registry import AUTO
 if TYPE_CHECKING:
     from syclsched.cluster.node import Node
 
-#: Seconds for planning beyond which a graph is planned no better.
-BUDGET_S: Final = 5.0
 #: Seconds that measuring a graph on a machine may take.
 CALIBRATION_S: Final = 600.0
 #: Memories of machines whose sizes differ by less are equal.
@@ -57,7 +55,7 @@ class ClusterPlanner:
     def plan(self, graph: TaskGraph, *, policy: str, calibrate: bool, budget_s: float | None = None) -> Plan:
         """Plan a graph for all machines."""
         history = self._times(graph) if calibrate else MemoryHistory()
-        return plan_on(graph, self.platform(), history, policy=policy, budget_s=budget_s or BUDGET_S)
+        return plan_on(graph, self.platform(), history, policy=policy, budget_s=budget_s)
 
     def _times(self, graph: TaskGraph) -> MemoryHistory:
         """Measure the tasks of a graph on one machine of each kind."""

@@ -153,7 +153,7 @@ def test_a_device_that_is_lost_costs_no_weights(path: Path) -> None:
     with syclsched.compile(path, platform, autotune=False) as compiled:
         check(compiled, path)
         assert held(compiled) == 0
-        (lost,) = {each.device for each in compiled.plan.schedule.assignments}
+        lost = compiled.plan.schedule.assignments[0].device  # measured times decide whether it is the only one
         with faults.inject(faults.lose(lost)) as seen:
             check(compiled, path)
             assert seen.injected
