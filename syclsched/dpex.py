@@ -14,14 +14,14 @@ Examples
 --------
 >>> from syclsched import oneapi
 >>> runtime = oneapi.load()  # so that dpctl finds its libraries
->>> import dpctl.tensor as dpt
+>>> import dpnp
 >>> import syclsched.dpex as dpex
 >>> @dpex.kernel
 ... def double(item, x):
 ...     x[item.get_id(0)] *= 2
->>> x = dpt.ones(3, dtype="float32", device="cpu")
+>>> x = dpnp.ones(3, dtype="float32", device="cpu")
 >>> dpex.call_kernel(double, dpex.Range(3), x)
->>> dpt.asnumpy(x).tolist()
+>>> dpnp.asnumpy(x).tolist()
 [2.0, 2.0, 2.0]
 """
 

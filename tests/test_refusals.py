@@ -20,6 +20,7 @@ from syclsched.errors import (
     ProgramBuildError,
     SyclschedError,
 )
+from syclsched.execution.core.history_feed import FEED
 from syclsched.model.operation import Implementation, Signature
 
 pytestmark = [pytest.mark.sycl, pytest.mark.gpu_shape]
@@ -46,6 +47,7 @@ def load(signature: Signature) -> Refusing:
 @pytest.fixture
 def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     """No measured times, and no refusals known."""
+    FEED.flush()  # times of other tests' runs, which would be written into this folder
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     Refusing.asked = 0
 

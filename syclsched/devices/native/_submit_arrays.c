@@ -14,8 +14,10 @@ struct object {
 struct tuple {
     struct object head;
     int64_t count;
-    const struct array *items[];
 };
+
+/* Bytes before the items of a tuple, which differ between versions of CPython: set by the caller. */
+int64_t syclsched_tuple_bytes;
 
 struct array {
     struct object head;
@@ -44,13 +46,13 @@ static int is_as(const struct array *array, const struct given *wanted)
 /* Read the data addresses of all arrays in a tuple. Returns 0 if one is not an array of the expected form. */
 int32_t syclsched_look(struct given *given, int64_t count, const void *tuple)
 {
-    const struct tuple *all = tuple;
-    if (all->count != count)
+    const struct array *const *items = (const void *)((const char *)tuple + syclsched_tuple_bytes);
+    if (((const struct tuple *)tuple)->count != count)
         return 0;
     for (int64_t i = 0; i < count; ++i) {
-        if (!is_as(all->items[i], &given[i]))
+        if (!is_as(items[i], &given[i]))
             return 0;
-        given[i].data = all->items[i]->data;
+        given[i].data = items[i]->data;
     }
     return 1;
 }

@@ -12,8 +12,8 @@ import numpy as np
 
 from syclsched.devices.native.submission_library import SubmissionLibrary
 
-#: Bytes of an object and of an empty tuple, and the least of an array, in the CPython layout that the C code assumes.
-_OBJECT, _TUPLE, _ARRAY = 16, 24, 80
+#: Bytes of an object, and the least of an array, in the CPython layout that the C code assumes.
+_OBJECT, _ARRAY = 16, 80
 
 
 class _InputArrayStructure(ctypes.Structure):
@@ -57,8 +57,8 @@ class InputArrays:
 
     def layout_matches(self, library: SubmissionLibrary) -> bool:
         """Return whether C reads the same data addresses as NumPy reports, tried on newly made arrays."""
-        sizes = object.__basicsize__, tuple.__basicsize__
-        if sys.implementation.name != "cpython" or sizes != (_OBJECT, _TUPLE) or np.ndarray.__basicsize__ < _ARRAY:
+        sizes_are_right = object.__basicsize__ == _OBJECT and np.ndarray.__basicsize__ >= _ARRAY
+        if sys.implementation.name != "cpython" or not sizes_are_right:
             return False
         samples = tuple(np.empty(tuple(shape), dtype) for shape, dtype in zip(self._shapes, self._dtypes, strict=True))
         if not library.look(self.address, len(self), samples):

@@ -16,7 +16,7 @@ from syclsched.oneapi.built_libraries import find_submission_loop
 NATIVE_VARIABLE = "SYCLSCHED_NATIVE"
 
 #: Version of structures and functions, as in the C sources.
-VERSION = 17
+VERSION = 18
 
 #: In the order of ``struct functions`` of ``_submit_dpctl.c``.
 _FUNCTIONS = (
@@ -79,6 +79,8 @@ class SubmissionLibrary:
         self.bell_wait_address = _address_in(loaded, "syclsched_bell_wait")
         self.wait_address = _address_in(loaded, "syclsched_wait")
         self._look_first = ctypes.c_int32.in_dll(loaded, "syclsched_look_first")
+        # CPython 3.14 keeps a tuple's hash before its items.
+        ctypes.c_int64.in_dll(loaded, "syclsched_tuple_bytes").value = tuple.__basicsize__
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:
         found = self._loaded[f"syclsched_{name}"]

@@ -80,5 +80,5 @@ def test_a_python_of_another_build_is_noticed(
             return 1  # and says nothing of where they lie
 
     assert not given.layout_matches(Blind())
-    monkeypatch.setattr("syclsched.devices.native.input_arrays._TUPLE", 40)
+    monkeypatch.setattr("syclsched.devices.native.input_arrays._OBJECT", 24)
     assert not given.layout_matches(library)
