@@ -83,6 +83,13 @@ def run(
         times its prediction, and at least ten seconds. ``math.inf`` disables the warning.
     deadline_s : float, optional
         The run fails if it takes longer. Tasks can have their own deadlines; see `TaskGraph.kernel`.
+    priority : int, optional
+        0, or less for a run that waits while runs of higher priority have work on its devices: for long work in the
+        background. It goes on for a twentieth of the time in any case. See ``share``.
+    share : float, optional
+        Weight of the run: runs of one priority that have a share get the devices in proportion to it. Runs with a share
+        or a priority below 0 submit one task after another, and are not replayed. Runs of other processes are not
+        known.
     recover : bool, optional
         When a device or its runtime fails (a submission or an allocation is refused, a copy or a kernel fails, a device
         is lost), plan the remaining tasks anew on the remaining devices and continue; the result is the same. See
@@ -131,6 +138,8 @@ def run(
     if dynamic is not None:
         if watched.stepped:
             raise ArgumentError("debug and nan_guard run step by step and need a plan", where="dynamic")
+        if watched.takes_turns:
+            raise ArgumentError("a dynamic policy takes no turns: leave priority and share out", where="dynamic")
         if planning.deterministic:
             raise ArgumentError("a dynamic policy chooses by measured times", where="deterministic")
         return _run_dynamic(
@@ -175,7 +184,7 @@ def bind(
     ----------
     graph, platform, plan, policy, calibrate, rewrite, memory_limit, debug, nan_guard, watchdog_s, deadline_s
         As for `run`.
-    recover, progress, reuse, deterministic
+    priority, share, recover, progress, reuse, deterministic
         As for `run`.
     trace : bool, int or "exact", optional
         Record times of every run for `Run.trace`, and those of the last 16 runs (or of this many) for `Runner.traces`.
@@ -367,4 +376,4 @@ def _chosen(
             session = PlanningSession(request, live.platform, history, tell, plans=plans)
             if options.calibrate:
                 session.calibrate(graph, live)
-            return session.choose(graph, tries=not safeguards.stepped, live=asked)
+            return session.choose(graph, tries=safeguards.measurable, live=asked)

@@ -19,6 +19,7 @@ from syclsched.cluster.planning import ClusterPlanner
 from syclsched.cluster.runner import ClusterRunner
 from syclsched.cluster.workers import ANSWER_S, ConnectedWorkers
 from syclsched.errors import ArgumentError, ClusterError, RuntimeMissingError
+from syclsched.execution.core.safeguards import Safeguards
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
@@ -149,6 +150,8 @@ class Cluster(ConnectedWorkers):
         policy: str = "auto",
         calibrate: bool = True,
         recover: bool = True,
+        priority: int = 0,
+        share: float | None = None,
     ) -> ClusterRunner:
         """Send each machine its part of a plan, for repeated runs with new data.
 
@@ -162,6 +165,8 @@ class Cluster(ConnectedWorkers):
             See `plan`.
         recover : bool, optional
             Whether a run that loses a worker is planned again and repeated on the machines left.
+        priority, share : optional
+            As for `syclsched.run`, on each machine, beside the runs of all clients of the cluster.
 
         Returns
         -------
@@ -177,7 +182,8 @@ class Cluster(ConnectedWorkers):
         """
         if plan is None:
             plan = self.plan(graph, policy=policy, calibrate=calibrate)
-        return ClusterRunner(self, self._planner, graph, plan, policy=policy, recover=recover)
+        safeguards = Safeguards(priority=priority, share=share)
+        return ClusterRunner(self, self._planner, graph, plan, policy=policy, recover=recover, safeguards=safeguards)
 
     def run(
         self,
@@ -188,6 +194,8 @@ class Cluster(ConnectedWorkers):
         policy: str = "auto",
         calibrate: bool = True,
         recover: bool = True,
+        priority: int = 0,
+        share: float | None = None,
     ) -> ClusterRun:
         """Plan a graph unless a plan is given, start it on all machines, and return without waiting for it.
 
@@ -197,7 +205,7 @@ class Cluster(ConnectedWorkers):
             The graph.
         inputs : Mapping[str, array-like], optional
             Values of input arrays; they take precedence over those given with `TaskGraph.array`.
-        plan, policy, calibrate, recover
+        plan, policy, calibrate, recover, priority, share
             See `bind`.
 
         Returns
@@ -205,7 +213,9 @@ class Cluster(ConnectedWorkers):
         ClusterRun
             Handle of the run; a context manager that releases the machines' memory.
         """
-        runner = self.bind(graph, plan=plan, policy=policy, calibrate=calibrate, recover=recover)
+        runner = self.bind(
+            graph, plan=plan, policy=policy, calibrate=calibrate, recover=recover, priority=priority, share=share
+        )
         try:
             return runner.run(inputs, owned=True)
         except BaseException:

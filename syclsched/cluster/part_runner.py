@@ -13,6 +13,7 @@ import numpy as np
 
 from syclsched.cluster.parts import MachinePart, platform_of
 from syclsched.errors import ExecutionError, RunCancelledError
+from syclsched.execution.core.safeguards import Safeguards
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.model.access import RowRange
 from syclsched.model.platform import Platform
@@ -73,6 +74,8 @@ class PartRunner:
         The other machines' addresses by name.
     message_timeout_s : float
         Longest wait for one message.
+    safeguards : Safeguards
+        Limits of its runs.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class PartRunner:
         mailbox: Mailbox,
         addresses: Mapping[str, str],
         message_timeout_s: float,
+        safeguards: Safeguards,
     ) -> None:
         from syclsched.devices import open_devices
         from syclsched.execution import bind
@@ -101,7 +105,9 @@ class PartRunner:
         verify(plan, part.graph)
         devices = open_devices(used)
         try:
-            self._runner: Runner = bind(plan, part.graph, devices, owns_devices=True, recover=False, measure=True)
+            self._runner: Runner = bind(
+                plan, part.graph, devices, owns_devices=True, safeguards=safeguards, recover=False, measure=True
+            )
         except BaseException:
             devices.close()
             raise
@@ -191,9 +197,16 @@ def take_result(key: str, run: str, array: str, rows: RowRange | None) -> NumpyA
 # --- called by `syclsched.cluster.cluster_run` on each machine -----------------------------------------
 
 
-def bind_part(node: Node, key: str, part: MachinePart, addresses: Mapping[str, str], message_timeout_s: float) -> None:
+def bind_part(
+    node: Node,
+    key: str,
+    part: MachinePart,
+    addresses: Mapping[str, str],
+    message_timeout_s: float,
+    safeguards: Safeguards,
+) -> None:
     """Bind a part on this machine."""
-    PartRunner(key, part, node.platform, node.mailbox, addresses, message_timeout_s)
+    PartRunner(key, part, node.platform, node.mailbox, addresses, message_timeout_s, safeguards)
 
 
 def run_part(node: Node, key: str, run: str, inputs: Mapping[str, NumpyArray]) -> PartReport:

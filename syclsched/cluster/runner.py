@@ -28,6 +28,7 @@ from syclsched.cluster.parts import check_machines, divide
 from syclsched.cluster.planning import ClusterPlanner
 from syclsched.cluster.workers import ConnectedWorkers
 from syclsched.errors import ArgumentError, ExecutionError, SyclschedError
+from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.runner.recorder import Recorder
 from syclsched.execution.runner.stream import Stream, StreamConfig
@@ -67,6 +68,8 @@ class ClusterRunner:
         Whether a run that loses a worker is repeated on the machines left.
     message_timeout_s : float, optional
         Longest wait for one message between two machines.
+    safeguards : Safeguards, optional
+        Limits of the parts' runs.
     """
 
     def __init__(
@@ -79,10 +82,11 @@ class ClusterRunner:
         policy: str = AUTO,
         recover: bool = True,
         message_timeout_s: float = MESSAGE_TIMEOUT_S,
+        safeguards: Safeguards = DEFAULT_SAFEGUARDS,
     ) -> None:
         self._workers, self._planner = workers, planner
         self._graph, self.recovers = graph, recover
-        self._message_timeout_s = message_timeout_s
+        self._message_timeout_s, self._safeguards = message_timeout_s, safeguards
         self._lock = threading.Lock()
         self._last: ClusterRun | None = None
         self._stream: weakref.ref[Stream] | None = None
@@ -183,6 +187,7 @@ class ClusterRunner:
                         policy=self._policy,
                         recover=self.recovers,
                         message_timeout_s=self._message_timeout_s,
+                        safeguards=self._safeguards,
                     )
                 )
             starts = [self._begin, *(other.run for other in self._others[: in_flight - 1])]
@@ -256,7 +261,7 @@ class ClusterRunner:
         binding = Binding(key, plan, graph, divided)
         try:
             calls = [
-                self.call(name, "bind_part", key, part, addresses, self._message_timeout_s)
+                self.call(name, "bind_part", key, part, addresses, self._message_timeout_s, self._safeguards)
                 for name, part in divided.parts.items()
             ]
             for call in calls:

@@ -274,10 +274,12 @@ def test_a_run_has_one_trace_of_all_machines(cluster: Cluster, tmp_path: Path) -
             _, network = str(run).split("Network\n")
             columns = [re.split(r" {2,}", line.strip())[:5] for line in network.splitlines()]
             assert columns[0] == ["from", "to", "messages", "data", "predicted"]
-            assert columns[1:3] == [
-                ["node0", "node1", "3", "23.44 KiB", "23.44 KiB"],
-                ["node1", "node0", "2", "15.62 KiB", "15.62 KiB"],
+            assert [row[:4] for row in columns[1:3]] == [
+                ["node0", "node1", "3", "23.44 KiB"],
+                ["node1", "node0", "2", "15.62 KiB"],
             ]
+            # The plan may have the input x sent on from node0, which is faster on some machines.
+            assert columns[1][4] in ("23.44 KiB", "31.25 KiB") and columns[2][4] == "15.62 KiB"
     assert read_trace(to_json(trace), where="here") == trace
     run.report(tmp_path / "run.html")
     run.gantt(tmp_path / "run.svg")

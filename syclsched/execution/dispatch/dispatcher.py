@@ -17,10 +17,12 @@ from syclsched.execution.core.failures import FailureReason, propagate_device_fa
 from syclsched.execution.core.program import Program, ProgramNode
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.dispatch.base_engines import ProgramEngine
-from syclsched.execution.dispatch.readiness import Readiness
+from syclsched.execution.dispatch.readiness import HOST_AHEAD, Readiness
+from syclsched.execution.dispatch.turns import QUANTUM_S, Turn, message_lanes_of
 from syclsched.execution.lanes.instruction_commands import CommandCache
 from syclsched.execution.lanes.instruction_submitter import InstructionSubmitter, SubmissionRequest
 from syclsched.execution.lanes.lanes import Completion, DeviceLane, HostLane
+from syclsched.execution.lanes.pacing import USUAL_AHEAD, Ahead
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.execution.memory.memory_admission import MemoryAdmission
 from syclsched.execution.memory.statuses import read_statuses
@@ -45,6 +47,7 @@ class Dispatcher(ProgramEngine):
         *,
         record: bool,
         executables: Mapping[int, Executable] | None = None,
+        turn: Turn | None = None,
     ) -> None:
         super().__init__(program, work, buffers, queues, record=record, executables=executables)
         self._pinned = {buffers.memory_of(piece.status) for piece in work.values() if piece.status is not None}
@@ -58,7 +61,10 @@ class Dispatcher(ProgramEngine):
             freed=lambda: self._readiness.unpark(),
             wake=lambda: self._inbox.put("memory"),
         )
-        self._readiness = Readiness(program.lanes, self._admission.prepared)
+        #: The run's turns on devices that it shares; None if it takes none.
+        self.turn = turn
+        self._messages = frozenset[int]() if turn is None else message_lanes_of(program.plan)
+        self._readiness = Readiness(program.lanes, self._admission.prepared, HOST_AHEAD if turn is None else 1)
         self._signals_due = 0
         self._throttled = 0
 
@@ -109,10 +115,13 @@ class Dispatcher(ProgramEngine):
             self.buffers.prepare(self._admission.prepared.values())
         for number in self._admission.prepared:
             self._events.put(number, None)
-        self._lanes = self._make_lanes(self._inbox.put, lambda: self._ending)
+        ahead = USUAL_AHEAD if self.turn is None else Ahead(QUANTUM_S, 2)
+        self._lanes = self._make_lanes(self._inbox.put, lambda: self._ending, ahead)
         if not any(needs_python(executable) for executable in self._executables.values()):
             self._loop_in_c.use_native_queues()
         self._loop_in_c.time_calls(self.recording)
+        if self.turn is not None:
+            self.turn.has_work = self._has_work
         commands = CommandCache(
             self._loop_in_c, self.program, self._work, self._executables, self.buffers, self._queue_of
         )
@@ -185,6 +194,8 @@ class Dispatcher(ProgramEngine):
             self._throttled += 1
             lane.call_when_ready(lambda: self._inbox.put("room"))
             return
+        if not self._has_turn(node):
+            return
         self._submitter.take(SubmissionRequest(node, self._work.get(node.id), self._executables.get(node.id)))
         self._readiness.submitted(node)
 
@@ -245,7 +256,25 @@ class Dispatcher(ProgramEngine):
         if node.id in self.program.signals:
             self._readiness.completed(node)
 
+    def _has_turn(self, node: ProgramNode) -> bool:
+        """Return whether an instruction may start beside other runs; else it is parked until it may."""
+        if self.turn is None or node.lane in self._messages:
+            return True
+        if self.turn.may_start(node.instruction.duration_s, lambda: self._inbox.put("room")):
+            return True
+        self._readiness.park(node)
+        self._throttled += 1
+        return False
+
+    def _has_work(self) -> bool:
+        """Return whether started instructions have not completed; for other threads."""
+        lanes = self._lanes
+        at_work = lanes is not None and any(lane.pacing.has_work() for lane in lanes.devices.values())
+        return not self.finished.is_set() and (at_work or self._readiness.running > 0)
+
     def _start_on_host(self, node: ProgramNode) -> None:
+        if not self._has_turn(node):
+            return
         if self._submitter.gathered:
             self._submitter.flush()  # it may wait for some of the batch, which must not wait for it
             if self.must_skip(node):
@@ -359,6 +388,8 @@ class Dispatcher(ProgramEngine):
 
     def _finish(self) -> None:
         """Wait for submitted instructions, execute the frees, and read the outcomes and status values."""
+        if self.turn is not None:
+            self.turn.end()
         if self._lanes is not None:
             self._lanes.finish()
         self._admission.stop()

@@ -19,11 +19,14 @@ class Readiness:
     """Advances through all lanes concurrently.
 
     A device instruction is ready once its predecessors have been submitted: events enforce the rest. Predecessors on
-    the host or in another SYCL context must have completed. A host lane has up to `HOST_AHEAD` instructions queued,
-    which its thread executes in order.
+    the host or in another SYCL context must have completed. A host lane has up to ``host_ahead`` instructions
+    queued, which its thread executes in order.
     """
 
-    def __init__(self, lanes: Sequence[Sequence[ProgramNode]], done: Collection[int] = ()) -> None:
+    def __init__(
+        self, lanes: Sequence[Sequence[ProgramNode]], done: Collection[int] = (), host_ahead: int = HOST_AHEAD
+    ) -> None:
+        self._host_ahead = host_ahead
         #: Without the instructions that were done before the run, such as allocations.
         self._lanes = [[node for node in lane if node.id not in done] for lane in lanes] if done else lanes
         lanes = self._lanes
@@ -96,7 +99,7 @@ class Readiness:
         self._completed.add(node.id)
         if node.on_host:
             self._running.discard(node.id)
-            full = self._ahead[node.lane] == HOST_AHEAD
+            full = self._ahead[node.lane] == self._host_ahead
             self._ahead[node.lane] -= 1
             if full:
                 self._offer(node.lane)
@@ -113,7 +116,7 @@ class Readiness:
 
     def _offer(self, lane: int) -> None:
         """Make a lane's next instruction ready, or register it with its first missing predecessor."""
-        if self._next[lane] == len(self._lanes[lane]) or self._ahead[lane] == HOST_AHEAD:
+        if self._next[lane] == len(self._lanes[lane]) or self._ahead[lane] == self._host_ahead:
             return
         node = self._lanes[lane][self._next[lane]]
         for number in node.submitted_first:

@@ -12,6 +12,7 @@ from syclsched.execution.dispatch.debug_checks import debug_checks_for
 from syclsched.execution.dispatch.debug_engine import DebugEngine
 from syclsched.execution.dispatch.dispatcher import Dispatcher
 from syclsched.execution.dispatch.prepared import PreparedPlan
+from syclsched.execution.dispatch.turns import TURNS, resources_of
 from syclsched.execution.lanes.lanes import queues_of
 from syclsched.execution.memory.buffers import NumpyArray
 
@@ -37,4 +38,7 @@ def make_engine(
     if safeguards.stepped:
         inspections = debug_checks_for(safeguards, buffers)
         return DebugEngine(program, prepared.work, buffers, queues, inspections, record=record)
-    return Dispatcher(program, prepared.work, buffers, queues, record=record, executables=executables)
+    turn = None
+    if safeguards.takes_turns:
+        turn = TURNS.join(safeguards.priority, safeguards.share or 1.0, resources_of(plan))
+    return Dispatcher(program, prepared.work, buffers, queues, record=record, executables=executables, turn=turn)

@@ -26,7 +26,7 @@ from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.core.worker import WorkerThread
 from syclsched.execution.lanes.cpu_helper_thread import HelperThread
 from syclsched.execution.lanes.host_calls import make_host_step
-from syclsched.execution.lanes.pacing import Pacing
+from syclsched.execution.lanes.pacing import USUAL_AHEAD, Ahead, Pacing
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.model.plan import Lane, Plan
 
@@ -34,12 +34,17 @@ if TYPE_CHECKING:
     from syclsched.devices.opened_devices import OpenDevices
 
 
+def lane_number(lane: Lane) -> int:
+    """Return the number of a lane among those of its device and kind."""
+    suffix = lane.name.rpartition(":")[2]
+    return int(suffix) if suffix.isdecimal() else 0
+
+
 def queue_of(lane: Lane, devices: OpenDevices) -> SyclQueue | None:
     """Return a queue for a device lane; None for a host lane."""
     if lane.kind == "host":
         return None
-    suffix = lane.name.rpartition(":")[2]
-    return lane_queue(devices.queue(lane.device, lane.kind, int(suffix) if suffix.isdecimal() else 0))
+    return lane_queue(devices.queue(lane.device, lane.kind, lane_number(lane)))
 
 
 def queues_of(plan: Plan, devices: OpenDevices) -> dict[str, SyclQueue]:
@@ -90,6 +95,7 @@ class DeviceLane:
         counts: Counts,
         report: Callable[[Completion], None],
         helper_thread: HelperThread | None = None,
+        ahead: Ahead = USUAL_AHEAD,
     ) -> None:
         import dpctl
 
@@ -99,7 +105,7 @@ class DeviceLane:
         self.watcher = WorkerThread(f"syclsched {lane.name} events")
         self.pacer = WorkerThread(f"syclsched {lane.name} pace")
         self.helper = helper_thread
-        self.pacing = Pacing(events.is_complete)
+        self.pacing = Pacing(events.is_complete, ahead)
         self._report = report
         self._events = events
         self._last: int | None = None

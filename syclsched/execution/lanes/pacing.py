@@ -5,17 +5,30 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
 #: Seconds of predicted work queued per lane, and bounds on the number of queued instructions.
 AHEAD_S = 0.25
 FEWEST_AHEAD, MOST_AHEAD = 16, 1000
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """Limits of the work queued ahead of a lane: seconds, if that are more than so many instructions."""
+
+    seconds: float = AHEAD_S
+    fewest: int = FEWEST_AHEAD
+
+
+USUAL_AHEAD: Final = Ahead()
+
+
 class Pacing:
     """The submitted, incomplete instructions of one lane."""
 
-    def __init__(self, is_complete: Callable[[int], bool]) -> None:
-        self._is_complete = is_complete
+    def __init__(self, is_complete: Callable[[int], bool], ahead: Ahead = USUAL_AHEAD) -> None:
+        self._is_complete, self._limits = is_complete, ahead
         self._ahead: deque[tuple[int, float]] = deque()
         self._ahead_s = 0.0
 
@@ -32,10 +45,17 @@ class Pacing:
             self._ahead_s -= self._ahead.popleft()[1]
         return self._below_limit()
 
+    def has_work(self) -> bool:
+        """Return whether an instruction is incomplete; usable from any thread."""
+        try:
+            return not self._is_complete(self._ahead[-1][0])
+        except IndexError:
+            return False
+
     def midpoint(self) -> int:
         """Return the middle queued instruction: submission resumes when it completes, before the lane runs empty."""
-        return self._ahead[len(self._ahead) // 2][0]
+        return self._ahead[(len(self._ahead) - 1) // 2][0]
 
     def _below_limit(self) -> bool:
         count = len(self._ahead)
-        return count < FEWEST_AHEAD or (count < MOST_AHEAD and self._ahead_s < AHEAD_S)
+        return count < self._limits.fewest or (count < MOST_AHEAD and self._ahead_s < self._limits.seconds)

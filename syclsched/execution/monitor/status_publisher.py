@@ -39,7 +39,7 @@ class _StatusPublisher:
         self._warned = False
         self._written: tuple[object, ...] | None = None
         self._write()  # raises here if that is impossible
-        run_observer.active = self._sampler
+        run_observer.add(self._sampler)
         for resources in list(unfinished):
             self._sampler.began(resources)
         self._thread = threading.Thread(target=self._run, name="syclsched monitor", daemon=True)
@@ -47,7 +47,7 @@ class _StatusPublisher:
 
     def close(self) -> None:
         """Stop, and remove the file."""
-        run_observer.active = None
+        run_observer.remove(self._sampler)
         self._ended.set()
         self._thread.join()
         self._file.remove()
@@ -158,7 +158,7 @@ _STATE = _ProcessState()
 def _forget_after_fork() -> None:
     """Forget everything in a forked child: the thread does not exist there, and the file is the parent's."""
     global _STATE
-    run_observer.active = None
+    run_observer.remove_all()
     _STATE = _ProcessState()
 
 

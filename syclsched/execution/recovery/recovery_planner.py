@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from syclsched.errors import DeviceError, MemoryLimitError, SyclschedError
 from syclsched.execution.core.failures import FailureReason, InstructionFailure
 from syclsched.execution.core.program import MEMORY_KINDS, Buffer
+from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
 from syclsched.execution.dispatch.start import make_engine
 from syclsched.execution.handle.engine import EndedEngine, Engine
@@ -73,6 +74,7 @@ class RecoveryPlanner:
         health: DeviceHealth | None = None,
         recoveries: tuple[Recovery, ...] = (),
         conclude: Callable[[], tuple[EndedEngine, PreparedPlan]] | None = None,
+        safeguards: Safeguards = DEFAULT_SAFEGUARDS,
     ) -> None:
         #: The recoveries so far, including those before the run.
         self.recoveries = recoveries
@@ -82,7 +84,7 @@ class RecoveryPlanner:
         self._devices = devices
         self._values = values
         self._health = DeviceHealth(devices) if health is None else health
-        self._conclude = conclude
+        self._conclude, self._safeguards = conclude, safeguards
         self._left = MOST_RECOVERIES
         self._tried: Counter[str] = Counter()
         #: Errors of tasks that failed permanently, by task name, in the order of failure.
@@ -145,7 +147,9 @@ class RecoveryPlanner:
             self._values.update(values)
             self._latest, self.deadlines_s = prepared, prepared.deadlines_s
             self.recoveries = (*self.recoveries, report)
-            return make_engine(prepared, self._devices, self._values, record=engine.recording)
+            return make_engine(
+                prepared, self._devices, self._values, record=engine.recording, safeguards=self._safeguards
+            )
         self._failed.setdefault("", failure.first)
         return None
 

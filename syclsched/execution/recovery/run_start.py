@@ -38,7 +38,7 @@ def start_run(
     if recover and not safeguards.stepped:
         from syclsched.execution.recovery.recovery_planner import RecoveryPlanner
 
-        recovery = RecoveryPlanner(prepared, devices, values, health, recoveries, conclude)
+        recovery = RecoveryPlanner(prepared, devices, values, health, recoveries, conclude, safeguards)
     return Run(
         engine,
         devices,

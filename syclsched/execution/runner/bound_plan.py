@@ -90,8 +90,8 @@ class Runner:
         self._stream: weakref.ref[Stream] | None = None
         self._coroutines = AsyncRunLock()
         self._recovery = PlanRecovery(self._first, devices, enabled=recover and not safeguards.stepped)
-        self._makespan_key = None if safeguards.stepped else makespan_key
-        self._measures = not safeguards.stepped and ((measure and self._trace) or makespan_key is not None)
+        self._makespan_key = makespan_key if safeguards.measurable else None
+        self._measures = safeguards.measurable and ((measure and self._trace) or makespan_key is not None)
         #: Input buffers that the user can write directly.
         self.zero_copy_inputs = ZeroCopyInputs(devices)
         self._bind_or_recover(self._first, progress)

@@ -47,7 +47,7 @@ def execute(
     prepared = prepare(plan, graph)
     values = prepared.values(inputs)
     durations = None
-    if measure and trace and not safeguards.stepped:
+    if measure and trace and safeguards.measurable:
         makespans = None if makespan_key is None else PlanMakespans(makespan_key)
         durations = DurationRecorder(prepared, makespans=makespans)
     run = start(

@@ -43,6 +43,8 @@ class PlanBinding:
         self.why_not_replayed = (
             "debug or nan_guard is on: instructions are done one at a time"
             if safeguards.stepped
+            else "it has a priority or a share: each instruction waits for the run's turn"
+            if safeguards.takes_turns
             else why_dispatcher_needed(prepared.program, submitting)
         )
         if self.why_not_replayed is None:

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns of runs that share devices: strict priorities, and shares by start-time fair queueing.
+
+A run with a priority below zero or a share takes turns: it keeps little work queued, and asks before each instruction.
+It waits while a run of higher priority has work on one of its devices, except for a small part of the time, so that no
+run starves. Among runs of one priority, an instruction may start if its run has had no more seconds for its share than
+the others that have work (P. Goyal, H. M. Vin and H. Cheng, Start-time Fair Queueing, SIGCOMM 1996), within a quantum.
+
+All other runs submit at once, and only hold back those of lower priority.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from syclsched.execution.core.thread_pool import THREADS
+from syclsched.execution.handle import run_observer
+from syclsched.execution.lanes.lanes import lane_number
+
+if TYPE_CHECKING:
+    from syclsched.execution.handle.resources import Resources
+    from syclsched.model.plan import Plan
+
+#: Seconds of work that a run may be ahead of the others, and that it may start although it is held back.
+QUANTUM_S: Final = 2e-3
+#: Seconds for which a run is held back at most before it may start a quantum of work, and for which a run that has no
+#: work may later make up.
+HELD_S: Final = 40e-3
+#: Seconds for which a run of higher priority holds others back after its end: the next one may follow.
+LINGER_S: Final = 1e-3
+
+
+def resources_of(plan: Plan) -> frozenset[str]:
+    """Return the devices of a plan's lanes, as processors where they are known: runs with a common one share it."""
+    used = {lane.device for lane in plan.lanes}
+    return frozenset(each.processor or each.key for each in plan.platform.devices if each.name in used)
+
+
+def message_lanes_of(plan: Plan) -> frozenset[int]:
+    """Return the lanes that only exchange data with other machines: messages use no device, and need no turn."""
+    hosts = {each.name: each.lanes - each.message_lanes for each in plan.platform.devices if each.message_lanes}
+    return frozenset(
+        number
+        for number, lane in enumerate(plan.lanes)
+        if lane.device in hosts and lane_number(lane) >= hosts[lane.device]
+    )
+
+
+@dataclass(eq=False, slots=True)
+class Turn:
+    """The turns of one run; made by `Turns.join`."""
+
+    turns: Turns
+    priority: int
+    share: float
+    resources: frozenset[str]
+    has_work: Callable[[], bool] = bool  # whether started instructions have not completed
+    used_s: float = 0.0  # seconds of started work, for a share of 1
+    asked_s: float = -HELD_S  # when it last asked
+    held_since_s: float | None = None
+    credit_s: float = 0.0  # seconds of work that it may start although it is held back
+    wakes: list[Callable[[], None]] = field(default_factory=list)
+
+    def may_start(self, seconds: float, wake: Callable[[], None]) -> bool:
+        """Return whether an instruction of predicted length may start now; else call back, once, when to ask again."""
+        return self.turns.may_start(self, seconds, wake)
+
+    def end(self) -> None:
+        """Take no more turns."""
+        self.turns.leave(self)
+
+
+@dataclass(eq=False, slots=True)
+class _ObservedRun:
+    """A run that takes no turns."""
+
+    turns: Turns
+    resources: frozenset[str]
+
+    def note_end(self) -> None:
+        """Note the end of the run."""
+        self.turns.ended(self)
+
+    def end(self, *, completed: bool) -> None:
+        """Note the end of a run that is one call; if the call has not completed it, it is observed anew."""
+        self.note_end()
+
+
+class Turns:
+    """The runs of this process that take turns, and those that others wait for; usable from any thread.
+
+    Parameters
+    ----------
+    clock : callable, optional
+        Returns seconds.
+    threaded : bool, optional
+        Whether a thread wakes waiting runs; otherwise the caller does, by `wake_due`.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, threaded: bool = True) -> None:
+        self._clock, self._threaded = clock, threaded
+        self._changed = threading.Condition()
+        self._turns: list[Turn] = []
+        self._others: list[_ObservedRun] = []
+        self._left_s: dict[str, float] = {}  # when the last of the others left, by resource
+        self._waking = False
+
+    def join(self, priority: int, share: float, resources: frozenset[str]) -> Turn:
+        """Return the turns of a run that begins; it sets `Turn.has_work`."""
+        turn = Turn(self, priority, share, resources)
+        with self._changed:
+            self._turns.append(turn)
+            if len(self._turns) == 1:
+                run_observer.add(self)
+        return turn
+
+    def leave(self, turn: Turn) -> None:
+        """Forget a run that has ended."""
+        with self._changed:
+            if turn not in self._turns:
+                return
+            self._turns.remove(turn)
+            if not self._turns:
+                run_observer.remove(self)
+                self._others.clear()
+            self._notify()
+
+    def may_start(self, turn: Turn, seconds: float, wake: Callable[[], None]) -> bool:
+        """See `Turn.may_start`."""
+        with self._changed:
+            now_s = self._clock()
+            if now_s - turn.asked_s > HELD_S and not self._is_busy(turn, now_s):  # unused time is not saved up
+                turn.used_s = max([turn.used_s, *(each.used_s for each in self._peers(turn, now_s))])
+            turn.asked_s = now_s
+            if not self._is_free(turn, now_s):
+                turn.wakes.append(wake)
+                self._notify()
+                return False
+            if turn.held_since_s is not None:
+                turn.credit_s -= seconds
+                if turn.credit_s <= 0.0:
+                    turn.held_since_s = now_s
+            turn.used_s += seconds / turn.share
+            if any(each.wakes for each in self._turns):
+                self._notify()
+            return True
+
+    def wake_due(self) -> float | None:
+        """Call back the runs that may go on; return the time at which to look again, None if no run waits."""
+        with self._changed:
+            now_s = self._clock()
+            free = [turn for turn in self._turns if turn.wakes and self._is_free(turn, now_s)]
+            wakes = [wake for turn in free for wake in turn.wakes]
+            for turn in free:
+                turn.wakes.clear()
+            next_s = self._next_s(now_s)
+        for wake in wakes:
+            wake()
+        return next_s
+
+    # --- for all runs: implements `run_observer.RunObserver` --------------------------------------------
+
+    def began(self, resources: Resources) -> None:
+        """Note a run that is about to start."""
+        if getattr(resources.engine, "turn", None) is None:
+            resources.before_end(self._began(resources.engines.plan).note_end)
+
+    def call_began(self, plan: Plan) -> _ObservedRun:
+        """Note a run that is one call of compiled code."""
+        return self._began(plan)
+
+    def ended(self, run: _ObservedRun) -> None:
+        """Note the end of a run that takes no turns."""
+        with self._changed:
+            if run in self._others:
+                self._others.remove(run)
+                now_s = self._clock()
+                self._left_s.update(dict.fromkeys(run.resources, now_s))
+                self._notify()
+
+    # --- inside, under the lock ---------------------------------------------------------------------------
+
+    def _began(self, plan: Plan) -> _ObservedRun:
+        run = _ObservedRun(self, resources_of(plan))
+        with self._changed:
+            if self._turns:
+                self._others.append(run)
+        return run
+
+    def _is_busy(self, turn: Turn, now_s: float) -> bool:
+        return bool(turn.wakes) or now_s < turn.asked_s + LINGER_S or turn.has_work()
+
+    def _contenders(self, turn: Turn, now_s: float) -> Iterable[Turn]:
+        for each in self._turns:
+            if each is not turn and self._is_busy(each, now_s) and not each.resources.isdisjoint(turn.resources):
+                yield each
+
+    def _peers(self, turn: Turn, now_s: float) -> list[Turn]:
+        return [each for each in self._contenders(turn, now_s) if each.priority == turn.priority]
+
+    def _is_held(self, turn: Turn, now_s: float) -> bool:
+        """Return whether a run of higher priority has work on a device of this one."""
+        if turn.priority < 0 and (
+            any(not each.resources.isdisjoint(turn.resources) for each in self._others)
+            or any(now_s - self._left_s.get(each, -1.0) < LINGER_S for each in turn.resources)
+        ):
+            return True
+        return any(each.priority > turn.priority for each in self._contenders(turn, now_s))
+
+    def _is_free(self, turn: Turn, now_s: float) -> bool:
+        """Return whether a run may start an instruction; notes since when it is held back."""
+        if not self._is_held(turn, now_s):
+            turn.held_since_s = None
+        elif turn.held_since_s is None:
+            turn.held_since_s, turn.credit_s = now_s, 0.0
+        if turn.held_since_s is not None and turn.credit_s <= 0.0:
+            if now_s - turn.held_since_s < HELD_S:
+                return False
+            turn.credit_s = QUANTUM_S
+        peers = self._peers(turn, now_s)
+        return not peers or turn.used_s <= min(each.used_s for each in peers) + QUANTUM_S / turn.share
+
+    def _next_s(self, now_s: float) -> float | None:
+        """Return the earliest time at which a waiting run may be free because of the time alone."""
+        waiting = [turn for turn in self._turns if turn.wakes]
+        if not waiting:
+            return None
+        held = [turn.held_since_s + HELD_S for turn in waiting if turn.held_since_s is not None]
+        lingering = [left_s + LINGER_S for left_s in self._left_s.values()]
+        # Nobody tells when the work of the others completes.
+        looks = [now_s + LINGER_S] if any(any(self._contenders(turn, now_s)) for turn in waiting) else []
+        return min((each for each in (*held, *lingering, *looks) if each > now_s), default=now_s + LINGER_S)
+
+    def _notify(self) -> None:
+        """Have the thread look which runs may go on; it is started if need be."""
+        if not self._threaded:
+            return
+        if self._waking:
+            self._changed.notify_all()
+        elif any(turn.wakes for turn in self._turns):
+            self._waking = True
+            THREADS.start(self._wake, "syclsched turns")
+
+    def _wake(self) -> None:
+        while True:
+            next_s = self.wake_due()
+            with self._changed:
+                if next_s is None or not any(turn.wakes for turn in self._turns):
+                    self._waking = False
+                    return
+                self._changed.wait(max(0.0, next_s - self._clock()))
+
+
+#: Of this process.
+TURNS: Final = Turns()

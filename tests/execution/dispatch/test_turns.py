@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs that share a device: shares by weight, priorities, and no run starves; on a virtual clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syclsched.execution.dispatch.turns import HELD_S, LINGER_S, QUANTUM_S, Turn, Turns
+from syclsched.execution.handle import run_observer
+from syclsched.model.plan import Plan
+
+CPU, GPU = frozenset({"cpu"}), frozenset({"gpu"})
+
+
+@dataclass
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    now_s: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@dataclass
+class Client:
+    """A run that always has more instructions of the same length, of which two may be queued on the device."""
+
+    turn: Turn
+    seconds: float
+    done_s: float = 0.0
+    queued: int = 0
+    waits: bool = False
+    starts: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.turn.has_work = lambda: self.queued > 0
+
+    def wake(self) -> None:
+        self.waits = False
+
+    def submits(self, now_s: float) -> bool:
+        """Ask for a turn if there is room; return whether an instruction is to be queued."""
+        if self.waits or self.queued == 2:
+            return False
+        self.waits = not self.turn.may_start(self.seconds, self.wake)
+        if not self.waits:
+            self.queued += 1
+            self.starts.append(now_s)
+        return not self.waits
+
+
+def serve(turns: Turns, clock: Clock, clients: list[Client], until_s: float) -> None:
+    """Execute instructions on one device, in the order of their submission, until a time."""
+    queue: list[Client] = []
+    end_s = clock.now_s
+    while clock.now_s < until_s:
+        while submitted := [client for client in clients if client.submits(clock.now_s)]:
+            queue += submitted
+        if queue:
+            end_s = max(end_s, clock.now_s) + queue[0].seconds
+        due_s = turns.wake_due()
+        assert queue or due_s is not None, "all wait, and nothing will wake them"
+        while due_s is not None and due_s < (end_s if queue else until_s):
+            clock.now_s = max(clock.now_s, due_s) + 1e-9
+            due_s = turns.wake_due()
+            for client in clients:
+                while client.submits(clock.now_s):
+                    queue.append(client)
+                    if len(queue) == 1:
+                        end_s = clock.now_s + client.seconds
+        if not queue:
+            clock.now_s = until_s
+            return
+        clock.now_s = end_s
+        done = queue.pop(0)
+        done.queued -= 1
+        done.done_s += done.seconds
+    while queue:
+        queue.pop().queued -= 1
+
+
+@pytest.fixture(autouse=True)
+def no_observer_is_left() -> Any:
+    before = run_observer.active
+    yield
+    run_observer.remove_all()
+    if before is not None:
+        run_observer.add(before)
+
+
+@given(
+    shares=st.lists(st.floats(0.1, 10.0), min_size=1, max_size=4),
+    seconds=st.lists(st.floats(1e-4, 5e-3), min_size=4, max_size=4),
+)
+def test_devices_are_shared_by_weight(shares: list[float], seconds: list[float]) -> None:
+    clock = Clock()
+    turns = Turns(clock, threaded=False)
+    clients = [Client(turns.join(0, share, CPU), each) for share, each in zip(shares, seconds, strict=False)]
+    serve(turns, clock, clients, 1.0)
+    for client in clients:
+        expected = clock.now_s * client.turn.share / sum(shares)
+        # Others may be ahead by a quantum and an instruction; idle time between turns is short.
+        assert client.done_s >= 0.9 * expected - 4 * (QUANTUM_S + max(seconds))
+
+
+def test_a_run_of_higher_priority_goes_first_and_the_other_does_not_starve() -> None:
+    clock = Clock()
+    turns = Turns(clock, threaded=False)
+    high, low = Client(turns.join(-1, 1.0, CPU), 1e-3), Client(turns.join(-2, 1.0, CPU), 1e-3)
+    serve(turns, clock, [high, low], 2.0)
+    assert 0.02 * clock.now_s < low.done_s < 0.1 * clock.now_s
+    assert high.done_s > 0.9 * clock.now_s
+    turns.leave(high.turn)
+    before_s, clock_s = low.done_s, clock.now_s
+    serve(turns, clock, [low], clock.now_s + 1.0)
+    assert low.done_s - before_s > 0.99 * (clock.now_s - clock_s)
+
+
+def plan_on(name: str) -> Plan:
+    device = SimpleNamespace(name=name, key=name, processor=name, is_host=False, message_lanes=0)
+    platform = SimpleNamespace(devices=(device,))
+    plan: Any = SimpleNamespace(lanes=(SimpleNamespace(device=name),), platform=platform)
+    return plan
+
+
+def test_runs_that_take_no_turns_hold_back_those_of_lower_priority_on_their_devices() -> None:
+    clock = Clock(1.0)
+    turns = Turns(clock, threaded=False)
+    background, elsewhere, equal = turns.join(-1, 1.0, CPU), turns.join(-1, 1.0, GPU), turns.join(0, 1.0, CPU)
+    woken: list[str] = []
+    assert run_observer.active is not None
+    call = run_observer.active.call_began(plan_on("cpu"))
+    assert not background.may_start(1e-4, lambda: woken.append("background"))
+    assert elsewhere.may_start(1e-4, lambda: woken.append("elsewhere"))
+    assert equal.may_start(1e-4, lambda: woken.append("equal"))
+    clock.now_s += 5e-3
+    call.end(completed=True)
+    turns.wake_due()
+    assert woken == []  # the next call may follow at once
+    clock.now_s += 1.1 * LINGER_S
+    assert turns.wake_due() is None and woken == ["background"]
+    assert background.may_start(1e-4, lambda: None)
+
+
+def test_a_run_that_is_held_back_for_long_gets_a_quantum() -> None:
+    clock = Clock(1.0)
+    turns = Turns(clock, threaded=False)
+    background = turns.join(-1, 1.0, CPU)
+    assert run_observer.active is not None
+    run_observer.active.call_began(plan_on("cpu"))
+    client = Client(background, QUANTUM_S / 2)
+    serve(turns, clock, [client], 1.0 + 10.5 * HELD_S)
+    assert len(client.starts) == pytest.approx(20, abs=3)
+
+
+def test_time_that_a_run_did_not_use_is_not_saved_up() -> None:
+    clock = Clock()
+    turns = Turns(clock, threaded=False)
+    early, late = Client(turns.join(0, 1.0, CPU), 1e-3), Client(turns.join(0, 1.0, CPU), 1e-3)
+    serve(turns, clock, [early], 1.0)
+    serve(turns, clock, [early, late], 2.0)
+    assert late.done_s == pytest.approx(0.5, abs=0.02)
+
+
+def test_without_runs_that_take_turns_nothing_is_observed() -> None:
+    turns = Turns(Clock(), threaded=False)
+    before = run_observer.active
+    turn = turns.join(-1, 1.0, CPU)
+    assert run_observer.active is not before
+    turn.end()
+    turn.end()
+    assert run_observer.active is before

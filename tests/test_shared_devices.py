@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs with a priority or a share, as users start them; conformance tests run every graph in turns, too."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import syclsched
+from syclsched import TaskGraph
+from syclsched.errors import ArgumentError
+from syclsched.execution.handle import run_observer
+from syclsched.kernels import get
+
+pytestmark = pytest.mark.sycl
+SIZE = 1000
+
+
+def chain(length: int, host: Any = None) -> TaskGraph:
+    """A graph that doubles an array so many times, with a function of the host in the middle."""
+    graph = TaskGraph("chain")
+    x = graph.array("x", data=np.ones(SIZE))
+    for number in range(length):
+        if host is not None and number == length // 2:
+            graph.host(host, x=x.read(), name="host")
+        graph.kernel(get("scale"), name=f"t{number}", x=x, alpha=2.0)
+    return graph
+
+
+def test_a_background_run_ends_while_others_never_pause() -> None:
+    ended = threading.Event()
+    calls = 0
+
+    def call_on() -> None:
+        nonlocal calls
+        with syclsched.bind(chain(2), calibrate=False, trace=False) as runner:
+            while not ended.is_set():
+                assert runner()["x"][0] == 4.0
+                calls += 1
+
+    others = threading.Thread(target=call_on)
+    others.start()
+    try:
+        with syclsched.run(chain(40), calibrate=False, priority=-1) as run:
+            assert run.result("x")[0] == 2.0**40
+    finally:
+        ended.set()
+        others.join()
+    assert calls and run_observer.active is None
+
+
+def test_a_run_that_is_held_back_can_be_cancelled_and_recovers() -> None:
+    go_on = threading.Event()
+    with syclsched.run(chain(4, lambda x: go_on.wait(60) and None), calibrate=False):
+        background = syclsched.run(chain(1000), calibrate=False, priority=-1)
+        background.cancel()
+        background.join(60)
+        assert background.done
+        background.close()
+        with syclsched.run(chain(10), calibrate=False, priority=-2, share=0.5) as slow:
+            assert slow.result("x")[0] == 2.0**10  # it goes on now and then
+        go_on.set()
+
+
+def test_bound_runs_and_streams_take_turns_and_say_so() -> None:
+    with syclsched.bind(chain(3), calibrate=False, share=2) as runner:
+        assert not runner.replayed and "share" in str(runner.why_not_replayed)
+        assert runner()["x"][0] == 8.0
+        inputs = ({"x": np.full(SIZE, value)} for value in (1.0, 2.0, 3.0))
+        assert [each["x"][0] for each in runner.stream(inputs)] == [8.0, 16.0, 24.0]
+    assert run_observer.active is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"priority": 1}, "give the others less"),
+        ({"priority": -0.5}, "priority is -0.5"),
+        ({"share": 0}, "share is 0"),
+        ({"share": float("inf")}, "positive number"),
+        ({"share": "much"}, "share is 'much'"),
+        ({"share": 1, "debug": True}, "step by step"),
+        ({"priority": -1, "dynamic": "eager"}, "takes no turns"),
+    ],
+)
+def test_wrong_priorities_and_shares_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        syclsched.run(chain(1), calibrate=False, **options)
+
+
+def test_its_times_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from syclsched.execution.core.history_feed import FEED
+
+    added: list[Any] = []
+    monkeypatch.setattr(FEED, "add", lambda *given: added.append(given))
+    with syclsched.run(chain(3), calibrate=False, share=1.0) as run:
+        run.wait()
+    with syclsched.bind(chain(3), calibrate=False, priority=-1) as runner:
+        runner()
+    assert added == []
