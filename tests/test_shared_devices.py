@@ -52,7 +52,7 @@ def test_a_background_run_ends_while_others_never_pause() -> None:
     assert calls and run_observer.active is None
 
 
-def test_a_run_that_is_held_back_can_be_cancelled_and_recovers() -> None:
+def test_a_run_that_is_held_back_can_be_cancelled_and_goes_on_now_and_then() -> None:
     go_on = threading.Event()
     with syclsched.run(chain(4, lambda x: go_on.wait(60) and None), calibrate=False):
         background = syclsched.run(chain(1000), calibrate=False, priority=-1)
@@ -61,7 +61,7 @@ def test_a_run_that_is_held_back_can_be_cancelled_and_recovers() -> None:
         assert background.done
         background.close()
         with syclsched.run(chain(10), calibrate=False, priority=-2, share=0.5) as slow:
-            assert slow.result("x")[0] == 2.0**10  # it goes on now and then
+            assert slow.result("x")[0] == 2.0**10
         go_on.set()
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from syclsched.execution.core.thread_pool import THREADS
 from syclsched.execution.handle import run_observer
+from syclsched.execution.handle.resources import unfinished
 from syclsched.execution.lanes.lanes import lane_number
 
 if TYPE_CHECKING:
@@ -114,8 +115,11 @@ class Turns:
         turn = Turn(self, priority, share, resources)
         with self._changed:
             self._turns.append(turn)
-            if len(self._turns) == 1:
+            is_first = len(self._turns) == 1
+            if is_first:
                 run_observer.add(self)
+        for run in list(unfinished) if is_first else ():
+            self.began(run)
         return turn
 
     def leave(self, turn: Turn) -> None:
