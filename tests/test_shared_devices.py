@@ -78,10 +78,10 @@ def test_bound_runs_and_streams_take_turns_and_say_so() -> None:
     ("options", "message"),
     [
         ({"priority": 1}, "give the others less"),
-        ({"priority": -0.5}, "priority is -0.5"),
-        ({"share": 0}, "share is 0"),
+        ({"priority": -0.5}, "-0.5 is no priority"),
+        ({"share": 0}, "0 is no share"),
         ({"share": float("inf")}, "positive number"),
-        ({"share": "much"}, "share is 'much'"),
+        ({"share": "much"}, "'much' is no share"),
         ({"share": 1, "debug": True}, "step by step"),
         ({"priority": -1, "dynamic": "eager"}, "takes no turns"),
     ],

@@ -249,6 +249,20 @@ def test_times_of_parts_are_shown_beside_those_of_the_plan(cluster: Cluster) -> 
         _ = unread.parts
 
 
+def test_parts_take_turns(cluster: Cluster) -> None:
+    graph, x = pipeline()
+    plan = fixed(cluster, graph, alternately)
+    with cluster.bind(graph, plan=plan) as plain, cluster.bind(graph, plan=plan, priority=-1, share=2) as background:
+        expected = plain({"x": x})["y"]
+        slow = background.run({"x": x})
+        for _ in range(5):
+            plain({"x": x})
+        np.testing.assert_array_equal(slow.result("y"), expected)
+        assert {part.replayed for part in slow.parts} == {False}
+    with pytest.raises(ArgumentError, match="0 is no share"):
+        cluster.run(graph, {"x": x}, share=0)
+
+
 def test_a_run_has_one_trace_of_all_machines(cluster: Cluster, tmp_path: Path) -> None:
     graph, x = pipeline()
     plan = fixed(cluster, graph, alternately)

@@ -101,6 +101,22 @@ class _WatchOptions:
             help="When a device or its runtime fails, plan the remaining tasks on the remaining devices and continue.",
         ),
     ] = True
+    priority: Annotated[
+        int,
+        opt.cluster_option(
+            "--priority",
+            max=0,
+            help="Below 0, the run waits while runs of higher priority, of any client, have work on its devices.",
+        ),
+    ] = 0
+    share: Annotated[
+        float | None,
+        opt.cluster_option(
+            "--share",
+            metavar="WEIGHT",
+            help="Share the devices with other runs that have a share, in proportion to the weights.",
+        ),
+    ] = None
 
     def safeguards(self) -> Safeguards:
         """Return the options as safeguards of the execution engine."""
@@ -108,7 +124,7 @@ class _WatchOptions:
 
         check_seconds(self.watchdog, "--watchdog")
         check_seconds(self.deadline, "--deadline")
-        return Safeguards(self.debug, self.nan_guard, self.watchdog, self.deadline)
+        return Safeguards(self.debug, self.nan_guard, self.watchdog, self.deadline, self.priority, self.share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +253,12 @@ def run_command(
     safeguards = watched.safeguards()
     if machines.named:
         opt.refuse_given(context, (*ONE_MACHINE, *_ALONE), "on several machines")
+    elif safeguards.takes_turns:
+        raise ArgumentError(
+            "a run of this process knows no runs of others",
+            where="--priority and --share",
+            hint="Add --cluster: its workers know the runs of all clients. Or call syclsched.run in one process",
+        )
     _tell_unused(context, with_plan=plan_file is not None, dry_run=dry_run, described=where.platform is not None)
     check_outputs(
         shown.trace_file, shown.report_file, shown.record_file, shown.save_plan, shown.output_file,
@@ -295,7 +317,7 @@ def run_command(
         else:
             start: _Starter = partial(_run_starter, planned, workload, safeguards, dynamic, recover=watched.recover)
             if planned.cluster is not None:
-                start = partial(_cluster_starter, planned, workload, recover=watched.recover)
+                start = partial(_cluster_starter, planned, workload, safeguards, recover=watched.recover)
             outcome = _run_repeatedly(planned, workload, repeat, console, start, dynamic=dynamic is not None)
             FEED.flush(_FLUSH_S)  # what it warns of comes before the report
         if model is not None and rival is not None:
@@ -479,11 +501,17 @@ def _planned_on(
 
 @contextmanager
 def _cluster_starter(
-    planned: Planned, workload: Workload, progress: Progress, *, recover: bool
+    planned: Planned, workload: Workload, safeguards: Safeguards, progress: Progress, *, recover: bool
 ) -> Iterator[Callable[[], ClusterRun]]:
     """Yield a function that starts a run of the plan on the machines of a cluster."""
     assert planned.cluster is not None
-    with planned.cluster.bind(workload.graph, plan=planned.plan, recover=recover) as runner:
+    with planned.cluster.bind(
+        workload.graph,
+        plan=planned.plan,
+        recover=recover,
+        priority=safeguards.priority,
+        share=safeguards.share,
+    ) as runner:
         yield partial(runner.run, workload.inputs)
 
 

@@ -30,13 +30,14 @@ class Safeguards:
     def __post_init__(self) -> None:
         if type(self.priority) is not int or self.priority > 0:
             raise ArgumentError(
-                f"priority is {self.priority!r}",
+                f"{self.priority!r} is no priority",
+                where="priority",
                 hint="Give 0, or less for a run that waits for others; to have a run go first, give the others less",
             )
         if self.share is not None and not (isinstance(self.share, (int, float)) and 0.0 < self.share < math.inf):
-            raise ArgumentError(f"share is {self.share!r}", hint="Give a positive number, or nothing")
+            raise ArgumentError(f"{self.share!r} is no share", where="share", hint="Give a positive number, or nothing")
         if self.takes_turns and self.stepped:
-            raise ArgumentError("debug and nan_guard run step by step, without a priority and a share")
+            raise ArgumentError("debug and nan_guard run step by step and take no turns", where="priority and share")
         for name in ("watchdog_s", "deadline_s"):
             check_seconds(getattr(self, name), name)
 

@@ -54,7 +54,8 @@ def test_a_graph_is_planned_and_run(command: Any, tmp_path: Path) -> None:
     assert {device.name.split("/")[0] for device in planned.platform.devices} == {"node0", "node1"}
     assert "node" in (tmp_path / "plan.svg").read_text()
     report = tmp_path / "run.html"
-    ran = command("run", *SMALL, "--plan", plan, "--repeat", 2, "--json", "--trace", trace, "--report", report)
+    how = ("--plan", plan, "--priority", -1, "--repeat", 2)
+    ran = command("run", *SMALL, *how, "--json", "--trace", trace, "--report", report)
     found = json.loads(ran.out)
     assert (ran.code, found["result"]["ok"], len(found["makespans_s"]), found["recoveries"]) == (0, True, 2, [])
     assert all(place.startswith("node") for places in found["where"].values() for place in places)
@@ -70,6 +71,8 @@ def test_a_graph_is_planned_and_run(command: Any, tmp_path: Path) -> None:
         (("cluster", "status", "--cluster", "tcp://127.0.0.1:1", "--workers", 2), "Give one of them"),
         (("run", *SMALL, "--workers", 1, "--devices", "cpu"), "--devices cannot be used on several machines"),
         (("run", *SMALL, "--workers", 1, "--dynamic", "dmdas", "--debug"), "--dynamic and --debug cannot be used"),
+        (("run", *SMALL, "--priority", -1), "Add --cluster"),
+        (("run", *SMALL, "--workers", 1, "--share", 0), "0.0 is no share"),
         (("cluster", "plan", "choleski", "--workers", 1), "cholesky"),
         (("cluster", "status", "--cluster", "here"), "tcp://host:8786"),
     ],
