@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated, Final, Literal
 
 from annotated_types import Ge, Gt
@@ -260,6 +261,18 @@ class Link(Serialisable):
         return self.latency_s + nbytes / self.bandwidth_bytes_per_s
 
 
+class _Links(tuple[Link, ...]):
+    """Links that are found by their ends at once: platforms of many machines have thousands of them."""
+
+    @cached_property
+    def by_ends(self) -> dict[tuple[str, str], Link]:
+        """The first link between each two spaces."""
+        return {(link.source, link.destination): link for link in reversed(self)}
+
+    def __reduce__(self) -> tuple[type[_Links], tuple[list[Link]]]:
+        return _Links, ([*self],)
+
+
 @dataclass(frozen=True, slots=True)
 class Interference(Serialisable):
     """Slow-down of work on one device by work on another, or on a second lane of the same device.
@@ -328,6 +341,10 @@ class Platform(Serialisable):
     handoff_s: NonNegative | None = None
     contention: Contention = "none"
     generation: Text = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.links, _Links):
+            object.__setattr__(self, "links", _Links(self.links))
 
     def __repr__(self) -> str:
         devices = ", ".join(device.name for device in self.devices)
@@ -400,10 +417,9 @@ class Platform(Serialisable):
 
     def link(self, source: str, destination: str) -> Link | None:
         """Return the direct link between two spaces, or None."""
-        for link in self.links:
-            if link.source == source and link.destination == destination:
-                return link
-        return None
+        links = self.links
+        assert isinstance(links, _Links)
+        return links.by_ends.get((source, destination))
 
     def route(self, source: str, destination: str) -> tuple[Link, ...]:
         """Return the links of a copy: none, one, or two through host memory.

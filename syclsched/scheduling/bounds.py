@@ -218,33 +218,38 @@ def _heads(
     nbytes: Floats,
     from_space: tuple[Floats, Floats],
     hop: tuple[Floats, Floats],
+    nearest: tuple[Floats, Floats],
 ) -> Floats:
     """Return the earliest start of each task on each device, every predecessor on the device that is best for it."""
     count, devices = tables_seconds.shape
-    heads = np.zeros((count, devices))
+    heads, best_s = np.zeros((count, devices)), np.full(count, np.inf)
     for task in range(count):
         begin = release_s[task]
         for k in range(pred_start[task], pred_start[task + 1]):
-            before, least = pred_task[k], np.inf
-            for other in range(devices):
-                least = min(least, heads[before, other] + tables_seconds[before, other])
-            begin = max(begin, least)
+            begin = max(begin, best_s[pred_task[k]])
         for device in range(devices):
             heads[task, device] = begin
         for k in range(read_start[task], read_start[task + 1]):
             item = read_item[k]
             if nbytes[item] == 0.0:
                 continue
+            maker = producer[item]
             for device in range(devices):
-                least = np.inf
-                if producer[item] < 0:
+                if maker < 0:
                     origin = item_space[item]
                     least = from_space[0][origin, device] + nbytes[item] * from_space[1][origin, device]
-                else:
+                    heads[task, device] = max(heads[task, device], least)
+                    continue
+                least = heads[maker, device] + tables_seconds[maker, device]
+                least += hop[0][device, device] + nbytes[item] * hop[1][device, device]
+                # Of many equal devices none is reached sooner from another.
+                if least > best_s[maker] + nearest[0][device] + nbytes[item] * nearest[1][device]:
                     for other in range(devices):
-                        made = heads[producer[item], other] + tables_seconds[producer[item], other]
+                        made = heads[maker, other] + tables_seconds[maker, other]
                         least = min(least, made + hop[0][other, device] + nbytes[item] * hop[1][other, device])
                 heads[task, device] = max(heads[task, device], least)
+        for device in range(devices):
+            best_s[task] = min(best_s[task], heads[task, device] + tables_seconds[task, device])
     return heads
 
 
@@ -258,19 +263,18 @@ def _tails(
     producer: Ints,
     nbytes: Floats,
     hop: tuple[Floats, Floats],
+    nearest: tuple[Floats, Floats],
 ) -> Floats:
     """Return the least time from the finish of each task on each device to the end."""
     count, devices = seconds.shape
-    tails = np.zeros((count, devices))
+    tails, best_s = np.zeros((count, devices)), np.full(count, np.inf)
     for task in range(count - 1, -1, -1):
         after = 0.0
         for k in range(succ_start[task], succ_start[task + 1]):
-            least = np.inf
-            for other in range(devices):
-                least = min(least, seconds[succ_task[k], other] + tails[succ_task[k], other])
-            after = max(after, least)
+            after = max(after, best_s[succ_task[k]])
         for device in range(devices):
             tails[task, device] = max(tails[task, device], after)
+            best_s[task] = min(best_s[task], seconds[task, device] + tails[task, device])
         # All readers of this task's results are done: push this task's tail to the producers of its inputs.
         for k in range(read_start[task], read_start[task + 1]):
             item = read_item[k]
@@ -278,10 +282,12 @@ def _tails(
             if maker < 0 or nbytes[item] == 0.0:
                 continue
             for device in range(devices):
-                least = np.inf
-                for other in range(devices):
-                    way = hop[0][device, other] + nbytes[item] * hop[1][device, other]
-                    least = min(least, way + seconds[task, other] + tails[task, other])
+                least = hop[0][device, device] + nbytes[item] * hop[1][device, device]
+                least += seconds[task, device] + tails[task, device]
+                if least > best_s[task] + nearest[0][device] + nbytes[item] * nearest[1][device]:
+                    for other in range(devices):
+                        way = hop[0][device, other] + nbytes[item] * hop[1][device, other]
+                        least = min(least, way + seconds[task, other] + tails[task, other])
                 tails[maker, device] = max(tails[maker, device], least)
     return tails
 
@@ -306,6 +312,7 @@ def _heads_and_tails(tables: Tables) -> tuple[Floats, Floats]:
     """Return the earliest start of each task on each device, and the least time from its finish to the end."""
     latency, slope = _least_copies(tables)
     hop = _hops(tables, latency, slope)
+    elsewhere = [np.where(np.eye(len(way), dtype=bool), np.inf, way) for way in hop]
     heads = _heads(
         tables.seconds,
         tables.release_s,
@@ -318,6 +325,7 @@ def _heads_and_tails(tables: Tables) -> tuple[Floats, Floats]:
         tables.item_bytes,
         (latency, slope),
         hop,
+        (elsewhere[0].min(axis=0), elsewhere[1].min(axis=0)),
     )
     tails = _tails(
         tables.seconds,
@@ -328,6 +336,7 @@ def _heads_and_tails(tables: Tables) -> tuple[Floats, Floats]:
         tables.item_producer,
         tables.item_bytes,
         hop,
+        (elsewhere[0].min(axis=1), elsewhere[1].min(axis=1)),
     )
     return heads, tails
 
@@ -345,13 +354,8 @@ def _transfer_s(tables: Tables, heads: Floats, tails: Floats) -> float:
         if maker == NOTHING:
             best = max(best, float(copy_s[tables.item_space[item]]))
             continue
-        least = min(
-            heads[maker, d]
-            + tables.seconds[maker, d]
-            + copy_s[tables.reach_space[tables.reach_start[d] : tables.reach_start[d + 1]]].min()
-            for d in range(heads.shape[1])
-        )
-        best = max(best, float(least))
+        reached_s = np.minimum.reduceat(copy_s[tables.reach_space], tables.reach_start[:-1])
+        best = max(best, float((heads[maker] + tables.seconds[maker] + reached_s).min()))
     return best
 
 
