@@ -25,6 +25,8 @@ CHEAP_LP_VARIABLES = 1_000
 
 #: Work limit of the search for the area bound's multipliers: tasks times devices times rounds.
 _AREA_WORK, _AREA_ROUNDS = 20_000_000, 200
+#: Most steps of the bounds of chains with copies; of larger problems, equally fast devices are taken as one.
+_ARC_WORK = 200_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class LowerBounds:
 
 def lower_bound(problem: Problem, *, lp: bool = True) -> LowerBounds:
     """Return all lower bounds on the makespan of a problem."""
+    if _arc_work(problem) > _ARC_WORK:
+        problem, lp = _with_merged_devices(problem), False
     tables = problem.tables
     if not len(problem):
         return LowerBounds(0.0, 0.0, 0.0, 0.0, _transfer_s(tables, *_heads_and_tails(tables)))
@@ -68,7 +72,7 @@ def lower_bound(problem: Problem, *, lp: bool = True) -> LowerBounds:
     heads, tails = _heads_and_tails(tables)
     lp_s = None
     several = np.count_nonzero(np.isfinite(tables.seconds).any(axis=0)) > 1
-    if lp and several and len(tables.read_item) * len(problem.devices) ** 2 <= LP_VARIABLES:
+    if lp and several and _arc_work(problem) <= LP_VARIABLES:
         lp_s = relaxation_s(tables, heads, tails, _hops(tables, *_least_copies(tables)))
     return LowerBounds(
         path_s=float(path.max()),
@@ -86,12 +90,13 @@ def plan_bound_s(problem: Problem) -> float:
     Plans have two liberties that timetables lack: a task that reuses an array's name in another space need not wait for
     the earlier tasks, and a copy may start from another copy instead of from the origin.
     """
-    variables = len(problem.tables.read_item) * len(problem.devices) ** 2
-    return lower_bound(_relaxed(problem), lp=variables <= CHEAP_LP_VARIABLES).best_s
+    return lower_bound(_relaxed(problem), lp=_arc_work(problem) <= CHEAP_LP_VARIABLES).best_s
 
 
 def quick_bound_s(problem: Problem) -> float:
     """Return the best of the cheap bounds: chains with copies, and the area and the number of all tasks."""
+    if _arc_work(problem) > _ARC_WORK:
+        problem = _with_merged_devices(problem)
     tables = problem.tables
     if not len(problem):
         return lower_bound(problem, lp=False).best_s
@@ -169,6 +174,30 @@ def _relaxed(problem: Problem) -> Problem:
         _closure(np.where(np.isinf(tables.latency_s), np.inf, tables.s_per_byte)),
     )
     changed |= {"latency_s": latency_s, "s_per_byte": np.where(np.isinf(s_per_byte), 0.0, s_per_byte)}
+    return replace(problem, tables=frozen(tables._replace(**changed)))
+
+
+def _arc_work(problem: Problem) -> int:
+    """Return the number of steps of the bounds of chains with copies."""
+    return len(problem.tables.read_item) * len(problem.devices) ** 2
+
+
+def _with_merged_devices(problem: Problem) -> Problem:
+    """Return a problem in which devices that are equally fast at all tasks are one, with the lanes of all.
+
+    Data then moves among their memories at once, so that no plan takes less time than before.
+    """
+    tables = problem.tables
+    seconds, which = _distinct_rows(np.ascontiguousarray(tables.seconds.T))
+    order = np.argsort(which, kind="stable")
+    reached = [tables.reach_space[tables.reach_start[d] : tables.reach_start[d + 1]] for d in range(len(which))]
+    spaces = [np.unique(np.concatenate([reached[d] for d in order[which[order] == k]])) for k in range(len(seconds))]
+    changed = {
+        "seconds": np.ascontiguousarray(seconds.T),
+        "device_start": np.concatenate(([0], np.cumsum(np.bincount(which, np.diff(tables.device_start))))).astype(int),
+        "reach_start": np.concatenate(([0], np.cumsum([len(each) for each in spaces]))),
+        "reach_space": np.concatenate(spaces),
+    }
     return replace(problem, tables=frozen(tables._replace(**changed)))
 
 

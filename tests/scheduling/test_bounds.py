@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.examples import examples
 from support.instances import PEFT_COSTS, PEFT_EDGES, TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
 from support.random_problems import problems
@@ -61,6 +62,22 @@ def test_no_timetable_is_below_any_part(problem: Problem) -> None:
 @settings(max_examples=examples(30), deadline=None)
 def test_nor_with_contention(problem: Problem) -> None:
     assert lower_bound(problem).best_s <= makespan_s(problem, Heft().schedule(problem)) * (1 + 1e-9) + 1e-12
+
+
+@given(problems(channels=False), st.booleans())
+@settings(max_examples=examples(30), deadline=None)
+def test_equal_devices_taken_as_one_give_a_weaker_bound(problem: Problem, equal: bool) -> None:
+    if equal and len(problem):
+        seconds = np.repeat(problem.tables.seconds.min(axis=1, keepdims=True), len(problem.devices), axis=1)
+        problem = replace(problem, tables=problem.tables._replace(seconds=seconds))
+    found = lower_bound(problem)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounds, "_ARC_WORK", -1)
+        merged, quick_s = lower_bound(problem), quick_bound_s(problem)
+    assert merged.lp_s is None
+    assert merged.transfer_s <= found.transfer_s * (1 + 1e-12) and quick_s <= found.best_s * (1 + 1e-9)
+    assert (merged.path_s, merged.count_s, merged.release_s) == (found.path_s, found.count_s, found.release_s)
+    assert merged.area_s <= makespan_s(problem, Heft().schedule(problem)) * (1 + 1e-9) + 1e-12
 
 
 @pytest.mark.parametrize(
