@@ -58,6 +58,9 @@ _SEARCHED_WITH_LANES = 256
 #: Graphs of more tasks are large: single devices whose work alone takes longer than the best plan are not simulated.
 LARGE = 2_000
 
+#: Most tasks times devices times parts of which policies are asked.
+_PART_WORK = 1_000_000
+
 
 @dataclass(slots=True)
 class AutoPlanner:
@@ -236,7 +239,7 @@ class AutoPlanner:
         """
         devices = [d.name for d in self.builder.platform.compute_devices]
         count = len(devices)
-        if count > _MANY_DEVICES:
+        if count > _MANY_DEVICES or len(self.builder.graph) * count**2 > _PART_WORK:
             return
         if any(d.is_host and d.lanes > 1 and d.processor is not None for d in self.builder.platform.devices):
             yield ()

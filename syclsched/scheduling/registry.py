@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from importlib.machinery import PathFinder
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from syclsched.errors import PolicyError, did_you_mean
 from syclsched.scheduling.dynamic.family import DynamicPolicies
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "syclsched.policies"
 
+#: Number of devices for which ``max_tasks`` is given: with twice as many, half of the tasks take as long.
+USUAL_DEVICES: Final = 4
+
 #: Reserved for the planner: the best of all candidates by simulation.
 AUTO = "auto"
 
@@ -37,7 +40,7 @@ class Policy(Protocol):
     """A named scheduling policy. It must be pure: equal problems give equal timetables.
 
     A policy that is too slow for large problems has an attribute ``max_tasks``: `candidates` leaves it out of larger
-    problems; it can still be requested by name.
+    problems, and of smaller ones with more than `USUAL_DEVICES` devices; it can still be requested by name.
     """
 
     @property
@@ -249,7 +252,7 @@ def _load(point: EntryPoint) -> Policy:
 
 def _fits_max_tasks(policy: Policy, problem: Problem) -> bool:
     most: int | None = getattr(policy, "max_tasks", None)
-    return most is None or len(problem) <= most
+    return most is None or len(problem) * max(1.0, len(problem.devices) / USUAL_DEVICES) <= most
 
 
 def _check_free(name: str) -> None:

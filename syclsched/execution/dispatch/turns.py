@@ -76,7 +76,7 @@ class Turn:
 
 
 @dataclass(eq=False, slots=True)
-class _ObservedRun:
+class _OtherRun:
     """A run that takes no turns."""
 
     turns: Turns
@@ -106,7 +106,7 @@ class Turns:
         self._clock, self._threaded = clock, threaded
         self._changed = threading.Condition()
         self._turns: list[Turn] = []
-        self._others: list[_ObservedRun] = []
+        self._others: list[_OtherRun] = []
         self._left_s: dict[str, float] = {}  # when the last of the others left, by resource
         self._waking = False
 
@@ -173,11 +173,11 @@ class Turns:
         if getattr(resources.engine, "turn", None) is None:
             resources.before_end(self._began(resources.engines.plan).note_end)
 
-    def call_began(self, plan: Plan) -> _ObservedRun:
+    def call_began(self, plan: Plan) -> _OtherRun:
         """Note a run that is one call of compiled code."""
         return self._began(plan)
 
-    def ended(self, run: _ObservedRun) -> None:
+    def ended(self, run: _OtherRun) -> None:
         """Note the end of a run that takes no turns."""
         with self._changed:
             if run in self._others:
@@ -188,8 +188,8 @@ class Turns:
 
     # --- inside, under the lock ---------------------------------------------------------------------------
 
-    def _began(self, plan: Plan) -> _ObservedRun:
-        run = _ObservedRun(self, resources_of(plan))
+    def _began(self, plan: Plan) -> _OtherRun:
+        run = _OtherRun(self, resources_of(plan))
         with self._changed:
             if self._turns:
                 self._others.append(run)

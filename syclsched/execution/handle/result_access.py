@@ -25,7 +25,7 @@ from syclsched.execution.core.waiting import SLICE_S, elapsed_text
 from syclsched.execution.handle.engine import Engine
 from syclsched.execution.handle.resources import Resources
 from syclsched.execution.memory.buffers import AllocatedBuffer, NumpyArray
-from syclsched.execution.memory.readback import Like, assemble, converted_to, covers, read, read_numpy
+from syclsched.execution.memory.readback import Like, assemble, completed, converted_to, covers, read, read_numpy
 from syclsched.execution.memory.statuses import failed_status
 from syclsched.model.access import RowRange
 from syclsched.model.graph_parts.argument_validation import validate_rows
@@ -309,7 +309,7 @@ class ResultAccess(ABC):
     def _converted(self, value: NumpyArray, like: Like) -> Any:
         if like == "numpy":
             return value
-        array = usm_arrays().asarray(value, sycl_queue=self._any_queue())
+        array = completed(usm_arrays().asarray(value, sycl_queue=self._any_queue()))
         if like == "usm_ndarray":
             return array
         import dpnp

@@ -80,14 +80,20 @@ def read(buffer: AllocatedBuffer, like: Like, queue: SyclQueue | None, *, share:
         if share and buffer.owned:  # an input read in place belongs to the caller
             buffer.mark_shared()
         else:
-            array = arrays.copy(array)
+            array = completed(arrays.copy(array))
     else:
-        array = arrays.asarray(buffer.numpy(writable=False), sycl_queue=queue)
+        array = completed(arrays.asarray(buffer.numpy(writable=False), sycl_queue=queue))
     if like == "usm_ndarray":
         return array
     import dpnp
 
     return dpnp.asarray(array)
+
+
+def completed(array: Any) -> Any:
+    """Return a `usm_ndarray` that was just made, when its copy has completed: since dpctl 0.18, copies do not wait."""
+    array.sycl_queue.wait()
+    return array
 
 
 def converted_to(value: NumpyArray, like: Any) -> Any:

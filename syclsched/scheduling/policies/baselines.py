@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from syclsched.scheduling.tables import Ints
 from syclsched.scheduling.timetable import Timetable
 
 PREFIX = "single"
+#: Most devices of which each is a candidate alone.
+_MANY_DEVICES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +51,15 @@ class SingleDevices:
     argument: str = "device"
 
     def members(self, problem: Problem) -> tuple[str, ...]:
-        """Return one name for each device that can run more than barriers."""
+        """Return one name for each device that can run more than barriers, or each of another speed of very many."""
         seconds = problem.tables.seconds
         real = (problem.implementation >= 0).any(axis=1)
         relevant = seconds[real] if real.any() else seconds
         able = np.isfinite(relevant).any(axis=0).tolist()
-        return tuple(
-            f"{self.prefix}:{device}" for device, is_able in zip(problem.devices, able, strict=True) if is_able
-        )
+        found = [number for number, is_able in enumerate(able) if is_able]
+        if len(found) > _MANY_DEVICES:  # one of those that are equally fast
+            found = sorted({relevant[:, number].tobytes(): number for number in reversed(found)}.values())
+        return tuple(f"{self.prefix}:{problem.devices[number]}" for number in found)
 
     def make(self, argument: str) -> Single:
         """Return the policy for the device called ``argument``."""

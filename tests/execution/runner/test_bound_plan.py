@@ -260,8 +260,8 @@ def test_a_wait_that_takes_too_long_says_where_the_run_is(live: tuple[Platform, 
             run.wait(timeout=0.001)
         run.wait()
     assert "lane cpu:0 is at task 'spin'" in str(error.value)
-    assert re.search(r"lane cpu:1 is at (task 'after'|a copy of '[yz]')", str(error.value))
-    assert "which waits for task 'spin' on cpu:0" in str(error.value)
+    waits = r"(task 'after'|a copy of 'y') .*, which waits for task 'spin' on cpu:0"
+    assert re.search(rf"lane cpu:1 is at ({waits}|a copy of 'z')", str(error.value))
 
 
 def test_an_interrupted_start_leaves_the_runner_good(live: tuple[Platform, Any]) -> None:
@@ -291,13 +291,15 @@ def test_arrays_given_out_are_not_the_runners(live: tuple[Platform, Any]) -> Non
 
     platform, devices = live
     graph = chain(2)
+    first, second = inputs_of(graph, 0), inputs_of(graph, 1)
+    expected = sequential(graph, first)["y"]
     with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
-        run = runner.run(inputs_of(graph, 0))
-        run.wait()
-        shared = run.result("y", like="usm_ndarray")
-        runner(inputs_of(graph, 1))
-        expected = sequential(graph, inputs_of(graph, 0))["y"]
-        np.testing.assert_array_equal(tensor.asnumpy(shared), expected)
+        for _ in range(200):  # a copy that is not waited for is wrong now and then
+            run = runner.run(first)
+            run.wait()
+            shared = run.result("y", like="usm_ndarray")
+            runner(second)
+            np.testing.assert_array_equal(tensor.asnumpy(shared), expected)
 
 
 def test_a_run_keeps_its_runner(live: tuple[Platform, Any]) -> None:

@@ -75,6 +75,6 @@ class Runner:
 
 
 @pytest.fixture(scope="session")
-def onednn(cpu: Any) -> Runner:
+def onednn(cpu: Any, onednn_on_cpu: None) -> Runner:
     """Runs oneDNN's implementations on the CPU device."""
     return Runner(cpu)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.onednn_calls import needs_onednn
 
 from syclsched.costs import capability
 from syclsched.costs.capability import unsupported
@@ -114,6 +115,7 @@ class OtherDevice:
 
 
 @pytest.mark.sycl
+@needs_onednn
 @pytest.mark.parametrize("on_cpu", [True, False])
 def test_what_it_turns_out_not_to_have_is_left_to_others_from_then_on(
     monkeypatch: pytest.MonkeyPatch, on_cpu: bool
