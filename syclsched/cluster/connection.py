@@ -133,7 +133,8 @@ class Cluster(ConnectedWorkers):
         calibrate : bool, optional
             Measure tasks that were never timed, on one machine of each kind.
         budget_s : float, optional
-            Seconds that the search of ``auto`` may take; its usual effort by default.
+            Seconds that the search of ``auto`` may take. By default its usual effort, and five seconds for graphs with
+            more than a million tasks times devices.
 
         Returns
         -------

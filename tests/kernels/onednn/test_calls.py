@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.gpu_shape import OTHER_DEVICE
+from support.onednn_calls import needs_onednn
 
 from syclsched.errors import CapabilityError
 from syclsched.kernels.onednn import c_api, calls, handles, primitives
@@ -22,7 +23,7 @@ from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveReques
 from syclsched.kernels.onednn.tensors import Tensor, plain
 from syclsched.oneapi.dpctl_interface import usm_arrays
 
-pytestmark = pytest.mark.sycl
+pytestmark = [pytest.mark.sycl, needs_onednn]
 
 
 def doubled(count: int, beta: float = 1.0) -> PrimitiveRequest:
