@@ -23,8 +23,12 @@ def test_help_names_every_part() -> None:
     assert all(f"\n  {part} " in said.stdout for part in ("run", "tests", "intel", "pocl", "both"))
 
 
-def test_unknown_arguments_and_parts_are_refused() -> None:
-    for arguments, message in ((("--parts", "run,all"), "no part 'all'"), (("--fast",), "--fast")):
+def test_unknown_arguments_parts_and_releases_are_refused() -> None:
+    for arguments, message in (
+        (("--parts", "run,all"), "no part 'all'"),
+        (("--fast",), "--fast"),
+        (("--release", "etch"), "'etch'"),
+    ):
         said = run(*arguments)
         assert said.returncode == 2 and message in said.stderr
 
