@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures a short graph beside a long one on the CPU device, and two long graphs with different shares.
 
-Usage: ``python benchmarks/sharing.py [--calls 300] [--seconds 10] [--n 4096]``. The short graph is a product of 256 x
+Usage: ``python benchmarks/sharing.py [--calls 300] [--seconds 20] [--n 4096]``. The short graph is a product of 256 x
 256 numbers in single precision; it is called back to back, and every 10 ms. The long one is a tiled Cholesky
 factorisation, again and again. Both goals are of quiet machines: a median beside background work of at most 1.5 times
 that alone, and work in proportion to the shares where each of two graphs keeps the device busy.
@@ -37,7 +37,7 @@ def short() -> TaskGraph:
     return graph
 
 
-def products(count: int = 100) -> TaskGraph:
+def products(count: int = 500) -> TaskGraph:
     """Independent products, which keep the device busy."""
     graph = TaskGraph("products")
     a, b = graph.array("a", data=np.ones((256, 256))), graph.array("b", data=np.ones((256, 256)))
@@ -116,6 +116,6 @@ def by_share(seconds: float, make: Callable[[], TaskGraph] = products) -> None:
 
 
 if __name__ == "__main__":
-    arguments = parser(__doc__, calls=300, seconds=10.0, n=4096).parse_args()
+    arguments = parser(__doc__, calls=300, seconds=20.0, n=4096).parse_args()
     beside(arguments.n, arguments.calls)
     by_share(arguments.seconds)
