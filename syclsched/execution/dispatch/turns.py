@@ -108,7 +108,8 @@ class Turns:
         self._turns: list[Turn] = []
         self._others: list[_OtherRun] = []
         self._left_s: dict[str, float] = {}  # when the last of the others left, by resource
-        self._waking = False
+        self._waking = False  # whether the thread is at work
+        self._changes = 0
 
     def join(self, priority: int, share: float, resources: frozenset[str]) -> Turn:
         """Return the turns of a run that begins; it sets `Turn.has_work`."""
@@ -241,6 +242,7 @@ class Turns:
 
     def _notify(self) -> None:
         """Have the thread look which runs may go on; it is started if need be."""
+        self._changes += 1
         if not self._threaded:
             return
         if self._waking:
@@ -251,12 +253,14 @@ class Turns:
 
     def _wake(self) -> None:
         while True:
+            changes = self._changes
             next_s = self.wake_due()
             with self._changed:
-                if next_s is None or not any(turn.wakes for turn in self._turns):
+                if not any(turn.wakes for turn in self._turns):
                     self._waking = False
                     return
-                self._changed.wait(max(0.0, next_s - self._clock()))
+                if next_s is not None and changes == self._changes:
+                    self._changed.wait(max(0.0, next_s - self._clock()))
 
 
 #: Of this process.
