@@ -26,7 +26,6 @@ from syclsched.execution.core.waiting import wait_flag
 from syclsched.execution.core.work import InstructionWork, compile_work
 from syclsched.execution.lanes.lane_set import LaneSet
 from syclsched.execution.lanes.lanes import Completion, by_index, device_names
-from syclsched.execution.lanes.pacing import USUAL_AHEAD, Ahead
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.execution.memory.statuses import statuses_behind
 from syclsched.model.plan import Instruction
@@ -190,15 +189,11 @@ class ProgramEngine(ThreadedEngine, ProgressReporting):
                 self._executables = compile_work(self.program, self._work, self._queues, self.buffers.uploads, progress)
         self.counts.constant_bytes = uploaded_bytes(self._executables.values())
 
-    def _make_lanes(
-        self, report: Callable[[Completion], None], ending: Callable[[], bool], ahead: Ahead = USUAL_AHEAD
-    ) -> LaneSet:
+    def _make_lanes(self, report: Callable[[Completion], None], ending: Callable[[], bool]) -> LaneSet:
         """Make the lanes of the plan; see `LaneSet`."""
         plan = self.program.plan
-        return LaneSet(
-            plan.lanes, self._queue_of, self.buffers, self._events, self.counts, report, ending,
-            plan.platform.host_threads, ahead,
-        )  # fmt: skip
+        threads = plan.platform.host_threads
+        return LaneSet(plan.lanes, self._queue_of, self.buffers, self._events, self.counts, report, ending, threads)
 
     def _failed(
         self, instruction: Instruction, error: TaskFailedError, reason: FailureReason, *, begun: bool = False

@@ -18,11 +18,10 @@ from syclsched.execution.core.program import Program, ProgramNode
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.dispatch.base_engines import ProgramEngine
 from syclsched.execution.dispatch.readiness import HOST_AHEAD, Readiness
-from syclsched.execution.dispatch.turns import QUANTUM_S, Turn, message_lanes_of
+from syclsched.execution.dispatch.turns import Turn, message_lanes_of
 from syclsched.execution.lanes.instruction_commands import CommandCache
 from syclsched.execution.lanes.instruction_submitter import InstructionSubmitter, SubmissionRequest
 from syclsched.execution.lanes.lanes import Completion, DeviceLane, HostLane
-from syclsched.execution.lanes.pacing import USUAL_AHEAD, Ahead
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.execution.memory.memory_admission import MemoryAdmission
 from syclsched.execution.memory.statuses import read_statuses
@@ -115,8 +114,7 @@ class Dispatcher(ProgramEngine):
             self.buffers.prepare(self._admission.prepared.values())
         for number in self._admission.prepared:
             self._events.put(number, None)
-        ahead = USUAL_AHEAD if self.turn is None else Ahead(QUANTUM_S, 2)
-        self._lanes = self._make_lanes(self._inbox.put, lambda: self._ending, ahead)
+        self._lanes = self._make_lanes(self._inbox.put, lambda: self._ending)
         if not any(needs_python(executable) for executable in self._executables.values()):
             self._loop_in_c.use_native_queues()
         self._loop_in_c.time_calls(self.recording)
@@ -189,6 +187,8 @@ class Dispatcher(ProgramEngine):
 
     def _submit(self, node: ProgramNode) -> None:
         lane = self._device_lane(node)
+        if self.turn is not None:
+            lane.pacing.limits = self.turn.ahead
         if not lane.pacing.may_submit():
             self._readiness.park(node)
             self._throttled += 1

@@ -11,6 +11,7 @@ All other runs submit at once, and only hold back those of lower priority.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -21,6 +22,7 @@ from syclsched.execution.core.thread_pool import THREADS
 from syclsched.execution.handle import run_observer
 from syclsched.execution.handle.resources import unfinished
 from syclsched.execution.lanes.lanes import lane_number
+from syclsched.execution.lanes.pacing import Ahead
 
 if TYPE_CHECKING:
     from syclsched.execution.handle.resources import Resources
@@ -31,6 +33,11 @@ QUANTUM_S: Final = 2e-3
 #: Seconds for which a run is held back at most before it may start a quantum of work, and for which a run that has no
 #: work may later make up.
 HELD_S: Final = 40e-3
+#: Work that a run keeps queued on a lane; and less of it for some seconds after it was held back, as others may come
+#: again: what is queued delays them.
+AHEAD: Final = Ahead(QUANTUM_S, 2)
+SPARING: Final = Ahead(2e-4, 1)
+SPARING_S: Final = 0.5
 #: Seconds for which a run of higher priority holds others back after its end: the next one may follow.
 LINGER_S: Final = 1e-3
 
@@ -64,11 +71,17 @@ class Turn:
     asked_s: float = -HELD_S  # when it last asked
     held_since_s: float | None = None
     credit_s: float = 0.0  # seconds of work that it may start although it is held back
+    held_s: float = -math.inf  # when it was last held back
     wakes: list[Callable[[], None]] = field(default_factory=list)
 
     def may_start(self, seconds: float, wake: Callable[[], None]) -> bool:
         """Return whether an instruction of predicted length may start now; else call back, once, when to ask again."""
         return self.turns.may_start(self, seconds, wake)
+
+    @property
+    def ahead(self) -> Ahead:
+        """Limits of the work queued on a lane."""
+        return SPARING if self.turns.now_s() - self.held_s < SPARING_S else AHEAD
 
     def end(self) -> None:
         """Take no more turns."""
@@ -110,6 +123,10 @@ class Turns:
         self._left_s: dict[str, float] = {}  # when the last of the others left, by resource
         self._waking = False  # whether the thread is at work
         self._changes = 0
+
+    def now_s(self) -> float:
+        """Return the time on the clock of the turns."""
+        return self._clock()
 
     def join(self, priority: int, share: float, resources: frozenset[str]) -> Turn:
         """Return the turns of a run that begins; it sets `Turn.has_work`."""
@@ -220,8 +237,10 @@ class Turns:
         """Return whether a run may start an instruction; notes since when it is held back."""
         if not self._is_held(turn, now_s):
             turn.held_since_s = None
-        elif turn.held_since_s is None:
-            turn.held_since_s, turn.credit_s = now_s, 0.0
+        else:
+            turn.held_s = now_s
+            if turn.held_since_s is None:
+                turn.held_since_s, turn.credit_s = now_s, 0.0
         if turn.held_since_s is not None and turn.credit_s <= 0.0:
             if now_s - turn.held_since_s < HELD_S:
                 return False

@@ -12,7 +12,6 @@ from syclsched.execution.core.events import EventTable
 from syclsched.execution.core.execution_records import Counts
 from syclsched.execution.lanes.cpu_helper_thread import HelperThread
 from syclsched.execution.lanes.lanes import Completion, DeviceLane, HostLane
-from syclsched.execution.lanes.pacing import USUAL_AHEAD, Ahead
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.library_threads import LIBRARY_THREADS
 from syclsched.model.plan import Lane
@@ -31,7 +30,6 @@ class LaneSet:
         report: Callable[[Completion], None],
         cancelled: Callable[[], bool],
         library_threads: int,
-        ahead: Ahead = USUAL_AHEAD,
     ) -> None:
         self.devices: dict[int, DeviceLane] = {}
         self.hosts: dict[int, HostLane] = {}
@@ -45,7 +43,7 @@ class LaneSet:
             if lane.device not in self.helpers and backend_of(queue).computes_on_host_cores(queue):
                 self.helpers[lane.device] = HelperThread(lane.device)
             helper_thread = self.helpers.get(lane.device)
-            self.devices[index] = DeviceLane(lane, queue, buffers, events, counts, report, helper_thread, ahead)
+            self.devices[index] = DeviceLane(lane, queue, buffers, events, counts, report, helper_thread)
         #: Threads that libraries called by host functions may use; None without host lanes, and after the end.
         self._library_threads = library_threads if self.hosts else None
         if self._library_threads is not None:

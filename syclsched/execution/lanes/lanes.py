@@ -26,7 +26,7 @@ from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.core.worker import WorkerThread
 from syclsched.execution.lanes.cpu_helper_thread import HelperThread
 from syclsched.execution.lanes.host_calls import make_host_step
-from syclsched.execution.lanes.pacing import USUAL_AHEAD, Ahead, Pacing
+from syclsched.execution.lanes.pacing import Pacing
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.model.plan import Lane, Plan
 
@@ -95,7 +95,6 @@ class DeviceLane:
         counts: Counts,
         report: Callable[[Completion], None],
         helper_thread: HelperThread | None = None,
-        ahead: Ahead = USUAL_AHEAD,
     ) -> None:
         import dpctl
 
@@ -105,7 +104,7 @@ class DeviceLane:
         self.watcher = WorkerThread(f"syclsched {lane.name} events")
         self.pacer = WorkerThread(f"syclsched {lane.name} pace")
         self.helper = helper_thread
-        self.pacing = Pacing(events.is_complete, ahead)
+        self.pacing = Pacing(events.is_complete)
         self._report = report
         self._events = events
         self._last: int | None = None

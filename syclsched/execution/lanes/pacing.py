@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 #: Seconds of predicted work queued per lane, and bounds on the number of queued instructions.
 AHEAD_S = 0.25
@@ -21,14 +20,13 @@ class Ahead:
     fewest: int = FEWEST_AHEAD
 
 
-USUAL_AHEAD: Final = Ahead()
-
-
 class Pacing:
     """The submitted, incomplete instructions of one lane."""
 
-    def __init__(self, is_complete: Callable[[int], bool], ahead: Ahead = USUAL_AHEAD) -> None:
-        self._is_complete, self._limits = is_complete, ahead
+    def __init__(self, is_complete: Callable[[int], bool]) -> None:
+        self._is_complete = is_complete
+        #: Limits of the work ahead; they may be changed at any time.
+        self.limits = Ahead()
         self._ahead: deque[tuple[int, float]] = deque()
         self._ahead_s = 0.0
 
@@ -58,4 +56,4 @@ class Pacing:
 
     def _below_limit(self) -> bool:
         count = len(self._ahead)
-        return count < self._limits.fewest or (count < MOST_AHEAD and self._ahead_s < self._limits.seconds)
+        return count < self.limits.fewest or (count < MOST_AHEAD and self._ahead_s < self.limits.seconds)
