@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+
+from annotated_types import Le
 
 from syclsched.model.plan import LaneKind
-from syclsched.model.profile import Count, Name, NonNegative, Text
+from syclsched.model.profile import Count, Name, NonNegative, Positive, Text
 from syclsched.model.text.json_serialisation import Serialisable
 
 #: Format of status files; a reader leaves out files of any other.
@@ -45,6 +47,9 @@ class RunStatus(Serialisable):
     tasks_done: Count
     tasks: Count
     is_call: bool = False  # whether the run is one call of compiled code, whose tasks cannot be seen
+    priority: Annotated[int, Le(0)] = 0
+    share: Positive | None = None
+    waits: bool = False  # whether the run waits for others of higher priority or with less than their share
 
 
 @dataclass(frozen=True, slots=True)

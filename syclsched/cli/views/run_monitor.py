@@ -126,7 +126,7 @@ def _makespans(graph: GraphStatus) -> Text:
 def _run_table(graph: GraphStatus) -> Table:
     """Return the runs in flight: elapsed time beside the prediction, and tasks done."""
     table = Table.grid(padding=(0, 1))
-    for _ in range(3):
+    for _ in range(4):
         table.add_column(no_wrap=True)
     for run in graph.runs[:_MOST_RUNS]:
         if run.is_call:
@@ -135,14 +135,22 @@ def _run_table(graph: GraphStatus) -> Table:
             progress = "compiling kernels"
         else:
             progress = f"{run.tasks_done}/{run.tasks} tasks"
-        table.add_row(_bar(0.0 if run.is_call else _share(run)), progress, _elapsed(run, graph.predicted_s))
+        bar = _bar(0.0 if run.is_call else _progress(run))
+        table.add_row(bar, progress, _elapsed(run, graph.predicted_s), _turns(run))
     more = graph.in_flight - len(graph.runs[:_MOST_RUNS])
     if more > 0:
-        table.add_row("", Text(f"and {plural(more, 'more run')}", style="dim"), "")
+        table.add_row("", Text(f"and {plural(more, 'more run')}", style="dim"), "", "")
     return table
 
 
-def _share(run: RunStatus) -> float:
+def _turns(run: RunStatus) -> str:
+    """Return how a run shares its devices, and whether it waits for others."""
+    given = [f"priority {run.priority}"] if run.priority else []
+    given += [f"share {run.share:g}"] if run.share is not None and (run.share != 1.0 or not run.priority) else []
+    return ", ".join([*given, "waits for its turn"] if run.waits else given)
+
+
+def _progress(run: RunStatus) -> float:
     return run.tasks_done / run.tasks if run.tasks else 0.0
 
 

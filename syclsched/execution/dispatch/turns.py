@@ -79,6 +79,11 @@ class Turn:
         return self.turns.may_start(self, seconds, wake)
 
     @property
+    def waits(self) -> bool:
+        """Whether an instruction waits for its turn."""
+        return bool(self.wakes)
+
+    @property
     def ahead(self) -> Ahead:
         """Limits of the work queued on a lane."""
         return SPARING if self.turns.now_s() - self.held_s < SPARING_S else AHEAD

@@ -7,7 +7,7 @@ import logging
 import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -15,6 +15,7 @@ from typing import Final
 from syclsched.devices.memory.space_pools import memory_info
 from syclsched.execution.core.clock import now_ns
 from syclsched.execution.core.progress import LaneCount, LaneProgress
+from syclsched.execution.dispatch.dispatcher import Dispatcher
 from syclsched.execution.handle.engine import Engine
 from syclsched.execution.handle.resources import Resources
 from syclsched.execution.monitor.lane_busy import LaneBusyMeter, busy_seconds
@@ -286,7 +287,10 @@ class RunSampler:
         if len(known) == len(counts) and counts:  # after a recovery, the engine's tasks are those that were left
             done = max(0, total - sum(known) + done)
         elapsed_s = max(0.0, (at_ns - run.begun_ns) * 1e-9)
-        return RunStatus(elapsed_s, run.is_preparing, min(done, total), total, run.is_call)
+        engine = None if run.resources is None else run.resources.engine
+        turn = engine.turn if isinstance(engine, Dispatcher) else None
+        status = RunStatus(elapsed_s, run.is_preparing, min(done, total), total, run.is_call)
+        return status if turn is None else replace(status, priority=turn.priority, share=turn.share, waits=turn.waits)
 
 
 def _seconds(run: _ObservedRun) -> float:

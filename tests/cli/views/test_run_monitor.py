@@ -82,6 +82,15 @@ def test_a_run_that_compiles_says_so() -> None:
     assert "and 4 more runs" in text
 
 
+def test_a_run_that_takes_turns_says_so() -> None:
+    graph = status().graphs[0]
+    background = replace(graph.runs[0], priority=-1, share=1.0, waits=True)
+    sharing = replace(graph.runs[0], share=2.5)
+    text = " ".join(shown(status(graphs=(replace(graph, runs=(background, sharing, graph.runs[0])),))).split())
+    assert "predicted priority -1, waits for its turn" in text and "predicted share 2.5" in text
+    assert text.count("turn") == text.count("share") == 1
+
+
 def test_control_characters_do_not_reach_the_terminal() -> None:
     graph = replace(status().graphs[0], name="evil\x1b[2Jname\r")
     text = shown(status(command="run\x1b]0;title\x07", graphs=(graph,)), left_out=("x.json: \x1b[31mbad",))

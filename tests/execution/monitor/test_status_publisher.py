@@ -21,7 +21,7 @@ from support.running import MIX, plan_on
 
 import syclsched
 from syclsched.errors import StorageError, TaskFailedError
-from syclsched.execution import Run, bind, execute
+from syclsched.execution import Run, Safeguards, bind, execute
 from syclsched.execution.dynamic import run_dynamically
 from syclsched.execution.handle import run_observer
 from syclsched.model.graph import TaskGraph
@@ -129,6 +129,27 @@ def test_a_run_is_seen_while_it_goes_on_and_when_it_has_ended(start: Any, live: 
     busy = {lane.device: lane.busy for lane in graph.lanes if lane.kind == "host"}["host"]
     assert busy is not None
     assert 0.0 < busy <= 1.0
+
+
+def test_a_run_that_is_held_back_is_seen_to_wait(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    gate, background = Gate(), TaskGraph("background")
+    z = background.array("z", data=np.arange(100))
+    for n in range(200):
+        background.kernel(MIX, name=f"t{n}", x=background.array(f"x{n}", data=np.arange(100)), y=z, a=1)
+    how = Safeguards(priority=-3, share=0.5)
+    try:
+        with _executed(gate, platform, devices) as run:
+            seen(lambda graph: graph.in_flight == 1)
+            plan = plan_on(background, platform, "cpu", task_s=1e-2)  # so long that one may start now and then
+            with execute(plan, background, devices, safeguards=how) as slow:
+                graph = seen(lambda graph: any(each.waits for each in graph.runs), "background")
+                assert [(each.priority, each.share) for each in graph.runs] == [(-3, 0.5)]
+                gate.open.set()
+                run.wait()
+                slow.wait()
+    finally:
+        gate.open.set()
 
 
 def test_runs_in_flight_of_a_stream_are_counted(live: tuple[Platform, Any]) -> None:
