@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.running import plan_on
 
 import syclsched
 from syclsched import TaskGraph
-from syclsched.errors import ArgumentError
+from syclsched.errors import ArgumentError, WaitTimeoutError
 from syclsched.execution.handle import run_observer
 from syclsched.kernels import get
 
@@ -63,6 +64,18 @@ def test_a_run_that_is_held_back_can_be_cancelled_and_goes_on_now_and_then() -> 
         with syclsched.run(chain(10), calibrate=False, priority=-2, share=0.5) as slow:
             assert slow.result("x")[0] == 2.0**10
         go_on.set()
+
+
+def test_a_run_of_higher_priority_holds_the_background_back() -> None:
+    go_on, graph = threading.Event(), chain(20)
+    platform = syclsched.discover("cpu")
+    plan = plan_on(graph, platform, "cpu", task_s=1e-2)  # predicted to be that long
+    urgent = chain(4, lambda x: go_on.wait(60) and None)
+    with syclsched.run(urgent, calibrate=False), syclsched.run(graph, plan=plan, priority=-1) as background:
+        with pytest.raises(WaitTimeoutError):  # alone it takes milliseconds
+            background.wait(timeout=1.0)
+        go_on.set()
+        assert background.result("x")[0] == 2.0**20
 
 
 def test_bound_runs_and_streams_take_turns_and_say_so() -> None:

@@ -181,9 +181,9 @@ class Cluster(ConnectedWorkers):
             with syclsched.connect(workers=2) as cluster, cluster.bind(graph) as runner:
                 print(runner({"x": x})["y"])
         """
+        safeguards = Safeguards(priority=priority, share=share)
         if plan is None:
             plan = self.plan(graph, policy=policy, calibrate=calibrate)
-        safeguards = Safeguards(priority=priority, share=share)
         return ClusterRunner(self, self._planner, graph, plan, policy=policy, recover=recover, safeguards=safeguards)
 
     def run(

@@ -15,10 +15,11 @@ from syclsched.execution.core.clock import now_ns
 from syclsched.execution.core.execution_records import Outcome, Record
 from syclsched.execution.core.failures import FailureReason, propagate_device_failures, task_failed_error
 from syclsched.execution.core.program import Program, ProgramNode
+from syclsched.execution.core.safeguards import Safeguards
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.dispatch.base_engines import ProgramEngine
 from syclsched.execution.dispatch.readiness import HOST_AHEAD, Readiness
-from syclsched.execution.dispatch.turns import Turn, message_lanes_of
+from syclsched.execution.dispatch.turns import TURNS, Turn, devices_of, message_lanes_of
 from syclsched.execution.lanes.instruction_commands import CommandCache
 from syclsched.execution.lanes.instruction_submitter import InstructionSubmitter, SubmissionRequest
 from syclsched.execution.lanes.lanes import Completion, DeviceLane, HostLane
@@ -46,7 +47,7 @@ class Dispatcher(ProgramEngine):
         *,
         record: bool,
         executables: Mapping[int, Executable] | None = None,
-        turn: Turn | None = None,
+        sharing: Safeguards | None = None,
     ) -> None:
         super().__init__(program, work, buffers, queues, record=record, executables=executables)
         self._pinned = {buffers.memory_of(piece.status) for piece in work.values() if piece.status is not None}
@@ -60,12 +61,19 @@ class Dispatcher(ProgramEngine):
             freed=lambda: self._readiness.unpark(),
             wake=lambda: self._inbox.put("memory"),
         )
-        #: The run's turns on devices that it shares; None if it takes none.
-        self.turn = turn
-        self._messages = frozenset[int]() if turn is None else message_lanes_of(program.plan)
-        self._readiness = Readiness(program.lanes, self._admission.prepared, HOST_AHEAD if turn is None else 1)
+        #: The run's turns on devices that it shares; None if it takes none, or has not begun.
+        self.turn: Turn | None = None
+        #: Its priority and share; None if it takes no turns.
+        self._sharing = sharing
+        self._messages = message_lanes_of(program.plan) if self.takes_turns else frozenset[int]()
+        self._readiness = Readiness(program.lanes, self._admission.prepared, 1 if self.takes_turns else HOST_AHEAD)
         self._signals_due = 0
         self._throttled = 0
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether each instruction waits for the run's turn."""
+        return self._sharing is not None
 
     # --- for other threads ------------------------------------------------------------------------
 
@@ -118,8 +126,9 @@ class Dispatcher(ProgramEngine):
         if not any(needs_python(executable) for executable in self._executables.values()):
             self._loop_in_c.use_native_queues()
         self._loop_in_c.time_calls(self.recording)
-        if self.turn is not None:
-            self.turn.has_work = self._has_work
+        if self._sharing is not None:
+            plan, how = self.program.plan, self._sharing
+            self.turn = TURNS.join(how.priority, how.share or 1.0, devices_of(plan), self._has_work, id(plan))
         commands = CommandCache(
             self._loop_in_c, self.program, self._work, self._executables, self.buffers, self._queue_of
         )
@@ -198,6 +207,8 @@ class Dispatcher(ProgramEngine):
             return
         self._submitter.take(SubmissionRequest(node, self._work.get(node.id), self._executables.get(node.id)))
         self._readiness.submitted(node)
+        if self.turn is not None:
+            self._submitter.flush()  # what is gathered is not counted as ahead
 
     # --- for the submitter: implements `SubmissionHandler` ----------------------------------------
 
@@ -267,10 +278,9 @@ class Dispatcher(ProgramEngine):
         return False
 
     def _has_work(self) -> bool:
-        """Return whether started instructions have not completed; for other threads."""
+        """Return whether started instructions are at work on devices; for other threads."""
         lanes = self._lanes
-        at_work = lanes is not None and any(lane.pacing.has_work() for lane in lanes.devices.values())
-        return not self.finished.is_set() and (at_work or self._readiness.running > 0)
+        return lanes is not None and any(lane.pacing.has_work() for lane in lanes.devices.values())
 
     def _start_on_host(self, node: ProgramNode) -> None:
         if not self._has_turn(node):
@@ -318,6 +328,9 @@ class Dispatcher(ProgramEngine):
     def _note_completed(self, completion: Completion) -> None:
         node, record = completion.node, self.records[completion.node.id]
         completion.record_in(record)
+        if self.turn is not None and node.lane not in self._messages and completion.start_ns is not None:
+            took_s = ((completion.finish_ns or completion.start_ns) - completion.start_ns) * 1e-9
+            self.turn.took_longer(max(0.0, took_s - node.instruction.duration_s))
         if completion.error is not None:
             begun = completion.start_ns is not None
             reason: FailureReason = (
@@ -388,10 +401,12 @@ class Dispatcher(ProgramEngine):
 
     def _finish(self) -> None:
         """Wait for submitted instructions, execute the frees, and read the outcomes and status values."""
-        if self.turn is not None:
-            self.turn.end()
-        if self._lanes is not None:
-            self._lanes.finish()
+        try:
+            if self._lanes is not None:
+                self._lanes.finish()
+        finally:
+            if self.turn is not None:
+                self.turn.end()
         self._admission.stop()
         self._admission.reap()
         self._read_outcomes()

@@ -12,7 +12,6 @@ from syclsched.execution.dispatch.debug_checks import debug_checks_for
 from syclsched.execution.dispatch.debug_engine import DebugEngine
 from syclsched.execution.dispatch.dispatcher import Dispatcher
 from syclsched.execution.dispatch.prepared import PreparedPlan
-from syclsched.execution.dispatch.turns import TURNS, resources_of
 from syclsched.execution.lanes.lanes import queues_of
 from syclsched.execution.memory.buffers import NumpyArray
 
@@ -38,7 +37,5 @@ def make_engine(
     if safeguards.stepped:
         inspections = debug_checks_for(safeguards, buffers)
         return DebugEngine(program, prepared.work, buffers, queues, inspections, record=record)
-    turn = None
-    if safeguards.takes_turns:
-        turn = TURNS.join(safeguards.priority, safeguards.share or 1.0, resources_of(plan))
-    return Dispatcher(program, prepared.work, buffers, queues, record=record, executables=executables, turn=turn)
+    sharing = safeguards if safeguards.takes_turns else None
+    return Dispatcher(program, prepared.work, buffers, queues, record=record, executables=executables, sharing=sharing)

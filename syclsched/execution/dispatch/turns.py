@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns of runs that share devices: strict priorities, and shares by start-time fair queueing.
+"""Turns of runs that share devices: priorities, and shares by start-time fair queueing.
 
 A run with a priority below zero or a share takes turns: it keeps little work queued, and asks before each instruction.
-It waits while a run of higher priority has work on one of its devices, except for a small part of the time, so that no
-run starves. Among runs of one priority, an instruction may start if its run has had no more seconds for its share than
-the others that have work (P. Goyal, H. M. Vin and H. Cheng, Start-time Fair Queueing, SIGCOMM 1996), within a quantum.
+It waits while a run of higher priority has work on one of its devices. Among runs of one priority, an instruction may
+start if its run has had no more seconds for its share than the others that have work (P. Goyal, H. M. Vin and H. Cheng,
+Start-time Fair Queueing, SIGCOMM 1996), within a quantum. A run that waits for long may start a quantum of work all the
+same, so that no run starves.
 
-All other runs submit at once, and only hold back those of lower priority.
+All other runs submit without asking, and only hold back those of lower priority.
 """
 
 from __future__ import annotations
@@ -28,21 +29,22 @@ if TYPE_CHECKING:
     from syclsched.execution.handle.resources import Resources
     from syclsched.model.plan import Plan
 
-#: Seconds of work that a run may be ahead of the others, and that it may start although it is held back.
+#: Seconds of work that a run may be ahead of the others, and that it may start now and then although it must wait.
 QUANTUM_S: Final = 2e-3
-#: Seconds for which a run is held back at most before it may start a quantum of work, and for which a run that has no
-#: work may later make up.
+#: Seconds that a run waits for each such quantum. So long a run may also have no work and make up for it later.
 HELD_S: Final = 40e-3
+#: Seconds for which a run still counts as having work after it asked or ended: the next instruction may follow.
+LINGER_S: Final = 1e-3
+#: Least seconds of an instruction: predictions may be zero.
+LEAST_S: Final = 1e-5
 #: Work that a run keeps queued on a lane; and less of it for some seconds after it was held back, as others may come
 #: again: what is queued delays them.
 AHEAD: Final = Ahead(QUANTUM_S, 2)
 SPARING: Final = Ahead(2e-4, 1)
 SPARING_S: Final = 0.5
-#: Seconds for which a run of higher priority holds others back after its end: the next one may follow.
-LINGER_S: Final = 1e-3
 
 
-def resources_of(plan: Plan) -> frozenset[str]:
+def devices_of(plan: Plan) -> frozenset[str]:
     """Return the devices of a plan's lanes, as processors where they are known: runs with a common one share it."""
     used = {lane.device for lane in plan.lanes}
     return frozenset(each.processor or each.key for each in plan.platform.devices if each.name in used)
@@ -59,24 +61,40 @@ def message_lanes_of(plan: Plan) -> frozenset[int]:
 
 
 @dataclass(eq=False, slots=True)
+class _Account:
+    """Work of the runs of one bound plan, which have their share together."""
+
+    used_s: float = 0.0  # seconds of started work, for a share of 1
+    last_used_at_s: float = -math.inf
+
+
+@dataclass(eq=False, slots=True)
 class Turn:
     """The turns of one run; made by `Turns.join`."""
 
     turns: Turns
     priority: int
     share: float
-    resources: frozenset[str]
-    has_work: Callable[[], bool] = bool  # whether started instructions have not completed
-    used_s: float = 0.0  # seconds of started work, for a share of 1
-    asked_s: float = -HELD_S  # when it last asked
-    held_since_s: float | None = None
-    credit_s: float = 0.0  # seconds of work that it may start although it is held back
-    held_s: float = -math.inf  # when it was last held back
+    devices: frozenset[str]
+    account: _Account
+    has_work: Callable[[], bool]  # whether started instructions are at work on devices
+    busy_until_s: float = (
+        -math.inf
+    )  # when its last instruction has ended, by its prediction, and the next was asked for
+    #: When it may start a quantum of work although it must wait; and how much of such a quantum is left.
+    credit_at_s: float = -math.inf
+    credit_s: float = 0.0
+    is_held: bool = False
+    last_held_at_s: float = -math.inf
     wakes: list[Callable[[], None]] = field(default_factory=list)
 
     def may_start(self, seconds: float, wake: Callable[[], None]) -> bool:
         """Return whether an instruction of predicted length may start now; else call back, once, when to ask again."""
-        return self.turns.may_start(self, seconds, wake)
+        return self.turns.may_start(self, max(seconds, LEAST_S), wake)
+
+    def took_longer(self, seconds: float) -> None:
+        """Note by how much an instruction took longer than predicted."""
+        self.turns.add_work(self, seconds)
 
     @property
     def waits(self) -> bool:
@@ -86,7 +104,7 @@ class Turn:
     @property
     def ahead(self) -> Ahead:
         """Limits of the work queued on a lane."""
-        return SPARING if self.turns.now_s() - self.held_s < SPARING_S else AHEAD
+        return SPARING if self.turns.now_s() - self.last_held_at_s < SPARING_S else AHEAD
 
     def end(self) -> None:
         """Take no more turns."""
@@ -98,7 +116,7 @@ class _OtherRun:
     """A run that takes no turns."""
 
     turns: Turns
-    resources: frozenset[str]
+    devices: frozenset[str]
 
     def note_end(self) -> None:
         """Note the end of the run."""
@@ -123,9 +141,10 @@ class Turns:
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, threaded: bool = True) -> None:
         self._clock, self._threaded = clock, threaded
         self._changed = threading.Condition()
-        self._turns: list[Turn] = []
+        self._sharing: list[Turn] = []
         self._others: list[_OtherRun] = []
-        self._left_s: dict[str, float] = {}  # when the last of the others left, by resource
+        self._left_s: dict[str, float] = {}  # when the last of the others left, by device
+        self._accounts: dict[object, _Account] = {}
         self._waking = False  # whether the thread is at work
         self._changes = 0
 
@@ -133,12 +152,29 @@ class Turns:
         """Return the time on the clock of the turns."""
         return self._clock()
 
-    def join(self, priority: int, share: float, resources: frozenset[str]) -> Turn:
-        """Return the turns of a run that begins; it sets `Turn.has_work`."""
-        turn = Turn(self, priority, share, resources)
+    def join(
+        self,
+        priority: int,
+        share: float,
+        devices: frozenset[str],
+        has_work: Callable[[], bool] = bool,
+        owner: object = None,
+    ) -> Turn:
+        """Return the turns of a run that begins.
+
+        Runs of one owner, a hashable object, that follow each other at once or run together have their share together.
+        """
         with self._changed:
-            self._turns.append(turn)
-            is_first = len(self._turns) == 1
+            now_s = self._clock()
+            old = [key for key, each in self._accounts.items() if now_s - each.last_used_at_s > HELD_S]
+            used = {id(turn.account) for turn in self._sharing}
+            for key in old:
+                if id(self._accounts[key]) not in used:
+                    del self._accounts[key]
+            account = _Account() if owner is None else self._accounts.setdefault(owner, _Account())
+            turn = Turn(self, priority, share, devices, account, has_work)
+            self._sharing.append(turn)
+            is_first = len(self._sharing) == 1
             if is_first:
                 run_observer.add(self)
         for run in list(unfinished) if is_first else ():
@@ -148,10 +184,10 @@ class Turns:
     def leave(self, turn: Turn) -> None:
         """Forget a run that has ended."""
         with self._changed:
-            if turn not in self._turns:
+            if turn not in self._sharing:
                 return
-            self._turns.remove(turn)
-            if not self._turns:
+            self._sharing.remove(turn)
+            if not self._sharing:
                 run_observer.remove(self)
                 self._others.clear()
             self._notify()
@@ -159,31 +195,34 @@ class Turns:
     def may_start(self, turn: Turn, seconds: float, wake: Callable[[], None]) -> bool:
         """See `Turn.may_start`."""
         with self._changed:
-            now_s = self._clock()
-            if now_s - turn.asked_s > HELD_S and not self._is_busy(turn, now_s):  # unused time is not saved up
-                turn.used_s = max([turn.used_s, *(each.used_s for each in self._peers(turn, now_s))])
-            turn.asked_s = now_s
+            now_s, account = self._clock(), turn.account
+            if now_s - account.last_used_at_s > HELD_S and not self._is_busy(turn, now_s):  # it is not saved up
+                peers = [each.account.used_s for each in self._peers(turn, now_s)]
+                account.used_s = max(account.used_s, min(peers, default=0.0))
             if not self._is_free(turn, now_s):
                 turn.wakes.append(wake)
                 self._notify()
                 return False
-            if turn.held_since_s is not None:
-                turn.credit_s -= seconds
-                if turn.credit_s <= 0.0:
-                    turn.held_since_s = now_s
-            turn.used_s += seconds / turn.share
-            if any(each.wakes for each in self._turns):
+            self._use(turn, seconds, now_s)
+            turn.busy_until_s = now_s + min(seconds, HELD_S) + LINGER_S
+            if any(each.wakes for each in self._sharing):
                 self._notify()
             return True
+
+    def add_work(self, turn: Turn, seconds: float) -> None:
+        """See `Turn.took_longer`."""
+        with self._changed:
+            self._use(turn, seconds, self._clock())
 
     def wake_due(self) -> float | None:
         """Call back the runs that may go on; return the time at which to look again, None if no run waits."""
         with self._changed:
             now_s = self._clock()
-            free = [turn for turn in self._turns if turn.wakes and self._is_free(turn, now_s)]
+            free = [turn for turn in self._sharing if turn.wakes and self._is_free(turn, now_s)]
             wakes = [wake for turn in free for wake in turn.wakes]
             for turn in free:
                 turn.wakes.clear()
+                turn.busy_until_s = max(turn.busy_until_s, now_s + LINGER_S)
             next_s = self._next_s(now_s)
         for wake in wakes:
             wake()
@@ -193,7 +232,7 @@ class Turns:
 
     def began(self, resources: Resources) -> None:
         """Note a run that is about to start."""
-        if getattr(resources.engine, "turn", None) is None:
+        if not getattr(resources.engine, "takes_turns", False):
             resources.before_end(self._began(resources.engines.plan).note_end)
 
     def call_began(self, plan: Plan) -> _OtherRun:
@@ -206,59 +245,74 @@ class Turns:
             if run in self._others:
                 self._others.remove(run)
                 now_s = self._clock()
-                self._left_s.update(dict.fromkeys(run.resources, now_s))
+                self._left_s.update(dict.fromkeys(run.devices, now_s))
                 self._notify()
 
     # --- inside, under the lock ---------------------------------------------------------------------------
 
     def _began(self, plan: Plan) -> _OtherRun:
-        run = _OtherRun(self, resources_of(plan))
+        run = _OtherRun(self, devices_of(plan))
         with self._changed:
-            if self._turns:
+            if self._sharing:
                 self._others.append(run)
         return run
 
+    def _use(self, turn: Turn, seconds: float, now_s: float) -> None:
+        """Charge a run for work; what it starts while it must wait, it pays for by waiting."""
+        turn.account.used_s += seconds / turn.share
+        turn.account.last_used_at_s = now_s
+        if turn.is_held:
+            turn.credit_s -= seconds
+            if turn.credit_s <= 0.0:
+                turn.credit_at_s = max(now_s, turn.credit_at_s) + HELD_S * (1.0 - turn.credit_s / QUANTUM_S)
+                turn.credit_s = 0.0
+
     def _is_busy(self, turn: Turn, now_s: float) -> bool:
-        return bool(turn.wakes) or now_s < turn.asked_s + LINGER_S or turn.has_work()
+        return bool(turn.wakes) or now_s < turn.busy_until_s or turn.has_work()
 
     def _contenders(self, turn: Turn, now_s: float) -> Iterable[Turn]:
-        for each in self._turns:
-            if each is not turn and self._is_busy(each, now_s) and not each.resources.isdisjoint(turn.resources):
+        for each in self._sharing:
+            if each is not turn and self._is_busy(each, now_s) and not each.devices.isdisjoint(turn.devices):
                 yield each
 
     def _peers(self, turn: Turn, now_s: float) -> list[Turn]:
-        return [each for each in self._contenders(turn, now_s) if each.priority == turn.priority]
+        """Return the runs of the same priority that have work, and may do it."""
+        return [
+            each
+            for each in self._contenders(turn, now_s)
+            if each.priority == turn.priority and not self._has_superior(each, now_s)
+        ]
 
-    def _is_held(self, turn: Turn, now_s: float) -> bool:
+    def _has_superior(self, turn: Turn, now_s: float) -> bool:
         """Return whether a run of higher priority has work on a device of this one."""
         if turn.priority < 0 and (
-            any(not each.resources.isdisjoint(turn.resources) for each in self._others)
-            or any(now_s - self._left_s.get(each, -1.0) < LINGER_S for each in turn.resources)
+            any(not each.devices.isdisjoint(turn.devices) for each in self._others)
+            or any(now_s - self._left_s.get(each, -math.inf) < LINGER_S for each in turn.devices)
         ):
             return True
         return any(each.priority > turn.priority for each in self._contenders(turn, now_s))
 
     def _is_free(self, turn: Turn, now_s: float) -> bool:
-        """Return whether a run may start an instruction; notes since when it is held back."""
-        if not self._is_held(turn, now_s):
-            turn.held_since_s = None
+        """Return whether a run may start an instruction; notes since when it must wait."""
+        held = self._has_superior(turn, now_s)
+        if held:
+            turn.last_held_at_s = now_s
         else:
-            turn.held_s = now_s
-            if turn.held_since_s is None:
-                turn.held_since_s, turn.credit_s = now_s, 0.0
-        if turn.held_since_s is not None and turn.credit_s <= 0.0:
-            if now_s - turn.held_since_s < HELD_S:
-                return False
+            peers = [each.account.used_s for each in self._peers(turn, now_s) if each.account is not turn.account]
+            held = turn.account.used_s > min(peers, default=math.inf) + QUANTUM_S / turn.share
+        if held and not turn.is_held:
+            turn.credit_at_s, turn.credit_s = max(turn.credit_at_s, now_s + HELD_S), 0.0
+        turn.is_held = held
+        if held and turn.credit_s <= 0.0 and now_s >= turn.credit_at_s:
             turn.credit_s = QUANTUM_S
-        peers = self._peers(turn, now_s)
-        return not peers or turn.used_s <= min(each.used_s for each in peers) + QUANTUM_S / turn.share
+        return not held or turn.credit_s > 0.0
 
     def _next_s(self, now_s: float) -> float | None:
         """Return the earliest time at which a waiting run may be free because of the time alone."""
-        waiting = [turn for turn in self._turns if turn.wakes]
+        waiting = [turn for turn in self._sharing if turn.wakes]
         if not waiting:
             return None
-        held = [turn.held_since_s + HELD_S for turn in waiting if turn.held_since_s is not None]
+        held = [turn.credit_at_s for turn in waiting]
         lingering = [left_s + LINGER_S for left_s in self._left_s.values()]
         # Nobody tells when the work of the others completes.
         looks = [now_s + LINGER_S] if any(any(self._contenders(turn, now_s)) for turn in waiting) else []
@@ -271,20 +325,25 @@ class Turns:
             return
         if self._waking:
             self._changed.notify_all()
-        elif any(turn.wakes for turn in self._turns):
-            self._waking = True
+        elif any(turn.wakes for turn in self._sharing):
             THREADS.start(self._wake, "syclsched turns")
+            self._waking = True
 
     def _wake(self) -> None:
-        while True:
-            changes = self._changes
-            next_s = self.wake_due()
+        try:
+            while True:
+                changes = self._changes
+                next_s = self.wake_due()
+                with self._changed:
+                    if not any(turn.wakes for turn in self._sharing):
+                        return
+                    if next_s is not None and changes == self._changes:
+                        self._changed.wait(max(0.0, next_s - self._clock()))
+        finally:
             with self._changed:
-                if not any(turn.wakes for turn in self._turns):
-                    self._waking = False
-                    return
-                if next_s is not None and changes == self._changes:
-                    self._changed.wait(max(0.0, next_s - self._clock()))
+                self._waking = False
+                if any(turn.wakes for turn in self._sharing):
+                    self._notify()
 
 
 #: Of this process.

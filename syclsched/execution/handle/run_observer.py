@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -30,20 +31,25 @@ class RunObserver(Protocol):
 #: The observer, or all of them as one; None if nothing observes runs.
 active: RunObserver | None = None
 _observers: tuple[RunObserver, ...] = ()
+_lock = threading.Lock()
 
 
 def add(observer: RunObserver) -> None:
     """Have an observer told of the runs that begin from now on."""
-    _set((*_observers, observer))
+    with _lock:
+        _set((*_observers, observer))
 
 
 def remove(observer: RunObserver) -> None:
     """Tell an observer of no more runs."""
-    _set(tuple(each for each in _observers if each is not observer))
+    with _lock:
+        _set(tuple(each for each in _observers if each is not observer))
 
 
 def remove_all() -> None:
     """Forget all observers: in a forked child, whose runs are none of theirs."""
+    global _lock
+    _lock = threading.Lock()  # another thread of the parent may have held it
     _set(())
 
 

@@ -160,6 +160,80 @@ def test_a_run_that_is_held_back_for_long_gets_a_quantum() -> None:
     assert len(client.starts) == pytest.approx(20, abs=3)
 
 
+@pytest.mark.parametrize("seconds", [1e-3, 5e-3, 20e-3, 100e-3])
+def test_long_tasks_do_not_get_more_than_short_ones(seconds: float) -> None:
+    clock = Clock(1.0)
+    turns = Turns(clock, threaded=False)
+    client = Client(turns.join(-1, 1.0, CPU), seconds)
+    assert run_observer.active is not None
+    run_observer.active.call_began(plan_on("cpu"))
+    serve(turns, clock, [client], 21.0)
+    assert 0.5 * 20.0 * QUANTUM_S / HELD_S < client.done_s < 1.2 * 20.0 * QUANTUM_S / HELD_S + seconds
+
+
+def test_work_that_took_longer_than_predicted_is_paid_for() -> None:
+    clock = Clock(1.0)
+    turns = Turns(clock, threaded=False)
+    turn = turns.join(-1, 1.0, CPU)
+    assert run_observer.active is not None
+    run_observer.active.call_began(plan_on("cpu"))
+    starts = 0
+    while clock.now_s < 21.0:
+        if turn.may_start(0.0, lambda: None):
+            starts += 1
+            clock.now_s += 50e-3  # as a function of the host that was never measured
+            turn.took_longer(50e-3)
+        else:
+            clock.now_s += 5e-3
+            turns.wake_due()
+    assert starts * 50e-3 < 0.1 * 20.0
+
+
+def test_a_run_that_is_always_at_work_and_never_asks_holds_nobody_up_for_good() -> None:
+    clock = Clock(1.0)
+    turns = Turns(clock, threaded=False)
+    silent, ahead = turns.join(0, 1.0, CPU), Client(turns.join(0, 1.0, CPU), 1e-3)
+    assert silent.may_start(1e-3, lambda: None)
+    silent.has_work = lambda: True  # a message that depends on the other run
+    serve(turns, clock, [ahead], 2.0)
+    assert 0.02 < ahead.done_s < 0.2
+
+
+def test_a_run_that_is_held_elsewhere_holds_no_peer_up() -> None:
+    clock = Clock(1.0)
+    turns = Turns(clock, threaded=False)
+    both, alone = turns.join(-1, 1.0, CPU | GPU), Client(turns.join(-1, 1.0, CPU), 1e-3)
+    assert run_observer.active is not None
+    run_observer.active.call_began(plan_on("gpu"))
+    assert not both.may_start(1e-3, lambda: None)
+    serve(turns, clock, [alone], 2.0)
+    assert alone.done_s > 0.9
+
+
+def test_a_newcomer_does_not_starve_among_unequal_shares() -> None:
+    clock = Clock()
+    turns = Turns(clock, threaded=False)
+    small, large = Client(turns.join(0, 0.01, CPU), 10e-3), Client(turns.join(0, 10.0, CPU), 10e-3)
+    serve(turns, clock, [small, large], 1.0)
+    late = Client(turns.join(0, 10.0, CPU), 10e-3)
+    serve(turns, clock, [small, large, late], 4.0)
+    assert late.done_s > 0.3 * 3.0
+
+
+def test_runs_that_follow_each_other_keep_their_account() -> None:
+    clock = Clock()
+    turns = Turns(clock, threaded=False)
+    other = Client(turns.join(0, 1.0, CPU), 5e-3)
+    done_s = 0.0
+    while clock.now_s < 4.0:
+        client = Client(turns.join(0, 4.0, CPU, owner="bound"), 5e-3)
+        serve(turns, clock, [other, client], clock.now_s + 20e-3)  # a short run
+        done_s += client.done_s
+        client.turn.end()
+        clock.now_s += 1e-3
+    assert done_s > 2.5 * other.done_s
+
+
 def test_time_that_a_run_did_not_use_is_not_saved_up() -> None:
     clock = Clock()
     turns = Turns(clock, threaded=False)
