@@ -42,7 +42,7 @@ def measured(graph: syclsched.TaskGraph, platform: syclsched.Platform, policy: s
 def main() -> None:
     options = parser(__doc__, machines=[16, 64, 128], tiles=[20, 38], policies=["heft", "auto"], runs=3).parse_args()
     kind = get("cholesky")
-    print("| machines | devices | tasks | policy | platform, s | plan, s | makespan, ms | MB |")
+    print("| machines | devices | tasks | policy | platform, s | plan, s | makespan, ms | peak so far, MB |")
     print("|---:" * 3 + "|---" + "|---:" * 4 + "|")
     for machines in options.machines:
         begun_s = time.perf_counter()

@@ -85,7 +85,7 @@ def run(
         The run fails if it takes longer. Tasks can have their own deadlines; see `TaskGraph.kernel`.
     priority : int, optional
         0, or less for a run that waits while runs of higher priority have work on its devices: for long work in the
-        background. It goes on for a twentieth of the time in any case. See ``share``.
+        background. It may work for about a twentieth of the time in any case. See ``share``.
     share : float, optional
         Weight of the run: runs of one priority that have a share get the devices in proportion to it. Runs with a share
         or a priority below 0 submit one task after another, and are not replayed. Runs of other processes are not

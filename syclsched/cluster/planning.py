@@ -24,9 +24,9 @@ from syclsched.scheduling.registry import AUTO
 if TYPE_CHECKING:
     from syclsched.cluster.node import Node
 
-#: Seconds of the search where a graph has more tasks times devices than this: its usual effort would take minutes.
+#: Tasks times devices of a graph whose search would take minutes with its usual effort, and the seconds it may take.
+LARGE_WORK: Final = 1_000_000
 LARGE_BUDGET_S: Final = 5.0
-LARGE: Final = 1_000_000
 #: Seconds that measuring a graph on a machine may take.
 CALIBRATION_S: Final = 600.0
 #: Memories of machines whose sizes differ by less are equal.
@@ -87,7 +87,7 @@ def plan_on(
     """Plan a graph for a platform of several machines."""
     from syclsched.planner import plan_graph
 
-    if budget_s is None and len(graph) * len(platform.devices) > LARGE:
+    if budget_s is None and len(graph) * len(platform.devices) > LARGE_WORK:
         budget_s = LARGE_BUDGET_S
     alone = _kinds_alone(platform, graph)
     share_s = None if budget_s is None else budget_s / (len(alone) + 1 if policy == AUTO else 1)

@@ -58,7 +58,7 @@ _SEARCHED_WITH_LANES = 256
 #: Graphs of more tasks are large: single devices whose work alone takes longer than the best plan are not simulated.
 LARGE = 2_000
 
-#: Most tasks times devices times parts of which policies are asked.
+#: No subsets of the devices are tried if tasks times devices squared exceed this.
 _PART_WORK = 1_000_000
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "syclsched.policies"
 
-#: Number of devices for which ``max_tasks`` is given: with twice as many, half of the tasks take as long.
+#: ``max_tasks`` is meant for this many devices; more devices lower it in proportion.
 USUAL_DEVICES: Final = 4
 
 #: Reserved for the planner: the best of all candidates by simulation.
@@ -183,8 +183,8 @@ def candidates(problem: Problem) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        Every policy, then every member of every family that suits the problem, each single device among them. Policies
-        that are too slow for this number of tasks are left out.
+        Every policy, then every member of every family that suits the problem, among them each single device, or of
+        very many one of each speed. Policies that are too slow for this number of tasks and devices are left out.
     """
     fast = [name for name, policy in _policies.items() if _fits_max_tasks(policy, problem)]
     members = [name for family in _families.values() for name in family.members(problem)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -146,3 +147,12 @@ def test_infinite_bandwidth_can_be_written() -> None:
     link = Link("a", "b", 1e-6, math.inf)
     assert link.seconds(1e15) == 1e-6
     assert from_json(Link, to_json(link), where="link") == link
+
+
+def test_links_are_found_by_their_ends_the_first_of_two_wins() -> None:
+    spaces = tuple(MemorySpace(name, 0) for name in ("a", "b", HOST))
+    links = (Link("a", "b", 1.0, 1.0), Link("b", "a", 2.0, 1.0), Link("a", "b", 3.0, 1.0))
+    platform = Platform("linked", (), spaces, links)
+    for each in (platform, replace(platform, name="other"), pickle.loads(pickle.dumps(platform))):
+        assert each.link("a", "b") == links[0] and each.link("b", "a") == links[1] and each.link("a", HOST) is None
+        assert each.links == links and to_json(each) == to_json(replace(each, links=links))

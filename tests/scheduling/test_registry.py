@@ -118,6 +118,16 @@ def test_a_policy_too_slow_for_so_many_tasks_is_no_candidate(most: int | None, t
         registry.unregister("backwards")
 
 
+@pytest.mark.parametrize(("most", "there"), [(19, False), (20, True)])
+def test_nor_one_too_slow_for_so_many_devices(most: int, there: bool) -> None:
+    problem = problem_from_matrices([[1.0] * 8] * 10, {})  # twice as many devices as usual
+    registry.register(Backwards(max_tasks=most))
+    try:
+        assert ("backwards" in registry.candidates(problem)) is there
+    finally:
+        registry.unregister("backwards")
+
+
 def test_what_is_not_registered_cannot_be_unregistered() -> None:
     with pytest.raises(PolicyError, match="no policy 'backwards'"):
         registry.unregister("backwards")

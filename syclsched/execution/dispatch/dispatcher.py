@@ -65,6 +65,7 @@ class Dispatcher(ProgramEngine):
         self.turn: Turn | None = None
         #: Its priority and share; None if it takes no turns.
         self._sharing = sharing
+        self._owner = None if executables is None else id(executables)  # what the runs of a bound plan have in common
         self._messages = message_lanes_of(program.plan) if self.takes_turns else frozenset[int]()
         self._readiness = Readiness(program.lanes, self._admission.prepared, 1 if self.takes_turns else HOST_AHEAD)
         self._signals_due = 0
@@ -128,7 +129,7 @@ class Dispatcher(ProgramEngine):
         self._loop_in_c.time_calls(self.recording)
         if self._sharing is not None:
             plan, how = self.program.plan, self._sharing
-            self.turn = TURNS.join(how.priority, how.share or 1.0, devices_of(plan), self._has_work, id(plan))
+            self.turn = TURNS.join(how.priority, how.share or 1.0, devices_of(plan), self._has_work, self._owner)
         commands = CommandCache(
             self._loop_in_c, self.program, self._work, self._executables, self.buffers, self._queue_of
         )

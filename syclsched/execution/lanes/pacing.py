@@ -14,7 +14,7 @@ FEWEST_AHEAD, MOST_AHEAD = 16, 1000
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """Limits of the work queued ahead of a lane: seconds, if that are more than so many instructions."""
+    """Limits of the work queued ahead of a lane: predicted seconds, but always ``fewest`` instructions."""
 
     seconds: float = AHEAD_S
     fewest: int = FEWEST_AHEAD

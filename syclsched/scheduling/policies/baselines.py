@@ -16,7 +16,7 @@ from syclsched.scheduling.timetable import Timetable
 
 PREFIX = "single"
 #: Most devices of which each is a candidate alone.
-_MANY_DEVICES: Final = 16
+_MOST_ALONE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class SingleDevices:
         relevant = seconds[real] if real.any() else seconds
         able = np.isfinite(relevant).any(axis=0).tolist()
         found = [number for number, is_able in enumerate(able) if is_able]
-        if len(found) > _MANY_DEVICES:  # one of those that are equally fast
+        if len(found) > _MOST_ALONE:  # one of those that are equally fast
             found = sorted({relevant[:, number].tobytes(): number for number in reversed(found)}.values())
         return tuple(f"{self.prefix}:{problem.devices[number]}" for number in found)
 

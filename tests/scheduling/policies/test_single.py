@@ -47,3 +47,9 @@ def test_members_are_devices_that_can_run_something() -> None:
     problem = problem_from_matrices([[1.0, INF, 1.0], [1.0, INF, INF]], {})
     assert SingleDevices().members(problem) == ("single:p0", "single:p2")
     assert SingleDevices().members(problem_from_matrices([], {})) == ()
+
+
+def test_of_very_many_equal_devices_one_is_a_member() -> None:
+    few, many = [[1.0, 2.0] * 8] * 3, [[1.0, 2.0] * 20] * 3
+    assert len(SingleDevices().members(problem_from_matrices(few, {}))) == 16
+    assert SingleDevices().members(problem_from_matrices(many, {})) == ("single:p0", "single:p1")
