@@ -12,20 +12,18 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from common import parser, quartiles
+from common import parser, quartiles, repeated
 
 import syclsched
 from syclsched import TaskGraph
 from syclsched.execution import Runner
 from syclsched.kernels import get
 from syclsched.workloads import get as workload
-
-ORDINARY, BACKGROUND = {}, {"priority": -1}
 
 
 def short() -> TaskGraph:
@@ -37,7 +35,7 @@ def short() -> TaskGraph:
     return graph
 
 
-def products(count: int = 500) -> TaskGraph:
+def products(count: int) -> TaskGraph:
     """Independent products, which keep the device busy."""
     graph = TaskGraph("products")
     a, b = graph.array("a", data=np.ones((256, 256))), graph.array("b", data=np.ones((256, 256)))
@@ -47,7 +45,7 @@ def products(count: int = 500) -> TaskGraph:
 
 
 @contextmanager
-def repeated(runner: Runner, inputs: Any = None) -> Iterator[list[float]]:
+def running(runner: Runner, inputs: Any = None) -> Iterator[list[float]]:
     """Run again and again on another thread; yield the times of the runs, in seconds."""
     ended, found = threading.Event(), list[float]()
 
@@ -79,35 +77,34 @@ def latencies(runner: Runner, calls: int, pause_s: float) -> list[float]:
 def beside(n: int, calls: int) -> None:
     kind = workload("cholesky")
     long = kind.build(kind.options(n=n, tile=256))
-    options: dict[str, dict[str, Any]] = {"an ordinary run": ORDINARY, "a run of priority -1": BACKGROUND}
+    options: dict[str, dict[str, Any]] = {"an ordinary run": {}, "a run of priority -1": {"priority": -1}}
     print("| calls of the short graph | alone, ms | beside | ms | ratio of medians | a long run, s (alone) |")
     print("|---" * 6 + "|")
     with syclsched.bind(short(), policy="single:cpu", trace=False) as runner:
         latencies(runner, 20, 0.0)
         for name, given in options.items():
             with syclsched.bind(long.graph, policy="single:cpu", **given) as other:
-                with repeated(other, long.inputs) as alone_s:
-                    time.sleep(3.0)
+                alone_s = repeated(lambda other=other: other.run(long.inputs).wait(), 9, time.perf_counter)
                 for pause_s, how in ((0.0, "back to back"), (0.01, "every 10 ms")):
                     alone: list[float] = []
                     shared: list[float] = []
                     times_s: list[float] = []
                     for _ in range(3):
                         alone += latencies(runner, calls // 3, pause_s)
-                        with repeated(other, long.inputs) as found_s:
-                            time.sleep(0.2)
+                        with running(other, long.inputs) as found_s:
+                            time.sleep(0.2)  # until it is at work
                             shared += latencies(runner, calls // 3, pause_s)
                         times_s += found_s
                     ratio = statistics.median(shared) / statistics.median(alone)
-                    took = f"{statistics.median(times_s):.2f} ({statistics.median(alone_s[1:]):.2f})"
+                    took = f"{statistics.median(times_s):.2f} ({statistics.median(alone_s):.2f})"
                     print(f"| {how} | {quartiles(alone)} | {name} | {quartiles(shared)} | {ratio:.2f} | {took} |")
 
 
-def by_share(seconds: float, make: Callable[[], TaskGraph] = products) -> None:
+def by_share(seconds: float) -> None:
     print("\n| shares | runs of each | ratio |\n|---|---|---|")
     for shares in ((1.0, 1.0), (1.0, 2.0), (1.0, 4.0)):
-        runners = [syclsched.bind(make(), policy="single:cpu", share=share) for share in shares]
-        with repeated(runners[0]) as first, repeated(runners[1]) as second:
+        runners = [syclsched.bind(products(500), policy="single:cpu", share=share) for share in shares]
+        with running(runners[0]) as first, running(runners[1]) as second:
             time.sleep(seconds)
             counts = len(first), len(second)
         print(f"| {shares[0]:g} : {shares[1]:g} | {counts[0]}, {counts[1]} | {counts[1] / counts[0]:.2f} |")

@@ -329,9 +329,7 @@ class Dispatcher(ProgramEngine):
     def _note_completed(self, completion: Completion) -> None:
         node, record = completion.node, self.records[completion.node.id]
         completion.record_in(record)
-        if self.turn is not None and node.lane not in self._messages and completion.start_ns is not None:
-            took_s = ((completion.finish_ns or completion.start_ns) - completion.start_ns) * 1e-9
-            self.turn.took_longer(max(0.0, took_s - node.instruction.duration_s))
+        self._charge(completion)
         if completion.error is not None:
             begun = completion.start_ns is not None
             reason: FailureReason = (
@@ -348,6 +346,15 @@ class Dispatcher(ProgramEngine):
             self.failures.done(node.instruction)
         self._put_event(node)
         self._readiness.completed(node)
+
+    def _charge(self, completion: Completion) -> None:
+        """Charge the run for the time by which a function of the host took longer than predicted."""
+        start_ns, finish_ns, node = completion.start_ns, completion.finish_ns, completion.node
+        if self.turn is None or start_ns is None or finish_ns is None or node.lane in self._messages:
+            return
+        longer_s = (finish_ns - start_ns) * 1e-9 - node.instruction.duration_s
+        if longer_s > 0.0:
+            self.turn.took_longer(longer_s)
 
     def _note_overdue(self) -> None:
         for number, error in list(self._overdue.items()):

@@ -78,9 +78,7 @@ class Turn:
     devices: frozenset[str]
     account: _Account
     has_work: Callable[[], bool]  # whether started instructions are at work on devices
-    busy_until_s: float = (
-        -math.inf
-    )  # when its last instruction has ended, by its prediction, and the next was asked for
+    busy_until_s: float = -math.inf  # when its last instruction has ended, as predicted, and the next may have come
     #: When it may start a quantum of work although it must wait; and how much of such a quantum is left.
     credit_at_s: float = -math.inf
     credit_s: float = 0.0
@@ -262,10 +260,10 @@ class Turns:
         turn.account.used_s += seconds / turn.share
         turn.account.last_used_at_s = now_s
         if turn.is_held:
-            turn.credit_s -= seconds
-            if turn.credit_s <= 0.0:
-                turn.credit_at_s = max(now_s, turn.credit_at_s) + HELD_S * (1.0 - turn.credit_s / QUANTUM_S)
-                turn.credit_s = 0.0
+            had_s, turn.credit_s = turn.credit_s, max(0.0, turn.credit_s - seconds)
+            if turn.credit_s == 0.0:
+                owed_s = seconds - had_s + (QUANTUM_S if had_s > 0.0 else 0.0)  # of a quantum that is now used up
+                turn.credit_at_s = max(now_s, turn.credit_at_s) + HELD_S * owed_s / QUANTUM_S
 
     def _is_busy(self, turn: Turn, now_s: float) -> bool:
         return bool(turn.wakes) or now_s < turn.busy_until_s or turn.has_work()

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from syclsched.execution.dispatch.turns import HELD_S, LINGER_S, QUANTUM_S, Turn, Turns
 from syclsched.execution.handle import run_observer
-from syclsched.model.plan import Plan
 
 CPU, GPU = frozenset({"cpu"}), frozenset({"gpu"})
 
@@ -123,11 +122,22 @@ def test_a_run_of_higher_priority_goes_first_and_the_other_does_not_starve() -> 
     assert low.done_s - before_s > 0.99 * (clock.now_s - clock_s)
 
 
-def plan_on(name: str) -> Plan:
+def begin_call(name: str) -> run_observer.ObservedCall:
+    """Begin a run on a device that takes no turns."""
     device = SimpleNamespace(name=name, key=name, processor=name, is_host=False, message_lanes=0)
     platform = SimpleNamespace(devices=(device,))
     plan: Any = SimpleNamespace(lanes=(SimpleNamespace(device=name),), platform=platform)
-    return plan
+    assert run_observer.active is not None
+    return run_observer.active.call_began(plan)
+
+
+def held() -> tuple[Clock, Turns, Turn]:
+    """Return a run of priority -1 on the CPU, for as long as a run of priority 0 goes on there."""
+    clock = Clock(1.0)
+    turns = Turns(clock, threaded=False)
+    turn = turns.join(-1, 1.0, CPU)
+    begin_call("cpu")
+    return clock, turns, turn
 
 
 def test_runs_that_take_no_turns_hold_back_those_of_lower_priority_on_their_devices() -> None:
@@ -135,8 +145,7 @@ def test_runs_that_take_no_turns_hold_back_those_of_lower_priority_on_their_devi
     turns = Turns(clock, threaded=False)
     background, elsewhere, equal = turns.join(-1, 1.0, CPU), turns.join(-1, 1.0, GPU), turns.join(0, 1.0, CPU)
     woken: list[str] = []
-    assert run_observer.active is not None
-    call = run_observer.active.call_began(plan_on("cpu"))
+    call = begin_call("cpu")
     assert not background.may_start(1e-4, lambda: woken.append("background"))
     assert elsewhere.may_start(1e-4, lambda: woken.append("elsewhere"))
     assert equal.may_start(1e-4, lambda: woken.append("equal"))
@@ -150,11 +159,7 @@ def test_runs_that_take_no_turns_hold_back_those_of_lower_priority_on_their_devi
 
 
 def test_a_run_that_is_held_back_for_long_gets_a_quantum() -> None:
-    clock = Clock(1.0)
-    turns = Turns(clock, threaded=False)
-    background = turns.join(-1, 1.0, CPU)
-    assert run_observer.active is not None
-    run_observer.active.call_began(plan_on("cpu"))
+    clock, turns, background = held()
     client = Client(background, QUANTUM_S / 2)
     serve(turns, clock, [client], 1.0 + 10.5 * HELD_S)
     assert len(client.starts) == pytest.approx(20, abs=3)
@@ -162,21 +167,14 @@ def test_a_run_that_is_held_back_for_long_gets_a_quantum() -> None:
 
 @pytest.mark.parametrize("seconds", [1e-3, 5e-3, 20e-3, 100e-3])
 def test_long_tasks_do_not_get_more_than_short_ones(seconds: float) -> None:
-    clock = Clock(1.0)
-    turns = Turns(clock, threaded=False)
-    client = Client(turns.join(-1, 1.0, CPU), seconds)
-    assert run_observer.active is not None
-    run_observer.active.call_began(plan_on("cpu"))
+    clock, turns, background = held()
+    client = Client(background, seconds)
     serve(turns, clock, [client], 21.0)
     assert 0.5 * 20.0 * QUANTUM_S / HELD_S < client.done_s < 1.2 * 20.0 * QUANTUM_S / HELD_S + seconds
 
 
 def test_work_that_took_longer_than_predicted_is_paid_for() -> None:
-    clock = Clock(1.0)
-    turns = Turns(clock, threaded=False)
-    turn = turns.join(-1, 1.0, CPU)
-    assert run_observer.active is not None
-    run_observer.active.call_began(plan_on("cpu"))
+    clock, turns, turn = held()
     starts = 0
     while clock.now_s < 21.0:
         if turn.may_start(0.0, lambda: None):
@@ -187,6 +185,17 @@ def test_work_that_took_longer_than_predicted_is_paid_for() -> None:
             clock.now_s += 5e-3
             turns.wake_due()
     assert starts * 50e-3 < 0.1 * 20.0
+
+
+def test_work_that_took_as_long_as_predicted_costs_nothing_more() -> None:
+    clock, turns, turn = held()
+    woken: list[float] = []
+    assert not turn.may_start(1e-3, lambda: woken.append(clock.now_s))
+    for _ in range(10):  # short functions, of which each took hardly longer
+        turn.took_longer(1e-9)
+    clock.now_s += 1.01 * HELD_S
+    turns.wake_due()
+    assert woken
 
 
 def test_a_run_that_is_always_at_work_and_never_asks_holds_nobody_up_for_good() -> None:
@@ -203,8 +212,7 @@ def test_a_run_that_is_held_elsewhere_holds_no_peer_up() -> None:
     clock = Clock(1.0)
     turns = Turns(clock, threaded=False)
     both, alone = turns.join(-1, 1.0, CPU | GPU), Client(turns.join(-1, 1.0, CPU), 1e-3)
-    assert run_observer.active is not None
-    run_observer.active.call_began(plan_on("gpu"))
+    begin_call("gpu")
     assert not both.may_start(1e-3, lambda: None)
     serve(turns, clock, [alone], 2.0)
     assert alone.done_s > 0.9
