@@ -31,7 +31,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -236,10 +235,10 @@ def hybrid(live: Any, given: argparse.Namespace) -> None:
         places = {f"t{i}_{j}": (i, j) for i in range(size) for j in range(width)}
         order = np.array([works[places[name]] if name in places else 0.0 for name in problem.names])
         factor = np.array([off[places[name]] if name in places else 1.0 for name in problem.names])
-        true_s = np.where(np.isfinite(problem.tables.seconds), order[:, None] * per_turn_s, np.inf)
-        true = replace(problem, tables=problem.tables._replace(seconds=true_s))
+        true_s = np.where(np.isfinite(problem.tables.task_seconds()), order[:, None] * per_turn_s, np.inf)
+        true = problem.with_task_seconds(true_s)
         wrong_s = true_s * factor[:, None]
-        wrong = replace(problem, tables=problem.tables._replace(seconds=wrong_s))
+        wrong = problem.with_task_seconds(wrong_s)
         known, mistaken = Heft().schedule(true), Heft().schedule(wrong)
         ways = {
             "truth": (true, Hybrid(known, bound=np.inf)),

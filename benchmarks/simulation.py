@@ -130,7 +130,7 @@ CALLS: dict[str, Callable[[Plan], object]] = {
 def factors(kind: str, problem: Problem, seed: int) -> Floats:
     """Return by what each true time is wrong."""
     rng = np.random.default_rng(seed)
-    tasks, devices = problem.tables.seconds.shape
+    tasks, devices = len(problem), len(problem.devices)
     return KINDS[kind](rng, tasks, devices)
 
 
@@ -147,7 +147,7 @@ KINDS: dict[str, Callable[[np.random.Generator, int, int], Floats]] = {
 
 def ratios(problem: Problem, believed: Floats) -> dict[str, float]:
     """Return the makespan of each policy over that of a plan that knew the truth."""
-    plan = Heft().schedule(replace(problem, tables=problem.tables._replace(seconds=believed)))
+    plan = Heft().schedule(problem.with_task_seconds(believed))
     truth_s = makespan_s(problem, Heft().schedule(problem))
     policies: dict[str, DynamicPolicy] = {"static": Hybrid(plan, bound=np.inf), "hybrid": Hybrid(plan)}
     policies.update({policy.name: policy for policy in DYNAMIC_POLICIES})
@@ -168,7 +168,7 @@ def quality(tasks: int, devices: int, seeds: int) -> None:
             for ccr in (0.1, 1.0):
                 for seed in range(seeds):
                     problem = instance(family, tasks, devices, ccr, seed).problem()
-                    believed = np.ascontiguousarray(problem.tables.seconds * factors(kind, problem, seed))
+                    believed = np.ascontiguousarray(problem.tables.task_seconds() * factors(kind, problem, seed))
                     rows.append(ratios(problem, believed))
         cells = []
         for name in rows[0]:

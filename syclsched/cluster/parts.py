@@ -20,13 +20,14 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from syclsched.cluster.platforms import local_name, machine_names, machine_of
+from syclsched.cluster.platforms import machine_names
 from syclsched.errors import PlanError
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.model.access import Access, RowRange
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Platform
+from syclsched.model.platform_parts.machines import local_name, machine_of
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.model.task import LogicalArray, Task
 

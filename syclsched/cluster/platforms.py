@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import Final
+from typing import NamedTuple
 
 from syclsched.errors import PlatformError
 from syclsched.model.platform import HOST, Device, Interference, Link, MemorySpace, Platform
-
-#: Between the name of a machine and that of its device or memory space.
-_SEPARATOR: Final = "/"
+from syclsched.model.platform_parts.machines import SEPARATOR, local_name, machine_of, qualified
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +42,6 @@ class NetworkPath:
     measured: bool = True
 
 
-def qualified(machine: str, name: str) -> str:
-    """Return the name of a machine's device or space on the platform of all machines."""
-    return f"{machine}{_SEPARATOR}{name}"
-
-
-def machine_of(name: str) -> str:
-    """Return the machine of a device or space; the empty string for those of the process that connects."""
-    machine, separator, _ = name.partition(_SEPARATOR)
-    return machine if separator else ""
-
-
-def local_name(name: str) -> str:
-    """Return the name of a device or space on its own machine."""
-    return name.partition(_SEPARATOR)[2] or name
-
-
 def kind_of(machine: Platform) -> tuple[object, ...]:
     """Return a key that is equal for machines whose tasks take equally long."""
     return tuple((local_name(device.name), device.timing_key, device.lanes) for device in machine.devices)
@@ -83,12 +65,16 @@ def joined(machines: Mapping[str, Platform], paths: Sequence[NetworkPath], name:
         Copies that begin or end at one port of a machine wait for each other.
     """
     for machine in machines:
-        if not machine or _SEPARATOR in machine or machine == HOST:
+        if not machine or SEPARATOR in machine or machine == HOST:
             raise PlatformError(f"{machine!r} cannot be the name of a machine", where=f"platform {name!r}")
     network = {(path.source, path.destination): path for path in paths}
     for pair in permutations([HOST, *machines], 2):
         if pair not in network:
             raise PlatformError(f"no network path from {pair[0]!r} to {pair[1]!r}", where=f"platform {name!r}")
+    ports = {
+        name: _Port(name if name == HOST else qualified(name, HOST), f"{name} sends", f"{name} receives")
+        for name in (HOST, *machines)
+    }
     parts = [(machine, platform) for machine, platform in machines.items()]
     return Platform(
         name=name,
@@ -99,7 +85,7 @@ def joined(machines: Mapping[str, Platform], paths: Sequence[NetworkPath], name:
         ),
         links=tuple(
             [link for machine, platform in parts for link in _own_links(machine, platform)]
-            + [link for pair in permutations([HOST, *machines], 2) for link in _between(machines, network[pair])]
+            + [_between(network[pair], ports) for pair in permutations([HOST, *machines], 2)]
         ),
         interferences=tuple(
             Interference(qualified(machine, i.first), qualified(machine, i.second), i.factor, i.origin)
@@ -150,41 +136,22 @@ def _own_links(machine: str, platform: Platform) -> Iterator[Link]:
         )
 
 
-def _between(machines: Mapping[str, Platform], path: NetworkPath) -> Iterator[Link]:
-    """Yield links from each space of one machine to each of another: by both hosts' memories and the network."""
-    for before in _ways(machines, path.source, to_host=True):
-        for after in _ways(machines, path.destination, to_host=False):
-            s_per_byte = before.s_per_byte + 1.0 / path.bandwidth_bytes_per_s + after.s_per_byte
-            yield Link(
-                before.space,
-                after.space,
-                before.latency_s + path.latency_s + after.latency_s,
-                1.0 / s_per_byte,
-                "measured" if path.measured else "assumed",
-                channel=f"{path.source} sends",
-                arrival_channel=f"{path.destination} receives",
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """Cost of a copy between a space and the memory of its machine's host."""
+class _Port(NamedTuple):
+    """Names of a machine's part in its links, kept once: of a thousand machines there are a million links."""
 
     space: str
-    latency_s: float
-    s_per_byte: float
+    sends: str
+    receives: str
 
 
-def _ways(machines: Mapping[str, Platform], machine: str, *, to_host: bool) -> Iterator[_Way]:
-    if machine == HOST:
-        yield _Way(HOST, 0.0, 0.0)
-        return
-    platform = machines[machine]
-    for space in platform.spaces:
-        ends = (space.name, HOST) if to_host else (HOST, space.name)
-        route = platform.route(*ends)
-        yield _Way(
-            qualified(machine, space.name),
-            sum(link.latency_s for link in route),
-            sum(1.0 / link.bandwidth_bytes_per_s for link in route),
-        )
+def _between(path: NetworkPath, ports: Mapping[str, _Port]) -> Link:
+    """Return the link from the memory of one machine's host to another's; others are composed with it."""
+    return Link(
+        ports[path.source].space,
+        ports[path.destination].space,
+        path.latency_s,
+        path.bandwidth_bytes_per_s,
+        "measured" if path.measured else "assumed",
+        channel=ports[path.source].sends,
+        arrival_channel=ports[path.destination].receives,
+    )

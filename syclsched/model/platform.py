@@ -3,29 +3,43 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Annotated, Final, Literal
 
 from annotated_types import Ge, Gt
 
 from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, PlatformError, did_you_mean
 from syclsched.model.operation import DeviceLimits, Requirements
-from syclsched.model.profile import Count, DeviceProfile, Name, NonNegative, Positive, SyclBackend, Text
+from syclsched.model.platform_parts.links import Link, LinkTable
+from syclsched.model.platform_parts.machines import HOST, host_space
+from syclsched.model.platform_parts.named_table import NamedTable
+from syclsched.model.profile import Count, DeviceProfile, Name, NonNegative, SyclBackend, Text
 from syclsched.model.text.json_serialisation import Serialisable
 from syclsched.model.text.sections import sections_html, sections_text
 from syclsched.model.text.units import plural
 from syclsched.model.views.overviews import platform_sections
 
+__all__ = [
+    "HOST",
+    "MOST_HOST_LANES",
+    "SEPARATE",
+    "BackendFacts",
+    "BackendName",
+    "Contention",
+    "Device",
+    "DeviceKind",
+    "Interference",
+    "Link",
+    "MemorySpace",
+    "Partition",
+    "Platform",
+    "backend_facts",
+]
+
 DeviceKind = Literal["cpu", "gpu", "accelerator", "host"]
 Contention = Literal["none", "one-port", "fair"]
 BackendName = Literal[SyclBackend, "host"]
-
-#: Name of the host's device and of its memory space on every platform.
-HOST = "host"
 
 #: Most lanes of the host that ``auto`` plans with: each costs planning time, and a thread in runs.
 MOST_HOST_LANES: Final = 16
@@ -218,62 +232,6 @@ class MemorySpace(Serialisable):
 
 
 @dataclass(frozen=True, slots=True)
-class Link(Serialisable):
-    """A direct link from one memory space to another.
-
-    Parameters
-    ----------
-    source, destination : str
-        Memory spaces.
-    latency_s : float
-        Fixed cost of a copy.
-    bandwidth_bytes_per_s : float
-        Bandwidth in bytes per second; infinity is stored as the largest finite number, since files hold no infinity.
-    origin : str
-        ``measured``, ``spec-sheet`` or ``assumed``.
-    channel : str or None
-        The shared resource that its copies occupy: links with the same channel share bandwidth. None for a separate
-        channel, so that the two directions between a pair of spaces do not contend.
-    arrival_channel : str or None
-        A second shared resource that its copies occupy, such as the network port of the machine that receives them.
-    """
-
-    source: Name
-    destination: Name
-    latency_s: NonNegative
-    bandwidth_bytes_per_s: Positive
-    origin: Literal["measured", "spec-sheet", "assumed"] = "assumed"
-    channel: Name | None = None
-    arrival_channel: Name | None = None
-
-    def __post_init__(self) -> None:
-        if self.bandwidth_bytes_per_s == math.inf:
-            object.__setattr__(self, "bandwidth_bytes_per_s", sys.float_info.max)
-
-    @property
-    def channels(self) -> tuple[str, ...]:
-        """Names of the channels that its copies occupy."""
-        first = self.channel or f"{self.source}->{self.destination}"
-        return (first,) if self.arrival_channel is None else (first, self.arrival_channel)
-
-    def seconds(self, nbytes: float) -> float:
-        """Return the time to move ``nbytes`` bytes."""
-        return self.latency_s + nbytes / self.bandwidth_bytes_per_s
-
-
-class _Links(tuple[Link, ...]):
-    """Links that are found by their ends at once: platforms of many machines have thousands of them."""
-
-    @cached_property
-    def by_ends(self) -> dict[tuple[str, str], Link]:
-        """The first link between each two spaces."""
-        return {(link.source, link.destination): link for link in reversed(self)}
-
-    def __reduce__(self) -> tuple[type[_Links], tuple[list[Link]]]:
-        return _Links, ([*self],)
-
-
-@dataclass(frozen=True, slots=True)
 class Interference(Serialisable):
     """Slow-down of work on one device by work on another, or on a second lane of the same device.
 
@@ -343,8 +301,11 @@ class Platform(Serialisable):
     generation: Text = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.links, _Links):
-            object.__setattr__(self, "links", _Links(self.links))
+        for name in ("devices", "spaces"):
+            if not isinstance(getattr(self, name), NamedTable):
+                object.__setattr__(self, name, NamedTable(getattr(self, name)))
+        if not isinstance(self.links, LinkTable):
+            object.__setattr__(self, "links", LinkTable(self.links))
 
     def __repr__(self) -> str:
         devices = ", ".join(device.name for device in self.devices)
@@ -388,9 +349,11 @@ class Platform(Serialisable):
         DeviceNotFoundError
             If the platform has no such device.
         """
-        for device in self.devices:
-            if device.name == name:
-                return device
+        devices = self.devices
+        assert isinstance(devices, NamedTable)
+        found: Device | None = devices.by_name.get(name)
+        if found is not None:
+            return found
         raise DeviceNotFoundError(
             f"no device {name!r}",
             where=f"platform {self.name!r}",
@@ -406,9 +369,11 @@ class Platform(Serialisable):
         PlatformError
             If the platform has no such space.
         """
-        for space in self.spaces:
-            if space.name == name:
-                return space
+        spaces = self.spaces
+        assert isinstance(spaces, NamedTable)
+        found: MemorySpace | None = spaces.by_name.get(name)
+        if found is not None:
+            return found
         raise PlatformError(
             f"no memory space {name!r}",
             where=f"platform {self.name!r}",
@@ -418,11 +383,11 @@ class Platform(Serialisable):
     def link(self, source: str, destination: str) -> Link | None:
         """Return the direct link between two spaces, or None."""
         links = self.links
-        assert isinstance(links, _Links)
-        return links.by_ends.get((source, destination))
+        assert isinstance(links, LinkTable)
+        return links.between(source, destination)
 
     def route(self, source: str, destination: str) -> tuple[Link, ...]:
-        """Return the links of a copy: none, one, or two through host memory.
+        """Return the links of a copy: none, one, or two through the memory of the machine's host.
 
         Raises
         ------
@@ -434,7 +399,8 @@ class Platform(Serialisable):
         direct = self.link(source, destination)
         if direct is not None:
             return (direct,)
-        up, down = self.link(source, HOST), self.link(HOST, destination)
+        host = host_space(source)
+        up, down = self.link(source, host), self.link(host, destination)
         if up is None or down is None:
             raise PlatformError(f"no link from {source!r} to {destination!r}", where=f"platform {self.name!r}")
         return (up, down)

@@ -13,7 +13,9 @@ import numpy as np
 from syclsched.errors import CapabilityError, PlanError, PolicyError, SyclschedError
 from syclsched.model.plan import Candidate, Plan
 from syclsched.model.platform import HOST
+from syclsched.model.platform_parts.machines import machine_of
 from syclsched.model.tables.lazy_objects import lane_table
+from syclsched.model.text.units import plural
 from syclsched.planner.contest import Rivals
 from syclsched.planner.plan_builder import PlanBuilder
 from syclsched.planner.plan_search import searched_timetables
@@ -24,7 +26,7 @@ from syclsched.scheduling import candidates as policy_candidates
 from syclsched.scheduling.bounds import quick_bound_s
 from syclsched.scheduling.portfolio import ROUNDING, PolicyRefusal, PolicyResult, distinct, run_policies
 from syclsched.scheduling.registry import AUTO
-from syclsched.scheduling.tables import NOTHING
+from syclsched.scheduling.tables import NOTHING, Floats
 
 #: Names of the policy that searches in the contention-free model, and of the candidate of auto's own search.
 REFINE, REFINED = "refine", "refined"
@@ -58,6 +60,12 @@ _SEARCHED_WITH_LANES = 256
 #: Graphs of more tasks are large: single devices whose work alone takes longer than the best plan are not simulated.
 LARGE = 2_000
 
+#: Numbers of machines that are tried of more.
+_FEWER_MACHINES = (8, 32)
+
+#: Problems with more tasks times devices are not searched: a search has a table of them.
+_SEARCHED_WORK = 4_000_000
+
 #: No subsets of the devices are tried if tasks times devices squared exceed this.
 _PART_WORK = 1_000_000
 
@@ -85,13 +93,14 @@ class AutoPlanner:
         optimal = self._optimal_plan(singles, together)
         if optimal is not None:
             return replace(optimal, candidates=tuple(self.considered.values()))
-        policies = [e.policy for e in sorted(together, key=lambda e: e.makespan_s)[:_ASKED_OF_PARTS]]
+        large = len(self.builder.graph) > LARGE or len(singles) > _MANY_DEVICES
+        asked = 1 if len(singles) > _MANY_DEVICES else _ASKED_OF_PARTS
+        policies = [e.policy for e in sorted(together, key=lambda e: e.makespan_s)[:asked]]
         refined = self._ask_refine() if self._may_search() else []
         together += refined
         ranked = distinct(together)
         parts = [self._ask(policies, devices) for devices in self._parts()]
         best_parts = [entry for answers in parts for entry in distinct(answers)[:1]]
-        large = len(self.builder.graph) > LARGE or len(singles) > _MANY_DEVICES
         if not large:
             self._simulate(singles, len(singles))
         all_of_them = not large and len(self.builder.graph) <= _FEW
@@ -133,7 +142,7 @@ class AutoPlanner:
         return device.kind in ("cpu", "host") and int(np.diff(problem.tables.device_start)[used[0]]) == 1
 
     def _ask(self, policies: Sequence[str], devices: tuple[str, ...] | None) -> list[PolicyResult]:
-        suffix = "" if devices is None else f"[{','.join(devices) or HOST}]"
+        suffix = "" if devices is None else f"[{_named(devices) or HOST}]"
         self.builder.steps.expect(len(policies))
         try:
             entries, refusals = run_policies(self.builder.problem(devices), policies, suffix, self.builder.steps)
@@ -147,7 +156,9 @@ class AutoPlanner:
         return entries
 
     def _may_search(self) -> bool:
-        """Return whether any of the search's budget is left."""
+        """Return whether any of the search's budget is left, and the problem is not too large for it."""
+        if len(self.builder.graph) * len(self.builder.platform.devices) > _SEARCHED_WORK:
+            return False
         left_s = self.budget.left_s()
         return self.budget.steps != 0 and (left_s is None or left_s > 0.0)
 
@@ -200,7 +211,7 @@ class AutoPlanner:
         self.builder.steps.begin("search")
         ranked = [entries[n] for _, n in sorted(simulated)]
         problem, suffix = ranked[0].problem, ranked[0].suffix
-        if len(problem) > _SEARCHED_WITH_LANES:
+        if len(problem) > _SEARCHED_WITH_LANES or len(problem.devices) > _MANY_DEVICES:
             begin = distinct([e for e in entries if e.problem is problem])
             timetable = self.budget.refine(problem, [e.timetable for e in begin])
             validate(problem, timetable, policy=REFINED)
@@ -223,6 +234,16 @@ class AutoPlanner:
         if best is not None:
             self.considered[best.policy] = best
 
+    def _fewer_machines(self) -> Iterator[tuple[str, ...]]:
+        """Yield the devices of the fastest machines, of platforms of more."""
+        problem = self.builder.problem()
+        starts = problem.tables.machine_start
+        fastest = np.argsort(-_machine_rates(problem), kind="stable")
+        for count in _FEWER_MACHINES:
+            if count < len(fastest):
+                kept = sorted(fastest[:count].tolist())
+                yield tuple([name for m in kept for name in problem.devices[starts[m] : starts[m + 1]]])
+
     def _may_win(self, single: PolicyResult) -> bool:
         """Return whether a single device's work alone takes less time than the best plan."""
         if self.plan is None:
@@ -235,10 +256,12 @@ class AutoPlanner:
     def _parts(self) -> Iterator[tuple[str, ...]]:
         """Yield subsets of the devices: all, or those that leave out one device, or none, by their number.
 
-        The empty one leaves all to the host, if it has several lanes: policies know of no shared cores.
+        The empty one leaves all to the host, if it has several lanes: policies know of no shared cores. Of many
+        machines, the subsets are the fastest ones: on fewer machines less data travels.
         """
         devices = [d.name for d in self.builder.platform.compute_devices]
         count = len(devices)
+        yield from self._fewer_machines()
         if count > _MANY_DEVICES or len(self.builder.graph) * count**2 > _PART_WORK:
             return
         if any(d.is_host and d.lanes > 1 and d.processor is not None for d in self.builder.platform.devices):
@@ -246,6 +269,20 @@ class AutoPlanner:
         sizes = range(1, count) if count <= _ALL_SUBSETS else range(count - 1, count)
         for size in sizes:
             yield from combinations(devices, size)
+
+
+def _named(devices: Sequence[str]) -> str:
+    """Return the names of devices; of many the number of their machines."""
+    return ",".join(devices) if len(devices) < _MANY_DEVICES else plural(len(set(map(machine_of, devices))), "machine")
+
+
+def _machine_rates(problem: Problem) -> Floats:
+    """Return how many of the problem's tasks each machine computes in a second, if all its processors are busy."""
+    tables = problem.tables
+    tasks = np.bincount(tables.kind, minlength=len(tables.seconds))[:, None]
+    alone = np.isfinite(tables.seconds) & (tables.seconds > 0.0)
+    rates = np.divide(tasks, tables.seconds, out=np.zeros(tables.seconds.shape), where=alone).sum(axis=0)
+    return np.add.reduceat(rates * np.diff(tables.device_start), tables.machine_start[:-1])
 
 
 def repeats_copies_or_tasks(plan: Plan) -> bool:

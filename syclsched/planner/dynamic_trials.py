@@ -101,11 +101,11 @@ def _disturbed(problem: Problem, policy: DynamicPolicy, plan: Plan, disturbance:
     noise, tables = disturbance.noise, problem.tables
     by_name = dict(zip((task.name for task in plan.tasks), task_factors(plan.tasks, noise, seed).tolist(), strict=True))
     factors = np.array([by_name[name] for name in problem.names])
-    seconds = tables.seconds * factors[:, None]
+    estimated_s = tables.task_seconds()
     return run_dynamic(
-        replace(problem, tables=tables._replace(seconds=seconds)),
+        problem.with_task_seconds(estimated_s * factors[:, None]),
         policy,
-        estimated_s=tables.seconds,
+        estimated_s=estimated_s,
         copy_factor=copy_factors(plan.tasks, len(tables.item_bytes), noise, seed),
         events=disturbance.events,
     )

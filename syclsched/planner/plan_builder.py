@@ -9,14 +9,13 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import chain, repeat
 from typing import Final
 
-import numpy as np
-
 from syclsched.costs import CostModel
 from syclsched.costs.model import Choice
 from syclsched.errors import CapabilityError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Option, Plan, Refusal
 from syclsched.model.platform import Device, Platform
+from syclsched.model.platform_parts.machines import machine_of
 from syclsched.model.text.bulk_objects import make_objects
 from syclsched.planner.memory_limit import with_memory_limit
 from syclsched.planning import build_plan
@@ -62,7 +61,7 @@ class PlanBuilder:
             )
 
     def problem(self, devices: tuple[str, ...] | None = None) -> Problem:
-        """Return the scheduling problem on all devices, or on some and the host; cached."""
+        """Return the scheduling problem on all devices, or on some and the hosts of their machines; cached."""
         if devices not in self.problems:
             if devices is None:
                 self.problems[devices] = build_problem(self.graph, self.platform, self.costs)
@@ -71,7 +70,8 @@ class PlanBuilder:
         return self.problems[devices]
 
     def _part(self, devices: tuple[str, ...]) -> Problem:
-        kept = [d for d in self.platform.devices if d.is_host or d.name in devices]
+        machines = set(map(machine_of, devices or [d.name for d in self.platform.devices]))
+        kept = [d for d in self.platform.devices if d.name in devices or (d.is_host and machine_of(d.name) in machines)]
         try:
             return on_devices(self.problem(), [d.name for d in kept])
         except CapabilityError:
@@ -88,7 +88,7 @@ class PlanBuilder:
         assert timetable is not None  # the whole platform has all devices
         # Durations come from the tables: differences of the timetable's start and finish would carry rounding.
         device = problem.tables.processor_device[timetable.processor]
-        seconds = problem.tables.seconds[np.arange(len(problem)), device]
+        seconds = problem.tables.seconds[problem.tables.kind, device]
         durations = dict(zip(problem.names, seconds.tolist(), strict=True))
         schedule = to_schedule(problem, timetable, entry.label)
         platform = builder.limited or builder.platform

@@ -66,7 +66,7 @@ def lower_bound(problem: Problem, *, lp: bool = True) -> LowerBounds:
     tables = problem.tables
     if not len(problem):
         return LowerBounds(0.0, 0.0, 0.0, 0.0, _transfer_s(tables, *_heads_and_tails(tables)))
-    fastest = tables.seconds.min(axis=1)
+    fastest = tables.seconds.min(axis=1)[tables.kind]
     path, _ = _chains(tables.pred_start, tables.pred_task, fastest, np.zeros(len(fastest)))
     released, _ = _chains(tables.pred_start, tables.pred_task, fastest, tables.release_s)
     heads, tails = _heads_and_tails(tables)
@@ -90,6 +90,8 @@ def plan_bound_s(problem: Problem) -> float:
     Plans have two liberties that timetables lack: a task that reuses an array's name in another space need not wait for
     the earlier tasks, and a copy may start from another copy instead of from the origin.
     """
+    if _arc_work(problem) > _ARC_WORK:
+        problem = _with_merged_devices(problem)
     return lower_bound(_relaxed(problem), lp=_arc_work(problem) <= CHEAP_LP_VARIABLES).best_s
 
 
@@ -101,8 +103,8 @@ def quick_bound_s(problem: Problem) -> float:
     if not len(problem):
         return lower_bound(problem, lp=False).best_s
     used = np.isfinite(tables.seconds).any(axis=0)  # with a single such device, the area bound is exact
-    area_s, _ = area_multipliers(tables.seconds[:, used], np.diff(tables.device_start)[used], rounds=60)
-    count_s = _count_s(tables.seconds.min(axis=1), int(np.diff(tables.device_start)[used].sum()))
+    area_s, _ = area_multipliers(tables.task_seconds()[:, used], np.diff(tables.device_start)[used], rounds=60)
+    count_s = _count_s(tables.seconds.min(axis=1)[tables.kind], int(np.diff(tables.device_start)[used].sum()))
     return max(area_s, count_s, _transfer_s(tables, *_heads_and_tails(tables)))
 
 
@@ -185,20 +187,37 @@ def _arc_work(problem: Problem) -> int:
 def _with_merged_devices(problem: Problem) -> Problem:
     """Return a problem in which devices that are equally fast at all tasks are one, with the lanes of all.
 
-    Data then moves among their memories at once, so that no plan takes less time than before.
+    The spaces that the same of these devices reach are one, too: data moves among them at once, and to others by the
+    fastest way. So no plan takes more time than before.
     """
     tables = problem.tables
     seconds, which = _distinct_rows(np.ascontiguousarray(tables.seconds.T))
-    order = np.argsort(which, kind="stable")
-    reached = [tables.reach_space[tables.reach_start[d] : tables.reach_start[d + 1]] for d in range(len(which))]
-    spaces = [np.unique(np.concatenate([reached[d] for d in order[which[order] == k]])) for k in range(len(seconds))]
+    reaching = np.zeros((len(problem.spaces), len(seconds)))
+    reaching[tables.reach_space, np.repeat(which, np.diff(tables.reach_start))] = 1.0
+    reached, space = _distinct_rows(reaching)
+    spaces = [np.flatnonzero(reached[:, k]) for k in range(len(seconds))]
+    ends = np.lexsort((space,))
+    first = np.searchsorted(space[ends], np.arange(len(reached)))
+    merged = [
+        np.minimum.reduceat(np.minimum.reduceat(way[np.ix_(ends, ends)], first, axis=0), first, axis=1)
+        for way in (tables.latency_s, np.where(np.isinf(tables.latency_s), np.inf, tables.s_per_byte))
+    ]
     changed = {
         "seconds": np.ascontiguousarray(seconds.T),
         "device_start": np.concatenate(([0], np.cumsum(np.bincount(which, np.diff(tables.device_start))))).astype(int),
         "reach_start": np.concatenate(([0], np.cumsum([len(each) for each in spaces]))),
         "reach_space": np.concatenate(spaces),
+        "machine_start": np.array([0, len(seconds)]),
+        "space_machine": np.zeros(len(reached), np.int64),
+        "latency_s": merged[0],
+        "s_per_byte": np.where(np.isinf(merged[1]), 0.0, merged[1]),
+        "channel": np.full((len(reached), len(reached), 2), NOTHING),
+        "item_space": np.where(tables.item_space == NOTHING, NOTHING, space[tables.item_space]),
+        "want_space": space[tables.want_space],
+        "capacity_bytes": np.bincount(space, tables.capacity_bytes),
     }
-    return replace(problem, tables=frozen(tables._replace(**changed)))
+    names = tuple([problem.spaces[n] for n in ends[first]])
+    return replace(problem, spaces=names, tables=frozen(tables._replace(**changed)))
 
 
 def _closure(lengths: Floats) -> Floats:
@@ -343,7 +362,7 @@ def _heads_and_tails(tables: Tables) -> tuple[Floats, Floats]:
     hop = _hops(tables, latency, slope)
     elsewhere = [np.where(np.eye(len(way), dtype=bool), np.inf, way) for way in hop]
     heads = _heads(
-        tables.seconds,
+        tables.task_seconds(),
         tables.release_s,
         tables.pred_start,
         tables.pred_task,
@@ -357,7 +376,7 @@ def _heads_and_tails(tables: Tables) -> tuple[Floats, Floats]:
         (elsewhere[0].min(axis=0), elsewhere[1].min(axis=0)),
     )
     tails = _tails(
-        tables.seconds,
+        tables.task_seconds(),
         tables.succ_start,
         tables.succ_task,
         tables.read_start,
@@ -372,7 +391,7 @@ def _heads_and_tails(tables: Tables) -> tuple[Floats, Floats]:
 
 def _transfer_s(tables: Tables, heads: Floats, tails: Floats) -> float:
     """Return the longest chain with copies, wanted results included."""
-    through = (heads + tables.seconds + tails).min(axis=1, initial=np.inf)
+    through = (heads + tables.task_seconds() + tails).min(axis=1, initial=np.inf)
     best = float(through.max(initial=0.0))
     for item, wanted in zip(tables.want_item.tolist(), tables.want_space.tolist(), strict=True):
         nbytes, maker = tables.item_bytes[item], int(tables.item_producer[item])
@@ -384,7 +403,7 @@ def _transfer_s(tables: Tables, heads: Floats, tails: Floats) -> float:
             best = max(best, float(copy_s[tables.item_space[item]]))
             continue
         reached_s = np.minimum.reduceat(copy_s[tables.reach_space], tables.reach_start[:-1])
-        best = max(best, float((heads[maker] + tables.seconds[maker] + reached_s).min()))
+        best = max(best, float((heads[maker] + tables.seconds[tables.kind[maker]] + reached_s).min()))
     return best
 
 
@@ -400,11 +419,11 @@ def _count_s(fastest: Floats, lanes: int) -> float:
 def _area_s(tables: Tables, heads: Floats, tails: Floats) -> float:
     """Return the area bound, of all tasks and of the tasks between a head and a tail."""
     lanes = np.diff(tables.device_start)
-    able = np.isfinite(tables.seconds)
+    able = np.isfinite(tables.seconds)[tables.kind]
     head = np.where(able, heads, np.inf).min(axis=1)
     tail = np.where(able, tails, np.inf).min(axis=1)
     around_s, sets = [0.0], [np.ones(len(head), dtype=bool)]
-    if tables.seconds.size <= _AREA_WORK // 400:
+    if able.size <= _AREA_WORK // 400:
         for first in np.unique(np.quantile(head, [0.0, 0.02, 0.1])):
             for last in np.unique(np.quantile(tail, [0.0, 0.02, 0.1])):
                 inner = (head >= first) & (tail >= last)
@@ -412,7 +431,7 @@ def _area_s(tables: Tables, heads: Floats, tails: Floats) -> float:
                     around_s.append(first + last)
                     sets.append(inner)
     used = able.any(axis=0)
-    rows, kind = _distinct_rows(tables.seconds[:, used])
+    rows, kind = _distinct_rows(tables.task_seconds()[:, used])
     tasks = np.stack([np.bincount(kind, inner, len(rows)) for inner in sets])
     bounds_s, _ = _multiplied(rows, tasks, lanes[used], _AREA_ROUNDS)
     return float((np.array(around_s) + bounds_s).max())

@@ -299,7 +299,7 @@ class _Programme:
             reads = tables.read_item[tables.read_start[task] : tables.read_start[task + 1]].tolist()
             arrived = [arrival.get((item, home), 0.0) for item in reads]
             start[task] = max([float(tables.release_s[task]), free[lane], *finish[before].tolist(), *arrived])
-            finish[task] = free[lane] = start[task] + tables.seconds[task, device]
+            finish[task] = free[lane] = start[task] + tables.seconds[tables.kind[task], device]
             processor[task] = lane
         what = np.array([each[:3] for each in made_copies], np.int64).reshape(-1, 3).T
         when_s = np.array([each[3:] for each in made_copies], np.float64).reshape(-1, 2).T

@@ -44,8 +44,9 @@ class Problem:
         Names of the memory spaces.
     implementation_names : tuple of str
         Names of implementations, of all operations together.
-    implementation : ndarray of int16, shape (tasks, devices)
-        Index of the implementation whose seconds are used; `NOTHING` where there is none, as for barriers.
+    implementation : ndarray of int16, shape (kinds, devices)
+        Index of the implementation whose seconds are used, by kind of task; `NOTHING` where there is none, as for
+        barriers.
     arrays : tuple of str
         Names of arrays.
     item_array : ndarray of int64, shape (items,)
@@ -126,6 +127,12 @@ class Problem:
             return 0.0, 0.0
         return float(latency_s[pairs].mean()), float(s_per_byte[pairs].mean())
 
+    def with_task_seconds(self, seconds: Floats) -> Problem:
+        """Return the problem with other times, given for each task and device."""
+        each = np.arange(len(self))
+        tables = frozen(self.tables._replace(seconds=np.array(seconds, np.float64), kind=each))
+        return replace(self, tables=tables, implementation=self.implementation[self.tables.kind])
+
     def item_name(self, item: int) -> str:
         """Return the name of an item for messages."""
         array, producer = int(self.item_array[item]), int(self.tables.item_producer[item])
@@ -135,7 +142,7 @@ class Problem:
 
     def implementation_of(self, task: int, device: int) -> str | None:
         """Return the implementation whose time a task has on a device; None if there is none."""
-        index = int(self.implementation[task, device])
+        index = int(self.implementation[self.tables.kind[task], device])
         return None if index == NOTHING else self.implementation_names[index]
 
 
@@ -164,7 +171,7 @@ def to_schedule(problem: Problem, timetable: Timetable, policy: str) -> Schedule
         "task": (problem.names, order),
         "device": (problem.devices, device),
         "lane": (problem.lanes, processor),
-        "implementation": (known, problem.implementation[order, device]),
+        "implementation": (known, problem.implementation[problem.tables.kind[order], device]),
     }
     made = make_objects(
         Assignment,
@@ -209,17 +216,22 @@ def on_devices(problem: Problem, devices: Iterable[str]) -> Problem:
     kept = np.array([i for i, name in enumerate(problem.devices) if name in names], dtype=np.int64)
     tables = problem.tables
     seconds = tables.seconds[:, kept]
-    nowhere = np.flatnonzero(np.isinf(seconds).all(axis=1))
+    nowhere = np.flatnonzero(np.isinf(seconds).all(axis=1)[tables.kind])
     if len(nowhere):
         able = "none of the devices kept can run it"
         raise CapabilityError(able, where=f"task {problem.names[nowhere[0]]!r}", hint="Keep a device that can")
     lanes, reaches = np.diff(tables.device_start)[kept], np.diff(tables.reach_start)[kept]
     processors = np.flatnonzero(np.isin(tables.processor_device, kept))
     reached = np.flatnonzero(np.isin(np.repeat(np.arange(len(problem.devices)), np.diff(tables.reach_start)), kept))
+    left, sizes = np.unique(np.searchsorted(tables.machine_start, kept, side="right") - 1, return_counts=True)
+    machine = np.full(len(tables.machine_start), NOTHING)  # the last is for spaces of no machine
+    machine[left] = np.arange(len(left))
     part = tables._replace(
         seconds=seconds,
         device_start=np.cumsum([0, *lanes]),
         processor_device=np.repeat(np.arange(len(kept)), lanes),
+        machine_start=np.cumsum([0, *sizes]),
+        space_machine=machine[tables.space_machine],
         reach_start=np.cumsum([0, *reaches]),
         reach_space=tables.reach_space[reached],
         busy_w=tables.busy_w[kept],

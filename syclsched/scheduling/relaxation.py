@@ -56,17 +56,16 @@ class _ConstraintRows:
 
 def relaxation_s(tables: Tables, heads: Floats, tails: Floats, hop: tuple[Floats, Floats]) -> float | None:
     """Return the optimum of the linear relaxation, in seconds; None if it cannot be computed."""
-    count, devices = tables.seconds.shape
+    taken_s = tables.task_seconds()
+    count, devices = taken_s.shape
     share, start, makespan = 0, count * devices, count * devices + count
     # The solver's tolerances are absolute: scale times so that the makespan is about 1.
-    unit_s = float((heads + tables.seconds + tails).min(axis=1).max())
+    unit_s = float((heads + taken_s + tails).min(axis=1).max())
     if not _LEAST_UNIT_S < unit_s < np.inf:
         return None
     equal, less = _ConstraintRows(), _ConstraintRows()
-    upper = np.where(np.isfinite(tables.seconds) & np.isfinite(heads), 1.0, 0.0).reshape(-1)
-    seconds, head, tail, latency = (
-        np.where(np.isfinite(a), a, 0.0) / unit_s for a in (tables.seconds, heads, tails, hop[0])
-    )
+    upper = np.where(np.isfinite(taken_s) & np.isfinite(heads), 1.0, 0.0).reshape(-1)
+    seconds, head, tail, latency = (np.where(np.isfinite(a), a, 0.0) / unit_s for a in (taken_s, heads, tails, hop[0]))
     hop = (np.where(np.isfinite(hop[0]), latency, np.inf), hop[1] / unit_s)
     for task in range(count):
         mine = [share + task * devices + d for d in range(devices)]

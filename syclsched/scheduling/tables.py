@@ -27,13 +27,16 @@ class Tables(NamedTuple):
     memory spaces, ``E`` arcs, ``I`` items (values of arrays).
     """
 
-    seconds: Floats  # time of each task on each device; infinity where it cannot run
+    seconds: Floats  # time of each kind of task on each device; infinity where it cannot run
+    kind: Ints  # of each task: its row of ``seconds``; tasks of one kind take equally long everywhere
     release_s: Floats  # no task starts before this time
     #: Of equal tasks, the larger priority runs first, then the earlier submission.
     priority: Ints
     submission: Ints
     device_start: Ints  # the processors of device ``d`` are ``device_start[d]`` to ``device_start[d + 1] - 1``
     processor_device: Ints  # the device of each processor
+    machine_start: Ints  # the devices of machine ``m`` are ``machine_start[m]`` to ``machine_start[m + 1] - 1``
+    space_machine: Ints  # the machine of each space; `NOTHING` for that of the process that connects to several
     #: Rows of the arcs below.
     pred_start: Ints
     #: The task at the other end of the arc, rising within a row; one arc for each pair of tasks.
@@ -72,6 +75,10 @@ class Tables(NamedTuple):
     #: Power of each device when busy and when idle; NaN if not known.
     busy_w: Floats
     idle_w: Floats
+
+    def task_seconds(self) -> Floats:
+        """Return the time of each task on each device, shape (T, D)."""
+        return self.seconds[self.kind]
 
 
 _DTYPES = [np.float64 if hint == Floats else np.int64 for hint in get_type_hints(Tables).values()]

@@ -81,7 +81,7 @@ def _device(problem: Problem, timetable: Timetable) -> Ints:
 
 def _durations(problem: Problem, timetable: Timetable, slack_s: float) -> Iterator[str]:
     device = _device(problem, timetable)
-    seconds = problem.tables.seconds[np.arange(len(problem)), device]
+    seconds = problem.tables.seconds[problem.tables.kind, device]
     given = timetable.finish_s - timetable.start_s
     impossible = np.isinf(seconds)
     for task in np.flatnonzero(impossible | (np.abs(given - seconds) > slack_s)).tolist():

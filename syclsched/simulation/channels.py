@@ -18,7 +18,7 @@ occupies the channels of both its links.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -53,7 +53,8 @@ def share_channels(platform: Platform, columns: InstructionColumns, steps: Recor
 def _occupy(platform: Platform, columns: InstructionColumns, steps: Records, carries: dict[str, float]) -> None:
     """Record the channels, latencies and speeds of copies."""
     copies = np.flatnonzero(columns.kind == COPY)
-    ways = [_way(platform.route(*pair), carries) for pair in columns.ways]
+    index = {name: n for n, name in enumerate(carries)}
+    ways = [_way(platform.route(*pair), carries, index) for pair in columns.ways]
     first, second, latency_s, most = (np.array(column)[columns.way] for column in zip(*ways, strict=True))
     seconds = columns.duration_s[copies]
     nbytes = columns.nbytes[copies].astype(np.float64)
@@ -69,9 +70,10 @@ def _occupy(platform: Platform, columns: InstructionColumns, steps: Records, car
     steps["bytes_per_s"][copies] = speed
 
 
-def _way(route: Sequence[Link], carries: dict[str, float]) -> tuple[int, int, float, float]:
+def _way(
+    route: Sequence[Link], carries: Mapping[str, float], index: Mapping[str, int]
+) -> tuple[int, int, float, float]:
     """Return the channels of a route (-1 for none), its latency, and its bandwidth in bytes per second."""
-    index = {name: n for n, name in enumerate(carries)}
     names = [name for link in route for name in link.channels]
     first, second, *_ = [*(index[name] for name in names), -1, -1]
     most = min((carries[name] / names.count(name) for name in names), default=math.inf)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from syclsched.errors import IncompletePlanError
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, SEPARATE, Interference, Platform
+from syclsched.model.platform_parts.machines import machine_numbers
 from syclsched.simulation.channels import share_channels
 from syclsched.simulation.instruction_columns import InstructionColumns, LaneLike, lane_devices, read_columns
 from syclsched.simulation.machine import (
@@ -23,6 +24,7 @@ from syclsched.simulation.machine import (
     PROCESSOR,
     STEP,
     WORK,
+    Floats,
     Ints,
     Machine,
     Records,
@@ -85,13 +87,24 @@ def _steps(
     real["kind"] = columns.kind
     real["wait_end"] = columns.wait_starts[1:]
     real["duration_s"] = columns.duration_s
-    # Instructions are submitted one after another in the plan's global order.
-    real["submit_s"] = np.cumsum(np.where(on_host[by_number], 0.0, overheads.submission_s))[order]
+    real["submit_s"] = _submitted_s(lanes, columns, by_number, np.where(on_host, 0.0, overheads.submission_s))
     crossing = _crossing(on_host, columns.wait_starts, waits)
     real["handoff_s"] = np.where(crossing, overheads.handoff_s, 0.0)
     if len(columns.space):
         _limit(real, columns, peak_bytes)
     return steps, waits
+
+
+def _submitted_s(lanes: Sequence[LaneLike], columns: InstructionColumns, by_number: Ints, takes_s: Floats) -> Floats:
+    """Return when instructions are submitted: on each machine one after another, in the plan's global order."""
+    machine_of_lane = np.array(machine_numbers(lane.device for lane in lanes), np.int64)
+    machine = np.repeat(machine_of_lane, np.diff(columns.lane_starts))
+    order = by_number[np.argsort(machine[by_number], kind="stable")]
+    until_s = np.cumsum(takes_s[order])
+    first = np.searchsorted(machine[order], machine[order])  # of the same machine
+    submitted_s: Floats = np.empty(len(order))
+    submitted_s[order] = until_s - (until_s - takes_s[order])[first]
+    return submitted_s
 
 
 def _limit(steps: Records, columns: InstructionColumns, peak_bytes: Mapping[str, int]) -> None:
@@ -226,7 +239,7 @@ def _unshared(platform: Platform, pair: Interference) -> float:
 
 
 def _processors(platform: Platform) -> Records:
-    """Return the processors; the thread that submits runs on that of the host."""
+    """Return the processors; the thread that submits runs on that of its machine's host."""
     cores = platform.processor_cores
-    host = next((device.processor for device in platform.devices if device.is_host), None)
-    return records(PROCESSOR, len(cores), cores=list(cores.values()), submitting=[name == host for name in cores])
+    hosts = {device.processor for device in platform.devices if device.is_host}
+    return records(PROCESSOR, len(cores), cores=list(cores.values()), submitting=[name in hosts for name in cores])

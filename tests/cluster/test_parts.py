@@ -18,12 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syclsched.cluster.parts import DividedPlan, MachinePart, check_machines, divide, platform_of
-from syclsched.cluster.platforms import NetworkPath, joined, machine_of
+from syclsched.cluster.platforms import NetworkPath, joined
 from syclsched.errors import PlanError
 from syclsched.model.constant import constant
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST
+from syclsched.model.platform_parts.machines import machine_of
 from syclsched.planning import build_plan, verify
 from syclsched.simulation import predict
 from tests.support.running import ASSIGN, DTYPE, MIX, TWO_DEVICES, graphs, inputs_of, plan_by, plans, sequential

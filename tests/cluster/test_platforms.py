@@ -9,10 +9,11 @@ import pytest
 
 import syclsched
 from syclsched.cluster import NetworkPath, joined
-from syclsched.cluster.platforms import local_name, machine_names, machine_of
+from syclsched.cluster.platforms import machine_names
 from syclsched.errors import PlatformError
 from syclsched.kernels import get
 from syclsched.model.platform import HOST, Platform
+from syclsched.model.platform_parts.machines import local_name, machine_of
 
 MACHINE = syclsched.describe("max1550")
 

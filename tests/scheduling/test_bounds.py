@@ -68,8 +68,8 @@ def test_nor_with_contention(problem: Problem) -> None:
 @settings(max_examples=examples(30), deadline=None)
 def test_equal_devices_taken_as_one_give_a_weaker_bound(problem: Problem, equal: bool) -> None:
     if equal and len(problem):
-        seconds = np.repeat(problem.tables.seconds.min(axis=1, keepdims=True), len(problem.devices), axis=1)
-        problem = replace(problem, tables=problem.tables._replace(seconds=seconds))
+        seconds = np.repeat(problem.tables.task_seconds().min(axis=1, keepdims=True), len(problem.devices), axis=1)
+        problem = problem.with_task_seconds(seconds)
     found = lower_bound(problem)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounds, "_ARC_WORK", -1)

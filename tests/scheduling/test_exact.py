@@ -102,7 +102,7 @@ def every_order(problem: Problem, devices: tuple[int, ...], best: float) -> floa
             needed = before | {copy for copy in copies if copy[0] in items and copy[2] == devices[task]}
             if needed <= end.keys():
                 at = max([free.get(devices[task], 0.0), *(end[each] for each in needed)])
-                done = at + float(tables.seconds[task, devices[task]])
+                done = at + float(tables.seconds[tables.kind[task], devices[task]])
                 extend({**end, task: done}, {**free, devices[task]: done})
 
     extend({}, {})

@@ -39,7 +39,7 @@ class Hasty:
     name: str = "hasty"
 
     def schedule(self, problem: Problem) -> Timetable:
-        seconds = problem.tables.seconds[:, 0]
+        seconds = problem.tables.task_seconds()[:, 0]
         return Timetable(np.zeros(len(problem), dtype=np.int64), np.zeros(len(problem)), seconds.copy())
 
 

@@ -24,7 +24,7 @@ def test_processors_keep_their_lanes_and_their_order() -> None:
     part = on_devices(whole, ["p2", "p1"])
     assert part.devices == ("p1", "p2")
     assert part.processors == ((0, 0), (0, 1), (1, 0), (1, 1), (1, 2))
-    assert part.tables.seconds.tolist() == [[2.0, 3.0]]
+    assert part.tables.task_seconds().tolist() == [[2.0, 3.0]]
     assert part.tables.reach_space.tolist() == [1, 2]
     assert on_devices(whole, whole.devices).processors == whole.processors
 

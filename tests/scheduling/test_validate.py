@@ -136,8 +136,8 @@ def spaces(*, contention: Contention = "none", **wishes: dict[str, str]) -> Prob
     for name, mode in (("t0", "write"), ("t1", "update"), ("t2", "read"), ("t3", "read")):
         graph.kernel(touching((AccessMode(mode),)), name=name, p0=x)
     problem = build_problem(graph, platform, CostModel(platform), **wishes)  # type: ignore[arg-type]
-    free = np.zeros(problem.tables.seconds.shape)
-    return with_tables(problem, seconds=free)
+    free = np.zeros((len(problem), len(problem.devices)))
+    return problem.with_task_seconds(free)
 
 
 def instants(processors: list[int], times: list[float], copies: Copies | None = None) -> Timetable:

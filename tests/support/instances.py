@@ -72,7 +72,7 @@ def tables(draw: st.DrawFn, max_tasks: int = 12, max_processors: int = 4) -> tup
 def critical_path(problem: Problem) -> float:
     """The longest chain, each task at its fastest, copies for nothing: no schedule is shorter."""
     tables = problem.tables
-    fastest = tables.seconds.min(axis=1).tolist()
+    fastest = tables.task_seconds().min(axis=1).tolist()
     finish = [0.0] * len(problem)
     for task in range(len(problem)):
         before = tables.pred_task[tables.pred_start[task] : tables.pred_start[task + 1]].tolist()
@@ -83,4 +83,4 @@ def critical_path(problem: Problem) -> float:
 
 def work_bound(problem: Problem) -> float:
     """All tasks at their fastest, shared evenly by all lanes: no schedule is shorter."""
-    return float(problem.tables.seconds.min(axis=1).sum()) / len(problem.processors) if len(problem) else 0.0
+    return float(problem.tables.task_seconds().min(axis=1).sum()) / len(problem.processors) if len(problem) else 0.0

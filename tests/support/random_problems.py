@@ -54,11 +54,14 @@ def build(
         channels[np.arange(spaces), np.arange(spaces)] = NOTHING
     tables = Tables(
         seconds=np.array(seconds),
+        kind=np.arange(tasks),
         release_s=np.array([0.0] * tasks if release_s is None else release_s),
         priority=np.array([0] * tasks if priority is None else priority),
         submission=np.array(range(tasks) if submission is None else submission),
         device_start=np.cumsum([0, *lanes]),
         processor_device=np.repeat(np.arange(devices), lanes),
+        machine_start=np.array([0, devices]),
+        space_machine=np.zeros(spaces, np.int64),
         **arcs(tasks, ends[:, 0], ends[:, 1], np.array([flow[2] for flow in flows], dtype=np.float64)),
         item_bytes=np.array(followed.nbytes),
         item_producer=np.array(followed.producer),

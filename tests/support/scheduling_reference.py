@@ -58,7 +58,7 @@ class Reference:
         """Return start, seconds, device and processor of every slot that a task could have."""
         found = []
         for processor, (device, _) in enumerate(self.problem.processors):
-            seconds = float(self.tables.seconds[task, device])
+            seconds = float(self.tables.seconds[self.tables.kind[task], device])
             ready_s = self.ready(task, device) if seconds < math.inf else math.inf
             if ready_s < math.inf:
                 start_s = self.earliest(processor, ready_s, seconds, insertion=insertion)
@@ -68,7 +68,7 @@ class Reference:
     def place(self, task: int, processor: int, start_s: float) -> None:
         """Put a task into a slot."""
         device = self.problem.processors[processor][0]
-        finish_s = start_s + float(self.tables.seconds[task, device])
+        finish_s = start_s + float(self.tables.seconds[self.tables.kind[task], device])
         self.taken[processor].append((start_s, finish_s))
         self.taken[processor].sort()
         self.slots[task] = processor, start_s, finish_s
@@ -107,7 +107,7 @@ def upward_ranks(problem: Problem) -> list[float]:
     latency_s, s_per_byte = problem.mean_copy_line()
     ranks = [0.0] * len(problem)
     for task in reversed(range(len(problem))):
-        able = [s for s in tables.seconds[task].tolist() if s < math.inf]
+        able = [s for s in tables.seconds[tables.kind[task]].tolist() if s < math.inf]
         after = [0.0]
         for arc in range(tables.succ_start[task], tables.succ_start[task + 1]):
             copy_s = tables.succ_copies[arc] * latency_s + tables.succ_bytes[arc] * s_per_byte

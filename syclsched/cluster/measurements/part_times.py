@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from syclsched.cluster.platforms import local_name, machine_of
 from syclsched.model.plan import Instruction, Plan
+from syclsched.model.platform_parts.machines import local_name, machine_of
 from syclsched.model.text.sections import Section, facts, table
 from syclsched.model.text.units import format_bytes, format_seconds, plural
 from syclsched.model.trace import Span, Trace

@@ -15,8 +15,8 @@ from dataclasses import replace
 from syclsched.cluster.measurements.host_clocks import ClockOffset
 from syclsched.cluster.part_runner import PartTrace
 from syclsched.cluster.parts import Message
-from syclsched.cluster.platforms import machine_of, qualified
 from syclsched.model.plan import Instruction, Lane, Plan
+from syclsched.model.platform_parts.machines import machine_of, qualified
 from syclsched.model.trace import Span, Trace
 
 _Placed = tuple[Lane, Instruction]

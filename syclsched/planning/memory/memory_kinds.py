@@ -50,7 +50,11 @@ def choose_kinds(
 ) -> tuple[ArrayMemory, ...]:
     """Return the memory of arrays whose kind is not the usual one of its space."""
     usual: list[MemoryKind] = [default_kind(space, platform) for space in platform.spaces]
-    rates = {n: _faster(platform, space.name) for n, space in enumerate(platform.spaces) if space.name != HOST}
+    rates = {
+        n: _faster(platform, space.name)
+        for n, space in enumerate(platform.spaces)
+        if space.host_accessible and space.name != HOST
+    }
     faster = {n: found for n, found in rates.items() if found}
     asked = any(array.usm is not None for array in known.arrays)
     if not faster and not asked and "host" not in usual:
@@ -167,8 +171,6 @@ def _asked(kind: UsmKind, users: _Users, memory: int, *, host_accessible: bool) 
 def _faster(platform: Platform, space: str) -> dict[str, dict[UsmKind, str]]:
     """Return, for each device of a space, the kinds measurably faster than the usual one, with the reason."""
     found: dict[str, dict[UsmKind, str]] = {}
-    if not platform.space(space).host_accessible:
-        return found
     for device in platform.compute_devices:
         if device.space == space:
             found[device.name] = _faster_on(device)
@@ -213,8 +215,9 @@ def _too_small(platform: Platform, draft: PlanDraft, rows: InstructionRows, kind
     codes = {kind: n for n, kind in enumerate((*USM_KINDS, "plain"))}
     code = np.array([codes[kind] for kind in kinds], np.int64)
     found = []
-    for number, space in enumerate(platform.spaces):
-        kind_of_move: Ints = code[memory]
+    kind_of_move: Ints = code[memory]
+    for number in np.unique(draft.memory.space[memory]).tolist():
+        space = platform.spaces[number]
         inside = draft.memory.space[memory] == number
         present_kinds = np.unique(kind_of_move[inside])
         peak = sum(int(np.cumsum(change[inside & (kind_of_move == kind)]).max(initial=0)) for kind in present_kinds)

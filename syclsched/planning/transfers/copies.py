@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from syclsched.compiled import lean
 from syclsched.model.access import MODES
+from syclsched.model.platform_parts.routes import NOTHING
 from syclsched.planning.draft import COPY
-from syclsched.planning.transfers.copy_lanes import BY_HOST, NO_WAY, NOTHING
 from syclsched.planning.transfers.future_accesses import is_only_here
 from syclsched.planning.transfers.rematerialisation import drop_if_cheaper
 from syclsched.planning.transfers.residency import admit, drop
@@ -83,7 +83,7 @@ def add_step(m: TransferState, lane: int, task: int) -> int:
 def _source(s: TransferInputs, m: TransferState, array: int, destination: int) -> int:
     """Return the space from which a copy arrives soonest; on a tie, the one that has held the value for longest."""
     best, best_s = NOTHING, 0.0
-    for space in range(len(s.way)):
+    for space in range(len(s.stop)):
         if holds(m, array, space):
             space_s = copy_seconds(s, space, destination, s.nbytes[array])
             sooner = best == NOTHING or space_s < best_s
@@ -104,10 +104,11 @@ def _copy(
     destination: int,
 ) -> None:
     """Add the copy of a missing array, or of adjacent segments of one, over one link or two."""
-    if s.way[source, destination] == NO_WAY:
+    if s.stop[source, destination] == NOTHING:
         m.no_way[0], m.no_way[1] = source, destination
+        return
     while source != destination:
-        stop = s.host if s.way[source, destination] == BY_HOST else destination
+        stop = s.stop[source, destination]
         if k is not None and stop == s.host:
             _make_room_on_host(s, m, k, position, m.missing[first])
         nbytes = 0
@@ -123,18 +124,20 @@ def _copy(
                 m.since[array, stop] = m.counts[CLOCK]
         step = add_step(m, _copy_lane(s, position, source, stop), s.task[position])
         m.kind[step] = COPY
-        m.nbytes[step], m.way[step] = nbytes, source * len(s.way) + stop
+        m.nbytes[step], m.way[step] = nbytes, source * len(s.stop) + stop
         m.duration_s[step] = s.latency_s[source, stop] + nbytes / s.bytes_per_s[source, stop]
         source = stop
 
 
 @lean
 def _copy_lane(s: TransferInputs, position: int, source: int, destination: int) -> int:
-    """Return the lane of a copy: the copy lane of its owner.
+    """Return the lane of a copy: the copy lane of its owner; see `CopyOwners`.
 
     On a device without a copy lane, the copy runs on the lane that needs it, so that nothing has to wait for it.
     """
-    owner = s.owner[s.device[position], source, destination]
+    owner = s.near[s.device[position], destination]
+    for further in (s.near[s.device[position], source], s.living[source], s.living[destination]):
+        owner = further if owner == NOTHING else owner
     number = s.lanes - 1
     if not s.copy_lane[owner]:
         number = s.lane[position] if owner == s.device[position] else 0

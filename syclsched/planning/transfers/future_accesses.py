@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from syclsched.compiled import lean
 from syclsched.model.graph_parts.access_columns import READS, WRITES
-from syclsched.planning.transfers.copy_lanes import NOTHING
+from syclsched.model.platform_parts.routes import NOTHING
 from syclsched.planning.transfers.transfer_state import NOW, LimitedMemory, TransferInputs, TransferState, holds
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 
 from syclsched.model.platform import Platform
+from syclsched.model.platform_parts.routes import NOTHING
 from syclsched.planning.draft import Ints
 from syclsched.planning.graph_record import GraphRecord
-from syclsched.planning.transfers.copy_lanes import NOTHING
 from syclsched.planning.transfers.transfer_state import UNLIMITED, UNUSED, ArrayAccesses, LimitedMemory, TransferInputs
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from syclsched.compiled import lean
 from syclsched.model.graph_parts.access_columns import READS, WRITES
 from syclsched.model.platform import HOST, Platform
+from syclsched.model.platform_parts.routes import NOTHING
 from syclsched.model.schedule import Assignment
 from syclsched.planning.graph_record import GraphRecord
-from syclsched.planning.transfers.copy_lanes import NOTHING
 from syclsched.planning.transfers.future_accesses import home_at, is_wanted, next_read_in, next_reader, written_within
 from syclsched.planning.transfers.transfer_state import (
     MARK,
@@ -101,7 +101,7 @@ def _fetch_seconds(s: TransferInputs, m: TransferState, k: LimitedMemory, array:
     A negative number if its value exists nowhere.
     """
     here, elsewhere, nearest_s = False, False, np.inf
-    for other in range(len(s.way)):
+    for other in range(len(s.stop)):
         if holds(m, array, other) and m.memory_at[s.whole[array], other] != NOTHING:
             if other == space:
                 here = True

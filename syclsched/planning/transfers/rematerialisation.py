@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from syclsched.compiled import lean
 from syclsched.model.graph_parts.access_columns import READS, WRITES
-from syclsched.planning.transfers.copy_lanes import NOTHING
+from syclsched.model.platform_parts.routes import NOTHING
 from syclsched.planning.transfers.recomputation_cost import recomputing_seconds
 from syclsched.planning.transfers.residency import can_save, enqueue, settle
 from syclsched.planning.transfers.transfer_state import (
@@ -45,7 +45,7 @@ def drop_if_cheaper(s: TransferInputs, m: TransferState, k: LimitedMemory, array
     for each in range(k.counts[NEEDED]):
         needed = k.needed[each]
         _expect(k, array, needed, k.counts[UNTIL])
-        for other in range(len(s.way)):
+        for other in range(len(s.stop)):
             if m.memory_at[s.whole[needed], other] >= k.foreign:
                 enqueue(s, m, k, s.whole[needed], other)
     return True

@@ -13,7 +13,7 @@ their own blocks but share the whole array's memory, so they are allocated and f
 from __future__ import annotations
 
 from syclsched.compiled import lean
-from syclsched.planning.transfers.copy_lanes import NOTHING
+from syclsched.model.platform_parts.routes import NOTHING
 from syclsched.planning.transfers.future_accesses import is_only_here, is_over, next_read_in
 from syclsched.planning.transfers.recomputation_cost import recomputing_seconds
 from syclsched.planning.transfers.transfer_state import (
@@ -117,7 +117,7 @@ def settle(s: TransferInputs, m: TransferState, k: LimitedMemory, array: int) ->
     dead = True
     for piece in range(k.first_piece[array], k.end_piece[array]):
         dead = dead and not k.lasting[piece] and is_over(m, k, piece)
-    for space in range(len(s.way)):
+    for space in range(len(s.stop)):
         if m.memory_at[array, space] >= k.foreign:
             current = False
             for piece in range(k.first_piece[array], k.end_piece[array]):

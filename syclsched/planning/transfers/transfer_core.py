@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from syclsched.compiled import compiled, lean
 from syclsched.model.graph_parts.access_columns import READS, WRITES
+from syclsched.model.platform_parts.routes import NOTHING
 from syclsched.planning.draft import BARRIER, HOST_CALL, LAUNCH
 from syclsched.planning.transfers.copies import add_step, copy_missing, make_room
-from syclsched.planning.transfers.copy_lanes import NOTHING
 from syclsched.planning.transfers.rematerialisation import find_lost, note_recomputed, note_written
 from syclsched.planning.transfers.residency import begin_task, can_hold, end_task
 from syclsched.planning.transfers.transfer_state import (

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from syclsched.compiled import compiled, lean
+from syclsched.model.platform_parts.routes import NOTHING
 from syclsched.planning.draft import Codes, Flags, Floats, Ints
-from syclsched.planning.transfers.copy_lanes import DIRECT, NO_WAY, NOTHING
 
 #: Indices into `TransferState.counts`.
 STEPS, USES, BLOCKS, MEMORIES, CLOCK = range(5)
@@ -50,9 +50,11 @@ class TransferInputs(NamedTuple):
     #: Ragged: the spaces each device reaches.
     reach_starts: Ints
     reach: Ints
-    owner: Ints  # see `copy_owners`
-    #: See `CopyRoutes`.
-    way: Ints
+    #: See `CopyOwners`.
+    near: Ints
+    living: Ints
+    #: See `Routes`.
+    stop: Ints
     latency_s: Floats
     bytes_per_s: Floats
     host: int  # index of the host's memory
@@ -213,9 +215,10 @@ def holds(m: TransferState, array: int, space: int) -> bool:
 @lean
 def copy_seconds(s: TransferInputs, source: int, destination: int, nbytes: int) -> float:
     """Return the duration of a copy over one link or two; infinity if there is no route."""
-    if s.way[source, destination] == DIRECT:
-        return float(s.latency_s[source, destination] + nbytes / s.bytes_per_s[source, destination])
-    if s.way[source, destination] == NO_WAY:
+    stop = s.stop[source, destination]
+    if stop == NOTHING:
         return np.inf
-    up_s = s.latency_s[source, s.host] + nbytes / s.bytes_per_s[source, s.host]
-    return float(up_s + (s.latency_s[s.host, destination] + nbytes / s.bytes_per_s[s.host, destination]))
+    first_s = s.latency_s[source, stop] + nbytes / s.bytes_per_s[source, stop]
+    if stop == destination:
+        return float(first_s)
+    return float(first_s + (s.latency_s[stop, destination] + nbytes / s.bytes_per_s[stop, destination]))

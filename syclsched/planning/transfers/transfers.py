@@ -17,12 +17,13 @@ import numpy as np
 from syclsched.errors import MemoryLimitError
 from syclsched.model.graph_parts.access_columns import READS, WRITES
 from syclsched.model.platform import HOST, Platform
+from syclsched.model.platform_parts.routes import NOTHING, find_routes
 from syclsched.model.schedule import Assignment
 from syclsched.model.text.units import format_exact_bytes
 from syclsched.planning.draft import BufferColumns, Flags, Ints, LaneKey, PlanDraft, Steps, ragged
 from syclsched.planning.graph_record import GraphRecord
 from syclsched.planning.memory.zero_copy import NO_ZERO_COPY, ZeroCopyArrays
-from syclsched.planning.transfers.copy_lanes import NOTHING, copy_owners, copy_routes
+from syclsched.planning.transfers.copy_lanes import copy_owners
 from syclsched.planning.transfers.limited_memory import limited_memory
 from syclsched.planning.transfers.transfer_core import place_tasks
 from syclsched.planning.transfers.transfer_state import (
@@ -147,7 +148,7 @@ def _setting(
     names = [a.task for a in assignments]
     lane = _ints(map(attrgetter("lane"), assignments), len(assignments))
     reach_starts, reach = ragged([[spaces[space] for space in d.reaches] for d in platform.devices])
-    routes = copy_routes(platform)
+    routes = find_routes(platform.links, tuple(spaces))
     number = {a.name: n for n, a in enumerate(graph.arrays)}
     rows = [a.rows for a in graph.arrays]
     duration_s = np.fromiter(map(durations_s.__getitem__, names), np.float64, len(names))
@@ -170,8 +171,8 @@ def _setting(
         on_host=np.array([d.is_host for d in platform.devices], np.bool_),
         reach_starts=reach_starts,
         reach=reach,
-        owner=copy_owners(platform),
-        way=routes.way,
+        **copy_owners(platform)._asdict(),
+        stop=routes.stop,
         latency_s=routes.latency_s,
         bytes_per_s=routes.bytes_per_s,
         host=spaces[HOST],
@@ -193,7 +194,7 @@ def _preallocated(setting: TransferInputs, touching: ArrayAccesses, times: int) 
     arrays, accesses = len(setting.nbytes), len(setting.access_array)
     hops = 2 * int(np.count_nonzero(READS[setting.access_mode]))
     steps, uses, blocks = len(setting.task) + hops, accesses + 2 * hops, arrays + accesses + hops
-    nowhere = np.full((arrays, len(setting.way)), NOTHING, np.int64)
+    nowhere = np.full((arrays, len(setting.stop)), NOTHING, np.int64)
     touched = int(np.diff(setting.access_starts).max(initial=0))
     if times:  # each access may also lead to a save of an array
         uses = times * (uses + 2 * accesses) + 5 * touched + 2 * arrays

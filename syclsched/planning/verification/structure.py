@@ -10,6 +10,7 @@ import numpy as np
 from syclsched.errors import IncompletePlanError
 from syclsched.model.plan import Instruction, Plan
 from syclsched.model.platform import HOST
+from syclsched.model.platform_parts.routes import find_routes
 from syclsched.planning.draft import Flags
 from syclsched.planning.plan_indices import ALLOC, BARRIER, COPY, FREE, HOST_CALL, LAUNCH, READING, WRITING, IndexedPlan
 from syclsched.planning.verification.plan_segments import (
@@ -166,10 +167,8 @@ def _copies(read: IndexedPlan, table: SegmentTable | None) -> None:
     place = np.arange(len(instruction)) - numbers.use_starts[:-1][instruction]
     source = np.flatnonzero((numbers.kind[instruction] == COPY) & (place % 2 == 0))
     target = source + 1
-    linked = np.array(
-        [[plan.platform.link(a.name, b.name) is not None for b in plan.platform.spaces] for a in plan.platform.spaces],
-        np.bool_,
-    )
+    stop = find_routes(plan.platform.links, [space.name for space in plan.platform.spaces]).stop
+    linked = (stop == np.arange(len(stop))) & ~np.eye(len(stop), dtype=np.bool_)
     good = (
         (numbers.use_array[source] == numbers.use_array[target])
         & ~WRITING[numbers.use_mode[source]]

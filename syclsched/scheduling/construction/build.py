@@ -15,6 +15,8 @@ from syclsched.errors import ArgumentError, EmptyPlatformError, GraphError, Plat
 from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.dependencies import KINDS
 from syclsched.model.platform import HOST, Device, Platform
+from syclsched.model.platform_parts.machines import machine_numbers, machine_of
+from syclsched.model.platform_parts.routes import Routes, find_routes
 from syclsched.model.task import Task
 from syclsched.scheduling.construction.items import Items, follow_items
 from syclsched.scheduling.problem import NOTHING, Problem
@@ -46,26 +48,28 @@ def build_problem(
     devices = platform.devices
     spaces = _spaces(platform)
     initial_space, wanted_space = _located(placed, "placed", pieces, spaces), _located(wanted, "wanted", pieces, spaces)
-    latency_s, s_per_byte = _copy_lines(costs, tuple(spaces))
-    seconds, implementation, implementation_names = _seconds(tasks, devices, costs)
+    routes = Routes._make(map(np.copy, find_routes(platform.links, tuple(spaces))))  # tables are made read-only
+    kind, seconds, implementation, implementation_names = _seconds(tasks, devices, costs)
     reach = [list(dict.fromkeys(spaces[s] for s in (d.space, *d.reaches))) for d in devices]
     lanes = np.array([d.lanes for d in devices])
     links, reuse_arcs = _arcs(graph, submission, nbytes)
     items = follow_items(graph.accesses().ordered(submission), nbytes, initial_space, wanted_space, spaces[HOST])
     tables = Tables(
         seconds=seconds,
+        kind=kind,
         release_s=_release_s(release_s, order),
         priority=np.array([task.priority for task in tasks]),
         submission=submission,
         device_start=np.concatenate(([0], np.cumsum(lanes))),
         processor_device=np.repeat(np.arange(len(devices)), lanes),
+        **_machines(devices, tuple(spaces)),
         **links,
         **items.columns,
         reach_start=np.cumsum([0, *[len(r) for r in reach]]),
         reach_space=np.array(list(chain.from_iterable(reach))),
-        latency_s=latency_s,
-        s_per_byte=s_per_byte,
-        channel=_channels(platform, tuple(spaces)),
+        latency_s=routes.latency_s,
+        s_per_byte=routes.s_per_byte,
+        channel=np.full(routes.channel.shape, NOTHING) if platform.contention == "none" else routes.channel,
         capacity_bytes=_capacities(platform, spaces),
         busy_w=_watts(devices, "busy_w"),
         idle_w=_watts(devices, "idle_w"),
@@ -134,6 +138,16 @@ def _arcs(graph: TaskGraph, submission: Ints, nbytes: Mapping[str, float]) -> tu
     return made, np.flatnonzero(~np.isin(pairs, required_pairs))
 
 
+def _machines(devices: Sequence[Device], spaces: Sequence[str]) -> Columns:
+    """Return the columns of `Tables` for machines, whose devices follow each other."""
+    numbers = machine_numbers(device.name for device in devices)
+    machine = {machine_of(device.name): number for device, number in zip(devices, numbers, strict=True)}
+    return {
+        "machine_start": np.searchsorted(numbers, np.arange(len(machine) + 1)),
+        "space_machine": np.array([machine.get(machine_of(name), NOTHING) for name in spaces]),
+    }
+
+
 def _lasting(pieces: Mapping[str, Sequence[str]], graph: TaskGraph, items: Items) -> tuple[int, ...]:
     """Return the last values of the arrays that are not temporary."""
     last = {array: item for item, array in enumerate(items.item_array.tolist())}
@@ -158,37 +172,10 @@ def _watts(devices: Sequence[Device], which: str) -> Floats:
     return np.array([math.nan if quantity is None else quantity.value for quantity in found])
 
 
-def _copy_lines(costs: CostModel, spaces: Sequence[str]) -> tuple[Floats, Floats]:
-    def line(source: str, destination: str) -> tuple[float, float]:
-        try:
-            return costs.copy_latency_and_slope(source, destination)
-        except PlatformError:  # no route: the policies keep tasks and their data where they can meet
-            return math.inf, 0.0
-
-    lines = np.array([[line(a, b) for b in spaces] for a in spaces])
-    return lines[..., 0], lines[..., 1]
-
-
-def _channels(platform: Platform, spaces: Sequence[str]) -> Ints:
-    """Return channel numbers, two at most; a copy staged in host memory occupies the channels of both links."""
-    channel = np.full((len(spaces), len(spaces), 2), NOTHING)
-    if platform.contention == "none":
-        return channel
-    numbers: dict[str, int] = {}
-    for i, source in enumerate(spaces):
-        for j, destination in enumerate(spaces):
-            try:
-                route = platform.route(source, destination)
-            except PlatformError:  # no route, so no channel to occupy
-                continue
-            used = dict.fromkeys(numbers.setdefault(name, len(numbers)) for link in route for name in link.channels)
-            channel[i, j, : len(used)] = list(used)[:2]
-    return channel
-
-
 def _seconds(
     tasks: Sequence[Task], devices: Sequence[Device], costs: CostModel
-) -> tuple[Floats, npt.NDArray[np.int16], tuple[str, ...]]:
+) -> tuple[Ints, Floats, npt.NDArray[np.int16], tuple[str, ...]]:
+    """Return the kind of each task, seconds and implementations of each kind, and the implementations' names."""
     # Row 0 is for barriers, which take no time. The cost model returns the same tuple for tasks of equal cost, so that
     # each row is made once.
     seconds: list[tuple[float, ...]] = [(0.0,) * len(devices)]
@@ -216,8 +203,8 @@ def _seconds(
             )
         known[kind] = row
         row_of.append(row)
-    select = np.array(row_of, dtype=np.int64)
-    return np.array(seconds)[select], np.array(implementation, dtype=np.int16)[select], tuple(names)
+    used, kinds = np.unique(np.array(row_of, dtype=np.int64), return_inverse=True)
+    return kinds, np.array(seconds)[used], np.array(implementation, dtype=np.int16)[used], tuple(names)
 
 
 def _located(

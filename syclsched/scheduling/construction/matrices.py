@@ -91,11 +91,14 @@ def problem_from_arrays(
     device_start = np.concatenate(([0], np.cumsum(processors)))
     tables = Tables(
         seconds=seconds,
+        kind=np.arange(count),
         release_s=_releases(release_s, count)[submission],
         priority=_priorities(priorities, count)[submission],
         submission=submission,
         device_start=device_start,
         processor_device=np.repeat(np.arange(width), processors),
+        machine_start=np.array([0, width]),
+        space_machine=np.zeros(width, np.int64),
         **arcs(count, before, after, nbytes),
         item_bytes=nbytes,
         item_producer=before,

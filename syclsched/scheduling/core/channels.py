@@ -43,21 +43,17 @@ def make_items_with_copies(
         if replaces >= 0:
             space = _read_in(data, network, replaces, device)
         data.origin[item], data.made_s[item] = space, finish_s
-        network.arrival_s[item, space] = finish_s
 
 
 @lean
 def unmake_items(data: ItemState, network: CopyState, task: int, copies: int) -> None:
     """Undo the last `make_items` or `make_items_with_copies`."""
     for row in range(data.make_start[task], data.make_start[task + 1]):
-        item = data.make_item[row]
-        if network.arrival_s.shape[0]:
-            network.arrival_s[item, data.origin[item]] = np.inf
-        data.origin[item] = NOTHING
+        data.origin[data.make_item[row]] = NOTHING
     while network.counts[0] > copies:
         network.counts[0] -= 1
         copy = network.counts[0]
-        network.arrival_s[network.what[copy, ITEM], network.what[copy, DESTINATION]] = np.inf
+        network.newest[network.what[copy, ITEM]] = network.earlier[copy]
         one, other = _channels(network, network.what[copy, SOURCE], network.what[copy, DESTINATION])
         if one >= 0:
             remove_node(network.lines.link, network.lines.time, one, 2 * copy)
@@ -73,7 +69,7 @@ def copy_results(data: ItemState, network: CopyState, want_item: Ints, want_spac
         wanted_s[want] = data.made_s[want_item[want]]
     for want in np.argsort(wanted_s, kind="mergesort"):
         item, space = want_item[want], want_space[want]
-        if data.item_bytes[item] > 0.0 and network.arrival_s[item, space] == np.inf:
+        if data.item_bytes[item] > 0.0 and _arrival_s(data, network, item, space) == np.inf:
             network.counts[1] = 0
             if _try_space(data, network, item, space, np.inf) < np.inf:
                 network.counts[1] = 1
@@ -84,6 +80,17 @@ def copy_results(data: ItemState, network: CopyState, want_item: Ints, want_spac
 
 
 @lean
+def _arrival_s(data: ItemState, network: CopyState, item: int, space: int) -> float:
+    """Return when an item arrives in a space; infinity where it has no copy."""
+    if space == data.origin[item]:
+        return float(data.made_s[item])
+    copy = network.newest[item]
+    while copy >= 0 and network.what[copy, DESTINATION] != space:
+        copy = network.earlier[copy]
+    return float(network.when_s[copy, FINISH]) if copy >= 0 else np.inf
+
+
+@lean
 def _try_copy(data: ItemState, network: CopyState, item: int, device: int) -> float:
     """Return when an item is in the first space that a device reaches; add the needed copy tentatively."""
     if data.item_bytes[item] == 0.0:
@@ -91,7 +98,7 @@ def _try_copy(data: ItemState, network: CopyState, item: int, device: int) -> fl
     first, end = data.reach_start[device], data.reach_start[device + 1]
     best_s = np.inf
     for reached in range(first, end):
-        best_s = min(best_s, network.arrival_s[item, data.reach_space[reached]])
+        best_s = min(best_s, _arrival_s(data, network, item, data.reach_space[reached]))
     next_copy = network.counts[0] + network.counts[1]
     for copy in range(network.counts[0], next_copy):
         if network.what[copy, ITEM] == item:  # read twice by one task
@@ -99,7 +106,7 @@ def _try_copy(data: ItemState, network: CopyState, item: int, device: int) -> fl
     before_s, best, start_s = best_s, NOTHING, 0.0
     for reached in range(first, end):
         space = data.reach_space[reached]
-        if network.arrival_s[item, space] == np.inf:
+        if _arrival_s(data, network, item, space) == np.inf:
             finish_s = _try_space(data, network, item, space, best_s)
             if finish_s < best_s:
                 best_s, best, start_s = finish_s, space, network.when_s[next_copy, START]
@@ -162,7 +169,8 @@ def _commit(network: CopyState) -> None:
     for copy in range(network.counts[0], network.counts[0] + network.counts[1]):
         source, destination = network.what[copy, SOURCE], network.what[copy, DESTINATION]
         start_s, finish_s = network.when_s[copy, START], network.when_s[copy, FINISH]
-        network.arrival_s[network.what[copy, ITEM], destination] = finish_s
+        item = network.what[copy, ITEM]
+        network.newest[item], network.earlier[copy] = copy, network.newest[item]
         one, other = _channels(network, source, destination)
         if one >= 0:
             insert_node(network.lines.link, network.lines.time, one, 2 * copy, start_s, finish_s)
@@ -181,6 +189,7 @@ def _read_in(data: ItemState, network: CopyState, item: int, device: int) -> int
         space = data.reach_space[reached]
         if space == origin:
             return int(origin)
-        if network.arrival_s[item, space] < best_s:
-            best, best_s = space, network.arrival_s[item, space]
+        arrival_s = _arrival_s(data, network, item, space)
+        if arrival_s < best_s:
+            best, best_s = space, arrival_s
     return int(best)

@@ -51,7 +51,7 @@ def place_by_completion(
 ) -> int:
     """Schedule ready tasks one at a time on the device on which each completes first, without insertion."""
     slots, data, network = state.slots, state.data, state.network
-    tasks, devices = slots.seconds.shape
+    tasks, devices = slots.kind.size, slots.seconds.shape[1]
     count = 0
     for task in range(tasks):
         if waiting[task] == 0:
@@ -109,7 +109,7 @@ def _find_two_best(slots: TaskSlots, ready: _ReadyTasks, task: int) -> None:
     best_s, best_device = ready.best_s[task], ready.best_device[task]
     best_s[:], best_device[:] = np.inf, NOTHING
     for device in range(slots.seconds.shape[1]):
-        finish_s = max(ready.data_s[task, device], ready.free_s[device]) + slots.seconds[task, device]
+        finish_s = max(ready.data_s[task, device], ready.free_s[device]) + slots.seconds[slots.kind[task], device]
         if finish_s < best_s[_BEST]:
             best_s[_SECOND], best_device[_SECOND] = best_s[_BEST], best_device[_BEST]
             best_s[_BEST], best_device[_BEST] = finish_s, device

@@ -50,7 +50,7 @@ def place_best_pairs(
 ) -> int:
     """Schedule the best pair of ready task and device until all tasks are placed."""
     slots, data, network = state.slots, state.data, state.network
-    tasks = slots.seconds.shape[0]
+    tasks = slots.kind.size
     for task in range(tasks):
         if waiting[task] == 0 and not _enter(slots, data, network, heaps, task, places, merit_s):
             return task
@@ -71,7 +71,7 @@ def place_best_pairs(
 @lean
 def first_free(slots: TaskSlots, device: int) -> int:
     """Return the processor of a device that is free first."""
-    tasks, best = slots.seconds.shape[0], slots.device_start[device]
+    tasks, best = slots.kind.size, slots.device_start[device]
     for processor in range(best + 1, slots.device_start[device + 1]):
         if slots.lines.time[tasks + processor, FREE] < slots.lines.time[tasks + best, FREE]:
             best = processor
@@ -86,13 +86,13 @@ def _enter(
     slots: TaskSlots, data: ItemState, network: CopyState, heaps: _Heaps, task: int, places: Ints, merit_s: Floats
 ) -> bool:
     """Push a task that became ready onto the heaps; return whether any device can run it."""
-    tasks, devices = slots.seconds.shape
+    tasks, devices = slots.kind.size, slots.seconds.shape[1]
     find_ready_times(slots, data, network, task, 0, devices)
     found = False
     for device in range(devices):
         ready_s, merit = slots.ready_s[device], merit_s[task, device]
         heaps.data_s[task, device] = ready_s
-        if not slots.seconds[task, device] + ready_s < np.inf:
+        if not slots.seconds[slots.kind[task], device] + ready_s < np.inf:
             continue
         found = True
         if ready_s <= slots.lines.time[tasks + first_free(slots, device), FREE]:
@@ -106,7 +106,7 @@ def _enter(
 @lean
 def _best_pair(slots: TaskSlots, heaps: _Heaps, places: Ints, merit_s: Floats) -> tuple[int, int]:
     """Return the task and device with the highest value."""
-    tasks, devices = slots.seconds.shape
+    tasks, devices = slots.kind.size, slots.seconds.shape[1]
     best, best_device, best_value = NOTHING, NOTHING, -np.inf
     for device in range(devices):
         free_s = slots.lines.time[tasks + first_free(slots, device), FREE]
@@ -119,7 +119,7 @@ def _best_pair(slots: TaskSlots, heaps: _Heaps, places: Ints, merit_s: Floats) -
             better = best < 0 or value > best_value
             if best >= 0 and value == best_value:
                 earlier = places[task] - places[best]
-                faster = slots.seconds[task, device] < slots.seconds[best, best_device]
+                faster = slots.seconds[slots.kind[task], device] < slots.seconds[slots.kind[best], best_device]
                 better = earlier < 0 or (earlier == 0 and faster)
             if better:
                 best, best_device, best_value = task, device, value

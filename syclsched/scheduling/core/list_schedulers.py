@@ -64,7 +64,7 @@ def looking_ahead(problem: Problem, ranks: Floats) -> Timetable:
 def best_pairs(problem: Problem, merit_s: Floats, *ranks: Floats) -> Timetable:
     """Schedule the best pair of ready task and device until all tasks are placed, without insertion."""
     tables, state = problem.tables, make_partial_schedule(problem.tables)
-    heaps, waiting = make_heaps(*tables.seconds.shape), np.diff(tables.pred_start)
+    heaps, waiting = make_heaps(len(problem), len(problem.devices)), np.diff(tables.pred_start)
     places = positions(tables, *ranks)
     stuck = place_best_pairs(state, heaps, waiting, tables.succ_start, tables.succ_task, places, merit_s)
     return _timetable(problem, stuck, state)
@@ -73,7 +73,7 @@ def best_pairs(problem: Problem, merit_s: Floats, *ranks: Floats) -> Timetable:
 def by_completion(problem: Problem, *, sufferage: bool) -> Timetable:
     """Schedule ready tasks by their best completion times, without insertion."""
     tables, state = problem.tables, make_partial_schedule(problem.tables)
-    ready, waiting = make_ready_tasks(*tables.seconds.shape), np.diff(tables.pred_start)
+    ready, waiting = make_ready_tasks(len(problem), len(problem.devices)), np.diff(tables.pred_start)
     places = positions(tables)
     stuck = place_by_completion(state, ready, waiting, tables.succ_start, tables.succ_task, places, sufferage)
     return _timetable(problem, stuck, state)
@@ -95,7 +95,7 @@ def _timetable(problem: Problem, stuck: int, state: PartialSchedule) -> Timetabl
 
 
 def _unreachable(problem: Problem, task: int) -> PolicyError:
-    row = problem.tables.seconds[task].tolist()
+    row = problem.tables.seconds[problem.tables.kind[task]].tolist()
     able = [name for name, seconds in zip(problem.devices, row, strict=True) if seconds < math.inf]
     return PolicyError(
         f"its data cannot be brought to any device that can run it ({', '.join(able) or 'there is none'})",

@@ -34,7 +34,7 @@ def place_looking_ahead(
             processor, start_s = best_slot(slots, task, device, device + 1, no_offset_s, 1.0)
             if processor < 0:
                 continue
-            finish_s = start_s + slots.seconds[task, device]
+            finish_s = start_s + slots.seconds[slots.kind[task], device]
             if finish_s > best_s:
                 continue
             followers = succ_task[succ_start[task] : succ_start[task + 1]]
@@ -72,7 +72,7 @@ def _after_successors(
         if next_processor < 0:
             last_s = np.inf
             break
-        last_s = max(last_s, next_start_s + slots.seconds[follower, slots.processor_device[next_processor]])
+        last_s = max(last_s, next_start_s + slots.seconds[slots.kind[follower], slots.processor_device[next_processor]])
         if last_s > bound_s:
             break
         place(slots, data, network, follower, next_processor, next_start_s)

@@ -14,14 +14,19 @@ from syclsched.compiled import compiled
 from syclsched.scheduling.core.timelines import Timelines, make_timelines
 from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables
 
+#: Most machines tried for a task because they are free first, and because they have its data.
+FREE_FIRST, HOLDERS = 4, 8
+
 
 class TaskSlots(NamedTuple):
-    """Tasks on processors. The first six columns are the problem's; see `Tables`."""
+    """Tasks on processors. The first eight columns are the problem's; see `Tables`."""
 
     #: From the problem's tables.
     seconds: Floats
+    kind: Ints
     device_start: Ints
     processor_device: Ints
+    machine_start: Ints
     release_s: Floats
     pred_start: Ints
     pred_task: Ints
@@ -31,6 +36,10 @@ class TaskSlots(NamedTuple):
     start_s: Floats
     finish_s: Floats
     ready_s: Floats  # scratch: ready time of the current task on each device
+    free_s: Floats  # when a processor of each device is free, at the end of what is placed
+    #: Scratch of `choose_machines`: the machines, and finishes there.
+    chosen: Ints
+    chosen_s: Floats
 
 
 class ItemState(NamedTuple):
@@ -45,6 +54,7 @@ class ItemState(NamedTuple):
     item_bytes: Floats
     reach_start: Ints
     reach_space: Ints
+    space_machine: Ints
     latency_s: Floats
     s_per_byte: Floats
     #: Latency and seconds per byte of a copy from a space to a device: 0 if the device reaches the space. The latency
@@ -57,12 +67,16 @@ class ItemState(NamedTuple):
 
 
 class CopyState(NamedTuple):
-    """Copies on channels. Without channels all columns but the first have length 0."""
+    """Copies on channels. Without channels all columns but the first have length 0.
+
+    The copies of an item are a list, which is short: a table by item and space would be mostly empty.
+    """
 
     channel: Ints  # from the problem's tables
     #: Busy time of the channels. Copy ``k`` is node ``2 * k`` on its first and ``2 * k + 1`` on its second channel.
     lines: Timelines
-    arrival_s: Floats  # when an item arrives in a space; infinity where it has no copy
+    newest: Ints  # the last copy of each item; `NOTHING` if it has none
+    earlier: Ints  # the copy before each copy that is of the same item
     what: Ints  # item, source and destination of each copy
     when_s: Floats  # start and finish of each copy
     counts: Ints  # number of committed copies, and of the tentative copies after them
@@ -78,11 +92,13 @@ class PartialSchedule(NamedTuple):
 
 def make_partial_schedule(tables: Tables) -> PartialSchedule:
     """Return an empty schedule."""
-    tasks, devices = tables.seconds.shape
+    tasks, devices = len(tables.kind), tables.seconds.shape[1]
     slots = TaskSlots(
         tables.seconds,
+        tables.kind,
         tables.device_start,
         tables.processor_device,
+        tables.machine_start,
         tables.release_s,
         tables.pred_start,
         tables.pred_task,
@@ -91,6 +107,9 @@ def make_partial_schedule(tables: Tables) -> PartialSchedule:
         np.zeros(tasks),
         np.zeros(tasks),
         np.zeros(devices),
+        np.zeros(devices),
+        np.zeros(FREE_FIRST + HOLDERS, np.int64),
+        np.zeros(FREE_FIRST),
     )
     data = ItemState(
         tables.read_start,
@@ -101,13 +120,14 @@ def make_partial_schedule(tables: Tables) -> PartialSchedule:
         tables.item_bytes,
         tables.reach_start,
         tables.reach_space,
+        tables.space_machine,
         tables.latency_s,
         tables.s_per_byte,
         *_fetching(tables.reach_start, tables.reach_space, tables.latency_s, tables.s_per_byte),
         np.where(tables.item_producer == NOTHING, tables.item_space, NOTHING),
         np.zeros(len(tables.item_bytes)),
     )
-    return PartialSchedule(slots, data, _make_network(tables, data.origin))
+    return PartialSchedule(slots, data, _make_network(tables))
 
 
 @compiled
@@ -129,18 +149,15 @@ def _fetching(
     return fetch_latency_s, fetch_s_per_byte, np.flatnonzero(np.diff(reach_start) > 1)
 
 
-def _make_network(tables: Tables, origin: Ints) -> CopyState:
+def _make_network(tables: Tables) -> CopyState:
     channels = int(tables.channel.max(initial=NOTHING)) + 1
     # Each reader needs at most one copy of each item it reads.
     copies = len(tables.read_item) + len(tables.want_item) if channels else 0
-    arrival_s = np.full((len(origin) if channels else 0, len(tables.capacity_bytes)), np.inf)
-    if channels:
-        inputs = np.flatnonzero(origin >= 0)
-        arrival_s[inputs, origin[inputs]] = 0.0
     return CopyState(
         tables.channel,
         make_timelines(channels, 2 * copies),
-        arrival_s,
+        np.full(len(tables.item_bytes) if channels else 0, NOTHING, np.int64),
+        np.empty(copies, np.int64),
         np.empty((copies, 3), np.int64),
         np.empty((copies, 2)),
         np.zeros(2, np.int64),

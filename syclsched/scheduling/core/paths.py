@@ -36,16 +36,17 @@ def optimistic_costs(tables: Tables, latency_s: float, s_per_byte: float) -> Flo
     .. [1] H. Arabnejad, J. G. Barbosa, "List scheduling algorithm for heterogeneous systems by an optimistic cost
        table", IEEE Transactions on Parallel and Distributed Systems 25(3), 2014.
     """
-    tasks, devices = tables.seconds.shape
+    tasks, devices = tables.kind.size, tables.seconds.shape[1]
     costs_s = np.zeros((tasks, devices))
     nearest_s = np.empty(tables.latency_s.shape[0])
     for task in range(tasks - 1, -1, -1):
         for arc in range(tables.succ_start[task], tables.succ_start[task + 1]):
             after = tables.succ_task[arc]
+            after_s = tables.seconds[tables.kind[after]]
             nearest_s[:] = np.inf
             for device in range(devices):
                 home = tables.reach_space[tables.reach_start[device]]
-                nearest_s[home] = min(nearest_s[home], costs_s[after, device] + tables.seconds[after, device])
+                nearest_s[home] = min(nearest_s[home], costs_s[after, device] + after_s[device])
             away_s = nearest_s.min() + tables.succ_copies[arc] * latency_s + tables.succ_bytes[arc] * s_per_byte
             for device in range(devices):
                 home = tables.reach_space[tables.reach_start[device]]

@@ -12,16 +12,16 @@ from syclsched.scheduling.tables import Floats, Tables
 @compiled
 def mean_seconds(tables: Tables) -> Floats:
     """Return the mean seconds of each task over the devices that can run it."""
-    tasks, devices = tables.seconds.shape
-    means = np.zeros(tasks)
-    for task in range(tasks):
+    kinds, devices = tables.seconds.shape
+    means = np.zeros(kinds)
+    for kind in range(kinds):
         total, able = 0.0, 0
         for device in range(devices):
-            if tables.seconds[task, device] < np.inf:
-                total += tables.seconds[task, device]
+            if tables.seconds[kind, device] < np.inf:
+                total += tables.seconds[kind, device]
                 able += 1
-        means[task] = total / max(able, 1)
-    return means
+        means[kind] = total / max(able, 1)
+    return means[tables.kind]
 
 
 @compiled

@@ -21,7 +21,7 @@ def static_info_of(
     """Return the static information of a problem for a dynamic policy."""
     tables = problem.tables
     return StaticInfo(
-        seconds=tuple(map(tuple, tables.seconds.tolist())),
+        seconds=tuple(map(tuple, tables.task_seconds().tolist())),
         reads=rows(tables.read_start, tables.read_item),
         nbytes=tuple(tables.item_bytes.tolist()),
         reaches=rows(tables.reach_start, tables.reach_space),
@@ -36,11 +36,11 @@ def static_info_of(
 
 def kinds(problem: Problem) -> Ints:
     """Return the kind of each task, numbered from 0: tasks of one kind have equal estimates and implementations."""
-    seconds = problem.tables.seconds
-    if not len(seconds):
+    tables = problem.tables
+    if not len(problem):
         return np.zeros(0, np.int64)
-    columns = np.concatenate((seconds, problem.implementation.astype(np.float64)), axis=1)
-    return np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    columns = np.concatenate((tables.seconds, problem.implementation.astype(np.float64)), axis=1)
+    return np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)[tables.kind].astype(np.int64)
 
 
 def rows(start: Ints, entries: Ints) -> tuple[tuple[int, ...], ...]:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -49,11 +48,9 @@ def run_dynamic(
         check_event(event, problem.devices)
     estimated = problem
     if estimated_s is not None:
-        if not np.array_equal(np.isinf(estimated_s), np.isinf(problem.tables.seconds)):
+        if not np.array_equal(np.isinf(estimated_s), np.isinf(problem.tables.task_seconds())):
             raise PolicyError("estimates must be finite just where a task can run", where=f"policy {policy.name!r}")
-        estimates = np.ascontiguousarray(estimated_s, dtype=np.float64)
-        estimates.flags.writeable = False
-        estimated = replace(problem, tables=problem.tables._replace(seconds=estimates))
+        estimated = problem.with_task_seconds(estimated_s)
     return _VirtualClock(problem, estimated, policy, copy_factor, events).run()
 
 
@@ -74,7 +71,7 @@ class _VirtualClock:
     ) -> None:
         self._problem, self._policy = problem, policy
         self._disturbances = sorted(disturbances, key=lambda event: event.at_s)
-        self._true_s = problem.tables.seconds.tolist()
+        self._true_s = problem.tables.task_seconds().tolist()
         self._release_s = problem.tables.release_s.tolist()
         self._tracker = StateTracker(problem, policy.prepare(estimated), policy.sorts_queues)
         self._state = self._tracker.state

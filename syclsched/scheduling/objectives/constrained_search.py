@@ -144,7 +144,7 @@ class _ConstrainedSearch:
             timetable = found.timetable
             processor = np.array(timetable.processor, np.int64)
             device = tables.processor_device[processor]
-            if np.isinf(tables.seconds[np.arange(len(processor)), device]).any():
+            if np.isinf(tables.seconds[tables.kind, device]).any():
                 continue
             yield time_order(tables, timetable.start_s, timetable.finish_s), processor
             if self.aim.uses("memory"):

@@ -98,9 +98,9 @@ def _least_needs(problem: Problem, task: int, roots: Ints) -> list[tuple[int, fl
     # Inputs that lie in that space, and items that replace them in place, may need no further memory there.
     read = tables.read_item[tables.read_start[task] : tables.read_start[task + 1]]
     needs = []
-    for device in np.flatnonzero(np.isfinite(tables.seconds[task])).tolist():
+    for device in np.flatnonzero(np.isfinite(tables.seconds[tables.kind[task]])).tolist():
         reach = tables.reach_space[tables.reach_start[device] : tables.reach_start[device + 1]].tolist()
-        if len(reach) > 1 or tables.seconds[task, device] == 0.0:
+        if len(reach) > 1 or tables.seconds[tables.kind[task], device] == 0.0:
             needs.append((reach[0], 0.0))
             continue
         copied = np.unique(read[roots[read] != reach[0]])

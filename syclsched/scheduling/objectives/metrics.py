@@ -91,7 +91,7 @@ def _processor_loads(problem: Problem, timetable: Timetable) -> Floats:
     """Return the seconds that each processor computes in one run, by the problem's times."""
     tables = problem.tables
     device = tables.processor_device[timetable.processor]
-    seconds = tables.seconds[np.arange(len(problem)), device]
+    seconds = tables.seconds[tables.kind, device]
     loads: Floats = np.bincount(timetable.processor, seconds, len(tables.processor_device)).astype(np.float64)
     return loads
 

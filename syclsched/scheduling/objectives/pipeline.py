@@ -107,7 +107,7 @@ def _operations(
     listed = problem.has_channels
     edges: list[tuple[int, int, float, int]] = []
     early_s = t.release_s.tolist()
-    seconds = t.seconds[np.arange(tasks), s.device].tolist()
+    seconds = t.seconds[t.kind, s.device].tolist()
     resource = [(int(p), NOTHING) for p in s.processor]
     rank = s.start_s.tolist()
     number: dict[tuple[int, int], int] = {}

@@ -40,9 +40,10 @@ def require_power(problem: Problem) -> None:
         raise PolicyError(
             f"its {missing} is not known, so no energy can be", where=f"device {problem.devices[device]!r}", hint=hint
         )
-    able = np.isfinite(problem.tables.seconds[:, busy]).any(axis=1)
+    tables = problem.tables
+    able = np.isfinite(tables.seconds[:, busy]).any(axis=1)[tables.kind]
     for task in np.flatnonzero(~able).tolist():
-        row = problem.tables.seconds[task].tolist()
+        row = tables.seconds[tables.kind[task]].tolist()
         where = ", ".join(name for name, seconds in zip(problem.devices, row, strict=True) if seconds < math.inf)
         raise PolicyError(
             f"it can run on {where} only, of which no power is known, so no energy can be",

@@ -33,7 +33,7 @@ def stages(problem: Problem) -> Timetable | None:
     lanes = [np.flatnonzero(tables.processor_device == device).tolist() for device in devices]
     orders = permutations(devices) if len(devices) <= _MOST_ORDERED else [tuple(devices)]
     cut = [
-        _cut(tables.seconds[order], tables.processor_device, [*chain(*(lanes[d] for d in device_order))])
+        _cut(tables.seconds[tables.kind[order]], tables.processor_device, [*chain(*(lanes[d] for d in device_order))])
         for device_order in orders
     ]
     found = min((each for each in cut if each is not None), key=lambda each: each[0], default=None)

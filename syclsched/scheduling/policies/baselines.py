@@ -84,12 +84,13 @@ class RoundRobin:
 
 
 def _cyclic_devices(problem: Problem, order: Ints) -> Ints:
-    device, seconds = problem.tables.processor_device, problem.tables.seconds
+    tables = problem.tables
+    device = tables.processor_device
     pinned = np.zeros(len(problem), np.int64)
     left, position = order, np.arange(len(order)) % len(device)
     for _ in device:
         candidate = device[position]
-        able = np.isfinite(seconds[left, candidate])
+        able = np.isfinite(tables.seconds[tables.kind[left], candidate])
         pinned[left[able]] = candidate[able]
         left, position = left[~able], (position[~able] + 1) % len(device)
     return pinned
@@ -104,12 +105,13 @@ class Random:
     """
 
     name: str = "random"  # name that users type
-    max_tasks: int | None = None  # in larger problems ``auto`` leaves this policy out
+    max_tasks: int | None = 1_000_000  # in larger problems ``auto`` leaves this policy out
     seed: int = 0  # of the random numbers
 
     def schedule(self, problem: Problem) -> Timetable:
         """Return the timetable of the policy."""
         generator = np.random.default_rng(self.seed)
         order = by_rank(problem, generator.random(len(problem)))
-        lots = np.where(np.isfinite(problem.tables.seconds), generator.random(problem.tables.seconds.shape), -1.0)
+        able = np.isfinite(problem.tables.task_seconds())
+        lots = np.where(able, generator.random(able.shape), -1.0)
         return in_order(problem, order, pinned=lots.argmax(axis=1) if len(problem) else order)

@@ -35,7 +35,8 @@ class Heft:
     """Place tasks by falling upward rank, each where it finishes first, with insertion into gaps [1]_.
 
     As in the paper: mean costs in the ranks, insertion, the first of equal processors. Generalised: items that are
-    copied once and shared, several lanes per device, devices that cannot run a task (left out of its mean). Complexity
+    copied once and shared, several lanes per device, devices that cannot run a task (left out of its mean). On more
+    than eight machines, a task is tried on those that have its data and on the four that are free first. Complexity
     ``O(arcs * devices + tasks * processors * log(tasks))``.
     """
 
@@ -70,8 +71,9 @@ class Cpop:
         entries = np.flatnonzero(np.diff(tables.pred_start) == 0)
         first = entries[np.argmax((upward_s + downward_s)[entries])]
         path = heavy_chains(tables, np.full(len(problem), first), upward_s, *line) == first
-        able = np.isfinite(tables.seconds[path])
-        total_s = np.where(able, tables.seconds[path], 0.0).sum(axis=0)
+        seconds = tables.seconds[tables.kind[path]]
+        able = np.isfinite(seconds)
+        total_s = np.where(able, seconds, 0.0).sum(axis=0)
         pinned = np.full(len(problem), NOTHING, np.int64)
         pinned[path] = np.lexsort([total_s, -able.sum(axis=0)])[0]
         return in_order(problem, by_rank(problem, upward_s + downward_s), pinned=pinned)
@@ -87,13 +89,13 @@ class Peft:
     """
 
     name: str = "peft"  # name that users type
-    max_tasks: int | None = None  # in larger problems ``auto`` leaves this policy out
+    max_tasks: int | None = 1_000_000  # in larger problems ``auto`` leaves this policy out
 
     def schedule(self, problem: Problem) -> Timetable:
         """Return the timetable of the policy."""
         tables = problem.tables
         costs_s = optimistic_costs(tables, *problem.mean_copy_line())
-        able = np.isfinite(tables.seconds)
+        able = np.isfinite(tables.task_seconds())
         ranks = np.where(able, costs_s, 0.0).sum(axis=1) / np.maximum(able.sum(axis=1), 1)
         return in_order(problem, by_rank(problem, ranks), offset_s=costs_s)
 
@@ -150,7 +152,7 @@ class Clustering:
     """
 
     name: str = "clustering"  # name that users type
-    max_tasks: int | None = None  # in larger problems ``auto`` leaves this policy out
+    max_tasks: int | None = 1_000_000  # in larger problems ``auto`` leaves this policy out
 
     def schedule(self, problem: Problem) -> Timetable:
         """Return the timetable of the policy."""
@@ -159,8 +161,8 @@ class Clustering:
         order = by_rank(problem, ranks_s)
         chain = heavy_chains(tables, order, ranks_s, *problem.mean_copy_line())
         able = np.isfinite(tables.seconds)
-        seconds = np.where(able, tables.seconds, 0.0)
-        seconds = np.where(able, tables.seconds, seconds.max(axis=1, initial=0.0)[:, None])
+        longest_s = np.where(able, tables.seconds, 0.0).max(axis=1, initial=0.0)
+        seconds = np.where(able, tables.seconds, longest_s[:, None])[tables.kind]
         rest_s = np.zeros(seconds.shape)
         np.add.at(rest_s, chain, seconds)
         first = chain == np.arange(len(problem))

@@ -43,11 +43,12 @@ class Dls:
     def schedule(self, problem: Problem) -> Timetable:
         """Return the timetable of the policy."""
         tables = problem.tables
-        longest_s = np.where(np.isfinite(tables.seconds), tables.seconds, 0.0).max(axis=1, initial=0.0)
-        median_s = np.median(tables.seconds, axis=1) if len(problem) else longest_s
+        seconds = tables.task_seconds()
+        longest_s = np.where(np.isfinite(seconds), seconds, 0.0).max(axis=1, initial=0.0)
+        median_s = np.median(seconds, axis=1) if len(problem) else longest_s
         median_s = np.where(np.isfinite(median_s), median_s, longest_s)
         levels_s = upward_ranks(tables, median_s, 0.0, 0.0)
-        return best_pairs(problem, (levels_s + median_s)[:, None] - tables.seconds, levels_s)
+        return best_pairs(problem, (levels_s + median_s)[:, None] - seconds, levels_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Etf:
         """Return the timetable of the policy."""
         tables = problem.tables
         levels_s = upward_ranks(tables, mean_seconds(tables), 0.0, 0.0)
-        return best_pairs(problem, np.zeros(tables.seconds.shape), levels_s)
+        return best_pairs(problem, np.zeros((len(problem), len(problem.devices))), levels_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class MinMin:
 
     def schedule(self, problem: Problem) -> Timetable:
         """Return the timetable of the policy."""
-        return best_pairs(problem, -problem.tables.seconds)
+        return best_pairs(problem, -problem.tables.task_seconds())
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,10 @@ def guided_starts(problem: Problem) -> Iterator[Timetable]:
     tables = problem.tables
     if len(problem.devices) < 2 or not len(problem):
         return
-    _, worth = area_multipliers(tables.seconds, np.diff(tables.device_start))
-    able = np.isfinite(tables.seconds)
-    value = np.where(able, tables.seconds, 0.0) * (worth / worth.mean())
+    seconds = tables.task_seconds()
+    _, worth = area_multipliers(seconds, np.diff(tables.device_start))
+    able = np.isfinite(seconds)
+    value = np.where(able, seconds, 0.0) * (worth / worth.mean())
     least = np.where(able, value, np.inf).min(axis=1, keepdims=True)
     waste_s = np.where(able, value - least, 0.0)
     order = by_rank(problem, mean_upward_ranks(problem))

@@ -61,7 +61,7 @@ class ListedEvaluator:
         tables, rng = self._problem.tables, self._rng
         place = rng.randrange(len(order))
         task = int(order[place])
-        able = np.flatnonzero(np.isfinite(tables.seconds[task]))
+        able = np.flatnonzero(np.isfinite(tables.seconds[tables.kind[task]]))
         if len(able) > 1 and rng.random() < 0.6:
             device[task] = rng.choice(able.tolist())
             return

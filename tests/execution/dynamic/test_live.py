@@ -174,9 +174,13 @@ def test_a_decision_that_cannot_be_carried_out_is_refused(live: tuple[Platform, 
     graph.kernel(with_host(lambda y: None), name="second", y=y)
     problem = build_problem(graph, live[1].platform, CostModel(live[1].platform, None))
     device_of = [device for device, _ in problem.processors]
-    lanes = {task: device_of.index(int(np.argmin(seconds))) for task, seconds in enumerate(problem.tables.seconds)}
+    lanes = {
+        task: device_of.index(int(np.argmin(seconds))) for task, seconds in enumerate(problem.tables.task_seconds())
+    }
     if fault == "which cannot run it":
-        lanes = {task: device_of.index(int(np.argmax(seconds))) for task, seconds in enumerate(problem.tables.seconds)}
+        lanes = {
+            task: device_of.index(int(np.argmax(seconds))) for task, seconds in enumerate(problem.tables.task_seconds())
+        }
         assert np.isinf(problem.tables.seconds.max(axis=1)).any()
     elif fault == "which does not exist":
         lanes = dict.fromkeys(lanes, len(device_of))

@@ -116,7 +116,7 @@ def test_where_a_task_can_run_and_by_what() -> None:
     assert [[problem.implementation_of(task, device) for device in range(4)] for task in range(3)] == [
         ["kernel", "kernel", "kernel", "host"], ["kernel", "kernel", None, "host"], [None, None, None, "host"],
     ]  # fmt: skip
-    able = [[math.isfinite(s) for s in row] for row in problem.tables.seconds.tolist()]
+    able = [[math.isfinite(s) for s in row] for row in problem.tables.task_seconds().tolist()]
     assert able == [[True] * 4, [True, True, False, True], [False, False, False, True]]
 
 
@@ -138,7 +138,7 @@ def test_a_part_of_the_platform_can_share_its_cost_model() -> None:
     costs = CostModel(PLATFORM)
     whole, part = build_problem(graph, PLATFORM, costs), build_problem(graph, PLATFORM.select(["gpu"]), costs)
     assert part.devices == ("gpu", HOST)
-    assert part.tables.seconds.tolist() == [whole.tables.seconds.tolist()[0][2:]]
+    assert part.tables.task_seconds().tolist() == [whole.tables.task_seconds().tolist()[0][2:]]
 
 
 def nowhere() -> Operation:

@@ -73,7 +73,7 @@ def test_what_is_given_stays_the_callers_and_the_tables_cannot_be_changed() -> N
     problem = problem_from_arrays(costs, before, after, times, release_s=[1.0, 2.0])
     for mine in (costs, before, after, times):
         mine[...] = 0  # still writable, and the problem does not notice
-    assert problem.tables.seconds.tolist() == [[1.0], [1.0]]
+    assert problem.tables.task_seconds().tolist() == [[1.0], [1.0]]
     assert problem.tables.succ_task.tolist() == [1]
     assert problem.tables.release_s.tolist() == [1.0, 2.0]
     with pytest.raises(ValueError, match="read-only"):

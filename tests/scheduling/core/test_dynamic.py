@@ -63,7 +63,7 @@ def by_completion(problem: Problem, urgency: Callable[[list[float]], float]) -> 
 
 @given(problems(channels=False, whole=True))
 def test_min_min(problem: Problem) -> None:
-    agree(get("min-min").schedule(problem), pairs(problem, (-problem.tables.seconds).tolist()))
+    agree(get("min-min").schedule(problem), pairs(problem, (-problem.tables.task_seconds()).tolist()))
 
 
 @given(problems(channels=False, whole=True))

@@ -46,8 +46,8 @@ def contents(state: PartialSchedule) -> list[list[float]]:
     count = int(network.counts[0])
     return [
         slots.processor.tolist(), slots.start_s.tolist(), slots.finish_s.tolist(), data.origin.tolist(),
-        network.arrival_s.ravel().tolist(), network.what[:count].ravel().tolist(),
-        slots.lines.time[len(slots.seconds) :, :2].ravel().tolist(),
+        network.newest.tolist(), network.earlier[:count].tolist(), network.what[:count].ravel().tolist(),
+        slots.lines.time[len(slots.kind) :, :2].ravel().tolist(),
         network.lines.time[2 * len(network.what) :, :2].ravel().tolist(),
     ]  # fmt: skip
 

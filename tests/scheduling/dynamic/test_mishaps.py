@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.definitions import with_tables
 from support.random_problems import READ, UPDATE, WRITE, build, problems
 
 from syclsched.errors import DeviceNotFoundError, PlanError, PolicyError
@@ -196,7 +195,7 @@ def check(problem: Problem, run: DynamicRun, events: tuple[Event, ...]) -> None:
     attempts = [(int(table.processor[t]), float(table.start_s[t]), float(table.finish_s[t])) for t in done]
     for task in done:
         device = int(tables.processor_device[table.processor[task]])
-        assert tables.seconds[task, device] < math.inf
+        assert tables.seconds[tables.kind[task], device] < math.inf
         assert table.start_s[task] >= tables.release_s[task]
         # Nothing runs on a device after its failure.
         assert table.finish_s[task] <= failed_s.get(device, math.inf)
@@ -204,7 +203,9 @@ def check(problem: Problem, run: DynamicRun, events: tuple[Event, ...]) -> None:
             assert other not in undone
             assert table.finish_s[other] <= table.start_s[task]
         if not any(isinstance(event, SlowDown) for event in events):
-            assert table.finish_s[task] - table.start_s[task] == pytest.approx(tables.seconds[task, device])
+            assert table.finish_s[task] - table.start_s[task] == pytest.approx(
+                tables.seconds[tables.kind[task], device]
+            )
     for entry in run.log:
         gone_s = failed_s.get(int(tables.processor_device[entry.processor]), math.inf)
         assert entry.time_s < gone_s or run.makespan_s <= gone_s
@@ -293,8 +294,8 @@ def test_a_failure_after_the_end_changes_nothing(data: st.DataObject, channels: 
 @given(problems(channels=True), st.integers(0, 5))
 def test_slow_downs_alone_leave_a_valid_timetable_of_slower_tasks(problem: Problem, seed: int) -> None:
     run = run_dynamic(problem, DYNAMIC_POLICIES[seed % 4], events=(SlowDown("d0", 0.0, 2.0),))
-    seconds = problem.tables.seconds.copy()
+    seconds = problem.tables.task_seconds().copy()
     seconds[:, 0] *= 2.0
-    slower = with_tables(problem, seconds=seconds)
+    slower = problem.with_task_seconds(seconds)
     validate(slower, run.timetable)
     assert run.complete

@@ -60,7 +60,7 @@ class Watched:
 def estimates(problem: Problem, kind: str, seed: int) -> Floats:
     """What is believed of a problem: the truth, lognormal noise about it, or each time three times off either way."""
     generator = np.random.default_rng(seed)
-    seconds = problem.tables.seconds
+    seconds = problem.tables.task_seconds()
     if kind == "noisy":
         return seconds * np.exp(generator.normal(0.0, 0.5, seconds.shape))
     if kind == "three times off":
@@ -69,7 +69,7 @@ def estimates(problem: Problem, kind: str, seed: int) -> Floats:
 
 
 def policies(problem: Problem, believed: Floats) -> list[DynamicPolicy]:
-    plan = Heft().schedule(with_tables(problem, seconds=believed))
+    plan = Heft().schedule(problem.with_task_seconds(believed))
     return [*DYNAMIC_POLICIES, Hybrid(plan), Hybrid(plan, bound=0.0)]
 
 

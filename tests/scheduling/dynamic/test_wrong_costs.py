@@ -7,7 +7,6 @@ import random
 
 import numpy as np
 import pytest
-from support.definitions import with_tables
 
 from syclsched.scheduling import problem_from_matrices, validate
 from syclsched.scheduling.dynamic import Hybrid, run_dynamic
@@ -32,8 +31,8 @@ def outcomes(seed: int, kind: str) -> tuple[float, float]:
     powers = (
         generator.uniform(-1.0, 1.0, len(problem)) if kind == "up to" else generator.choice([-1.0, 1.0], len(problem))
     )
-    believed = problem.tables.seconds * 3.0 ** powers[:, None]
-    plan = Heft().schedule(with_tables(problem, seconds=believed))
+    believed = problem.tables.task_seconds() * 3.0 ** powers[:, None]
+    plan = Heft().schedule(problem.with_task_seconds(believed))
     truth_s = makespan_s(problem, Heft().schedule(problem))
     found = []
     for bound in (np.inf, 0.05):
@@ -55,7 +54,7 @@ def test_times_three_times_off_either_way(kind: str, static_at_least: float) -> 
 def test_a_device_that_is_three_times_slower_than_believed() -> None:
     problem = problem_from_matrices([[3.0, 1.0]] * 60, {})
     believed = np.ones((60, 2))
-    plan = Heft().schedule(with_tables(problem, seconds=believed))
+    plan = Heft().schedule(problem.with_task_seconds(believed))
     best_s = makespan_s(problem, Heft().schedule(problem))
     static = run_dynamic(problem, Hybrid(plan, bound=np.inf), estimated_s=believed)
     hybrid = run_dynamic(problem, Hybrid(plan), estimated_s=believed)

@@ -42,7 +42,8 @@ def loaded(draw: st.DrawFn, *, channels: bool) -> tuple[Problem, np.ndarray, np.
             if waiting[after] == 0:
                 ready.append(after)
     able = [
-        np.flatnonzero(np.isfinite(tables.seconds[t, tables.processor_device])).tolist() for t in range(len(problem))
+        np.flatnonzero(np.isfinite(tables.seconds[tables.kind[t], tables.processor_device])).tolist()
+        for t in range(len(problem))
     ]
     processor = [draw(st.sampled_from(choice)) for choice in able]
     return problem, np.array(order), np.array(processor)
@@ -207,7 +208,7 @@ def test_work_goes_where_power_is_known() -> None:
     problem = with_tables(layered(20, 2, 2, 1), busy_w=np.array([10.0, math.nan]), idle_w=np.array([1.0, math.nan]))
     found = search(problem, minimize("energy"), steps=200)
     assert set(found.timetable.processor.tolist()) == {0}
-    assert found.metrics.energy_j == pytest.approx(10.0 * problem.tables.seconds[:, 0].sum())
+    assert found.metrics.energy_j == pytest.approx(10.0 * problem.tables.task_seconds()[:, 0].sum())
 
 
 def test_an_unknown_space_is_named() -> None:

@@ -61,7 +61,7 @@ def test_the_interval_is_the_largest_load(pair: tuple[Problem, Timetable]) -> No
     problem, timetable = pair
     loads: dict[object, float] = {}
     for task, processor in enumerate(timetable.processor.tolist()):
-        seconds = problem.tables.seconds[task, problem.tables.processor_device[processor]]
+        seconds = problem.tables.seconds[problem.tables.kind[task], problem.tables.processor_device[processor]]
         loads["p", processor] = loads.get(("p", processor), 0.0) + seconds
     copies = timetable.copies
     for k in range(0 if copies is None else len(copies.item)):

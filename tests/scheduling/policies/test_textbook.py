@@ -47,7 +47,9 @@ def test_optimistic_costs_are_the_least_that_can_follow() -> None:
             for arc in range(tables.succ_start[task], tables.succ_start[task + 1]):
                 after = tables.succ_task[arc]
                 least = min(
-                    found[after, other] + tables.seconds[after, other] + (other != device) * tables.succ_bytes[arc]
+                    found[after, other]
+                    + tables.seconds[tables.kind[after], other]
+                    + (other != device) * tables.succ_bytes[arc]
                     for other in range(3)
                 )
                 longest = max(longest, float(least))

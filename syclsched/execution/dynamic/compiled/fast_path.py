@@ -138,11 +138,12 @@ class CompiledRun:
             self.board, self._policy.rule, submitter.library, self._loop, bell, self._commands, self._addresses(),
             None if threads is None else threads.lanes,
         )  # fmt: skip
+        able = np.isfinite(layout.problem.tables.task_seconds())
         for task in range(self.tasks):
             made: dict[int, tuple[Command, Any] | None] = {}
             for lane in range(self._processors):
                 device = layout.lanes[lane].number
-                if lane in self._hosts or not np.isfinite(layout.problem.tables.seconds[task, device]):
+                if lane in self._hosts or not able[task, device]:
                     continue
                 if device not in made:
                     made[device] = self._command(task, lane, device)

@@ -76,13 +76,13 @@ def fast_path_placement(
 
 def _blocks_of_several(layout: IndexedGraph, used: Sequence[int]) -> list[Block]:
     """Return the blocks needed when tasks may run on any of the used devices."""
-    seconds = layout.problem.tables.seconds
+    tables = layout.problem.tables
     needs_staging = not np.isfinite(np.array(layout.spread.direct_s)).all()
     blocks: dict[Block, None] = {}
     for task, touches in enumerate(layout.touches):
         for touch in touches:
             for device in used:
-                if math.isfinite(seconds[task, device]):
+                if math.isfinite(tables.seconds[tables.kind[task], device]):
                     blocks[layout.array_of[touch.piece], layout.home[device]] = None
             if needs_staging:
                 blocks[layout.array_of[touch.piece], layout.host_space] = None

@@ -109,7 +109,7 @@ def place(s: ConstrainedState) -> None:
             start = max(start, s.finish_s[t.pred_task[k]])
         start = _bring_inputs(s, task, start)
         start = _allocate_results(s, task, start)
-        seconds = t.seconds[task, s.device[task]]
+        seconds = t.seconds[t.kind[task], s.device[task]]
         finish = start + seconds
         s.start_s[task], s.finish_s[task], s.free_s[processor] = start, finish, finish
         s.load_s[processor] += seconds

@@ -26,7 +26,7 @@ from syclsched.scheduling.tables import Floats, Ints, Tables
 
 def prepare(tables: Tables, seed: int) -> IncrementalState:
     """Return the records of a problem without placed tasks."""
-    count, items = tables.seconds.shape[0], tables.item_bytes.size
+    count, items = tables.kind.size, tables.item_bytes.size
     flow_start, flow_read, wait_start, wait_task = _reads(
         tables.read_start, tables.read_item, tables.item_producer, tables.pred_start, tables.pred_task
     )
@@ -104,7 +104,7 @@ def tails(seconds: Floats, succ_start: Ints, succ_task: Ints) -> Floats:
 
 
 def _nodes(tables: Tables, flow_start: Ints, feed_start: Ints, wait_start: Ints) -> Records:
-    count = tables.seconds.shape[0]
+    count = tables.kind.size
     nodes = np.zeros(count + 1, NODE)
     arcs = tables.pred_task.size
     nodes["pred"] = tables.pred_start
@@ -115,7 +115,7 @@ def _nodes(tables: Tables, flow_start: Ints, feed_start: Ints, wait_start: Ints)
     nodes["make"] = tables.make_start
     replacing = np.concatenate([[0], np.cumsum(tables.make_replaces >= 0)])
     nodes["updates"][:count] = replacing[tables.make_start[1:]] > replacing[tables.make_start[:-1]]
-    nodes["tail_s"][:count] = tails(tables.seconds, tables.succ_start, tables.succ_task)
+    nodes["tail_s"][:count] = tails(tables.task_seconds(), tables.succ_start, tables.succ_task)
     return nodes
 
 
@@ -156,9 +156,9 @@ def _lines(tables: Tables) -> Records:
 
 
 def _costs(tables: Tables, lines: Records) -> Records:
-    count, devices = tables.seconds.shape
+    count, devices = tables.kind.size, tables.seconds.shape[1]
     costs = np.zeros((count, devices), COST)
-    costs["seconds"] = tables.seconds
+    costs["seconds"] = tables.task_seconds()
     fixed = np.repeat(tables.release_s[:, None], devices, axis=1)
     reader = np.repeat(np.arange(count), np.diff(tables.read_start))
     given = tables.item_producer[tables.read_item] < 0

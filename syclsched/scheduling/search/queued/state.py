@@ -88,7 +88,7 @@ _PLACEMENT = ("nodes", "lanes", "order", "arcs", "feeds", "makes", "costs", "hom
 def prepare_queued(tables: Tables, lanes: CopyLanes, seed: int) -> QueuedState:
     """Return the state of a problem without placed tasks."""
     placement = prepare(tables, seed)
-    tasks, reads, spaces = len(tables.seconds), len(tables.read_item), len(tables.latency_s)
+    tasks, reads, spaces = len(tables.kind), len(tables.read_item), len(tables.latency_s)
     queues = np.zeros(len(lanes.reorders), QUEUE)
     queues["reorders"] = lanes.reorders
     items = np.zeros(len(tables.item_bytes), ITEM)

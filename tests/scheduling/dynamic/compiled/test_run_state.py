@@ -115,7 +115,9 @@ class ByHand:
 def test_decides_what_the_policy_decides(which: str, spread: bool, problem: Problem, data: st.DataObject) -> None:
     assume(not spread or np.isfinite(problem.tables.latency_s).all())
     tables = problem.tables
-    problem = with_tables(problem, seconds=tables.seconds + 0.01, item_bytes=np.round(tables.item_bytes))
+    problem = with_tables(
+        problem.with_task_seconds(tables.task_seconds() + 0.01), item_bytes=np.round(tables.item_bytes)
+    )
     policies = {
         "eager": Eager(), "priority": Priority(), "dmdas": Locality(), "dmdas by transfer": Locality(beta=3.0),
         "stealing": WorkStealing(), "hybrid": Hybrid(Heft().schedule(problem)),

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Submission on several machines: each has a thread that submits, and copies between hosts have lanes of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from support.running import plan_by
+
+import syclsched
+from syclsched.cluster import NetworkPath, joined
+from syclsched.kernels import get
+from syclsched.model.graph import TaskGraph
+from syclsched.model.platform import HOST, Platform
+from syclsched.simulation import predict
+
+SUBMISSION_S, TASKS = 1e-3, 20
+
+
+def cluster(*machines: str) -> Platform:
+    paths = [NetworkPath(*pair, 1e-4, 1e9) for pair in permutations([HOST, *machines], 2)]
+    machine = replace(syclsched.describe("max1550"), submission_s=SUBMISSION_S, dispatch_s=SUBMISSION_S)
+    return joined(dict.fromkeys(machines, machine), paths)
+
+
+def test_machines_submit_beside_each_other() -> None:
+    """All tasks of a cluster were submitted one after another, so that a plan for more machines was never faster."""
+    kind = next(i.name for i in get("scale").implementations if i.kind == "opencl-c")
+    graph = TaskGraph("chains")
+    for machine in "ab":
+        x = graph.array(f"x{machine}", (8,))
+        for step in range(TASKS):
+            graph.kernel(get("scale"), name=f"{machine}{step}", x=x, alpha=2.0)
+    apart = plan_by(graph, cluster("a", "b"), lambda name: (f"{name[0]}/max1550", 0, kind))
+    together = plan_by(graph, cluster("a", "b"), lambda name: ("a/max1550", 0, kind))
+    assert together.makespan_s == pytest.approx(2 * TASKS * SUBMISSION_S, rel=0.15)
+    assert apart.makespan_s == pytest.approx(TASKS * SUBMISSION_S, rel=0.15)
+    assert predict(apart).makespan_s == apart.makespan_s
+
+
+def test_hosts_copy_to_each_other_on_their_own_lanes() -> None:
+    """The copies of all machines' hosts were on the lane of the last one."""
+    graph = TaskGraph("hosts")
+    for number in range(2):
+        x = graph.array(f"x{number}", (1 << 18,))
+        graph.host(lambda x: None, name=f"make{number}", x=x.write(), flops=1.0)
+        graph.host(lambda x: None, name=f"read{number}", x=x.read(), flops=1.0)
+    at = {"make0": "a", "read0": "b", "make1": "c", "read1": "d"}
+    plan = plan_by(graph, cluster(*"abcd"), lambda name: (f"{at[name]}/host", 0, _implementation(graph, name)))
+    lanes = {lane.device for lane, each in plan.instructions() if each.kind == "copy"}
+    assert lanes == {"a/host", "c/host"}
+    syclsched.verify(plan, graph)
+
+
+def _implementation(graph: TaskGraph, name: str) -> str:
+    operation = graph.find_task(name).operation
+    assert operation is not None
+    return operation.implementations[0].name
