@@ -113,12 +113,22 @@ def _divide(x: Any) -> None:
     x[0] = 1 // int(x[0])
 
 
+def test_parts_take_turns(cluster: Cluster) -> None:
+    graph, place, wanted = random_graph(1)
+    plan = fixed(cluster, graph, place)
+    with cluster.bind(graph, plan=plan, dynamic="dmdas", calibrate=False, priority=-1, share=2) as background:
+        slow = background.run()
+        with cluster.bind(graph, plan=plan) as plain:
+            for _ in range(3):
+                plain()
+        for name, value in wanted.items():
+            np.testing.assert_array_equal(slow.result(name), value, err_msg=name)
+
+
 def test_what_dynamic_policies_do_not_do_is_refused(cluster: Cluster) -> None:
     graph, place, _ = random_graph(0)
     with pytest.raises(PolicyError, match="no dynamic policy 'egaer'"):
         cluster.run(graph, dynamic="egaer")
-    with pytest.raises(ArgumentError, match="takes no turns"):
-        cluster.bind(graph, dynamic="eager", share=1)
     plan = fixed(cluster, graph, place)
     with (
         cluster.bind(graph, plan=plan, dynamic="eager", calibrate=False) as runner,

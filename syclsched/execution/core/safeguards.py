@@ -60,8 +60,6 @@ class Safeguards:
         """Refuse what a run under a dynamic policy does not support."""
         if self.stepped:
             raise ArgumentError("debug and nan_guard run step by step and need a plan", where="dynamic")
-        if self.takes_turns:
-            raise ArgumentError("a dynamic policy takes no turns: leave priority and share out", where="dynamic")
 
 
 #: Defaults: no checks, and only the watchdog's warnings.

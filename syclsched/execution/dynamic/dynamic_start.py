@@ -161,7 +161,8 @@ def execute_dynamic(
     }
     engine = DynamicEngine(
         layout, policy, work, buffers, queues, [limits.get(name, 0) for name in layout.spaces],
-        record=trace, learn=learn,
+        record=trace, learn=learn if safeguards.measurable else None,
+        sharing=safeguards if safeguards.takes_turns else None,
     )  # fmt: skip
     engine.progress = progress
     deadlines_s = {
