@@ -6,16 +6,23 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from support.cluster_plans import fixed
 
-from syclsched.cluster import Cluster, connect
+import syclsched
+from syclsched.cluster import Cluster, NetworkPath, connect, joined
+from syclsched.cluster.part_runner import PartPolicy, PartRunner
+from syclsched.cluster.parts import divide
+from syclsched.costs import MemoryHistory
 from syclsched.errors import ArgumentError, PolicyError, RunCancelledError, TaskFailedError
+from syclsched.execution.core.safeguards import Safeguards
 from syclsched.kernels import get
 from syclsched.model.graph import TaskGraph
+from syclsched.planner.memory_limit import with_memory_limit
 
 pytestmark = pytest.mark.sycl
 
@@ -135,3 +142,28 @@ def test_what_dynamic_policies_do_not_do_is_refused(cluster: Cluster) -> None:
         pytest.raises(ArgumentError, match="one run is in flight"),
     ):
         runner.stream([None])
+
+
+def test_a_part_keeps_within_the_memory_of_its_machine() -> None:
+    platform = with_memory_limit(syclsched.discover("cpu"), {"cpu": 3 * 8 * SIZE})
+    graph = TaskGraph("large")
+    arrays = [graph.array(f"a{n}", data=np.full(SIZE, n + 1, np.int64)) for n in range(6)]
+    for step in range(12):
+        x, y = arrays[step % 6], arrays[(step + 1) % 6]
+        graph.kernel(get("axpy"), name=f"t{step}", y=y, x=x, alpha=2)
+    paths = [NetworkPath("host", "one", 1e-6, 1e9), NetworkPath("one", "host", 1e-6, 1e9)]
+    found = divide(syclsched.plan(graph, joined({"one": platform}, paths), policy="heft"), graph, print, print)
+    mailbox: Any = SimpleNamespace(end=lambda run: None, cancel=lambda run, cause: None)
+    policy = PartPolicy("eager", MemoryHistory())
+    part = PartRunner("large", found.parts["one"], platform, mailbox, {}, 10.0, Safeguards(), policy)
+    try:
+        for run in ("first", "second"):
+            part.run(run, {})
+            trace = part.trace(run).trace
+            assert 0 < trace.peak_bytes["cpu"] <= 3 * 8 * SIZE
+            assert [span for span in trace.spans if span.kind == "copy"]
+            value = part.result(run, "a0", None)
+    finally:
+        part.close()
+    with syclsched.run(graph, calibrate=False) as alone:
+        np.testing.assert_array_equal(value, alone.result("a0"))
