@@ -156,6 +156,7 @@ class _Division:
         self._away: dict[str, list[str]] = {}  # predecessors on other machines, by explicit edges
         self._position = {name: position for position, name in enumerate(graph.order())}
         self._barriers = 0  # so far; each is two where several machines have tasks
+        self._barrier_s = 0.0  # finish of the last one
         self._added: set[str] = set()  # tasks that are in their parts
         self._unsent: dict[str, list[Message]] = {}  # signals of tasks that are added later
 
@@ -273,7 +274,8 @@ class _Division:
         task = draft.graph.host(call, name=name, **data)
         assert task.operation is not None
         at_s = self._placed[maker].finish_s
-        self._assign(draft, machine, name, at_s, 0 if sends else 1, task.operation.implementations[0].name)
+        lane_s = max(at_s, self._barrier_s)  # a value may be sent long after it was made
+        self._assign(draft, machine, name, lane_s, 0 if sends else 1, task.operation.implementations[0].name)
         place = self._barriers, at_s, self._position[maker], message.number
         (draft.sends if sends else draft.receives).append((place, name))
         return task
@@ -284,7 +286,7 @@ class _Division:
 
     def _barrier(self, task: Task) -> None:
         """Let all machines wait for each other."""
-        at_s = self._placed[task.name].finish_s
+        at_s = self._barrier_s = self._placed[task.name].finish_s
         for machine, draft in self._drafts.items():
             draft.graph.barrier(name=task.name)
             self._assign(draft, machine, task.name, at_s, 0, None)

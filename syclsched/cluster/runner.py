@@ -22,6 +22,7 @@ from syclsched.cluster.calls import WorkerCall
 from syclsched.cluster.cluster_run import END_S, Binding, ClusterRun
 from syclsched.cluster.generations import BindingsInTurn
 from syclsched.cluster.measurements.host_clocks import ClockOffset, clock_offsets
+from syclsched.cluster.part_runner import PartPolicy
 from syclsched.cluster.part_runner import receive as receive_message
 from syclsched.cluster.part_runner import send as send_message
 from syclsched.cluster.parts import check_machines, divide
@@ -70,6 +71,8 @@ class ClusterRunner:
         Longest wait for one message between two machines.
     safeguards : Safeguards, optional
         Limits of the parts' runs.
+    dynamic : str, optional
+        Dynamic policy that decides each part while it runs.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class ClusterRunner:
         recover: bool = True,
         message_timeout_s: float = MESSAGE_TIMEOUT_S,
         safeguards: Safeguards = DEFAULT_SAFEGUARDS,
+        dynamic: str | None = None,
     ) -> None:
         self._workers, self._planner = workers, planner
         self._graph, self.recovers = graph, recover
@@ -92,7 +96,7 @@ class ClusterRunner:
         self._stream: weakref.ref[Stream] | None = None
         self._others: list[ClusterRunner] = []  # further bindings, of streams
         self._closed = False
-        self._policy = policy
+        self._policy, self._dynamic = policy, dynamic
         self.binding = self._bind(plan)
 
     @property
@@ -168,10 +172,12 @@ class ClusterRunner:
         MemoryLimitError
             If so many bindings do not fit in the machines' memory; the error names the sizes and the number that fits.
         ArgumentError
-            If ``in_flight`` is less than 1.
+            If ``in_flight`` is less than 1, or a dynamic policy decides the runs.
         ExecutionError
             If the runner is closed or has another open stream.
         """
+        if self._dynamic is not None:  # each of its runs may take all memory
+            raise ArgumentError("under a dynamic policy one run is in flight at a time", where="stream")
         with self._lock:
             self._check_open()
             if in_flight < 1:
@@ -259,9 +265,10 @@ class ClusterRunner:
         graph = planned_graph(plan, self._graph)
         divided = divide(plan, graph, partial(send_message, part=key), partial(receive_message, part=key))
         binding = Binding(key, plan, graph, divided)
+        dynamic = None if self._dynamic is None else PartPolicy(self._dynamic, self._planner.times)
         try:
             calls = [
-                self.call(name, "bind_part", key, part, addresses, self._message_timeout_s, self._safeguards)
+                self.call(name, "bind_part", key, part, addresses, self._message_timeout_s, self._safeguards, dynamic)
                 for name, part in divided.parts.items()
             ]
             for call in calls:
