@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from syclsched.cluster.measurements.network import NetworkProfile, measure_network
+from syclsched.cluster.monitor.remote_steps import kept_steps, result_of
 from syclsched.cluster.platforms import joined, kind_of, machine_alone, machine_names
 from syclsched.cluster.workers import ConnectedWorkers
 from syclsched.costs import MemoryHistory
@@ -19,6 +21,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Candidate, Plan
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.profile import Quantity
+from syclsched.progress import Progress
 from syclsched.scheduling.registry import AUTO
 
 if TYPE_CHECKING:
@@ -41,8 +44,10 @@ class ClusterPlanner:
         self._lock = threading.Lock()
         self._network: NetworkProfile | None = None
 
-    def platform(self) -> Platform:
+    def platform(self, progress: Progress | None = None) -> Platform:
         """Return the platform of the machines that are there now."""
+        if progress is not None:
+            progress(0, 1, "finding the devices")
         machines = {
             name: facts.platform for name, facts in self._workers.describe().items() if facts.platform is not None
         }
@@ -52,28 +57,55 @@ class ClusterPlanner:
             )
         with self._lock:
             if self._network is None or not set(machines) <= set(self._network.workers):
-                self._network = measure_network(self._workers)
+                self._network = measure_network(self._workers, tell=_prefixed(progress, "network, "))
         return joined(machines, self._network.network_paths([*machines]))
 
-    def plan(self, graph: TaskGraph, *, policy: str, calibrate: bool, budget_s: float | None = None) -> Plan:
+    def plan(
+        self,
+        graph: TaskGraph,
+        *,
+        policy: str,
+        calibrate: bool,
+        budget_s: float | None = None,
+        progress: Progress | None = None,
+    ) -> Plan:
         """Plan a graph for all machines."""
-        history = self._times(graph) if calibrate else MemoryHistory()
-        return plan_on(graph, self.platform(), history, policy=policy, budget_s=budget_s)
+        platform = self.platform(progress)
+        history = self._times(graph, progress) if calibrate else MemoryHistory()
+        return plan_on(graph, platform, history, policy=policy, budget_s=budget_s, progress=progress)
 
-    def _times(self, graph: TaskGraph) -> MemoryHistory:
+    def _times(self, graph: TaskGraph, progress: Progress | None) -> MemoryHistory:
         """Measure the tasks of a graph on one machine of each kind."""
         kinds: dict[tuple[object, ...], str] = {}
         for name, facts in self._workers.describe().items():
             if facts.platform is not None:
                 kinds.setdefault(kind_of(facts.platform), name)
-        calls = [self._workers.start(name, f"{__name__}:times_here", graph) for name in kinds.values()]
+        if progress is not None:
+            progress(0, 1, f"measuring tasks on {', '.join(kinds.values())}")
+        calls = {
+            key: self._workers.start(name, f"{__name__}:times_here", graph, key)
+            for key, name in ((uuid.uuid4().hex, name) for name in kinds.values())
+        }
         history = MemoryHistory()
-        for call in calls:
-            times, refusals = call.result(CALIBRATION_S)
+        for key, call in calls.items():
+            tell = _prefixed(progress, f"tasks on {call.worker.name}, ")
+            times, refusals = result_of(self._workers, call, key, tell, CALIBRATION_S)
             history.update(times)
-            for key, reason in refusals.items():
-                history.refuse(key, reason)
+            for each, reason in refusals.items():
+                history.refuse(each, reason)
         return history
+
+
+def _prefixed(progress: Progress | None, prefix: str) -> Progress | None:
+    """Return a progress that is told the same steps with words before them, and not the end."""
+    if progress is None:
+        return None
+
+    def tell(done: int, total: int, step: str, /) -> None:
+        if step:
+            progress(done, total, prefix + step)
+
+    return tell
 
 
 def plan_on(
@@ -83,6 +115,7 @@ def plan_on(
     *,
     policy: str = AUTO,
     budget_s: float | None = None,
+    progress: Progress | None = None,
 ) -> Plan:
     """Plan a graph for a platform of several machines."""
     from syclsched.planner import plan_graph
@@ -92,13 +125,15 @@ def plan_on(
     alone = _kinds_alone(platform, graph)
     share_s = None if budget_s is None else budget_s / (len(alone) + 1 if policy == AUTO else 1)
     clock = None if budget_s is None else perf_counter
-    best = plan_graph(graph, platform, policy=policy, history=history, budget_s=share_s, clock=clock)
+    best = plan_graph(graph, platform, policy=policy, history=history, budget_s=share_s, clock=clock, progress=progress)
     if policy != AUTO or len(machine_names(platform)) == 1:
         return best
     candidates = list(best.candidates)
     for machine, own in alone.items():
         try:
-            found = plan_graph(graph, own, history=history, budget_s=share_s, clock=clock)
+            found = plan_graph(
+                graph, own, history=history, budget_s=share_s, clock=clock, progress=_prefixed(progress, f"{machine}, ")
+            )
         except (PlanError, PolicyError) as error:
             candidates.append(Candidate(f"{machine} alone", None, str(error)))
             continue
@@ -125,14 +160,14 @@ def _kinds_alone(platform: Platform, graph: TaskGraph) -> dict[str, Platform]:
     return {machine: own for _, machine, own in nearest.values()}
 
 
-def times_here(node: Node, graph: TaskGraph) -> tuple[dict[HistoryKey, Quantity], Mapping[HistoryKey, str]]:
+def times_here(node: Node, graph: TaskGraph, steps: str) -> tuple[dict[HistoryKey, Quantity], Mapping[HistoryKey, str]]:
     """Measure the tasks of a graph on this machine; return the times and the refusals; called on workers."""
     from syclsched.devices import open_devices
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.calibration import calibrate
 
-    with HistoryStore() as history, open_devices(node.platform) as live:
-        calibrate(graph, node.platform, live, history)
+    with HistoryStore() as history, open_devices(node.platform) as live, kept_steps(steps) as keep:
+        calibrate(graph, node.platform, live, history, progress=keep)
         times: dict[HistoryKey, Quantity] = {}
         for task in graph.tasks:
             if task.operation is None or task.signature is None:
