@@ -141,7 +141,7 @@ def terminal_bar(what: str, console: Console | None = None) -> Iterator[Progress
 
     columns = (
         bars.TextColumn(what, markup=False),
-        bars.BarColumn(),
+        bars.BarColumn(20),  # leaves room for the step in a terminal of 80 columns
         bars.MofNCompleteColumn(),
         bars.TimeElapsedColumn(),
         bars.TextColumn("{task.description}", markup=False),

@@ -50,6 +50,23 @@ class TrialEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class PartEntry:
+    """A plan bound on one worker, and its run if one is in progress."""
+
+    graph: Annotated[str, "name of the graph"]
+    client: Annotated[str, "user, host and process that have bound it"]
+    priority: Annotated[int, "priority of its runs"]
+    share: Annotated[float | None, "share of its runs"]
+    running: Annotated[bool, "whether a run is in progress"]
+    waits: Annotated[bool, "whether the run waits for its turn"]
+    tasks_done: Annotated[int, "tasks of the run that this worker has done"]
+    tasks: Annotated[int, "tasks of a run on this worker"]
+    sent_bytes: Annotated[int, "bytes that the run has sent from this worker"]
+    elapsed_s: Annotated[float, "seconds since the run began here"]
+    memory_bytes: Annotated[dict[str, int], "memory that is held for it, by memory space"]
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerEntry:
     """State of one worker of a cluster."""
 
@@ -62,6 +79,7 @@ class WorkerEntry:
     memory_bytes: Annotated[int, "memory of its host"]
     used_bytes: Annotated[int, "memory that its process uses"]
     problem: Annotated[str | None, "why it cannot be used"]
+    parts: Annotated[list[PartEntry], "plans that clients have bound there"]
 
 
 @dataclass(frozen=True, slots=True)

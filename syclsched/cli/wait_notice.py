@@ -35,10 +35,19 @@ def status_progress(status: Status, what: str) -> Progress:
     from rich.markup import escape
 
     def tell(done: int, total: int, step: str, /) -> None:
-        number = f" ({done + 1} of {total})" if total > 1 else ""
-        status.update(f"{what}: {escape(step)}{number} ..." if step else f"{what} ...")
+        number = f" ({done + 1} of {total})" if done < total > 1 else ""
+        status.update(f"{what}: {escape(step)}{number} ..." if step else f"{what}{number} ...")
 
     return tell
+
+
+@contextmanager
+def status_line(console: Console, what: str) -> Iterator[Progress]:
+    """Show a status line while a block runs; yield the callable that shows the steps in it."""
+    from rich.markup import escape
+
+    with console.status(f"{escape(what)} ...") as status:
+        yield status_progress(status, escape(what))
 
 
 @contextmanager

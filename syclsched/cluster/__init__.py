@@ -21,7 +21,7 @@ _LAZY = {
     "Cluster": "syclsched.cluster.connection",
     "ClusterRun": "syclsched.cluster.cluster_run",
     "ClusterRunner": "syclsched.cluster.runner",
-    "ClusterStatus": "syclsched.cluster.cluster_status",
+    "ClusterStatus": "syclsched.cluster.monitor.cluster_status",
     "DeviceTime": "syclsched.cluster.measurements.part_times",
     "NetworkPath": "syclsched.cluster.platforms",
     "NetworkProfile": "syclsched.cluster.measurements.network",
@@ -35,13 +35,13 @@ __all__ = sorted(_LAZY)
 
 if TYPE_CHECKING:
     from syclsched.cluster.cluster_run import ClusterRun as ClusterRun
-    from syclsched.cluster.cluster_status import ClusterStatus as ClusterStatus
     from syclsched.cluster.connection import Cluster as Cluster
     from syclsched.cluster.connection import connect as connect
     from syclsched.cluster.measurements.network import NetworkProfile as NetworkProfile
     from syclsched.cluster.measurements.node_profiles import NodeProfile as NodeProfile
     from syclsched.cluster.measurements.part_times import DeviceTime as DeviceTime
     from syclsched.cluster.measurements.part_times import PartTime as PartTime
+    from syclsched.cluster.monitor.cluster_status import ClusterStatus as ClusterStatus
     from syclsched.cluster.platforms import NetworkPath as NetworkPath
     from syclsched.cluster.platforms import joined as joined
     from syclsched.cluster.runner import ClusterRunner as ClusterRunner

@@ -89,6 +89,17 @@ class WorkerCall:
             value.worker, value.where = str(self.worker), f"worker {self.worker}"
         raise value
 
+    def named(self, error: Exception) -> Exception:
+        """Return an error that it has raised, with the name of its worker."""
+        if isinstance(error, ClusterError):
+            return error
+        if isinstance(error, SyclschedError):
+            error.where = f"worker {self.worker}" if error.where is None else f"{error.where} on worker {self.worker}"
+            return error
+        named = ClusterError(f"{type(error).__name__}: {error}", worker=str(self.worker))
+        named.__cause__ = error
+        return named
+
 
 class Calls:
     """The calls of one process that are in progress.

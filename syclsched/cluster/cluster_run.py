@@ -22,14 +22,13 @@ from syclsched.cluster.dask_data import Place, array_of, as_future, fetch, futur
 from syclsched.cluster.measurements.host_clocks import ClockOffset
 from syclsched.cluster.measurements.part_times import PartTime, part_time, run_sections
 from syclsched.cluster.measurements.part_traces import merge_parts
-from syclsched.cluster.membership import ClusterWorker
+from syclsched.cluster.monitor.run_progress import RunProgress
 from syclsched.cluster.part_runner import PartReport, PartTrace
 from syclsched.cluster.parts import DividedPlan, Piece
 from syclsched.errors import (
     ClusterError,
     ExecutionError,
     RunCancelledError,
-    SyclschedError,
     UnknownArrayError,
     WaitTimeoutError,
     WorkerLostError,
@@ -41,6 +40,7 @@ from syclsched.model.plan import Plan
 from syclsched.model.recovery import Recovery
 from syclsched.model.text.sections import Section, sections_html, sections_text
 from syclsched.model.trace import Trace
+from syclsched.progress import Progress
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -106,9 +106,18 @@ class ClusterRun:
         As for `ClusterRunner.run`.
     owned : bool, optional
         Whether closing the run also closes the runner.
+    progress : callable or bool, optional
+        Told of the tasks that are done, as for `ClusterRunner.run`.
     """
 
-    def __init__(self, runner: BoundPlan, inputs: Mapping[str, Any] | None, *, owned: bool = False) -> None:
+    def __init__(
+        self,
+        runner: BoundPlan,
+        inputs: Mapping[str, Any] | None,
+        *,
+        owned: bool = False,
+        progress: Progress | bool | None = False,
+    ) -> None:
         self._runner, self._given, self._owned = runner, inputs, owned
         self._binding = runner.binding
         self._inputs = self._checked()
@@ -121,7 +130,9 @@ class ClusterRun:
         self._losses: list[Recovery] = []
         self._clock_error_s = 0.0
         self._seconds = 0.0
+        self._progress = RunProgress(self, f"run of {self.plan.name!r}", progress)
         self._begin()
+        self._progress.start()
         self._thread = threading.Thread(target=self._watch, name="syclsched cluster run", daemon=True)
         self._thread.start()
 
@@ -203,8 +214,14 @@ class ClusterRun:
         return self._runner.names(self._binding)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait for the end of the run, and raise its error if it failed."""
-        if not self._ended.wait(timeout):
+        """Wait for the end of the run, and raise its error if it failed; Ctrl-C cancels it."""
+        try:
+            ended = self._ended.wait(timeout)
+        except KeyboardInterrupt:
+            self.cancel()
+            self._progress.end()
+            raise
+        if not ended:
             raise WaitTimeoutError(f"the run has not ended in {timeout:g} s", where=f"plan {self.plan.name!r}")
         if self._error is not None:
             raise self._error
@@ -233,6 +250,13 @@ class ClusterRun:
         if not self._ended.is_set():
             self._cancelled = True
             self._cancel_parts(self._binding.divided.parts, "it was cancelled")
+
+    def ask_parts(self) -> dict[str, WorkerCall]:
+        """Begin to ask the machines for the states of their parts; return the calls."""
+        given = self._binding.key, self._run_key
+        with suppress(ClusterError):
+            return {name: self._runner.call(name, "statuses_of_parts", *given) for name in self._binding.divided.parts}
+        return {}
 
     def close(self) -> None:
         """Wait for the end of the run; release the machines' memory if the run was started by `Cluster.run`."""
@@ -429,7 +453,8 @@ class ClusterRun:
 
     def _watch(self) -> None:
         """Wait for the end of the run."""
-        self._error = self._outcome()
+        error = self._outcome()
+        self._error = self._progress.end() or error
         with self._ending:
             self._ended.set()
         for call in self._when_ended:
@@ -484,7 +509,7 @@ class ClusterRun:
             try:
                 self._reports[name] = call.result()
             except Exception as error:  # of whatever kind a worker has raised
-                errors.append(_named(error, call.worker))
+                errors.append(call.named(error))
                 if len(errors) == 1:
                     until_s = time.perf_counter() + END_S
                     self._cancel_parts(left, f"the part on {name} failed: {error}")
@@ -501,15 +526,3 @@ class ClusterRun:
 def _name_of(array: Any) -> str:
     name: str = array if isinstance(array, str) else array.name
     return name
-
-
-def _named(error: Exception, worker: ClusterWorker) -> Exception:
-    """Return the error of a part with the name of its worker."""
-    if isinstance(error, ClusterError):
-        return error
-    if isinstance(error, SyclschedError):
-        error.where = f"worker {worker}" if error.where is None else f"{error.where} on worker {worker}"
-        return error
-    named = ClusterError(f"{type(error).__name__}: {error}", worker=str(worker))
-    named.__cause__ = error
-    return named

@@ -6,15 +6,15 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from syclsched.cluster.cluster_run import ClusterRun
-from syclsched.cluster.cluster_status import ClusterStatus, read_status
 from syclsched.cluster.measurements.node_profiles import NodeProfile, profile_machines
+from syclsched.cluster.monitor.cluster_status import ClusterStatus, read_status
 from syclsched.cluster.planning import ClusterPlanner
 from syclsched.cluster.runner import ClusterRunner
 from syclsched.cluster.workers import ANSWER_S, ConnectedWorkers
@@ -23,6 +23,7 @@ from syclsched.execution.core.safeguards import Safeguards
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
+from syclsched.progress import Progress, reported
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -87,7 +88,7 @@ class Cluster(ConnectedWorkers):
         return f"<Cluster at {self.scheduler}{', closed' if self._closed else ''}>"
 
     def status(self, *, timeout_s: float = ANSWER_S) -> ClusterStatus:
-        """Return the state of each worker: its devices, memory, and whether it gives signs of life."""
+        """Return the state of each worker: its devices, memory, signs of life, and what clients have bound and run."""
         return read_status(self, timeout_s)
 
     # --- planning and running ---------------------------------------------------------------------
@@ -102,25 +103,32 @@ class Cluster(ConnectedWorkers):
         """
         return self._planner.platform()
 
-    def profile(self, *, quick: bool = False, tell: Callable[[str], None] | None = None) -> tuple[NodeProfile, ...]:
+    def profile(self, *, quick: bool = False, progress: Progress | bool | None = None) -> tuple[NodeProfile, ...]:
         """Measure the devices of one machine of each kind, and store the profiles on all machines of that kind.
 
         Parameters
         ----------
         quick : bool, optional
             Measure in a third of the time, with wider spreads.
-        tell : callable, optional
-            Called with a line for each machine before it is measured.
+        progress : callable or bool, optional
+            Called before each measurement as ``progress(done, total, step)``; see `syclsched.progress.Progress`.
 
         Returns
         -------
         tuple of NodeProfile
             For each kind, where it was measured, and the remarks.
         """
-        return profile_machines(self, quick=quick, tell=tell)
+        with reported("profiles of the machines", progress) as tell:
+            return profile_machines(self, quick=quick, progress=tell)
 
     def plan(
-        self, graph: TaskGraph, *, policy: str = "auto", calibrate: bool = True, budget_s: float | None = None
+        self,
+        graph: TaskGraph,
+        *,
+        policy: str = "auto",
+        calibrate: bool = True,
+        budget_s: float | None = None,
+        progress: Progress | bool | None = None,
     ) -> Plan:
         """Plan a graph for all machines.
 
@@ -135,13 +143,17 @@ class Cluster(ConnectedWorkers):
         budget_s : float, optional
             Seconds that the search of ``auto`` may take. By default its usual effort, and five seconds for graphs with
             more than a million tasks times devices.
+        progress : callable or bool, optional
+            Called before each step as ``progress(done, total, step)``: finding devices, measuring the network and
+            tasks, planning. See `syclsched.progress.Progress`.
 
         Returns
         -------
         Plan
             Its devices are ``node0/cpu`` and so on.
         """
-        return self._planner.plan(graph, policy=policy, calibrate=calibrate, budget_s=budget_s)
+        with reported(f"planning of {graph.name!r}", progress) as tell:
+            return self._planner.plan(graph, policy=policy, calibrate=calibrate, budget_s=budget_s, progress=tell)
 
     def bind(
         self,
@@ -154,6 +166,7 @@ class Cluster(ConnectedWorkers):
         priority: int = 0,
         share: float | None = None,
         dynamic: str | None = None,
+        progress: Progress | bool | None = None,
     ) -> ClusterRunner:
         """Send each machine its part of a plan, for repeated runs with new data.
 
@@ -172,11 +185,18 @@ class Cluster(ConnectedWorkers):
         dynamic : str, optional
             Dynamic policy, as for `syclsched.run`. The plan says on which machine each task runs; the policy chooses
             its device there, and the order, at run time. ``hybrid`` follows the plan until task times deviate from it.
+        progress : callable or bool, optional
+            As for `plan`, and told of the parts that are bound.
 
         Returns
         -------
         ClusterRunner
             ``runner(inputs)`` returns the results. A context manager that releases the machines' memory.
+
+        Raises
+        ------
+        MemoryLimitError
+            If a part does not fit in its machine's memory beside what is bound there already, by whatever client.
 
         Examples
         --------
@@ -192,12 +212,22 @@ class Cluster(ConnectedWorkers):
             check_name(dynamic)
             safeguards.check_dynamic()
         if plan is None:
-            plan = self.plan(graph, policy=policy, calibrate=calibrate)
-        elif dynamic is not None and calibrate:  # it needs the times of all devices, not only those of the plan
-            self._planner.measure(graph)
-        return ClusterRunner(
-            self, self._planner, graph, plan, policy=policy, recover=recover, safeguards=safeguards, dynamic=dynamic
-        )
+            plan = self.plan(graph, policy=policy, calibrate=calibrate, progress=progress)
+            calibrate = False
+        with reported(f"preparation of {graph.name!r}", progress) as tell:
+            if dynamic is not None and calibrate:  # it needs the times of all devices, not only those of the plan
+                self._planner.measure(graph, tell)
+            return ClusterRunner(
+                self,
+                self._planner,
+                graph,
+                plan,
+                policy=policy,
+                recover=recover,
+                safeguards=safeguards,
+                dynamic=dynamic,
+                progress=tell,
+            )
 
     def run(
         self,
@@ -211,6 +241,7 @@ class Cluster(ConnectedWorkers):
         priority: int = 0,
         share: float | None = None,
         dynamic: str | None = None,
+        progress: Progress | bool | None = None,
     ) -> ClusterRun:
         """Plan a graph unless a plan is given, start it on all machines, and return without waiting for it.
 
@@ -222,6 +253,8 @@ class Cluster(ConnectedWorkers):
             Values of input arrays; they take precedence over those given with `TaskGraph.array`.
         plan, policy, calibrate, recover, priority, share, dynamic
             See `bind`.
+        progress : callable or bool, optional
+            As for `bind`, and for `ClusterRunner.run`: tasks done, the time left and bytes sent.
 
         Returns
         -------
@@ -237,9 +270,10 @@ class Cluster(ConnectedWorkers):
             priority=priority,
             share=share,
             dynamic=dynamic,
+            progress=progress,
         )
         try:
-            return runner.run(inputs, owned=True)
+            return runner.run(inputs, owned=True, progress=progress)
         except BaseException:
             runner.close()
             raise

@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -144,10 +144,21 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
         with self._lock:
             if self._platform is None:
                 try:
-                    self._platform = discover()
+                    self._platform = self._limited(discover())
                 except SyclschedError as error:
                     raise ClusterError(f"no device can be used: {error}", worker=self.address) from error
             return self._platform
+
+    def _limited(self, found: Platform) -> Platform:
+        """Return a platform whose spaces in the host's memory have no more than Dask lets this worker use."""
+        limit = self.worker.memory_manager.memory_limit or 0
+        spaces = tuple(
+            replace(space, capacity_bytes=min(space.capacity_bytes or limit, limit))
+            if limit and space.host_accessible
+            else space
+            for space in found.spaces
+        )
+        return replace(found, spaces=spaces)
 
     def find_devices_again(self) -> None:
         """Find the machine's devices anew when they are asked for: other profiles are stored there."""

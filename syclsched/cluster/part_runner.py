@@ -5,21 +5,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from syclsched.cluster.bound_memory import BoundMemory
 from syclsched.cluster.parts import MachinePart, platform_of
 from syclsched.costs import MemoryHistory
 from syclsched.costs.history import HistoryChain
 from syclsched.errors import ExecutionError, RunCancelledError
+from syclsched.execution.core.progress import TASK_KINDS
 from syclsched.execution.core.safeguards import Safeguards
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.model.access import RowRange
 from syclsched.model.plan import Plan
-from syclsched.model.platform import Platform
+from syclsched.model.platform import HOST, Platform
 from syclsched.model.trace import Trace
 
 if TYPE_CHECKING:
@@ -29,11 +32,18 @@ if TYPE_CHECKING:
     from syclsched.execution import Run, Runner
     from syclsched.execution.dynamic.dynamic_runner import DynamicRunner
 
+#: Seconds after which the parts of a client that is lost, and has not come back, are released.
+CLIENT_GONE_S = 30.0
 #: A message without an array.
 _NOTHING: Final = np.empty(0, np.uint8)
 
 #: Bound parts of this process by key: the host tasks that send and receive find theirs here.
 _bound: dict[str, PartRunner] = {}
+#: Memory that is held for them.
+_memory: Final = BoundMemory()
+#: The last parts that were released while they were being bound, or before.
+_released: Final[OrderedDict[str, None]] = OrderedDict()
+_MOST_RELEASED: Final = 1024
 
 
 def send(data: NumpyArray = _NOTHING, *, part: str, number: int, machine: str) -> None:
@@ -70,6 +80,23 @@ class PartTrace:
     origin_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class PartStatus:
+    """State of a bound part, and of its run if one is in progress."""
+
+    graph: str
+    client: str  # user, host and process that have bound it
+    priority: int
+    share: float | None
+    memory_bytes: Mapping[str, int]  # held for its runs, by memory space
+    tasks: int
+    tasks_done: int = 0
+    sent_bytes: int = 0
+    elapsed_s: float = 0.0
+    running: bool = False
+    waits: bool = False  # for its turn, beside runs of higher priority or with less than their share
+
+
 class PartRunner:
     """A part of a plan, bound to this machine's devices for repeated runs.
 
@@ -91,6 +118,8 @@ class PartRunner:
         Limits of its runs.
     dynamic : PartPolicy or None
         The policy that decides its runs; None if they follow the schedule.
+    client : str
+        Who has bound it: user, host and process.
     """
 
     def __init__(
@@ -103,9 +132,11 @@ class PartRunner:
         message_timeout_s: float,
         safeguards: Safeguards,
         dynamic: PartPolicy | None,
+        client: str,
     ) -> None:
         from syclsched.devices import open_devices
         from syclsched.execution import bind
+        from syclsched.execution.dispatch.turns import message_lanes
         from syclsched.planning import build_plan, verify
         from syclsched.simulation import predict
 
@@ -115,11 +146,32 @@ class PartRunner:
         self._run_key = ""
         self._cancelled_key = ""
         self._last: Run | None = None
+        self._running, self._begun_s, self._sent_bytes = False, 0.0, 0
         self._lock = threading.Lock()
+        self.when_closed: Callable[[], object] = bool  # called by `close`
         used = platform_of(part, platform)
         plan = predict(build_plan(part.graph, used, part.schedule, part.durations_s))
         verify(plan, part.graph)
-        devices = open_devices(used)
+        self._message_lanes = {plan.lanes[number].name for number in message_lanes(plan.platform, plan.lanes)}
+        self._idle = PartStatus(
+            part.graph.name.removesuffix(f" on {part.machine}"),
+            client,
+            safeguards.priority,
+            safeguards.share,
+            _needed_bytes(part, plan),
+            sum(
+                instruction.kind in TASK_KINDS
+                for lane in plan.lanes
+                if lane.name not in self._message_lanes
+                for instruction in lane.instructions
+            ),
+        )
+        _memory.claim(key, f"graph {self._idle.graph!r} of {client}", self._idle.memory_bytes, used.spaces)
+        try:
+            devices = open_devices(used)
+        except BaseException:
+            _memory.release(key)
+            raise
         try:
             self._runner: Runner | DynamicRunner = (
                 bind(plan, part.graph, devices, owns_devices=True, safeguards=safeguards, recover=False, measure=True)
@@ -128,14 +180,18 @@ class PartRunner:
             )
         except BaseException:
             devices.close()
+            _memory.release(key)
             raise
         _bound[key] = self
 
     def run(self, run: str, inputs: Mapping[str, NumpyArray]) -> PartReport:
         """Run the part once and wait for its end."""
         with self._lock:
-            self._run_key = run
-            begun_s = time.perf_counter()
+            if self._last is not None:
+                self._last.close()  # its memory is not needed twice
+            self._last, self._run_key, self._sent_bytes = None, run, 0
+            begun_s = self._begun_s = time.perf_counter()
+            self._running = True
             try:
                 self._last = self._runner.run({**self._part.data, **inputs, **self._given.pop(run, {})})
                 if self._cancelled_key == run:
@@ -147,6 +203,7 @@ class PartRunner:
                     raise error.__cause__ from None
                 raise
             finally:
+                self._running = False
                 self._mailbox.end(run)
             return PartReport(time.perf_counter() - begun_s, self._runner.replayed)
 
@@ -179,11 +236,33 @@ class PartRunner:
     def send(self, number: int, machine: str, data: NumpyArray) -> None:
         """Send a message of the run in progress."""
         self._mailbox.send(self._run_key, number, self._addresses[machine], data)
+        self._sent_bytes += data.nbytes
 
     def receive(self, number: int, machine: str, into: NumpyArray) -> None:
         """Wait for a message of the run in progress, and store its array."""
         source = self._addresses[machine]
         self._mailbox.receive(self._run_key, number, into, self._timeout_s, source=source)
+
+    def status(self, run: str | None = None) -> PartStatus:
+        """Return the state of the part and of the run in progress, or of the given run."""
+        last, key, running = self._last, self._run_key, self._running
+        if run not in (None, key):
+            return self._idle
+        if not running:
+            return (
+                self._idle
+                if run is None
+                else replace(self._idle, tasks_done=self._idle.tasks, sent_bytes=self._sent_bytes)
+            )
+        counts = [] if last is None else last.lane_counts()
+        return replace(
+            self._idle,
+            tasks_done=sum(each.done for each in counts if each.lane not in self._message_lanes),
+            sent_bytes=self._sent_bytes,
+            elapsed_s=time.perf_counter() - self._begun_s,
+            running=True,
+            waits=last is not None and last.waits_for_turn,
+        )
 
     def cancel(self, run: str, cause: str) -> None:
         """End a run that is in progress or about to begin: its tasks, and waits for messages, end with an error."""
@@ -193,10 +272,25 @@ class PartRunner:
         if self._run_key == run and last is not None:
             last.cancel()
 
+    def cancel_any(self, cause: str) -> None:
+        """End the run that is in progress, if there is one."""
+        if self._running:
+            self.cancel(self._run_key, cause)
+
     def close(self) -> None:
         """Release the devices' memory."""
         _bound.pop(self._key, None)
+        self.when_closed()
         self._runner.close()
+        _memory.release(self._key)
+
+
+def _needed_bytes(part: MachinePart, plan: Plan) -> dict[str, int]:
+    """Return the memory that a part and its runs need by space, with inputs, and copies of those that tasks write."""
+    found = plan.needed_bytes
+    written = {access.array for task in part.graph.tasks for access in task.accesses if access.mode.writes}
+    copies = sum(part.graph.arrays[name].nbytes * (2 if name in written else 1) for name in part.inputs)
+    return {**found, HOST: found.get(HOST, 0) + copies}
 
 
 def _bound_dynamically(
@@ -235,9 +329,29 @@ def bind_part(
     message_timeout_s: float,
     safeguards: Safeguards,
     dynamic: PartPolicy | None,
+    client: str,
+    owner: str,
 ) -> None:
-    """Bind a part on this machine."""
-    PartRunner(key, part, node.platform, node.mailbox, addresses, message_timeout_s, safeguards, dynamic)
+    """Bind a part on this machine, unless it is released meanwhile; release it if its owner does not come back."""
+    made = PartRunner(key, part, node.platform, node.mailbox, addresses, message_timeout_s, safeguards, dynamic, client)
+
+    def lost(peer: str, cause: str) -> None:
+        if peer == owner:
+            timer = threading.Timer(CLIENT_GONE_S, _release_unless_heard, (node, key, owner, cause))
+            timer.daemon = True
+            timer.start()
+
+    made.when_closed = node.mailbox.when_lost(lost)
+    if key in _released:
+        made.close()
+
+
+def _release_unless_heard(node: Node, key: str, owner: str, cause: str) -> None:
+    """Release a part of a client that is gone."""
+    part = _bound.get(key)
+    if part is not None and not node.mailbox.hears(owner):
+        part.cancel_any(f"its client is gone: {cause}")
+        part.close()
 
 
 def run_part(node: Node, key: str, run: str, inputs: Mapping[str, NumpyArray]) -> PartReport:
@@ -262,9 +376,17 @@ def cancel_part(node: Node, key: str, run: str, cause: str) -> None:
 
 
 def release_part(node: Node, key: str) -> None:
-    """Release the memory of a bound part."""
+    """Release the memory of a part that is bound or being bound."""
+    _released[key] = None
+    while len(_released) > _MOST_RELEASED:
+        _released.popitem(last=False)
     if key in _bound:
         _bound[key].close()
+
+
+def statuses_of_parts(node: Node, key: str | None = None, run: str | None = None) -> tuple[PartStatus, ...]:
+    """Return the states of all bound parts and their runs, or the state of one part and one of its runs."""
+    return tuple(part.status(run) for name, part in list(_bound.items()) if key in (None, name))
 
 
 def _found(key: str) -> PartRunner:

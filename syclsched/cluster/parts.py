@@ -6,9 +6,10 @@ plan, and host tasks that send an array to another machine or receive one. Each 
 at most once. Every machine has memory of its own, so that the values of an array need no order across machines beyond
 that of the messages.
 
-Messages have one order on all machines: by the finish of the task that made the value. Each machine sends in this
-order, receives in this order, and receives nothing before it has sent what comes earlier. A value is made after
-everything that it depends on, so machines never wait for each other in a circle, whatever copies a plan makes early.
+Messages have one order on all machines: by the start of the plan's copy, between the finish of the task that made the
+value and the start of the first that uses it. Each machine sends in this order, receives in this order, and receives
+nothing before it has sent what comes earlier. A value is made after what it depends on, and used after it has
+come, so machines never wait for each other in a circle, whatever copies a plan makes early.
 """
 
 from __future__ import annotations
@@ -122,9 +123,13 @@ def platform_of(part: MachinePart, platform: Platform) -> Platform:
 # --- inside ---------------------------------------------------------------------------------------
 
 
-#: Place of a message in the order of all: number of barriers before it, finish of its task, the task's place in a
-#: topological order, its own number.
+#: Place of a message in the order of all: number of barriers before it, start of the plan's copy or finish of its task,
+#: the task's place in a topological order, its own number.
 _Place = tuple[int, float, int, int]
+
+
+#: A value that goes to a machine: its array or segment, the task that made it, the machine.
+_Sending = tuple[str, str, str]
 
 
 @dataclass(slots=True)
@@ -143,6 +148,7 @@ class _Division:
     def __init__(self, plan: Plan, graph: TaskGraph, send: Exchange, receive: Exchange) -> None:
         self._plan, self._graph, self._send, self._receive = plan, graph, send, receive
         self._placed = {each.task: each for each in plan.schedule.assignments}
+        self._sent_s = self._sending_times(_first_copies(plan))
         self._hosts = {machine_of(d.name): d for d in plan.platform.devices if d.is_host}
         self._messages: list[Message] = []
         self._drafts: dict[str, _Draft] = {}
@@ -189,6 +195,26 @@ class _Division:
         for edge in self._graph.edges:
             if barriers.isdisjoint(edge):
                 yield edge
+
+    def _sending_times(self, copied_s: Mapping[_Sending, float]) -> dict[_Sending, float]:
+        """Return when values are sent: when the plan copies them, but after they are made and before their use.
+
+        These are times of the schedule, which orders all tasks that depend on each other; a plan's copies may not.
+        """
+        makers: dict[str, str] = {}
+        used_s: dict[_Sending, float] = {}
+        for task, accesses in zip(self._graph.tasks, self._graph.touched(), strict=True):
+            placed = self._placed[task.name]
+            for access in accesses:
+                if access.array in makers:
+                    key = access.array, makers[access.array], machine_of(placed.device)
+                    used_s[key] = min(used_s.get(key, placed.start_s), placed.start_s)
+            makers |= {access.array: task.name for access in accesses if access.mode.writes}
+        return {
+            key: max(self._placed[key[1]].finish_s, min(at_s, used_s[key]))
+            for key, at_s in copied_s.items()
+            if key in used_s
+        }
 
     def _machine(self, task: str) -> str:
         return machine_of(self._placed[task].device)
@@ -240,8 +266,9 @@ class _Division:
         segment = "" if rows is None else name
         message = Message(number, source, machine, array, rows, sent.nbytes, segment)
         self._messages.append(message)
-        self._exchange(message, self._send, maker, data=sent.read())
-        self._exchange(message, self._receive, maker, data=received.write())
+        at_s = self._sent_s.get((name, maker, machine))
+        self._exchange(message, self._send, maker, at_s, data=sent.read())
+        self._exchange(message, self._receive, maker, at_s, data=received.write())
         self._has[name].add(machine)
 
     def _awaited(self, before: str, machine: str) -> Task:
@@ -265,15 +292,17 @@ class _Division:
         self._exchange(message, self._send, task)
         self._exchange(message, self._receive, task)
 
-    def _exchange(self, message: Message, function: Exchange, maker: str, **data: Any) -> Task:
-        """Add the host task that sends or receives the message with a task's value."""
+    def _exchange(
+        self, message: Message, function: Exchange, maker: str, at_s: float | None = None, **data: Any
+    ) -> Task:
+        """Add the host task that sends or receives the message with a task's value, at its finish or later."""
         sends, ends = function is self._send, (message.source, message.destination)
         machine, other = ends if sends else ends[::-1]
         draft, name = self._drafts[machine], message.sender if sends else message.receiver
         call = partial(function, number=message.number, machine=other)
         task = draft.graph.host(call, name=name, **data)
         assert task.operation is not None
-        at_s = self._placed[maker].finish_s
+        at_s = self._placed[maker].finish_s if at_s is None else at_s
         lane_s = max(at_s, self._barrier_s)  # a value may be sent long after it was made
         self._assign(draft, machine, name, lane_s, 0 if sends else 1, task.operation.implementations[0].name)
         place = self._barriers, at_s, self._position[maker], message.number
@@ -331,6 +360,22 @@ class _Division:
             tuple(draft.initial),
             {name: value for name, value in self._graph.data.items() if name in draft.initial},
         )
+
+
+def _first_copies(plan: Plan) -> dict[_Sending, float]:
+    """Return when values are first copied to other machines."""
+    makers: dict[str, str] = {}
+    found: dict[_Sending, float] = {}
+    for _, instruction in plan.instructions():
+        if instruction.kind == "copy":
+            for source, target in zip(instruction.uses[::2], instruction.uses[1::2], strict=True):
+                machine = machine_of(target.space)
+                if target.array in makers and machine_of(source.space) != machine:
+                    key = target.array, makers[target.array], machine
+                    found.setdefault(key, instruction.start_s)
+        elif instruction.kind in ("launch", "host") and instruction.task is not None:
+            makers |= {use.array: instruction.task for use in instruction.uses if use.mode.writes}
+    return found
 
 
 def _order_messages(draft: _Draft) -> None:

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from syclsched.cluster.measurements.network import NetworkProfile, measure_network
+from syclsched.cluster.monitor.remote_steps import kept_steps, result_of
 from syclsched.cluster.platforms import joined, kind_of, machine_alone, machine_names
 from syclsched.cluster.workers import ConnectedWorkers
 from syclsched.costs import MemoryHistory
@@ -19,6 +22,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Candidate, Plan
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.profile import Quantity
+from syclsched.progress import Progress
 from syclsched.scheduling.registry import AUTO
 
 if TYPE_CHECKING:
@@ -42,8 +46,10 @@ class ClusterPlanner:
         self._network: NetworkProfile | None = None
         self.times = MemoryHistory()  # of all tasks measured so far
 
-    def platform(self) -> Platform:
+    def platform(self, progress: Progress | None = None) -> Platform:
         """Return the platform of the machines that are there now."""
+        if progress is not None:
+            progress(0, 1, "finding the devices")
         machines = {
             name: facts.platform for name, facts in self._workers.describe().items() if facts.platform is not None
         }
@@ -53,31 +59,80 @@ class ClusterPlanner:
             )
         with self._lock:
             if self._network is None or not set(machines) <= set(self._network.workers):
-                self._network = measure_network(self._workers)
+                self._network = measure_network(self._workers, tell=_prefixed(progress, "network, "))
         return joined(machines, self._network.network_paths([*machines]))
 
-    def plan(self, graph: TaskGraph, *, policy: str, calibrate: bool, budget_s: float | None = None) -> Plan:
+    def plan(
+        self,
+        graph: TaskGraph,
+        *,
+        policy: str,
+        calibrate: bool,
+        budget_s: float | None = None,
+        progress: Progress | None = None,
+    ) -> Plan:
         """Plan a graph for all machines."""
-        history = self.measure(graph) if calibrate else MemoryHistory()
-        return plan_on(graph, self.platform(), history, policy=policy, budget_s=budget_s)
+        platform = _with_data(self.platform(progress), graph)
+        history = self.measure(graph, progress) if calibrate else MemoryHistory()
+        return plan_on(graph, platform, history, policy=policy, budget_s=budget_s, progress=progress)
 
-    def measure(self, graph: TaskGraph) -> MemoryHistory:
+    def measure(self, graph: TaskGraph, progress: Progress | None = None) -> MemoryHistory:
         """Measure the tasks of a graph on one machine of each kind."""
         kinds: dict[tuple[object, ...], str] = {}
         for name, facts in self._workers.describe().items():
             if facts.platform is not None:
                 kinds.setdefault(kind_of(facts.platform), name)
-        calls = [self._workers.start(name, f"{__name__}:times_here", graph) for name in kinds.values()]
+        if progress is not None:
+            progress(0, 1, f"measuring tasks on {', '.join(kinds.values())}")
+        calls = {
+            key: self._workers.start(name, f"{__name__}:times_here", graph, key)
+            for key, name in ((uuid.uuid4().hex, name) for name in kinds.values())
+        }
         history = MemoryHistory()
-        for call in calls:
-            times, refusals = call.result(CALIBRATION_S)
+        for key, call in calls.items():
+            tell = _prefixed(progress, f"tasks on {call.worker.name}, ")
+            times, refusals = result_of(self._workers, call, key, tell, CALIBRATION_S)
             history.update(times)
-            for key, reason in refusals.items():
-                history.refuse(key, reason)
-                self.times.refuse(key, reason)
+            for each, reason in refusals.items():
+                history.refuse(each, reason)
+                self.times.refuse(each, reason)
         with self._lock:
             self.times.update(history)
         return history
+
+
+def _with_data(platform: Platform, graph: TaskGraph) -> Platform:
+    """Return a platform whose links from the process that connects send no data that the graph has: `bind` does.
+
+    They take as much less time as the graph's data are of the bytes of all inputs.
+    """
+    sizes = {name: graph.arrays[name].nbytes for name in graph.inputs()}
+    total = sum(sizes.values())
+    sent = sum(size for name, size in sizes.items() if name not in graph.data)
+    share = sent / total if total else 1.0
+    links = (
+        replace(
+            link,
+            latency_s=link.latency_s * share,
+            bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / share if share else inf,
+        )
+        if link.source == HOST
+        else link
+        for link in platform.links
+    )
+    return replace(platform, links=tuple(links))
+
+
+def _prefixed(progress: Progress | None, prefix: str) -> Progress | None:
+    """Return a progress that is told the same steps with words before them, and not the end."""
+    if progress is None:
+        return None
+
+    def tell(done: int, total: int, step: str, /) -> None:
+        if step:
+            progress(done, total, prefix + step)
+
+    return tell
 
 
 def plan_on(
@@ -87,6 +142,7 @@ def plan_on(
     *,
     policy: str = AUTO,
     budget_s: float | None = None,
+    progress: Progress | None = None,
 ) -> Plan:
     """Plan a graph for a platform of several machines."""
     from syclsched.planner import plan_graph
@@ -96,13 +152,15 @@ def plan_on(
     alone = _kinds_alone(platform, graph)
     share_s = None if budget_s is None else budget_s / (len(alone) + 1 if policy == AUTO else 1)
     clock = None if budget_s is None else perf_counter
-    best = plan_graph(graph, platform, policy=policy, history=history, budget_s=share_s, clock=clock)
+    best = plan_graph(graph, platform, policy=policy, history=history, budget_s=share_s, clock=clock, progress=progress)
     if policy != AUTO or len(machine_names(platform)) == 1:
         return best
     candidates = list(best.candidates)
     for machine, own in alone.items():
         try:
-            found = plan_graph(graph, own, history=history, budget_s=share_s, clock=clock)
+            found = plan_graph(
+                graph, own, history=history, budget_s=share_s, clock=clock, progress=_prefixed(progress, f"{machine}, ")
+            )
         except (PlanError, PolicyError) as error:
             candidates.append(Candidate(f"{machine} alone", None, str(error)))
             continue
@@ -129,14 +187,14 @@ def _kinds_alone(platform: Platform, graph: TaskGraph) -> dict[str, Platform]:
     return {machine: own for _, machine, own in nearest.values()}
 
 
-def times_here(node: Node, graph: TaskGraph) -> tuple[dict[HistoryKey, Quantity], Mapping[HistoryKey, str]]:
+def times_here(node: Node, graph: TaskGraph, steps: str) -> tuple[dict[HistoryKey, Quantity], Mapping[HistoryKey, str]]:
     """Measure the tasks of a graph on this machine; return the times and the refusals; called on workers."""
     from syclsched.devices import open_devices
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.calibration import calibrate
 
-    with HistoryStore() as history, open_devices(node.platform) as live:
-        calibrate(graph, node.platform, live, history)
+    with HistoryStore() as history, open_devices(node.platform) as live, kept_steps(steps) as keep:
+        calibrate(graph, node.platform, live, history, progress=keep)
         times: dict[HistoryKey, Quantity] = {}
         for task in graph.tasks:
             if task.operation is None or task.signature is None:

@@ -10,6 +10,9 @@ part begins again with its inputs, which this process keeps until the run has en
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 import threading
 import uuid
 import weakref
@@ -36,6 +39,7 @@ from syclsched.execution.runner.stream import Stream, StreamConfig
 from syclsched.execution.runner.stream_launchers import check_stream_memory
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
+from syclsched.progress import Progress
 from syclsched.rewrites import planned_graph
 from syclsched.scheduling.registry import AUTO
 
@@ -73,6 +77,8 @@ class ClusterRunner:
         Limits of the parts' runs.
     dynamic : str, optional
         Dynamic policy that decides each part while it runs.
+    progress : Progress, optional
+        Told of the parts that are bound.
     """
 
     def __init__(
@@ -87,6 +93,7 @@ class ClusterRunner:
         message_timeout_s: float = MESSAGE_TIMEOUT_S,
         safeguards: Safeguards = DEFAULT_SAFEGUARDS,
         dynamic: str | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self._workers, self._planner = workers, planner
         self._graph, self.recovers = graph, recover
@@ -97,14 +104,20 @@ class ClusterRunner:
         self._others: list[ClusterRunner] = []  # further bindings, of streams
         self._closed = False
         self._policy, self._dynamic = policy, dynamic
-        self.binding = self._bind(plan)
+        self.binding = self._bind(plan, progress)
 
     @property
     def plan(self) -> Plan:
         """The plan of the runs; after the loss of a worker, one for the machines left."""
         return self.binding.plan
 
-    def run(self, inputs: Mapping[str, Any] | None = None, *, owned: bool = False) -> ClusterRun:
+    def run(
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        owned: bool = False,
+        progress: Progress | bool | None = False,
+    ) -> ClusterRun:
         """Start a run with new data; return at once.
 
         Parameters
@@ -114,6 +127,9 @@ class ClusterRunner:
             Dask are brought to the machines first.
         owned : bool, optional
             Whether closing the run also closes this runner.
+        progress : callable or bool, optional
+            Told, some times a second, how many tasks of all machines are done, the time left and the bytes sent, in a
+            thread of its own; True shows a bar, None one in notebooks. See `syclsched.progress.Progress`.
 
         Returns
         -------
@@ -129,7 +145,7 @@ class ClusterRunner:
         """
         with self._lock:
             self._check_open()
-            return self._begin(inputs, owned=owned)
+            return self._begin(inputs, owned=owned, progress=progress)
 
     def __call__(self, inputs: Mapping[str, Any] | None = None) -> dict[str, NumpyArray]:
         """Run with new data, wait, and return all results."""
@@ -250,14 +266,20 @@ class ClusterRunner:
                 hint="Read it to its end, or close() it; another `bind` of the plan has bindings of its own",
             )
 
-    def _begin(self, inputs: Mapping[str, Any] | None, *, owned: bool = False) -> ClusterRun:
+    def _begin(
+        self,
+        inputs: Mapping[str, Any] | None,
+        *,
+        owned: bool = False,
+        progress: Progress | bool | None = False,
+    ) -> ClusterRun:
         """Start a run when the last one has ended."""
         if self._last is not None:
             self._last.join()
-        self._last = ClusterRun(self, inputs, owned=owned)
+        self._last = ClusterRun(self, inputs, owned=owned, progress=progress)
         return self._last
 
-    def _bind(self, plan: Plan) -> Binding:
+    def _bind(self, plan: Plan, progress: Progress | None = None) -> Binding:
         """Send each machine its part, and bind it there."""
         addresses = {worker.name: worker.address for worker in self._workers.workers}
         check_machines(plan, addresses)
@@ -267,12 +289,17 @@ class ClusterRunner:
         binding = Binding(key, plan, graph, divided)
         dynamic = None if self._dynamic is None else PartPolicy(self._dynamic, self._planner.times)
         try:
-            calls = [
-                self.call(name, "bind_part", key, part, addresses, self._message_timeout_s, self._safeguards, dynamic)
-                for name, part in divided.parts.items()
-            ]
-            for call in calls:
-                call.result()
+            common = addresses, self._message_timeout_s, self._safeguards, dynamic, _client(), self._workers.address
+            calls = [self.call(name, "bind_part", key, part, *common) for name, part in divided.parts.items()]
+            for number, call in enumerate(calls):
+                if progress is not None:
+                    progress(number, len(calls), f"binding the part of {call.worker.name}")
+                try:
+                    call.result()
+                except Exception as error:
+                    raise call.named(error) from error.__cause__
+            if progress is not None:
+                progress(len(calls), len(calls), "")
         except BaseException:
             self._release(binding)
             raise
@@ -318,3 +345,12 @@ class ClusterRunner:
         written = [name for name, pieces in results.items() if any(piece.machine for piece in pieces)]
         whole = [name for name, found in joined.items() if set(found[0].parts) & set(written) and name not in results]
         return tuple(name for name in (*written, *whole) if name in self._graph.arrays or name in self._graph.joined)
+
+
+def _client() -> str:
+    """Return who binds plans: user, host and process."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # the user has no name
+        user = f"user {os.getuid()}"
+    return f"{user}@{socket.gethostname()}, process {os.getpid()}"

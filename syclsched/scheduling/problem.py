@@ -259,17 +259,20 @@ def with_reserved_lanes(problem: Problem, device: str, reserved: Sequence[int], 
         return problem
     own = problem.devices.index(device)
     of_device = np.array([*range(count), *[own] * len(reserved)])
-    seconds = tables.seconds[:, of_device]
+    given = [task for task, name in enumerate(problem.names) if name in lane_of]
+    rows, kind = np.concatenate((np.arange(len(tables.seconds)), tables.kind[given])), tables.kind.copy()
+    kind[given] = np.arange(len(tables.seconds), len(rows))  # each is of a kind of its own
+    seconds = tables.seconds[np.ix_(rows, of_device)]
     seconds[:, count:] = math.inf
-    for task, name in enumerate(problem.names):
-        if name in lane_of:
-            seconds[task] = math.inf
-            seconds[task, count + reserved.index(lane_of[name])] = 0.0
+    seconds[kind[given]] = math.inf
+    seconds[kind[given], [count + reserved.index(lane_of[problem.names[task]]) for task in given]] = 0.0
     kept = np.flatnonzero((tables.processor_device != own) | ~np.isin(problem.lanes, reserved))
     processor_device = np.concatenate((tables.processor_device[kept], np.arange(count, len(of_device))))
     reach = np.split(tables.reach_space, tables.reach_start[1:-1])
     changed = tables._replace(
         seconds=seconds,
+        kind=kind,
+        machine_start=np.array([0, len(of_device)]),
         device_start=np.cumsum([0, *np.bincount(processor_device)]),
         processor_device=processor_device,
         reach_start=np.cumsum([0, *[len(reach[d]) for d in of_device]]),
@@ -281,6 +284,6 @@ def with_reserved_lanes(problem: Problem, device: str, reserved: Sequence[int], 
         problem,
         devices=tuple([problem.devices[d] for d in of_device]),
         lanes=(*[problem.lanes[p] for p in kept], *reserved),
-        implementation=problem.implementation[:, of_device],
+        implementation=problem.implementation[np.ix_(rows, of_device)],
         tables=frozen(changed),
     )

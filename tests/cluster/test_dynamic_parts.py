@@ -109,14 +109,14 @@ def _run(
     takes_s: Mapping[str, float],
 ) -> DynamicRun:
     problem = part.problem
-    seconds = problem.tables.seconds.copy()
+    seconds = problem.tables.task_seconds()
     known = {m.receiver: waits_s.get(m.number, 2 * NEVER_S) for m in messages if m.destination == machine}
     for name, true_s in {**takes_s, **known}.items():
         if name in problem.names:
             row = seconds[problem.names.index(name)]
             row[np.isfinite(row)] = true_s
-    true = replace(problem, tables=problem.tables._replace(seconds=seconds))
-    return run_dynamic(true, part.policy, estimated_s=problem.tables.seconds)
+    true = problem.with_task_seconds(seconds)
+    return run_dynamic(true, part.policy, estimated_s=problem.tables.task_seconds())
 
 
 def _times(

@@ -25,6 +25,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST
 from syclsched.model.platform_parts.machines import machine_of
+from syclsched.model.schedule import Assignment, Schedule
 from syclsched.planning import build_plan, verify
 from syclsched.simulation import predict
 from tests.support.running import ASSIGN, DTYPE, MIX, TWO_DEVICES, graphs, inputs_of, plan_by, plans, sequential
@@ -163,6 +164,32 @@ def test_copies_that_a_plan_makes_early_close_no_circle() -> None:
         return device, lane, next(i.name for i in operation.implementations if (i.kind == "host") == on_host)
 
     check_no_circle(divided(plan_by(graph, THREE, place), graph))
+
+
+def test_values_are_sent_in_the_order_of_the_plans_copies() -> None:
+    """Those that another machine needs first go first, though they were made last."""
+    graph = TaskGraph()
+    arrays = [graph.array(f"a{number}", (1000,)) for number in range(4)]
+    for array in arrays:
+        graph.host(lambda x: x.fill(1.0), name=f"make {array.name}", x=array.write())
+    total = graph.array("total", (1000,))
+    graph.host(lambda x: x.fill(0.0), name="begin", x=total.write())
+    for array in reversed(arrays):
+        graph.host(lambda x, y: y.__iadd__(x), name=f"use {array.name}", x=array.read(), y=total.update())
+    assignments = []
+    for position, task in enumerate(graph.tasks):
+        assert task.operation is not None
+        host, begin_s = ("one/host", 0.0) if task.name.startswith("make") else ("two/host", 1.0)
+        at_s = begin_s + position * 1e-5
+        named = task.operation.implementations[0].name
+        assignments.append(Assignment(task.name, host, 0, named, at_s, at_s + 1e-5))
+    durations = dict.fromkeys((task.name for task in graph.tasks), 1e-5)
+    plan = predict(build_plan(graph, THREE, Schedule("by hand", tuple(assignments)), durations))
+    found = divided(plan, graph)
+    check_no_circle(found)
+    arrays_of = {message.sender: message.array for message in found.messages}
+    sent = [arrays_of[each.task] for each in found.parts["one"].schedule.assignments if each.task in arrays_of]
+    assert sent == ["a0", "a3", "a2", "a1"]  # the first when nothing else is there to send
 
 
 @given(st.data())

@@ -84,6 +84,20 @@ def test_a_run_is_planned_for_all_machines(cluster: Cluster) -> None:
         assert any("alone" in each.policy for each in run.plan.candidates)
 
 
+def test_a_plan_counts_the_time_to_send_inputs_of_runs_and_not_that_of_data_sent_once(cluster: Cluster) -> None:
+    def sent_s(**given: Any) -> dict[str, float]:
+        graph = TaskGraph("inputs")
+        for name in "xy":
+            data = np.ones(1_000_000) if name in given else None
+            graph.host(_halve, name=f"halve {name}", y=graph.array(name, (1_000_000,), data=data).update(), pure=True)
+        links = cluster.plan(graph, policy="heft", calibrate=False).platform.links
+        return {link.destination: link.seconds(1_000_000) for link in links if link.source == "host"}
+
+    alone, half, none = sent_s(), sent_s(x=True), sent_s(x=True, y=True)
+    assert max(none.values()) < 1e-12 < min(alone.values())
+    assert half == pytest.approx({space: seconds / 2 for space, seconds in alone.items()})
+
+
 def test_rows_that_were_written_on_two_machines_are_put_together(cluster: Cluster) -> None:
     graph = TaskGraph("rows")
     x = graph.array("x", (10, 3), data=np.zeros((10, 3)))

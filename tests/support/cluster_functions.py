@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 
+from syclsched.cluster import part_runner
 from syclsched.cluster.node import Node
 from syclsched.errors import DeadlineError
 
@@ -84,3 +86,16 @@ def send_back(node: Node, peer: str, run: str, size: int) -> None:
 def doubled(node: Node, data: np.ndarray) -> np.ndarray:
     """Return twice an array."""
     return 2 * data
+
+
+def limit_memory(node: Node, nbytes: int | None) -> None:
+    """Let the machine have so little memory; None for all of it."""
+    node.find_devices_again()
+    if nbytes is not None:
+        found = node.platform
+        node._platform = replace(found, spaces=tuple(replace(each, capacity_bytes=nbytes) for each in found.spaces))
+
+
+def await_clients(node: Node, seconds: float) -> None:
+    """Set how long the parts of a client that is lost are kept."""
+    part_runner.CLIENT_GONE_S = seconds

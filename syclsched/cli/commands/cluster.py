@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from syclsched.cli import options as opt
-from syclsched.cli.documents import ClusterDocument, WorkerEntry, print_document
+from syclsched.cli.documents import ClusterDocument, PartEntry, WorkerEntry, print_document
 from syclsched.cli.output_files import check_outputs, write_pictures, write_text
 from syclsched.cli.requests.cluster_connection import connected, plan_for_cluster
 from syclsched.cli.requests.graph_loading import load_graph
 from syclsched.cli.terminal import notices
 from syclsched.cli.views.plan_document import plan_document
+from syclsched.progress import terminal_bar
 
 cluster_app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 
@@ -33,7 +35,7 @@ def status_command(
     machines: opt.ClusterOptions,
     json_output: Annotated[bool, typer.Option("--json", help="Print the state as JSON.")] = False,
 ) -> None:
-    """Show each worker: its devices, memory, and whether it gives signs of life.
+    """Show each worker: its devices, memory, signs of life, and the graphs that clients have bound and run there.
 
     [bold]syclsched cluster status --cluster tcp://host:8786[/bold]
     """
@@ -53,6 +55,7 @@ def status_command(
             memory_bytes=each.memory_bytes,
             used_bytes=each.used_bytes,
             problem=each.problem or None,
+            parts=[PartEntry(**asdict(part)) for part in each.parts],
         )
         for each in status.workers
     ]
@@ -70,14 +73,10 @@ def profile_command(
     [bold]syclsched cluster profile --cluster tcp://host:8786[/bold]
     """
     console = notices()
-    with connected(machines, console) as cluster, console.status("looking for devices ...") as status:
-
-        def tell(line: str) -> None:
-            status.update(f"{line} ...")
-            if not console.is_terminal:
-                console.print(line, markup=False)
-
-        for each in cluster.profile(quick=quick, tell=tell):
+    with connected(machines, console) as cluster:
+        with terminal_bar("measuring", console) as bar:
+            found = cluster.profile(quick=quick, progress=bar)
+        for each in found:
             names, on = ", ".join(each.devices) or "no device", ", ".join(each.machines)
             print(f"measured on {each.measured_on}, stored on {on}: {names}")
             for note in each.notes:

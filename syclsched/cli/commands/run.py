@@ -29,8 +29,9 @@ from syclsched.cli.result_check import ResultChecker
 from syclsched.cli.run_options import OutputOptions, WatchOptions
 from syclsched.cli.streaming import check_in_flight, show_statistics, stream_workload
 from syclsched.cli.terminal import notices, output
-from syclsched.cli.wait_notice import RUNNING_NOTICE, notice_if_slow, status_progress
+from syclsched.cli.wait_notice import RUNNING_NOTICE, notice_if_slow, status_line
 from syclsched.errors import ArgumentError
+from syclsched.progress import terminal_bar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -408,8 +409,9 @@ def _cluster_starter(
         priority=safeguards.priority,
         share=safeguards.share,
         dynamic=dynamic,
+        progress=progress,
     ) as runner:
-        yield partial(runner.run, workload.inputs)
+        yield partial(runner.run, workload.inputs, progress=progress)
 
 
 def _run_repeatedly(
@@ -422,17 +424,16 @@ def _run_repeatedly(
     dynamic: bool,
 ) -> _Outcome:
     """Run repeatedly, fetch and check results; keep the trace and plan of the run with the median makespan."""
-    from rich.markup import escape
-
     traces: list[Trace] = []
     plans: list[Plan] = []
     checks = ResultChecker(workload)
     waiting = notice_if_slow(console, text=RUNNING_NOTICE) if dynamic else nullcontext()
-    what = f"running {escape(workload.name)}"
-    with console.status(f"{what} ...") as status, waiting, starter(status_progress(status, what)) as start:
+    what = f"running {workload.name}"
+    bar = terminal_bar(what, console) if planned.cluster is not None else status_line(console, what)
+    with bar as tell, waiting, starter(tell) as start:
         for index in range(repeat):
             if repeat > 1:
-                status.update(f"{what}, {index + 1} of {repeat} ...")
+                tell(index, repeat, "")
             with start() as run:
                 run.wait()
                 results: dict[str, Any] = {name: run.result(name) for name in workload.results}

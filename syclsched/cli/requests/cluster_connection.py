@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from syclsched.cli.options import ClusterOptions, ClusterPlanOptions, PlanOptions
 from syclsched.cli.wait_notice import notice_if_slow
 from syclsched.errors import ArgumentError
+from syclsched.progress import terminal_bar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,9 +51,6 @@ def connected(machines: ClusterOptions, console: Console) -> Iterator[Cluster]:
 def plan_for_cluster(
     cluster: Cluster, graph: TaskGraph, how: ClusterPlanOptions | PlanOptions, console: Console, *, calibrate: bool
 ) -> Plan:
-    """Plan a graph for all machines of a cluster; tell what is done first."""
-    with console.status("measuring the network and the devices ...") as status:
-        cluster.platform()
-        status.update("planning, after measuring tasks that were never timed ...")
-        with notice_if_slow(console):
-            return cluster.plan(graph, policy=how.policy, calibrate=calibrate, budget_s=how.budget)
+    """Plan a graph for all machines of a cluster; show what is done."""
+    with terminal_bar("planning", console) as bar, notice_if_slow(console):
+        return cluster.plan(graph, policy=how.policy, calibrate=calibrate, budget_s=how.budget, progress=bar)

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from syclsched.api.device_profiles import measure_profiles, save_profiles
+from syclsched.cluster.monitor.remote_steps import kept_steps, result_of
 from syclsched.cluster.platforms import kind_of
 from syclsched.cluster.workers import ConnectedWorkers
+from syclsched.progress import Progress
 
 if TYPE_CHECKING:
     from syclsched.cluster.node import Node
@@ -43,40 +46,45 @@ class NodeProfile:
 
 
 def profile_machines(
-    workers: ConnectedWorkers, *, quick: bool, tell: Callable[[str], None] | None = None
+    workers: ConnectedWorkers, *, quick: bool, progress: Progress | None = None
 ) -> tuple[NodeProfile, ...]:
-    """Measure one machine of each kind, those of one host one after another, and store the profiles.
-
-    ``tell`` is called with a line for each machine before it is measured.
-    """
+    """Measure one machine of each kind, those of one host one after another, and store the profiles."""
     facts = {name: each for name, each in workers.describe().items() if each.platform is not None}
     kinds: dict[tuple[object, ...], list[str]] = {}
     for name, each in facts.items():
         assert each.platform is not None
         kinds.setdefault(kind_of(each.platform), []).append(name)
     found: list[NodeProfile] = []
-    for names in kinds.values():
+    for number, names in enumerate(kinds.values()):
         first = names[0]
-        if tell is not None:
-            tell(f"measuring {first} on {facts[first].host_name}, for {', '.join(names)}")
-        result: SessionResult = workers.call(first, f"{_HERE}:measure_here", quick, timeout_s=LONGEST_S)
+        if progress is not None:
+            progress(number, len(kinds), f"measuring {first} on {facts[first].host_name}, for {', '.join(names)}")
+        key = uuid.uuid4().hex
+        call = workers.start(first, f"{_HERE}:measure_here", quick, key)
+        result: SessionResult = result_of(workers, call, key, progress, LONGEST_S)
         said: Mapping[str, list[str]] = workers.broadcast(f"{_HERE}:store_here", result, workers=names)
         devices = tuple(profile.identity.name for profile in result.devices)
         notes = dict.fromkeys([*result.notes, *(line for lines in said.values() for line in lines)])
         found.append(NodeProfile(first, tuple(names), devices, tuple(notes)))
     workers.describe(refresh=True)
+    if progress is not None:
+        progress(len(kinds), len(kinds), "")
     return tuple(found)
 
 
 # --- on the workers -------------------------------------------------------------------------------
 
 
-def measure_here(node: Node, quick: bool) -> SessionResult:
+def measure_here(node: Node, quick: bool, key: str) -> SessionResult:
     """Measure this machine."""
     from syclsched.devices import open_devices
 
-    with open_devices(node.platform) as live:
-        return measure_profiles(node.platform, live, quick=quick)
+    with open_devices(node.platform) as live, kept_steps(key) as keep:
+
+        def tell(subject: str, done: int, total: int, label: str) -> None:
+            keep(done, total, f"{subject}: {label}")
+
+        return measure_profiles(node.platform, live, quick=quick, progress=tell)
 
 
 def store_here(node: Node, result: SessionResult) -> list[str]:

@@ -14,7 +14,7 @@ from syclsched.model.plan import Instruction, LaneKind
 
 _MOST_LANES = 4
 #: Kinds of the instructions that execute a task.
-_TASK_KINDS = ("launch", "host")
+TASK_KINDS = ("launch", "host")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class ProgressTracker:
         """Return the number of completed tasks of each lane."""
         if self._tasks_before is None:
             self._tasks_before = [
-                list(accumulate((i.kind in _TASK_KINDS for i in work), initial=0)) for work in self._work
+                list(accumulate((i.kind in TASK_KINDS for i in work), initial=0)) for work in self._work
             ]
         found = []
         for index, (lane, before) in enumerate(zip(self._program.plan.lanes, self._tasks_before, strict=True)):

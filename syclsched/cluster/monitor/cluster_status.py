@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State of a cluster as data, text and HTML: its workers, their devices, memory and last sign of life."""
+"""State of a cluster as data, text and HTML: its workers, their devices and memory, and who runs what on them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from syclsched.cluster.membership import ClusterWorker
+from syclsched.cluster.part_runner import PartStatus
 from syclsched.cluster.workers import DESCRIBE, ConnectedWorkers
 from syclsched.errors import ClusterError
 from syclsched.model.text.sections import Section, facts, sections_html, sections_text, table
-from syclsched.model.text.units import format_bytes, plural
+from syclsched.model.text.units import format_bytes, format_seconds, plural
 
 if TYPE_CHECKING:
     from syclsched.cluster.node import NodeFacts
+
+_PARTS: Final = "syclsched.cluster.part_runner:statuses_of_parts"
 
 State = Literal["ready", "silent", "no answer", "no devices"]
 
@@ -35,6 +38,7 @@ class WorkerStatus:
     used_bytes: int = 0  # by the worker's process
     generation: str = ""
     problem: str = ""
+    parts: tuple[PartStatus, ...] = ()  # parts of plans that clients have bound there, and their runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +63,15 @@ class ClusterStatus:
         else:
             rows = [row[:-1] for row in rows]
         pairs = [("scheduler", self.scheduler), ("dashboard", self.dashboard or "none")]
-        return [
+        found = [
             facts(f"Cluster of {plural(len(self.workers), 'worker')}", pairs),
             table("Workers", headings, rows, numbers=(3, 5, 6)),
         ]
+        parts = [_part_row(each.worker.name, part) for each in self.workers for part in each.parts]
+        if parts:
+            headings = ("worker", "graph", "client", "priority", "share", "state", "tasks done", "memory")
+            found.append(table("Graphs", headings, parts, numbers=(3, 4, 6, 7)))
+        return found
 
 
 def read_status(workers: ConnectedWorkers, timeout_s: float) -> ClusterStatus:
@@ -70,34 +79,49 @@ def read_status(workers: ConnectedWorkers, timeout_s: float) -> ClusterStatus:
     members, facts = workers.members, workers.facts
     known, found = members.known()
     silences = {each.address: members.silence_s(each.address) for each in found}
-    asked = [each for each in found if not silences[each.address] and each.address not in facts]
-    calls = {each.address: workers.start(each.name, DESCRIBE) for each in asked}
+    heard = [each for each in found if not silences[each.address]]
+    asked = {each.address: workers.start(each.name, DESCRIBE) for each in heard if each.address not in facts}
+    bound = {each.address: workers.start(each.name, _PARTS) for each in heard}
     problems: dict[str, str] = {}
+    parts: dict[str, tuple[PartStatus, ...]] = {}
     end = time.monotonic() + timeout_s
-    for address, started in calls.items():
-        try:
-            facts[address] = started.result(max(0.0, end - time.monotonic()))
-        except ClusterError as error:
-            problems[address] = error.what
+    for calls, answers in ((asked, facts), (bound, parts)):
+        for address, started in calls.items():
+            try:
+                answers[address] = started.result(max(0.0, end - time.monotonic()))
+            except ClusterError as error:
+                problems[address] = error.what
     return ClusterStatus(
         workers.scheduler,
         workers.dashboard,
         tuple(
-            _status(each, known[address], silences[address], facts.get(address), problems.get(address, ""))
-            for address, each in ((each.address, each) for each in found)
+            _status(
+                each,
+                known[each.address],
+                silences[each.address],
+                facts.get(each.address),
+                parts.get(each.address, ()),
+                problems.get(each.address, ""),
+            )
+            for each in found
         ),
     )
 
 
 def _status(
-    worker: ClusterWorker, info: Mapping[str, Any], silent_s: float, said: NodeFacts | None, problem: str
+    worker: ClusterWorker,
+    info: Mapping[str, Any],
+    silent_s: float,
+    said: NodeFacts | None,
+    parts: tuple[PartStatus, ...],
+    problem: str,
 ) -> WorkerStatus:
     used = int(info.get("metrics", {}).get("memory", 0))
     if said is None:
         unknown: State = "silent" if silent_s else "no answer"
         return WorkerStatus(worker, unknown, silent_s, used_bytes=used, problem=problem)
     found = () if said.platform is None else said.platform.compute_devices
-    state: State = "silent" if silent_s else "ready" if found else "no devices"
+    state: State = "silent" if silent_s else "no answer" if problem else "ready" if found else "no devices"
     return WorkerStatus(
         worker,
         state,
@@ -109,7 +133,24 @@ def _status(
         said.memory_bytes,
         used,
         said.generation,
-        said.problem or problem,
+        problem or said.problem,
+        parts,
+    )
+
+
+def _part_row(worker: str, part: PartStatus) -> tuple[str, ...]:
+    state = "idle"
+    if part.running:
+        state = f"{'waits for its turn' if part.waits else 'runs'}, {format_seconds(part.elapsed_s)}"
+    return (
+        worker,
+        part.graph,
+        part.client,
+        str(part.priority),
+        "" if part.share is None else f"{part.share:g}",
+        state,
+        f"{part.tasks_done} of {part.tasks}" if part.running else "",
+        ", ".join(f"{space} {format_bytes(nbytes)}" for space, nbytes in sorted(part.memory_bytes.items()) if nbytes),
     )
 
 

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admission of plans to the memory of one process: what is bound fits in memory together, or is refused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from syclsched.errors import MemoryLimitError
+from syclsched.model.platform import HOST, MemorySpace
+from syclsched.model.text.units import format_bytes
+
+#: Most holders that an error names.
+_MOST_NAMED: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """Memory that is held for a bound plan."""
+
+    what: str  # the graph and who has bound it
+    nbytes: Mapping[str, int]  # by group of spaces
+
+
+def _available_bytes() -> int | None:
+    """Return the memory of this machine that programs can get without swapping; None if that is unknown."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+class BoundMemory:
+    """Memory that is held for the plans bound in this process; usable from any thread.
+
+    Memory spaces that the host can address lie in the machine's memory, and share it.
+
+    Parameters
+    ----------
+    available : callable, optional
+        Returns the memory that the machine has left, in bytes; None if that is unknown.
+    """
+
+    def __init__(self, available: Callable[[], int | None] = _available_bytes) -> None:
+        self._available = available
+        self._lock = threading.Lock()
+        self._held: dict[str, _Holder] = {}
+
+    def claim(self, key: str, what: str, needed: Mapping[str, int], spaces: Iterable[MemorySpace]) -> None:
+        """Hold memory for a plan, by space, until `release`; raise `MemoryLimitError` if there is not enough left."""
+        limits: dict[str, int] = {}
+        nbytes: dict[str, int] = {}
+        for space in spaces:
+            group = HOST if space.host_accessible else space.name
+            if space.capacity_bytes:
+                limits[group] = min(limits.get(group, space.capacity_bytes), space.capacity_bytes)
+            nbytes[group] = nbytes.get(group, 0) + needed.get(space.name, 0)
+        with self._lock:
+            for group, size in nbytes.items():
+                self._check(what, group, size, limits.get(group))
+            self._held[key] = _Holder(what, nbytes)
+
+    def release(self, key: str) -> None:
+        """Hold memory for a plan no longer."""
+        with self._lock:
+            self._held.pop(key, None)
+
+    def _check(self, what: str, group: str, size: int, limit: int | None) -> None:
+        """Raise an error if further memory of a group does not fit."""
+        holders = [(held.nbytes[group], held.what) for held in self._held.values() if held.nbytes.get(group)]
+        left = None if limit is None else limit - sum(nbytes for nbytes, _ in holders)
+        free = self._available() if group == HOST else None
+        if size == 0 or ((left is None or size <= left) and (free is None or size <= free)):
+            return
+        named = [f"{who} holds {format_bytes(nbytes)}" for nbytes, who in sorted(holders, reverse=True)]
+        if len(named) > _MOST_NAMED:
+            named[_MOST_NAMED:] = [f"{len(named) - _MOST_NAMED} more hold less"]
+        if left is not None and size > left:
+            rest = f"{format_bytes(max(0, left))} of {format_bytes(limit or 0)} are left"
+        else:
+            rest = f"the machine has {format_bytes(free or 0)} left beside other programs"
+        raise MemoryLimitError(
+            f"{what} needs {format_bytes(size)} of memory {group!r}, and {rest}"
+            + (f": {'; '.join(named)}" if named else ""),
+            space=group,
+            hint="Wait until others are done, close runners that are not used, or plan again so that this machine "
+            "gets less; `print(cluster.status())` shows what each machine holds",
+        )
