@@ -155,7 +155,7 @@ def test_a_part_keeps_within_the_memory_of_its_machine() -> None:
     found = divide(syclsched.plan(graph, joined({"one": platform}, paths), policy="heft"), graph, print, print)
     mailbox: Any = SimpleNamespace(end=lambda run: None, cancel=lambda run, cause: None)
     policy = PartPolicy("eager", MemoryHistory())
-    part = PartRunner("large", found.parts["one"], platform, mailbox, {}, 10.0, Safeguards(), policy)
+    part = PartRunner("large", found.parts["one"], platform, mailbox, {}, 10.0, Safeguards(), policy, "tests")
     try:
         for run in ("first", "second"):
             part.run(run, {})
