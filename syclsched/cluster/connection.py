@@ -12,11 +12,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from syclsched.cluster.cluster_run import ClusterRun
 from syclsched.cluster.cluster_status import ClusterStatus, read_status
 from syclsched.cluster.measurements.node_profiles import NodeProfile, profile_machines
 from syclsched.cluster.planning import ClusterPlanner
-from syclsched.cluster.runner import ClusterRunner
+from syclsched.cluster.runs.cluster_run import ClusterRun
+from syclsched.cluster.runs.runner import ClusterRunner
 from syclsched.cluster.workers import ANSWER_S, ConnectedWorkers
 from syclsched.errors import ArgumentError, ClusterError, RuntimeMissingError
 from syclsched.execution.core.safeguards import Safeguards
@@ -165,7 +165,7 @@ class Cluster(ConnectedWorkers):
         policy, calibrate
             See `plan`.
         recover : bool, optional
-            Whether a run that loses a worker is planned again and repeated on the machines left.
+            Whether a run that loses a worker goes on on the machines left, from the values that they have.
         priority, share : optional
             As for `syclsched.run`, on each machine, beside the runs of all clients of the cluster.
 

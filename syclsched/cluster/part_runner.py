@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from syclsched.cluster.parts import MachinePart, platform_of
+from syclsched.cluster.recovery.part_state import EndedPart, HeldValue, KeptValue, PartReport, PartState
 from syclsched.errors import ExecutionError, RunCancelledError
 from syclsched.execution.core.safeguards import Safeguards
 from syclsched.execution.memory.buffers import NumpyArray
@@ -39,14 +40,6 @@ def send(data: NumpyArray = _NOTHING, *, part: str, number: int, machine: str) -
 def receive(data: NumpyArray = _NOTHING, *, part: str, number: int, machine: str) -> None:
     """Receive an array of a part from another machine; called by the part's host tasks."""
     _bound[part].receive(number, machine, data)
-
-
-@dataclass(frozen=True, slots=True)
-class PartReport:
-    """Measured times of one run of a part."""
-
-    seconds: float
-    replayed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +92,8 @@ class PartRunner:
         self._run_key = ""
         self._cancelled_key = ""
         self._last: Run | None = None
+        self._ended: EndedPart | None = None
+        self._report = PartReport(0.0, False)
         self._lock = threading.Lock()
         used = platform_of(part, platform)
         plan = predict(build_plan(part.graph, used, part.schedule, part.durations_s))
@@ -113,13 +108,14 @@ class PartRunner:
             raise
         _bound[key] = self
 
-    def run(self, run: str, inputs: Mapping[str, NumpyArray]) -> PartReport:
-        """Run the part once and wait for its end."""
+    def run(self, run: str, inputs: Mapping[str, NumpyArray], kept: Sequence[KeptValue] = ()) -> PartReport:
+        """Run the part once and wait for its end; begin with values that earlier attempts have left here, too."""
         with self._lock:
-            self._run_key = run
+            self._last, self._ended, self._run_key = None, None, run
             begun_s = time.perf_counter()
             try:
-                self._last = self._runner.run({**self._part.data, **inputs, **self._given.pop(run, {})})
+                given = {**self._part.data, **inputs, **self._given.pop(run, {})}
+                self._last = self._runner.run({**given, **self._kept(kept, given)})
                 if self._cancelled_key == run:
                     self._last.cancel()
                 self._last.wait()
@@ -130,7 +126,39 @@ class PartRunner:
                 raise
             finally:
                 self._mailbox.end(run)
-            return PartReport(time.perf_counter() - begun_s, self._runner.replayed)
+                self._report = PartReport(time.perf_counter() - begun_s, self._runner.replayed)
+            return self._report
+
+    def _kept(self, kept: Sequence[KeptValue], given: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
+        """Return the values of arrays that earlier attempts have left here, wholly or in part."""
+        found: dict[str, NumpyArray] = {}
+        for each in kept:
+            value = _found(each.key).held_value(each.run, each.held)
+            if each.held.rows is None:
+                found[each.array] = value
+                continue
+            if each.array not in found:
+                declared, before = self._part.graph.arrays[each.array], given.get(each.array)
+                found[each.array] = np.zeros(declared.shape, declared.dtype) if before is None else before.copy()
+            found[each.array][slice(*each.held.rows)] = value
+        return found
+
+    def state(self, run: str) -> PartState:
+        """Return the executed tasks and the values in memory of the last run, which has ended."""
+        with self._lock:  # until it has ended
+            memory = self._memory(run)
+            return PartState(tuple(memory.done), memory.held(), self._report)
+
+    def held_value(self, run: str, held: HeldValue) -> NumpyArray:
+        """Return a value that the last run has left in memory."""
+        return self._memory(run).value(held)
+
+    def _memory(self, run: str) -> EndedPart:
+        """Return the memory of the last run, which has ended."""
+        last = self._last_of(run, "its memory")
+        if self._ended is None:
+            self._ended = EndedPart(last)
+        return self._ended
 
     def give(self, run: str, array: str, value: NumpyArray) -> None:
         """Take an input of a run that will begin; drop those of runs before it, which never began."""
@@ -139,6 +167,9 @@ class PartRunner:
     def result(self, run: str, array: str, rows: RowRange | None) -> NumpyArray:
         """Return an array, or some of its rows, of the last run; refuse those of earlier ones."""
         last = self._last_of(run, f"array {array!r}")
+        engine = last.ended_engine
+        if not (engine.completed and engine.failures.none):
+            return self._memory(run).last(array, rows)
         declared = self._part.graph.arrays[array]
         found: NumpyArray = last.result(declared if rows is None else declared[slice(*rows)])
         return found
@@ -194,7 +225,7 @@ def take_result(key: str, run: str, array: str, rows: RowRange | None) -> NumpyA
     return _found(key).result(run, array, rows)
 
 
-# --- called by `syclsched.cluster.cluster_run` on each machine -----------------------------------------
+# --- called by `syclsched.cluster.runs` on each machine -----------------------------------------------
 
 
 def bind_part(
@@ -209,9 +240,16 @@ def bind_part(
     PartRunner(key, part, node.platform, node.mailbox, addresses, message_timeout_s, safeguards)
 
 
-def run_part(node: Node, key: str, run: str, inputs: Mapping[str, NumpyArray]) -> PartReport:
+def run_part(
+    node: Node, key: str, run: str, inputs: Mapping[str, NumpyArray], kept: Sequence[KeptValue] = ()
+) -> PartReport:
     """Run a bound part once."""
-    return _found(key).run(run, inputs)
+    return _found(key).run(run, inputs, kept)
+
+
+def state_of_part(node: Node, key: str, run: str) -> PartState:
+    """Return the state of the last run of a bound part, which has ended."""
+    return _found(key).state(run)
 
 
 def result_of_part(node: Node, key: str, run: str, array: str, rows: RowRange | None) -> NumpyArray:

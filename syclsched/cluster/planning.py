@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
@@ -29,6 +29,8 @@ LARGE_WORK: Final = 1_000_000
 LARGE_BUDGET_S: Final = 5.0
 #: Seconds that measuring a graph on a machine may take.
 CALIBRATION_S: Final = 600.0
+#: Policy for the rest of a run.
+REST_POLICY: Final = "heft"
 #: Memories of machines whose sizes differ by less are equal.
 _GIB: Final = 1 << 30
 
@@ -41,10 +43,12 @@ class ClusterPlanner:
         self._lock = threading.Lock()
         self._network: NetworkProfile | None = None
 
-    def platform(self) -> Platform:
-        """Return the platform of the machines that are there now."""
+    def platform(self, left: Collection[str] | None = None) -> Platform:
+        """Return the platform of the machines that are there now, or of those among them that are left."""
         machines = {
-            name: facts.platform for name, facts in self._workers.describe().items() if facts.platform is not None
+            name: facts.platform
+            for name, facts in self._workers.describe(workers=left).items()
+            if facts.platform is not None
         }
         if not machines:
             raise EmptyPlatformError(
@@ -59,6 +63,18 @@ class ClusterPlanner:
         """Plan a graph for all machines."""
         history = self._times(graph) if calibrate else MemoryHistory()
         return plan_on(graph, self.platform(), history, policy=policy, budget_s=budget_s)
+
+    def plan_rest(self, graph: TaskGraph, platform: Platform, times: MemoryHistory, placed: Mapping[str, str]) -> Plan:
+        """Plan the rest of a run for the machines left; ``placed`` names the memory in which arrays are."""
+        from syclsched.costs import CostModel
+        from syclsched.planner.plan_builder import PlanBuilder
+        from syclsched.planning import verify
+        from syclsched.scheduling.portfolio import run_policy
+
+        builder = PlanBuilder(graph, platform, CostModel(platform, times), placed=placed)
+        plan = builder.build(run_policy(builder.problem(), REST_POLICY))
+        verify(plan, graph)
+        return plan
 
     def _times(self, graph: TaskGraph) -> MemoryHistory:
         """Measure the tasks of a graph on one machine of each kind."""

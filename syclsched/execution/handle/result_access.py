@@ -89,6 +89,13 @@ class ResultAccess(ABC):
         """Return whether the run has ended, with or without an error."""
         return self._resources.finished.is_set()
 
+    @property
+    def ended_engine(self) -> Engine:
+        """The last engine of a run that has ended, for the values that its memory holds."""
+        if not self._engines.ended or self._closed:
+            raise ExecutionError("the run has not ended, or is closed", where=self._where)
+        return self._engines.active
+
     def result(self, array: Any, like: Any = "numpy", timeout: float | None = None) -> Any:
         """Return an array's final value; wait only for the tasks that write it.
 
