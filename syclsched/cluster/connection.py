@@ -129,7 +129,8 @@ class Cluster(ConnectedWorkers):
         graph : TaskGraph
             The graph.
         policy : str, optional
-            As for `syclsched.plan`. ``auto`` also plans for each machine alone and returns the best plan.
+            As for `syclsched.plan`. ``auto`` also plans for each machine alone and returns the best plan. ``hybrid``
+            and ``hybrid:POLICY`` are ``auto`` and the policy here; see `bind`.
         calibrate : bool, optional
             Measure tasks that were never timed, on one machine of each kind.
         budget_s : float, optional
@@ -163,7 +164,8 @@ class Cluster(ConnectedWorkers):
         plan : Plan, optional
             A plan for these machines; by default the graph is planned.
         policy, calibrate
-            See `plan`.
+            See `plan`. With ``hybrid`` or ``hybrid:POLICY``, the rest of a run is planned anew while it runs: when a
+            machine takes longer than planned, or a worker joins, if it then ends earlier.
         recover : bool, optional
             Whether a run that loses a worker goes on on the machines left, from the values that they have.
         priority, share : optional

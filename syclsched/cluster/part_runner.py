@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from syclsched.cluster.parts import MachinePart, platform_of
-from syclsched.cluster.recovery.part_state import EndedPart, HeldValue, KeptValue, PartReport, PartState
+from syclsched.cluster.recovery.part_state import (
+    EndedPart,
+    HeldValue,
+    KeptValue,
+    PartLanes,
+    PartProgress,
+    PartReport,
+    PartState,
+)
 from syclsched.errors import ExecutionError, RunCancelledError
 from syclsched.execution.core.safeguards import Safeguards
 from syclsched.execution.memory.buffers import NumpyArray
@@ -93,6 +101,7 @@ class PartRunner:
         self._cancelled_key = ""
         self._last: Run | None = None
         self._ended: EndedPart | None = None
+        self._lanes: PartLanes | None = None
         self._report = PartReport(0.0, False)
         self._lock = threading.Lock()
         used = platform_of(part, platform)
@@ -143,6 +152,15 @@ class PartRunner:
             found[each.array][slice(*each.held.rows)] = value
         return found
 
+    def progress(self, run: str, *, tasks: bool) -> PartProgress | None:
+        """Return the progress of a run, with the completed tasks if asked for; None if it has not begun."""
+        last = self._last
+        if last is None or self._run_key != run:
+            return None
+        if self._lanes is None:
+            self._lanes = PartLanes(self._runner.plan)
+        return self._lanes.progress(last, tasks=tasks)
+
     def state(self, run: str) -> PartState:
         """Return the executed tasks and the values in memory of the last run, which has ended."""
         with self._lock:  # until it has ended
@@ -167,7 +185,7 @@ class PartRunner:
     def result(self, run: str, array: str, rows: RowRange | None) -> NumpyArray:
         """Return an array, or some of its rows, of the last run; refuse those of earlier ones."""
         last = self._last_of(run, f"array {array!r}")
-        engine = last.ended_engine
+        engine = last.engine
         if not (engine.completed and engine.failures.none):
             return self._memory(run).last(array, rows)
         declared = self._part.graph.arrays[array]
@@ -245,6 +263,11 @@ def run_part(
 ) -> PartReport:
     """Run a bound part once."""
     return _found(key).run(run, inputs, kept)
+
+
+def progress_of_part(node: Node, key: str, run: str, tasks: bool) -> PartProgress | None:
+    """Return the progress of a run of a bound part, with the completed tasks if asked for."""
+    return _found(key).progress(run, tasks=tasks)
 
 
 def state_of_part(node: Node, key: str, run: str) -> PartState:

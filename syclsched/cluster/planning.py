@@ -7,10 +7,12 @@ import threading
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
 
 from syclsched.cluster.measurements.network import NetworkProfile, measure_network
-from syclsched.cluster.platforms import joined, kind_of, machine_alone, machine_names
+from syclsched.cluster.platforms import joined, kind_of, machine_alone, machine_names, machine_of
 from syclsched.cluster.workers import ConnectedWorkers
 from syclsched.costs import MemoryHistory
 from syclsched.costs.history import HistoryKey, history_key, in_run_key
@@ -23,16 +25,25 @@ from syclsched.scheduling.registry import AUTO
 
 if TYPE_CHECKING:
     from syclsched.cluster.node import Node
+    from syclsched.scheduling.portfolio import PolicyResult
 
 #: Tasks times devices of a graph whose search would take minutes with its usual effort, and the seconds it may take.
 LARGE_WORK: Final = 1_000_000
 LARGE_BUDGET_S: Final = 5.0
 #: Seconds that measuring a graph on a machine may take.
 CALIBRATION_S: Final = 600.0
+#: Follows the plan of another policy, and plans the rest anew when machines deviate from it.
+HYBRID: Final = "hybrid"
 #: Policy for the rest of a run.
 REST_POLICY: Final = "heft"
 #: Memories of machines whose sizes differ by less are equal.
 _GIB: Final = 1 << 30
+
+
+def followed(policy: str) -> str | None:
+    """Return the policy whose plan ``hybrid`` or ``hybrid:POLICY`` follows; None for another policy."""
+    hybrid, _, base = policy.partition(":")
+    return (base or AUTO) if hybrid == HYBRID else None
 
 
 class ClusterPlanner:
@@ -43,8 +54,12 @@ class ClusterPlanner:
         self._lock = threading.Lock()
         self._network: NetworkProfile | None = None
 
-    def platform(self, left: Collection[str] | None = None) -> Platform:
-        """Return the platform of the machines that are there now, or of those among them that are left."""
+    def platform(self, left: Collection[str] | None = None, like: Platform | None = None) -> Platform:
+        """Return the platform of the machines that are there now, or of those among them that are left.
+
+        Libraries have as many threads there as on the machines of a platform that was used before: with another number
+        the bits of their results may differ.
+        """
         machines = {
             name: facts.platform
             for name, facts in self._workers.describe(workers=left).items()
@@ -57,24 +72,37 @@ class ClusterPlanner:
         with self._lock:
             if self._network is None or not set(machines) <= set(self._network.workers):
                 self._network = measure_network(self._workers)
-        return joined(machines, self._network.network_paths([*machines]))
+        platform = joined(machines, self._network.network_paths([*machines]))
+        threads = {} if like is None else {device.name: device.most_threads for device in like.devices}
+        devices = (replace(d, most_threads=threads.get(d.name, d.most_threads)) for d in platform.devices)
+        return replace(platform, devices=tuple(devices)) if threads else platform
 
     def plan(self, graph: TaskGraph, *, policy: str, calibrate: bool, budget_s: float | None = None) -> Plan:
-        """Plan a graph for all machines."""
+        """Plan a graph for all machines; by ``hybrid``, by the policy whose plan it follows."""
+        policy = followed(policy) or policy
         history = self._times(graph) if calibrate else MemoryHistory()
         return plan_on(graph, self.platform(), history, policy=policy, budget_s=budget_s)
 
-    def plan_rest(self, graph: TaskGraph, platform: Platform, times: MemoryHistory, placed: Mapping[str, str]) -> Plan:
-        """Plan the rest of a run for the machines left; ``placed`` names the memory in which arrays are."""
-        from syclsched.costs import CostModel
-        from syclsched.planner.plan_builder import PlanBuilder
-        from syclsched.planning import verify
-        from syclsched.scheduling.portfolio import run_policy
+    @staticmethod
+    def plan_rest(graph: TaskGraph, platform: Platform, expected: Expected) -> Plan:
+        """Plan the rest of a run for some machines."""
+        from syclsched.planning import build_plan, verify
+        from syclsched.scheduling import to_schedule
+        from syclsched.simulation import predict
 
-        builder = PlanBuilder(graph, platform, CostModel(platform, times), placed=placed)
-        plan = builder.build(run_policy(builder.problem(), REST_POLICY))
+        entry = _scheduled(graph, platform, expected)
+        tables = entry.problem.tables
+        seconds = tables.seconds[np.arange(len(graph)), tables.processor_device[entry.timetable.processor]]
+        durations = dict(zip(entry.problem.names, seconds.tolist(), strict=True))
+        schedule = to_schedule(entry.problem, entry.timetable, entry.label)
+        plan = predict(build_plan(graph, platform, schedule, durations))
         verify(plan, graph)
         return plan
+
+    @staticmethod
+    def makespan_s(graph: TaskGraph, platform: Platform, expected: Expected, stay: Mapping[str, str] | None) -> float:
+        """Return the time that the rest of a run takes; with ``stay``, if each task stays on its machine."""
+        return _scheduled(graph, platform, expected, stay).makespan_s
 
     def _times(self, graph: TaskGraph) -> MemoryHistory:
         """Measure the tasks of a graph on one machine of each kind."""
@@ -139,6 +167,33 @@ def _kinds_alone(platform: Platform, graph: TaskGraph) -> dict[str, Platform]:
         if kind not in nearest or sent_s < nearest[kind][0]:
             nearest[kind] = sent_s, machine, own
     return {machine: own for _, machine, own in nearest.values()}
+
+
+class Expected(NamedTuple):
+    """Times and places that the plan of a run's rest is made with."""
+
+    times: MemoryHistory
+    placed: Mapping[str, str]  # the memory in which arrays are
+    slowness: Mapping[str, float]  # measured over predicted times of the tasks on each machine
+
+
+def _scheduled(
+    graph: TaskGraph, platform: Platform, expected: Expected, stay: Mapping[str, str] | None = None
+) -> PolicyResult:
+    """Return the rest of a run as `REST_POLICY` schedules it."""
+    from syclsched.costs import CostModel
+    from syclsched.scheduling import build_problem
+    from syclsched.scheduling.portfolio import run_policy
+    from syclsched.scheduling.tables import frozen
+
+    problem = build_problem(graph, platform, CostModel(platform, expected.times), placed=expected.placed)
+    machines = [machine_of(device) for device in problem.devices]
+    seconds = problem.tables.seconds * np.array([expected.slowness.get(machine, 1.0) for machine in machines])
+    if stay is not None:
+        places = np.array([[stay.get(task, machine) == machine for machine in machines] for task in problem.names])
+        seconds = np.where(places, seconds, np.inf)
+    problem = replace(problem, tables=frozen(problem.tables._replace(seconds=seconds)))
+    return run_policy(problem, REST_POLICY)
 
 
 def times_here(node: Node, graph: TaskGraph) -> tuple[dict[HistoryKey, Quantity], Mapping[HistoryKey, str]]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain, repeat
 from typing import Final
@@ -46,7 +46,6 @@ class PlanBuilder:
     problems: dict[tuple[str, ...] | None, Problem] = field(default_factory=dict)
     limited: Platform | None = None
     steps: StepCounter = field(default_factory=StepCounter)  # told of every plan that is built
-    placed: Mapping[str, str] = field(default_factory=dict)  # space of inputs that are not in the host's memory
     _single: PlanBuilder | None = None  # with single-threaded libraries on the host
 
     def limit(self, aim: Aim) -> None:
@@ -66,7 +65,7 @@ class PlanBuilder:
         """Return the scheduling problem on all devices, or on some and the host; cached."""
         if devices not in self.problems:
             if devices is None:
-                self.problems[devices] = build_problem(self.graph, self.platform, self.costs, placed=self.placed)
+                self.problems[devices] = build_problem(self.graph, self.platform, self.costs)
             else:
                 self.problems[devices] = self._part(devices)
         return self.problems[devices]
@@ -109,9 +108,7 @@ class PlanBuilder:
             return self
         if self._single is None:
             limited = None if self.limited is None else self.limited.with_single_threads(used)
-            self._single = PlanBuilder(
-                self.graph, single, self.costs.on(single), limited=limited, steps=self.steps, placed=self.placed
-            )
+            self._single = PlanBuilder(self.graph, single, self.costs.on(single), limited=limited, steps=self.steps)
         return self._single
 
     def options(self) -> tuple[Option, ...]:

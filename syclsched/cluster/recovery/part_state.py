@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State of a part whose run has ended early or completely: its executed tasks, and the values in its memory."""
+"""State of a part: the progress of a run; of one that has ended, its executed tasks and the values in its memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from syclsched.errors import ExecutionError
+from syclsched.execution.core.program import MEMORY_KINDS
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.recovery.engine_state import engine_state
 from syclsched.execution.recovery.surviving_values import UnreachableValueError, read_version
 from syclsched.model.access import RowRange
+from syclsched.model.plan import Plan
 
 if TYPE_CHECKING:
     from syclsched.execution import Run
@@ -43,6 +46,46 @@ class PartState:
 
 
 @dataclass(frozen=True, slots=True)
+class LaneWork:
+    """Work of a lane of a part in progress."""
+
+    done_s: float  # predicted seconds of its completed instructions
+    current_s: float  # of the one that it is at; 0 if it is at none, or sends or receives
+    runs: bool  # whether that one is being executed
+
+
+@dataclass(frozen=True, slots=True)
+class PartProgress:
+    """Progress of a part in a run: its lanes, and if asked for the tasks that it has completed."""
+
+    lanes: tuple[LaneWork, ...]
+    done: tuple[str, ...] = ()
+
+
+class PartLanes:
+    """The lanes of a part's plan, whose instructions complete in order."""
+
+    def __init__(self, plan: Plan) -> None:
+        work = {lane.name: [i for i in lane.instructions if i.kind not in MEMORY_KINDS] for lane in plan.lanes}
+        self._tasks = {lane: [i.task for i in found] for lane, found in work.items()}
+        self._ends_s = {lane: [*accumulate((i.duration_s for i in found), initial=0.0)] for lane, found in work.items()}
+
+    def progress(self, run: Run, *, tasks: bool) -> PartProgress:
+        """Return the progress of a run of the plan."""
+        at = {each.lane: each for each in run.engine.positions()}
+        lanes, done = [], dict[str, None]()
+        for lane, ends_s in self._ends_s.items():
+            current = at.get(lane)
+            place = len(ends_s) - 1 if current is None else current.place - 1
+            is_work = current is not None and current.predicted_s > 0.0
+            current_s = current.predicted_s if current is not None and is_work else 0.0
+            lanes.append(LaneWork(ends_s[place], current_s, is_work and current is not None and current.runs))
+            if tasks:
+                done.update((task, None) for task in self._tasks[lane][:place] if task is not None)
+        return PartProgress(tuple(lanes), tuple(done))
+
+
+@dataclass(frozen=True, slots=True)
 class KeptValue:
     """A value of an earlier attempt in the memory of the same machine, with which a part begins."""
 
@@ -56,7 +99,9 @@ class EndedPart:
     """The memory of a part after a run of it."""
 
     def __init__(self, run: Run) -> None:
-        engine = run.ended_engine
+        engine = run.engine
+        if not engine.finished.is_set():  # it was given up, and its memory may still change
+            raise ExecutionError("the run has not ended", where=f"plan {engine.program.plan.name!r}")
         self._buffers, self._plan = engine.buffers, engine.program.plan
         state = engine_state(engine, self._plan)
         self._versions, self.done = state.versions, state.done

@@ -9,8 +9,9 @@ ones then are arrays of their own in the graph of the rest.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from syclsched.cluster.parts import Message
 from syclsched.cluster.platforms import machine_names
@@ -25,6 +26,13 @@ from syclsched.model.access import RowRange
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
+
+
+class Undone(NamedTuple):
+    """About what is left of a run in progress."""
+
+    graph: TaskGraph
+    placed: Mapping[str, str]  # machine of each array
 
 
 class RunLineage:
@@ -51,6 +59,11 @@ class RunLineage:
             name: [(s.name, s.rows) for s in segments[name]] if name in segments else [(name, None)]
             for name in graph.arrays
         }
+
+    @property
+    def tasks(self) -> Collection[str]:
+        """The names of all tasks."""
+        return self._tasks.keys()
 
     @property
     def times(self) -> MemoryHistory:
@@ -87,6 +100,19 @@ class RunLineage:
                 break
             apart -= {piece for array in mixed for piece, _ in self._pieces[array]}
         return self._made(left, copies, holders, wanted, platform)
+
+    def undone(self, done: Collection[str], machines: Mapping[str, str], platform: Platform) -> Undone:
+        """Return about what is left when some tasks are done: values are where their writers have run.
+
+        ``machines`` names the machine of each task. Inputs are where they are read first.
+        """
+        graph = self._subgraphs.of(frozenset(self._tasks) - frozenset(done), platform)
+        placed: dict[str, str] = {}
+        for task in self._graph.tasks:
+            for access in task.accesses:
+                if access.array not in placed or (task.name in done and access.mode.writes):
+                    placed[access.array] = machines[task.name]
+        return Undone(graph, {name: placed[name] for name in graph.arrays})
 
     # --- inside -----------------------------------------------------------------------------------
 

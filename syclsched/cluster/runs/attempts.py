@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -25,6 +26,7 @@ from syclsched.cluster.platforms import machine_of
 from syclsched.cluster.recovery.attempt import Attempt, Binding, Rest, ResultPiece, result_pieces
 from syclsched.cluster.recovery.part_state import KeptValue
 from syclsched.cluster.recovery.remaining import RunLineage
+from syclsched.cluster.runs.plan_watch import LOOK_S, Move, PlanWatch
 from syclsched.errors import ClusterError, RunCancelledError, SyclschedError, WorkerLostError
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.model.recovery import Recovery
@@ -60,7 +62,11 @@ class PlanBinder(Protocol):
         """Plan the whole graph for the machines that are there, and bind it there."""
 
     def bind_rest(
-        self, lineage: RunLineage, attempts: list[Attempt], machines: Collection[str]
+        self,
+        lineage: RunLineage,
+        attempts: list[Attempt],
+        machines: Collection[str],
+        slowness: Mapping[str, float],
     ) -> tuple[Rest, Binding | None]:
         """Plan the rest of a run for some machines, and bind it there; no binding if nothing is left to do."""
 
@@ -75,18 +81,20 @@ class RunInputs(NamedTuple):
 class RunAttempts:
     """The attempts of one run."""
 
-    def __init__(self, binder: PlanBinder, binding: Binding, inputs: RunInputs) -> None:
-        self._binder = binder
+    def __init__(self, binder: PlanBinder, binding: Binding, inputs: RunInputs, watch: PlanWatch | None = None) -> None:
+        self._binder, self._watch = binder, watch
         self._inputs = inputs
         self.all: list[Attempt] = []
-        #: One for each loss after which the run went on.
+        #: One for each loss after which the run went on, and for each move of its rest.
         self.losses: list[Recovery] = []
         self._tries = 0
         self._lineage: RunLineage | None = None
         self._lost: set[str] = set()  # addresses of workers known to be lost
         self._ended: set[str] = set()  # machines whose part in the last attempt has ended
         self._final: Rest | None = None  # the last rest
-        self._last_error: SyclschedError | None = None
+        #: Why the parts were stopped: the rest is to be planned anew.
+        self.move: Move | None = None
+        self._slowness: Mapping[str, float] = {}
         self._begin(binding, None)
 
     @property
@@ -106,8 +114,13 @@ class RunAttempts:
         left, errors, until_s = set(self.last.binding.divided.parts), list[Exception](), float("inf")
         while left and time.perf_counter() < until_s:
             try:
-                name, call = self._calls.get(timeout=_LOOK_S)
+                name, call = self._calls.get(timeout=_LOOK_S if self._watch is None else LOOK_S)
             except queue.Empty:
+                if self._watch is not None and self.move is None and not errors:
+                    self.move = self._watch.look(self.last, left, self.lineage)
+                    if self.move is not None:
+                        until_s = time.perf_counter() + END_S
+                        self.cancel("its rest is planned anew")
                 continue
             left.discard(name)
             self._ended.add(name)
@@ -119,11 +132,14 @@ class RunAttempts:
                 errors.append(error if not isinstance(call, WorkerCall) else _named(error, call.worker))
                 if isinstance(error, WorkerLostError):
                     self._note_lost(error)
-                if len(errors) == 1:
+                if len(errors) == 1 and self.move is None:
                     until_s = time.perf_counter() + END_S
                     self.cancel(f"the part on {name} failed: {error}", left)
         lost = [error for error in errors if isinstance(error, WorkerLostError)]
         causes = [error for error in errors if not isinstance(error, RunCancelledError)]
+        if self.move is not None and not causes:
+            self.move = self.move if errors or left else None  # it has ended in the meantime
+            return None
         return next(iter([*lost, *causes, *errors]), None)
 
     def cancel(self, cause: str, machines: Iterable[str] | None = None) -> None:
@@ -140,37 +156,55 @@ class RunAttempts:
         """Whether the run may go on after one more loss."""
         return self._tries < MOST_LOSSES
 
-    def recover(self, loss: WorkerLostError) -> bool:
-        """Go on with the rest on the machines left; return whether parts have begun.
-
-        Where the rest cannot be planned or does not fit beside what the attempts have in memory, the whole graph is
-        begun again.
-        """
-        begun_s = time.perf_counter()
-        self._tries += 1
-        self._note_lost(loss)
+    @property
+    def lineage(self) -> RunLineage:
+        """The lineage of the values of the run."""
         if self._lineage is None:
             self._lineage = RunLineage(self.first.plan, self.first.graph)
-        machines = self._binder.left(self.first.addresses, self._lost)
+        return self._lineage
+
+    def recover(self, loss: WorkerLostError) -> bool:
+        """Go on with the rest on the machines left; return whether parts have begun."""
+        begun_s = time.perf_counter()
+        self._tries += 1
+        self.move = None
+        self._note_lost(loss)
+        report = Recovery("device", loss.what, left_out=(loss.worker or "a worker",))
+        return self._go_on(self._left(), report, begun_s)
+
+    def follow(self, move: Move) -> bool:
+        """Go on with the rest as it is planned anew; return whether parts have begun."""
+        begun_s = time.perf_counter()
+        self.move, self._slowness = None, move.slowness
+        return self._go_on(self._left() | move.machines, Recovery(move.reason, move.what), begun_s)
+
+    def _left(self) -> frozenset[str]:
+        addresses = {n: address for attempt in self.all for n, address in attempt.binding.addresses.items()}
+        return self._binder.left(addresses, self._lost)
+
+    def _go_on(self, machines: frozenset[str], report: Recovery, begun_s: float) -> bool:
+        """Plan the rest for some machines and begin it there; return whether there is one.
+
+        Where it cannot be planned or does not fit beside what the attempts have in memory, the whole graph is begun
+        again.
+        """
         self._survey(machines)
         before = {a.task: machine_of(a.device) for each in self.all for a in each.binding.plan.schedule.assignments}
         redone: tuple[str, ...] = ()
         try:
-            rest, binding = self._binder.bind_rest(self._lineage, self.all, machines)
+            rest, binding = self._binder.bind_rest(self.lineage, self.all, machines, self._slowness)
             self._final, redone = rest, rest.redone
         except WorkerLostError:
             raise
         except SyclschedError:
             binding = self._binder.rebind()
-            self.all, self._lineage, self._final, rest = [], None, None, None
+            self.all, self._lineage, self._final, self._watch, rest = [], None, None, None, None
         if binding is not None:
             self._begin(binding, rest)
         placed = () if binding is None else binding.plan.schedule.assignments
         self.losses.append(
-            Recovery(
-                "device",
-                loss.what,
-                left_out=(loss.worker or "a worker",),
+            replace(
+                report,
                 planned=len(placed),
                 redone=redone,
                 moved=sum(before.get(each.task) != machine_of(each.device) for each in placed),
@@ -240,13 +274,13 @@ class RunAttempts:
             with suppress(SyclschedError):
                 calls[name] = self._binder.call(name, "state_of_part", last.binding.key, last.run)
         for name, call in calls.items():
-            with suppress(SyclschedError):
+            with suppress(Exception):  # of whatever kind: what it has is computed again
                 last.states[name] = call.result(END_S)
                 last.reports[name] = last.states[name].report
 
     def _note_lost(self, loss: WorkerLostError) -> None:
         """Note the address of a lost worker, which the error names."""
-        for address in self.first.addresses.values():
+        for address in [each for attempt in self.all for each in attempt.binding.addresses.values()]:
             if address in (loss.worker or ""):
                 self._lost.add(address)
 

@@ -19,6 +19,7 @@ from syclsched.cluster.measurements.part_traces import merge_parts
 from syclsched.cluster.part_runner import PartTrace
 from syclsched.cluster.recovery.attempt import Attempt, Binding, ResultPiece
 from syclsched.cluster.runs.attempts import PlanBinder, RunAttempts, RunInputs
+from syclsched.cluster.runs.plan_watch import Move, PlanWatch
 from syclsched.errors import (
     ExecutionError,
     RunCancelledError,
@@ -48,6 +49,9 @@ class BoundPlan(PlanBinder, Protocol):
 
     def clocks(self, machines: Iterable[str]) -> dict[str, ClockOffset]:
         """Compare the clocks of machines with that of this process."""
+
+    def watch(self) -> PlanWatch | None:
+        """Return a watch for a run whose rest moves when machines deviate from the plan; None for another."""
 
     def is_last(self, run: ClusterRun) -> bool:
         """Return whether no later run has begun."""
@@ -83,7 +87,7 @@ class ClusterRun:
         self._clock_error_s = 0.0
         self._seconds = 0.0
         self._begun_s = time.perf_counter()
-        self._attempts = RunAttempts(runner, runner.binding, self._inputs)
+        self._attempts = RunAttempts(runner, runner.binding, self._inputs, runner.watch())
         self._thread = threading.Thread(target=self._watch, name="syclsched cluster run", daemon=True)
         self._thread.start()
 
@@ -390,12 +394,17 @@ class ClusterRun:
         """
         try:
             error = error or self._attempts.wait()
-            while isinstance(error, WorkerLostError) and self._may_recover:
-                error = self._after(error)
+            while not self._cancelled:
+                if isinstance(error, WorkerLostError) and self._may_recover:
+                    error = self._after(error)
+                elif error is None and self._attempts.move is not None:
+                    error = self._after(self._attempts.move)
+                else:
+                    break
         except BaseException as failure:
             error = failure
         self._seconds = time.perf_counter() - self._begun_s
-        if error is not None and self._cancelled:
+        if self._cancelled and (error is not None or self._attempts.move is not None):
             return RunCancelledError("the run was cancelled", where=f"plan {self.plan.name!r}")
         return error
 
@@ -403,13 +412,19 @@ class ClusterRun:
     def _may_recover(self) -> bool:
         return self._runner.recovers and not self._cancelled and self._attempts.may_recover
 
-    def _after(self, loss: WorkerLostError) -> BaseException | None:
-        """Go on after a loss, and wait; return the error with which that ends."""
+    def _after(self, loss: WorkerLostError | Move) -> BaseException | None:
+        """Go on after a loss, or move the rest, and wait; return the error with which that ends."""
+        attempts = self._attempts
         try:
-            return self._attempts.wait() if self._attempts.recover(loss) else None
+            goes_on = attempts.follow(loss) if isinstance(loss, Move) else attempts.recover(loss)
+            if goes_on and self._cancelled:
+                attempts.cancel("it was cancelled")
+            return attempts.wait() if goes_on else None
         except WorkerLostError as another:
             return another
         except SyclschedError as error:
+            if isinstance(loss, Move):
+                raise
             loss.hint = f"The run could not go on: {error}"
             raise loss from error
 

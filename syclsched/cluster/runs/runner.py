@@ -11,6 +11,7 @@ If a worker is lost, the rest of the run is planned for the machines that are le
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 import weakref
 from collections.abc import AsyncIterable, Collection, Iterable, Mapping
@@ -23,13 +24,14 @@ from syclsched.cluster.measurements.host_clocks import ClockOffset, clock_offset
 from syclsched.cluster.part_runner import receive as receive_message
 from syclsched.cluster.part_runner import send as send_message
 from syclsched.cluster.parts import check_machines, divide
-from syclsched.cluster.planning import ClusterPlanner
+from syclsched.cluster.planning import ClusterPlanner, Expected, followed
 from syclsched.cluster.platforms import qualified
 from syclsched.cluster.recovery.attempt import Attempt, Binding, Rest
 from syclsched.cluster.recovery.remaining import RunLineage
 from syclsched.cluster.runs.attempts import END_S, MOST_LOSSES
 from syclsched.cluster.runs.cluster_run import ClusterRun
 from syclsched.cluster.runs.generations import BindingsInTurn
+from syclsched.cluster.runs.plan_watch import PlanWatch
 from syclsched.cluster.workers import ConnectedWorkers
 from syclsched.errors import ArgumentError, ExecutionError, SyclschedError, WorkerLostError
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
@@ -39,7 +41,7 @@ from syclsched.execution.runner.stream import Stream, StreamConfig
 from syclsched.execution.runner.stream_launchers import check_stream_memory
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
-from syclsched.model.platform import HOST
+from syclsched.model.platform import HOST, Platform
 from syclsched.rewrites import planned_graph
 from syclsched.scheduling.registry import AUTO
 
@@ -100,7 +102,10 @@ class ClusterRunner:
         self._outdated = False  # whether the binding has parts on workers that are lost
         self._closed = False
         self._policy = policy
+        begun_s = time.perf_counter()
         self.binding = self._bind(plan)
+        #: Seconds that binding took last; for the rest of a run with planning.
+        self.move_s = time.perf_counter() - begun_s
 
     @property
     def plan(self) -> Plan:
@@ -326,11 +331,16 @@ class ClusterRunner:
         return frozenset(n for n, address in addresses.items() if there.get(n) == address and address not in lost)
 
     def bind_rest(
-        self, lineage: RunLineage, attempts: list[Attempt], machines: Collection[str]
+        self,
+        lineage: RunLineage,
+        attempts: list[Attempt],
+        machines: Collection[str],
+        slowness: Mapping[str, float],
     ) -> tuple[Rest, Binding | None]:
         """Plan the rest of a run for some machines, and bind it there; no binding if nothing is left to do."""
+        begun_s = time.perf_counter()
         self._outdated = True
-        platform = self._planner.platform(machines or None)
+        platform = self._planner.platform(machines or None, attempts[0].binding.plan.platform)
         rest = lineage.rest(attempts, platform)
         if not any(task.operation is not None for task in rest.graph.tasks):
             return rest, None
@@ -340,9 +350,38 @@ class ClusterRunner:
             for each in found
             if each.holders
         }
-        binding = self._bind(self._planner.plan_rest(rest.graph, platform, lineage.times, placed), rest)
+        expected = Expected(lineage.times, placed, slowness)
+        binding = self._bind(self._planner.plan_rest(rest.graph, platform, expected), rest)
         self._rests.append(binding)
+        self.move_s = time.perf_counter() - begun_s
         return rest, binding
+
+    def watch(self) -> PlanWatch | None:
+        """Return a watch for a run whose rest moves when machines deviate from the plan; None for another."""
+        return None if followed(self._policy) is None else PlanWatch(self)
+
+    def platform(self) -> Platform:
+        """Return the platform of the machines that are there; a new one is measured first, which takes a while."""
+        return self._planner.platform()
+
+    def names_there(self) -> frozenset[str]:
+        """Return the names of the workers that are there."""
+        return frozenset(worker.name for worker in self._workers.members.seen())
+
+    def predicted_s(
+        self,
+        lineage: RunLineage,
+        done: Collection[str],
+        machines: Mapping[str, str],
+        platform: Platform,
+        slowness: Mapping[str, float],
+    ) -> tuple[float, float]:
+        """Return the time that the rest takes if each task stays on its machine, and on all machines of a platform."""
+        undone = lineage.undone(done, machines, platform)
+        placed = {name: qualified(machine, HOST) for name, machine in undone.placed.items()}
+        expected = Expected(lineage.times, placed, slowness)
+        stay_s, move_s = (self._planner.makespan_s(undone.graph, platform, expected, stay) for stay in (machines, None))
+        return stay_s, move_s
 
     def is_last(self, run: ClusterRun) -> bool:
         """Return whether no later run has begun."""

@@ -90,10 +90,8 @@ class ResultAccess(ABC):
         return self._resources.finished.is_set()
 
     @property
-    def ended_engine(self) -> Engine:
-        """The last engine of a run that has ended, for the values that its memory holds."""
-        if not self._engines.ended or self._closed:
-            raise ExecutionError("the run has not ended, or is closed", where=self._where)
+    def engine(self) -> Engine:
+        """The engine that executes the run, or has executed it."""
         return self._engines.active
 
     def result(self, array: Any, like: Any = "numpy", timeout: float | None = None) -> Any:
