@@ -117,9 +117,8 @@ class RunAttempts:
                 name, call = self._calls.get(timeout=_LOOK_S if self._watch is None else LOOK_S)
             except queue.Empty:
                 if self._watch is not None and self.move is None and not errors:
-                    self.move = self._watch.look(self.last, left, self.lineage)
-                    if self.move is not None:
-                        until_s = time.perf_counter() + END_S
+                    self.move = self._watch.look(self.last, left, lambda: self.lineage)
+                    if self.move is not None:  # tasks in progress may take as long as they do
                         self.cancel("its rest is planned anew")
                 continue
             left.discard(name)
@@ -132,7 +131,8 @@ class RunAttempts:
                 errors.append(error if not isinstance(call, WorkerCall) else _named(error, call.worker))
                 if isinstance(error, WorkerLostError):
                     self._note_lost(error)
-                if len(errors) == 1 and self.move is None:
+                is_stopped = self.move is not None and isinstance(error, RunCancelledError)
+                if until_s == float("inf") and not is_stopped:
                     until_s = time.perf_counter() + END_S
                     self.cancel(f"the part on {name} failed: {error}", left)
         lost = [error for error in errors if isinstance(error, WorkerLostError)]

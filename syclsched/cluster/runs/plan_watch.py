@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Final, Literal, NamedTuple, Protocol
 
@@ -116,7 +116,7 @@ class PlanWatch:
         self._platform: Platform | None = None  # with workers that have joined
         self._joining: threading.Thread | None = None
 
-    def look(self, attempt: Attempt, running: Collection[str], lineage: RunLineage) -> Move | None:
+    def look(self, attempt: Attempt, running: Collection[str], lineage: Callable[[], RunLineage]) -> Move | None:
         """Ask for the progress of the parts that are running; return whether and why the rest is to move."""
         self._begin(attempt)
         if self._moves >= MOST_MOVES:
@@ -132,7 +132,7 @@ class PlanWatch:
         slowness = {name: self._assumed.get(name, 1.0) * ratio for name, ratio in ratios.items()}
         move = None
         with suppress(SyclschedError):  # nothing can be planned now: the run goes on where it is
-            move = self._decided(attempt, running, lineage, {**self._assumed, **slowness}, joined)
+            move = self._decided(attempt, running, lineage(), {**self._assumed, **slowness}, joined)
         took_s = time.perf_counter() - now_s
         self._next_s = time.perf_counter() + _REST_OF_TIME * took_s
         if move is not None:

@@ -82,7 +82,7 @@ def watched(told: Told, clock: list[float], pace: Mapping[str, float], seconds: 
     for now_s in seconds:
         clock[0] = now_s
         told.done_s = {machine: now_s * done for machine, done in pace.items()}
-        move = watch.look(attempt, ("one", "two"), lineage)
+        move = watch.look(attempt, ("one", "two"), lambda: lineage)
         moves += [] if move is None else [move]
     return moves
 
