@@ -20,10 +20,10 @@ pytestmark = pytest.mark.sycl
 SIZE = 1000
 
 
-def chain(length: int, host: Any = None) -> TaskGraph:
+def chain(length: int, host: Any = None, size: int = SIZE) -> TaskGraph:
     """A graph that doubles an array so many times, with a function of the host in the middle."""
     graph = TaskGraph("chain")
-    x = graph.array("x", data=np.ones(SIZE))
+    x = graph.array("x", data=np.ones(size))
     for number in range(length):
         if host is not None and number == length // 2:
             graph.host(host, x=x.read(), name="host")
@@ -78,6 +78,27 @@ def test_a_run_of_higher_priority_holds_the_background_back() -> None:
         assert background.result("x")[0] == 2.0**20
 
 
+@pytest.mark.parametrize("policies", [(None, "eager"), (None, "hybrid"), ("dmdas", "stealing")])
+def test_dynamic_runs_take_turns(policies: tuple[str | None, str]) -> None:
+    first, second = policies
+    go_on, graph = threading.Event(), chain(100, size=1 << 20)  # some 0.1 s of work, and twenty times that if held back
+    urgent = chain(4, lambda x: go_on.wait(60) and None)
+    with syclsched.run(urgent, calibrate=False, dynamic=first):
+        cancelled = syclsched.run(graph, calibrate=False, dynamic=second, priority=-1)
+        cancelled.cancel()
+        cancelled.join(60)
+        cancelled.close()
+        with syclsched.run(graph, calibrate=False, dynamic=second, priority=-1, share=2.0) as background:
+            try:
+                with pytest.raises(WaitTimeoutError):
+                    background.wait(timeout=0.5)
+            finally:
+                go_on.set()
+            assert background.result("x")[0] == 2.0**100
+            assert {each.outcome for each in background.trace().spans} == {"done"}
+    assert run_observer.active is None
+
+
 def test_bound_runs_and_streams_take_turns_and_say_so() -> None:
     with syclsched.bind(chain(3), calibrate=False, share=2) as runner:
         assert not runner.replayed and "share" in str(runner.why_not_replayed)
@@ -96,7 +117,6 @@ def test_bound_runs_and_streams_take_turns_and_say_so() -> None:
         ({"share": float("inf")}, "positive number"),
         ({"share": "much"}, "'much' is no share"),
         ({"share": 1, "debug": True}, "step by step"),
-        ({"priority": -1, "dynamic": "eager"}, "takes no turns"),
     ],
 )
 def test_wrong_priorities_and_shares_are_refused(options: dict[str, Any], message: str) -> None:
@@ -113,4 +133,6 @@ def test_its_times_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         run.wait()
     with syclsched.bind(chain(3), calibrate=False, priority=-1) as runner:
         runner()
+    with syclsched.run(chain(20), calibrate=False, dynamic="eager", share=1.0) as run:
+        run.wait()
     assert added == []

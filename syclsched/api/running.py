@@ -136,10 +136,7 @@ def run(
     planning = _PlanningOptions.of(policy, rewrite, calibrate, options)
     watched = _safeguards("run", options)
     if dynamic is not None:
-        if watched.stepped:
-            raise ArgumentError("debug and nan_guard run step by step and need a plan", where="dynamic")
-        if watched.takes_turns:
-            raise ArgumentError("a dynamic policy takes no turns: leave priority and share out", where="dynamic")
+        watched.check_dynamic()
         if planning.deterministic:
             raise ArgumentError("a dynamic policy chooses by measured times", where="deterministic")
         return _run_dynamic(

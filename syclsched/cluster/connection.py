@@ -154,6 +154,7 @@ class Cluster(ConnectedWorkers):
         recover: bool = True,
         priority: int = 0,
         share: float | None = None,
+        dynamic: str | None = None,
     ) -> ClusterRunner:
         """Send each machine its part of a plan, for repeated runs with new data.
 
@@ -170,6 +171,9 @@ class Cluster(ConnectedWorkers):
             Whether a run that loses a worker goes on on the machines left, from the values that they have.
         priority, share : optional
             As for `syclsched.run`, on each machine, beside the runs of all clients of the cluster.
+        dynamic : str, optional
+            Dynamic policy, as for `syclsched.run`. The plan says on which machine each task runs; the policy chooses
+            its device there, and the order, at run time. ``hybrid`` follows the plan until task times deviate from it.
 
         Returns
         -------
@@ -183,10 +187,19 @@ class Cluster(ConnectedWorkers):
             with syclsched.connect(workers=2) as cluster, cluster.bind(graph) as runner:
                 print(runner({"x": x})["y"])
         """
+        from syclsched.execution.dynamic import check_name
+
         safeguards = Safeguards(priority=priority, share=share)
+        if dynamic is not None:
+            check_name(dynamic)
+            safeguards.check_dynamic()
         if plan is None:
             plan = self.plan(graph, policy=policy, calibrate=calibrate)
-        return ClusterRunner(self, self._planner, graph, plan, policy=policy, recover=recover, safeguards=safeguards)
+        elif dynamic is not None and calibrate:  # it needs the times of all devices, not only those of the plan
+            self._planner.measure(graph)
+        return ClusterRunner(
+            self, self._planner, graph, plan, policy=policy, recover=recover, safeguards=safeguards, dynamic=dynamic
+        )
 
     def run(
         self,
@@ -199,6 +212,7 @@ class Cluster(ConnectedWorkers):
         recover: bool = True,
         priority: int = 0,
         share: float | None = None,
+        dynamic: str | None = None,
     ) -> ClusterRun:
         """Plan a graph unless a plan is given, start it on all machines, and return without waiting for it.
 
@@ -208,7 +222,7 @@ class Cluster(ConnectedWorkers):
             The graph.
         inputs : Mapping[str, array-like], optional
             Values of input arrays; they take precedence over those given with `TaskGraph.array`.
-        plan, policy, calibrate, recover, priority, share
+        plan, policy, calibrate, recover, priority, share, dynamic
             See `bind`.
 
         Returns
@@ -217,7 +231,14 @@ class Cluster(ConnectedWorkers):
             Handle of the run; a context manager that releases the machines' memory.
         """
         runner = self.bind(
-            graph, plan=plan, policy=policy, calibrate=calibrate, recover=recover, priority=priority, share=share
+            graph,
+            plan=plan,
+            policy=policy,
+            calibrate=calibrate,
+            recover=recover,
+            priority=priority,
+            share=share,
+            dynamic=dynamic,
         )
         try:
             return runner.run(inputs, owned=True)

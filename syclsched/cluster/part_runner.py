@@ -21,17 +21,22 @@ from syclsched.cluster.recovery.part_state import (
     PartReport,
     PartState,
 )
+from syclsched.costs import MemoryHistory
+from syclsched.costs.history import HistoryChain
 from syclsched.errors import ExecutionError, RunCancelledError
 from syclsched.execution.core.safeguards import Safeguards
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.model.access import RowRange
+from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.trace import Trace
 
 if TYPE_CHECKING:
     from syclsched.cluster.node import Node
     from syclsched.cluster.transport.mailbox import Mailbox
+    from syclsched.devices import OpenDevices
     from syclsched.execution import Run, Runner
+    from syclsched.execution.dynamic.dynamic_runner import DynamicRunner
 
 #: A message without an array.
 _NOTHING: Final = np.empty(0, np.uint8)
@@ -48,6 +53,14 @@ def send(data: NumpyArray = _NOTHING, *, part: str, number: int, machine: str) -
 def receive(data: NumpyArray = _NOTHING, *, part: str, number: int, machine: str) -> None:
     """Receive an array of a part from another machine; called by the part's host tasks."""
     _bound[part].receive(number, machine, data)
+
+
+@dataclass(frozen=True, slots=True)
+class PartPolicy:
+    """A dynamic policy that decides a part while it runs."""
+
+    name: str
+    times: MemoryHistory  # of tasks, measured on one machine of each kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +90,8 @@ class PartRunner:
         Longest wait for one message.
     safeguards : Safeguards
         Limits of its runs.
+    dynamic : PartPolicy or None
+        The policy that decides its runs; None if they follow the schedule.
     """
 
     def __init__(
@@ -88,6 +103,7 @@ class PartRunner:
         addresses: Mapping[str, str],
         message_timeout_s: float,
         safeguards: Safeguards,
+        dynamic: PartPolicy | None,
     ) -> None:
         from syclsched.devices import open_devices
         from syclsched.execution import bind
@@ -109,8 +125,10 @@ class PartRunner:
         verify(plan, part.graph)
         devices = open_devices(used)
         try:
-            self._runner: Runner = bind(
-                plan, part.graph, devices, owns_devices=True, safeguards=safeguards, recover=False, measure=True
+            self._runner: Runner | DynamicRunner = (
+                bind(plan, part.graph, devices, owns_devices=True, safeguards=safeguards, recover=False, measure=True)
+                if dynamic is None
+                else _bound_dynamically(plan, part, devices, dynamic, safeguards)
             )
         except BaseException:
             devices.close()
@@ -153,9 +171,11 @@ class PartRunner:
         return found
 
     def progress(self, run: str, *, tasks: bool) -> PartProgress | None:
-        """Return the progress of a run, with the completed tasks if asked for; None if it has not begun."""
+        """Return the progress of a run, with the completed tasks if asked for; None if it is not known."""
+        from syclsched.execution import Runner
+
         last = self._last
-        if last is None or self._run_key != run:
+        if last is None or self._run_key != run or not isinstance(self._runner, Runner):
             return None
         if self._lanes is None:
             self._lanes = PartLanes(self._runner.plan)
@@ -173,7 +193,11 @@ class PartRunner:
 
     def _memory(self, run: str) -> EndedPart:
         """Return the memory of the last run, which has ended."""
+        from syclsched.execution import Runner
+
         last = self._last_of(run, "its memory")
+        if not isinstance(self._runner, Runner):  # it follows no plan by which the versions in memory are known
+            raise ExecutionError("under a dynamic policy a part does not say what it has", where="its memory")
         if self._ended is None:
             self._ended = EndedPart(last)
         return self._ended
@@ -230,6 +254,18 @@ class PartRunner:
         self._runner.close()
 
 
+def _bound_dynamically(
+    plan: Plan, part: MachinePart, devices: OpenDevices, dynamic: PartPolicy, safeguards: Safeguards
+) -> DynamicRunner:
+    """Bind a part whose runs a policy decides, by the times known here or else those that came with it."""
+    from syclsched.execution.dynamic.dynamic_runner import DynamicRunner
+    from syclsched.profiling import HistoryStore
+
+    with HistoryStore() as stored:
+        history = HistoryChain((stored, dynamic.times))
+        return DynamicRunner(plan, part.graph, devices, dynamic.name, history, safeguards)
+
+
 # --- called by Dask as tasks ----------------------------------------------------------------------
 
 
@@ -253,9 +289,10 @@ def bind_part(
     addresses: Mapping[str, str],
     message_timeout_s: float,
     safeguards: Safeguards,
+    dynamic: PartPolicy | None,
 ) -> None:
     """Bind a part on this machine."""
-    PartRunner(key, part, node.platform, node.mailbox, addresses, message_timeout_s, safeguards)
+    PartRunner(key, part, node.platform, node.mailbox, addresses, message_timeout_s, safeguards, dynamic)
 
 
 def run_part(

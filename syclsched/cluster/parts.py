@@ -178,7 +178,7 @@ class _Division:
         self._away: dict[str, list[str]] = {}  # predecessors on other machines, by explicit edges
         self._position = {name: position for position, name in enumerate(graph.order())}
         self._barriers = 0  # so far; each is two where several machines have tasks
-        self._barrier_s = 0.0  # of the last of them
+        self._barrier_s = 0.0  # finish of the last one
         self._added: set[str] = set()  # tasks that are in their parts
         self._unsent: dict[str, list[Message]] = {}  # signals of tasks that are added later
 
@@ -330,8 +330,9 @@ class _Division:
         call = partial(function, number=message.number, machine=other)
         task = draft.graph.host(call, name=name, **data)
         assert task.operation is not None
-        at_s = self._barrier_s if maker is None else self._placed[maker].finish_s
-        self._assign(draft, machine, name, at_s, 0 if sends else 1, task.operation.implementations[0].name)
+        at_s = 0.0 if maker is None else self._placed[maker].finish_s
+        lane_s = max(at_s, self._barrier_s)  # a value may be sent long after it was made
+        self._assign(draft, machine, name, lane_s, 0 if sends else 1, task.operation.implementations[0].name)
         place = self._barriers, at_s, -1 if maker is None else self._position[maker], message.number
         (draft.sends if sends else draft.receives).append((place, name))
         return task

@@ -53,6 +53,7 @@ class ClusterPlanner:
         self._workers = workers
         self._lock = threading.Lock()
         self._network: NetworkProfile | None = None
+        self.times = MemoryHistory()  # of all tasks measured so far
 
     def platform(self, left: Collection[str] | None = None, like: Platform | None = None) -> Platform:
         """Return the platform of the machines that are there now, or of those among them that are left.
@@ -80,7 +81,7 @@ class ClusterPlanner:
     def plan(self, graph: TaskGraph, *, policy: str, calibrate: bool, budget_s: float | None = None) -> Plan:
         """Plan a graph for all machines; by ``hybrid``, by the policy whose plan it follows."""
         policy = followed(policy) or policy
-        history = self._times(graph) if calibrate else MemoryHistory()
+        history = self.measure(graph) if calibrate else MemoryHistory()
         return plan_on(graph, self.platform(), history, policy=policy, budget_s=budget_s)
 
     @staticmethod
@@ -104,7 +105,7 @@ class ClusterPlanner:
         """Return the time that the rest of a run takes; with ``stay``, if each task stays on its machine."""
         return _scheduled(graph, platform, expected, stay).makespan_s
 
-    def _times(self, graph: TaskGraph) -> MemoryHistory:
+    def measure(self, graph: TaskGraph) -> MemoryHistory:
         """Measure the tasks of a graph on one machine of each kind."""
         kinds: dict[tuple[object, ...], str] = {}
         for name, facts in self._workers.describe().items():
@@ -117,6 +118,9 @@ class ClusterPlanner:
             history.update(times)
             for key, reason in refusals.items():
                 history.refuse(key, reason)
+                self.times.refuse(key, reason)
+        with self._lock:
+            self.times.update(history)
         return history
 
 

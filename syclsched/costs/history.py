@@ -94,6 +94,21 @@ class MemoryHistory(dict[HistoryKey, Quantity]):
         return self._refusals
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryChain:
+    """Several histories; of each key, the first one that has it counts."""
+
+    histories: tuple[History, ...]
+
+    def lookup(self, key: HistoryKey) -> Quantity | None:
+        """Return the seconds measured for ``key``, or None if there are none."""
+        return next((found for each in self.histories if (found := each.lookup(key)) is not None), None)
+
+    def refusals(self) -> Mapping[HistoryKey, str]:
+        """Return the refusals noted in any of them, by key."""
+        return {key: reason for each in self.histories for key, reason in known_refusals(each).items()}
+
+
 def is_provisional(quantity: Quantity) -> bool:
     """Return whether a measured duration is too uncertain to be kept: few, scattered or disturbed samples."""
     return quantity.uncertainty is not None and quantity.uncertainty >= PROVISIONAL

@@ -11,7 +11,8 @@ space takes a latency and a time per byte. ``docs/explanation/scheduling-model.m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -37,7 +38,7 @@ class Problem:
     names : tuple of str
         Task names, in a topological order; in order of submission where that leaves a choice.
     devices : tuple of str
-        Device names, in the platform's order.
+        Device names, in the platform's order; after them, once more for each reserved lane, the device that has it.
     lanes : tuple of int
         For each processor, the index of its lane within its device.
     spaces : tuple of str
@@ -231,4 +232,43 @@ def on_devices(problem: Problem, devices: Iterable[str]) -> Problem:
         lanes=tuple([problem.lanes[p] for p in processors]),
         implementation=problem.implementation[:, kept],
         tables=frozen(part),
+    )
+
+
+def with_reserved_lanes(problem: Problem, device: str, reserved: Sequence[int], lane_of: Mapping[str, int]) -> Problem:
+    """Return the problem in which lanes of a device are reserved: for the tasks given, which run nowhere else.
+
+    Each reserved lane becomes a device of its own, with the same name. What can run on it is then a matter of the
+    tasks' seconds, which all policies obey: no policy needs a rule for it. The given tasks take no time, since nobody
+    can say how long they wait.
+    """
+    tables, count = problem.tables, len(problem.devices)
+    if not reserved:
+        return problem
+    own = problem.devices.index(device)
+    of_device = np.array([*range(count), *[own] * len(reserved)])
+    seconds = tables.seconds[:, of_device]
+    seconds[:, count:] = math.inf
+    for task, name in enumerate(problem.names):
+        if name in lane_of:
+            seconds[task] = math.inf
+            seconds[task, count + reserved.index(lane_of[name])] = 0.0
+    kept = np.flatnonzero((tables.processor_device != own) | ~np.isin(problem.lanes, reserved))
+    processor_device = np.concatenate((tables.processor_device[kept], np.arange(count, len(of_device))))
+    reach = np.split(tables.reach_space, tables.reach_start[1:-1])
+    changed = tables._replace(
+        seconds=seconds,
+        device_start=np.cumsum([0, *np.bincount(processor_device)]),
+        processor_device=processor_device,
+        reach_start=np.cumsum([0, *[len(reach[d]) for d in of_device]]),
+        reach_space=np.concatenate([reach[d] for d in of_device]),
+        busy_w=tables.busy_w[of_device],
+        idle_w=tables.idle_w[of_device],
+    )
+    return replace(
+        problem,
+        devices=tuple([problem.devices[d] for d in of_device]),
+        lanes=(*[problem.lanes[p] for p in kept], *reserved),
+        implementation=problem.implementation[:, of_device],
+        tables=frozen(changed),
     )

@@ -55,7 +55,7 @@ _FLUSH_S = 2.0
 #: Options of runs on one machine.
 _ALONE = (
     "devices", "sub_devices", "lanes", "one_core_lanes", "memory_limit", "platform", "without", "in_flight",
-    "recalibrate", "dynamic", "debug", "nan_guard", "watchdog", "deadline", "compare", "monitor",
+    "recalibrate", "debug", "nan_guard", "watchdog", "deadline", "compare", "monitor",
 )  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def run_command(
     if in_flight is not None:
         check_in_flight(dynamic, dry_run, repeat)
     if dynamic is not None:
-        how = _check_dynamic(dynamic, how, plan_file, safeguards, dry_run)
+        how = _check_dynamic(dynamic, how, plan_file, safeguards, dry_run, on_cluster=machines.named)
     if in_flight is not None and in_flight > repeat:
         console.print(f"note: --in-flight {in_flight} is more than --repeat {repeat}: {repeat} runs are in flight")
     if shown.labels_file is not None and not shown.top:
@@ -198,7 +198,7 @@ def run_command(
         else:
             start: _Starter = partial(_run_starter, planned, workload, safeguards, dynamic, recover=watched.recover)
             if planned.cluster is not None:
-                start = partial(_cluster_starter, planned, workload, safeguards, recover=watched.recover)
+                start = partial(_cluster_starter, planned, workload, safeguards, dynamic, recover=watched.recover)
             outcome = _run_repeatedly(planned, workload, repeat, console, start, dynamic=dynamic is not None)
             FEED.flush(_FLUSH_S)  # what it warns of comes before the report
         if model is not None and rival is not None:
@@ -296,9 +296,18 @@ def _simulate_outcome(plan: Plan) -> _Outcome:
 
 
 def _check_dynamic(
-    dynamic: str, how: opt.PlanOptions, plan_file: Path | None, safeguards: Safeguards, dry_run: bool
+    dynamic: str,
+    how: opt.PlanOptions,
+    plan_file: Path | None,
+    safeguards: Safeguards,
+    dry_run: bool,
+    *,
+    on_cluster: bool,
 ) -> opt.PlanOptions:
-    """Return the plan options for a dynamic run, whose plan serves for comparison or, with hybrid, is followed."""
+    """Return the plan options for a dynamic run.
+
+    Its plan serves for comparison, says on a cluster which machine a task runs on, or, with hybrid, is followed.
+    """
     from syclsched.execution.dynamic import check_name
 
     check_name(dynamic)
@@ -307,7 +316,7 @@ def _check_dynamic(
         simulated = f"`syclsched simulate --policy dynamic:{dynamic}` predicts it"
         hint = simulated if dry_run else "Leave --dynamic out, or leave them out"
         raise ArgumentError(f"{other} cannot be combined with --dynamic", where="--dynamic", hint=hint)
-    if dynamic == "hybrid":
+    if dynamic == "hybrid" or on_cluster:
         return how
     if plan_file is not None or how.policy != "auto":
         raise ArgumentError(
@@ -382,9 +391,15 @@ def _planned_on(
 
 @contextmanager
 def _cluster_starter(
-    planned: Planned, workload: Workload, safeguards: Safeguards, progress: Progress, *, recover: bool
+    planned: Planned,
+    workload: Workload,
+    safeguards: Safeguards,
+    dynamic: str | None,
+    progress: Progress,
+    *,
+    recover: bool,
 ) -> Iterator[Callable[[], ClusterRun]]:
-    """Yield a function that starts a run of the plan on the machines of a cluster."""
+    """Yield a function that starts a run on the machines of a cluster, by the plan or under a dynamic policy."""
     assert planned.cluster is not None
     with planned.cluster.bind(
         workload.graph,
@@ -392,6 +407,7 @@ def _cluster_starter(
         recover=recover,
         priority=safeguards.priority,
         share=safeguards.share,
+        dynamic=dynamic,
     ) as runner:
         yield partial(runner.run, workload.inputs)
 

@@ -62,11 +62,12 @@ def part_time(plan: Plan, machine: str, seconds: float, replayed: bool, trace: T
     """Return the time of a machine's part, of the tasks that it ran; ``trace`` is that of all machines."""
     busy_s: dict[str, float] = {}
     ran = {span.task for span in trace.spans if span.outcome == "done"} | {None}
+    counts: dict[str, int] = {}
     for span in trace.spans:
         if span.kind in ("launch", "host") and machine_of(span.device) == machine:
             device = local_name(span.device)
             busy_s[device] = busy_s.get(device, 0.0) + span.duration_s
-    counts: dict[str, int] = {}
+            counts[device] = counts.get(device, 0) + (span.outcome == "done")
     predicted: dict[str, float] = {}
     ends_s = 0.0
     for lane, instruction in plan.instructions():
@@ -75,9 +76,9 @@ def part_time(plan: Plan, machine: str, seconds: float, replayed: bool, trace: T
         ends_s = max(ends_s, instruction.finish_s)
         if instruction.kind in ("launch", "host"):
             device = local_name(lane.device)
-            counts[device] = counts.get(device, 0) + 1
             predicted[device] = predicted.get(device, 0.0) + instruction.duration_s
-    devices = tuple(DeviceTime(d, counts[d], busy_s.get(d, 0.0), predicted[d]) for d in counts)
+    used = dict.fromkeys((*predicted, *counts))  # a dynamic policy uses others than the plan
+    devices = tuple(DeviceTime(d, counts.get(d, 0), busy_s.get(d, 0.0), predicted.get(d, 0.0)) for d in used)
     return PartTime(machine, seconds, ends_s, replayed, devices)
 
 

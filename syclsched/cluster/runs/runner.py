@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from syclsched.cluster.calls import WorkerCall
 from syclsched.cluster.measurements.host_clocks import ClockOffset, clock_offsets
+from syclsched.cluster.part_runner import PartPolicy
 from syclsched.cluster.part_runner import receive as receive_message
 from syclsched.cluster.part_runner import send as send_message
 from syclsched.cluster.parts import check_machines, divide
@@ -77,6 +78,8 @@ class ClusterRunner:
         Longest wait for one message between two machines.
     safeguards : Safeguards, optional
         Limits of the parts' runs.
+    dynamic : str, optional
+        Dynamic policy that decides each part while it runs.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class ClusterRunner:
         recover: bool = True,
         message_timeout_s: float = MESSAGE_TIMEOUT_S,
         safeguards: Safeguards = DEFAULT_SAFEGUARDS,
+        dynamic: str | None = None,
     ) -> None:
         self._workers, self._planner = workers, planner
         self._graph, self.recovers = graph, recover
@@ -101,7 +105,7 @@ class ClusterRunner:
         self._rests: list[Binding] = []  # of the rests of the last run
         self._outdated = False  # whether the binding has parts on workers that are lost
         self._closed = False
-        self._policy = policy
+        self._policy, self._dynamic = policy, dynamic
         begun_s = time.perf_counter()
         self.binding = self._bind(plan)
         #: Seconds that binding took last; for the rest of a run with planning.
@@ -180,10 +184,12 @@ class ClusterRunner:
         MemoryLimitError
             If so many bindings do not fit in the machines' memory; the error names the sizes and the number that fits.
         ArgumentError
-            If ``in_flight`` is less than 1.
+            If ``in_flight`` is less than 1, or a dynamic policy decides the runs.
         ExecutionError
             If the runner is closed or has another open stream.
         """
+        if self._dynamic is not None:  # each of its runs may take all memory
+            raise ArgumentError("under a dynamic policy one run is in flight at a time", where="stream")
         with self._lock:
             self._check_open()
             if in_flight < 1:
@@ -285,9 +291,10 @@ class ClusterRunner:
         graph, held = (planned_graph(plan, self._graph), {}) if rest is None else (rest.graph, rest.held)
         divided = divide(plan, graph, partial(send_message, part=key), partial(receive_message, part=key), held)
         binding = Binding(key, plan, graph, divided, addresses)
+        dynamic = None if self._dynamic is None else PartPolicy(self._dynamic, self._planner.times)
         try:
             calls = [
-                self.call(name, "bind_part", key, part, addresses, self._message_timeout_s, self._safeguards)
+                self.call(name, "bind_part", key, part, addresses, self._message_timeout_s, self._safeguards, dynamic)
                 for name, part in divided.parts.items()
             ]
             for call in calls:

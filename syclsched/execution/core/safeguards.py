@@ -56,6 +56,11 @@ class Safeguards:
         """Whether instructions are executed one at a time."""
         return self.debug or self.nan_guard
 
+    def check_dynamic(self) -> None:
+        """Refuse what a run under a dynamic policy does not support."""
+        if self.stepped:
+            raise ArgumentError("debug and nan_guard run step by step and need a plan", where="dynamic")
+
 
 #: Defaults: no checks, and only the watchdog's warnings.
 DEFAULT_SAFEGUARDS = Safeguards()

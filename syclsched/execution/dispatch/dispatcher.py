@@ -19,7 +19,7 @@ from syclsched.execution.core.safeguards import Safeguards
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.dispatch.base_engines import ProgramEngine
 from syclsched.execution.dispatch.readiness import HOST_AHEAD, Readiness
-from syclsched.execution.dispatch.turns import TURNS, Turn, devices_of, message_lanes_of
+from syclsched.execution.dispatch.turns import TURNS, Turn, devices_of, message_lanes
 from syclsched.execution.lanes.instruction_commands import CommandCache
 from syclsched.execution.lanes.instruction_submitter import InstructionSubmitter, SubmissionRequest
 from syclsched.execution.lanes.lanes import Completion, DeviceLane, HostLane
@@ -66,7 +66,9 @@ class Dispatcher(ProgramEngine):
         #: Its priority and share; None if it takes no turns.
         self._sharing = sharing
         self._owner = None if executables is None else id(executables)  # what the runs of a bound plan have in common
-        self._messages = message_lanes_of(program.plan) if self.takes_turns else frozenset[int]()
+        self._messages = (
+            message_lanes(program.plan.platform, program.plan.lanes) if self.takes_turns else frozenset[int]()
+        )
         self._readiness = Readiness(program.lanes, self._admission.prepared, 1 if self.takes_turns else HOST_AHEAD)
         self._signals_due = 0
         self._throttled = 0

@@ -27,7 +27,8 @@ from syclsched.execution.lanes.pacing import Ahead
 
 if TYPE_CHECKING:
     from syclsched.execution.handle.resources import Resources
-    from syclsched.model.plan import Plan
+    from syclsched.model.plan import Lane, Plan
+    from syclsched.model.platform import Platform
 
 #: Seconds of work that a run may be ahead of the others, and that it may start now and then although it must wait.
 QUANTUM_S: Final = 2e-3
@@ -46,17 +47,17 @@ SPARING_S: Final = 0.5
 
 def devices_of(plan: Plan) -> frozenset[str]:
     """Return the devices of a plan's lanes, as processors where they are known: runs with a common one share it."""
-    used = {lane.device for lane in plan.lanes}
+    used = {lane.device for lane in plan.lanes} or {
+        each.name for each in plan.platform.devices
+    }  # if it is decided later
     return frozenset(each.processor or each.key for each in plan.platform.devices if each.name in used)
 
 
-def message_lanes_of(plan: Plan) -> frozenset[int]:
+def message_lanes(platform: Platform, lanes: Iterable[Lane]) -> frozenset[int]:
     """Return the lanes that only exchange data with other machines: messages use no device, and need no turn."""
-    hosts = {each.name: each.lanes - each.message_lanes for each in plan.platform.devices if each.message_lanes}
+    hosts = {each.name: each.lanes - each.message_lanes for each in platform.devices if each.message_lanes}
     return frozenset(
-        number
-        for number, lane in enumerate(plan.lanes)
-        if lane.device in hosts and lane_number(lane) >= hosts[lane.device]
+        number for number, lane in enumerate(lanes) if lane.device in hosts and lane_number(lane) >= hosts[lane.device]
     )
 
 

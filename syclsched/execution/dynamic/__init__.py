@@ -5,7 +5,9 @@
 - `submission/`: submission of tasks and copies, failure propagation, the execution log and its conversion into a plan.
 - `compiled/`: the fast path of runs that fit into memory, decided and submitted by compiled code.
 - `dynamic_engine`, `live_clock`: the thread of a run, and its clock where a policy decides in Python.
-- `dynamic_start`: start of a run.
+- `dynamic_start`, `dynamic_runner`: start of a run, and repeated runs.
+
+Public are the names in ``__all__``; the modules are Internal.
 """
 
 from __future__ import annotations

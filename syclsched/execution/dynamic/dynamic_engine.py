@@ -25,8 +25,10 @@ from syclsched.execution.core.clock import ClockMap, now_ns
 from syclsched.execution.core.events import EventTable
 from syclsched.execution.core.execution_records import Record
 from syclsched.execution.core.progress import LaneCount, LaneProgress
+from syclsched.execution.core.safeguards import Safeguards
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.dispatch.base_engines import ThreadedEngine
+from syclsched.execution.dispatch.turns import TURNS, Turn, devices_of, message_lanes
 from syclsched.execution.dynamic.compiled.fast_path import CompiledRun
 from syclsched.execution.dynamic.compiled.fast_path_eligibility import fast_path_placement
 from syclsched.execution.dynamic.compiled.inbox import Inbox
@@ -35,6 +37,7 @@ from syclsched.execution.dynamic.data.indexed_graph import IndexedGraph
 from syclsched.execution.dynamic.data.submission_lookahead import SubmissionLookahead
 from syclsched.execution.dynamic.learning import Learn, measured_durations
 from syclsched.execution.dynamic.live_clock import POLL_INTERVALS_S, LiveClock
+from syclsched.execution.dynamic.run_turns import RunTurns
 from syclsched.execution.dynamic.submission.dynamic_executor import COPY_SLOTS, DynamicExecutor
 from syclsched.execution.dynamic.submission.dynamic_program import DynamicBuffers, DynamicProgram
 from syclsched.execution.dynamic.submission.execution_log import ExecutionLog, plan_from_log
@@ -55,8 +58,8 @@ from syclsched.scheduling.dynamic.run_loop import run_policy
 from syclsched.scheduling.dynamic.state_tracker import StateTracker
 from syclsched.scheduling.tables import NOTHING
 
-#: A host lane's completion, a cancellation, or a task (by its index) past its deadline.
-_Message: TypeAlias = Completion | Literal["cancel"] | tuple[int, DeadlineError]
+#: A host lane's completion, a cancellation, a turn that has come, or a task (by its index) past its deadline.
+_Message: TypeAlias = Completion | Literal["cancel", "turn"] | tuple[int, DeadlineError]
 
 
 class DynamicEngine(ThreadedEngine):
@@ -75,6 +78,7 @@ class DynamicEngine(ThreadedEngine):
         *,
         record: bool,
         learn: Learn | None = None,
+        sharing: Safeguards | None = None,
     ) -> None:
         super().__init__(f"syclsched {layout.graph.name}", f"graph {layout.graph.name!r}", record=record)
         self.clocks: dict[str, ClockMap] = {}
@@ -98,6 +102,15 @@ class DynamicEngine(ThreadedEngine):
         self._pinned: set[Block] = set()
         self.buffers = DynamicBuffers(buffers, layout, self._where, self._pinned.add, self._lock)
         self._clock: LiveClock | None = None
+        #: The run's turns on devices that it shares; None if it takes none, or has not begun.
+        self.turn: Turn | None = None
+        self._turns: RunTurns | None = None
+        self._sharing = sharing  # its priority and share; None if it takes no turns
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether each task waits for the run's turn."""
+        return self._sharing is not None
 
     # --- for other threads ------------------------------------------------------------------------
 
@@ -260,12 +273,27 @@ class DynamicEngine(ThreadedEngine):
             run, self._state, self._limits, self._outcomes, self._submitted, self._lock, self._pinned
         )
         self._submitter = self._executor.submitter
-        self._fast_path = self._make_fast_path(run, self._executor)
+        self._fast_path = None if self.takes_turns else self._make_fast_path(run, self._executor)
+        self._turns = self._join_turns()
         if self.recording:
             self.clocks = lanes.with_new_last_anchor(self.clocks, loop.stamp)
         return LiveClock(
-            self._tracker, self._executor, self._lookahead, self._policy.name, self._receive, lambda: self._ending
+            self._tracker, self._executor, self._lookahead, self._policy.name, self._receive, lambda: self._ending,
+            self._turns,
+        )  # fmt: skip
+
+    def _join_turns(self) -> RunTurns | None:
+        """Join the runs of this process that take turns; return None if this one takes none."""
+        if self._sharing is None or self._executor is None:
+            return None
+        how, layout, hosts = self._sharing, self._layout, self._executor.hosts
+        messages = message_lanes(layout.platform, [Lane(each.name, each.device, each.kind) for each in layout.lanes])
+        in_flight = [each for lane, each in enumerate(self._executor.in_flight) if lane not in messages]
+        devices, owner = devices_of(self._empty), id(layout.problem)
+        self.turn = TURNS.join(
+            how.priority, how.share or 1.0, devices, lambda: any(len(each) for each in in_flight), owner
         )
+        return RunTurns(self.turn, hosts, messages, lambda: self._tell("turn"))
 
     def _make_fast_path(self, run: RunResources, executor: DynamicExecutor) -> CompiledRun | None:
         """Return the compiled fast path of this run; None if it is not eligible."""
@@ -341,6 +369,9 @@ class DynamicEngine(ThreadedEngine):
     def _handle(self, executor: DynamicExecutor, message: _Message) -> None:
         if isinstance(message, Completion):
             executor.handle(message)
+        elif message == "turn":
+            if self._turns is not None:
+                self._turns.ask_again()
         elif message != "cancel":
             number, error = message
             if number < len(self._layout.tasks):
@@ -359,6 +390,8 @@ class DynamicEngine(ThreadedEngine):
 
     def _finish(self) -> None:
         """Wait for all submitted work, and read the status of tasks that report one."""
+        if self._turns is not None:
+            self._turns.end()
         executor, submitter = self._executor, self._submitter
         if executor is not None and submitter is not None:
             try:

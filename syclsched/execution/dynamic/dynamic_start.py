@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from syclsched.costs import CostModel, History
@@ -26,14 +27,14 @@ from syclsched.execution.memory.inputs import gather_inputs
 from syclsched.execution.recovery.run_start import start_run
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Lane, Plan
-from syclsched.model.platform import HOST
+from syclsched.model.platform import HOST, Platform
 from syclsched.planning import verify
 from syclsched.progress import Progress
 from syclsched.rewrites import planned_graph
 from syclsched.scheduling import build_problem
 from syclsched.scheduling.dynamic import DYNAMIC_POLICIES, DynamicPolicy, Hybrid
 from syclsched.scheduling.dynamic.plan_timetable import timetable_of
-from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.problem import Problem, with_reserved_lanes
 
 if TYPE_CHECKING:
     from syclsched.devices.opened_devices import OpenDevices
@@ -55,6 +56,42 @@ def policy_by_name(name: str) -> DynamicPolicy:
     return next(policy for policy in DYNAMIC_POLICIES if policy.name == name)
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedDynamic:
+    """A graph with the problem and the policy that decide its runs."""
+
+    graph: TaskGraph  # in the form of the plan, if there is one
+    problem: Problem
+    policy: DynamicPolicy
+
+
+def prepare_dynamic(
+    graph: TaskGraph, platform: Platform, name: str, *, plan: Plan | None = None, history: History | None = None
+) -> PreparedDynamic:
+    """Prepare runs of a graph under a dynamic policy by its name.
+
+    A plan says the form of the graph, the number of host lanes, and the tasks that exchange data with other machines:
+    these keep their lanes, and have them alone. Only the hybrid policy follows the rest of it.
+    """
+    check_name(name)
+    asked = graph if plan is None else planned_graph(plan, graph)
+    if plan is not None:
+        platform = platform.with_host_lanes(plan.platform.host.lanes)  # `auto` chooses their number
+    platform = platform_for_all(asked, platform)
+    problem = build_problem(asked, platform, CostModel(platform, history))
+    if plan is not None:
+        host, placed = plan.platform.host, plan.schedule.assignments
+        reserved = range(host.lanes - host.message_lanes, host.lanes)
+        messages = {each.task: each.lane for each in placed if each.device == host.name and each.lane in reserved}
+        problem = with_reserved_lanes(problem, host.name, reserved, messages)
+    if name != "hybrid":
+        return PreparedDynamic(asked, problem, policy_by_name(name))
+    if plan is None:
+        raise PolicyError("there is no plan to follow", where="dynamic", hint="Make one with syclsched.plan()")
+    verify(plan, graph)
+    return PreparedDynamic(asked, problem, Hybrid(timetable_of(problem, plan.schedule)))
+
+
 def run_dynamically(
     graph: TaskGraph,
     devices: OpenDevices,
@@ -70,27 +107,14 @@ def run_dynamically(
     progress: Progress | bool | None = False,
 ) -> Run:
     """Start a graph under a dynamic policy by its name, and return at once."""
-    check_name(name)
     if learn:
         FEED.begin()
-    asked = graph if plan is None else planned_graph(plan, graph)
-    platform = devices.platform
-    if plan is not None:
-        platform = platform.with_host_lanes(plan.platform.host.lanes)  # `auto` chooses their number
-    platform = platform_for_all(asked, platform)
-    problem = build_problem(asked, platform, CostModel(platform, history))
-    if name != "hybrid":
-        policy = policy_by_name(name)
-    elif plan is None:
-        raise PolicyError("there is no plan to follow", where="dynamic", hint="Make one with syclsched.plan()")
-    else:
-        verify(plan, graph)
-        policy = Hybrid(timetable_of(problem, plan.schedule))
+    prepared = prepare_dynamic(graph, devices.platform, name, plan=plan, history=history)
     return execute_dynamic(
-        asked,
-        problem,
+        prepared.graph,
+        prepared.problem,
         devices,
-        policy,
+        prepared.policy,
         inputs,
         owns_devices=owns_devices,
         safeguards=safeguards,
@@ -117,8 +141,7 @@ def execute_dynamic(
 ) -> Run:
     """Start a graph under a dynamic policy, and return at once."""
     graph.validate()
-    host = problem.devices.index(HOST)
-    lanes = sum(device == host for device, _ in problem.processors)
+    lanes = sum(problem.devices[device] == HOST for device, _ in problem.processors)
     platform = platform_for_all(graph, devices.platform.with_host_lanes(lanes))
     layout = IndexedGraph(graph, problem, platform)
     work = TaskWork(layout)
@@ -138,7 +161,8 @@ def execute_dynamic(
     }
     engine = DynamicEngine(
         layout, policy, work, buffers, queues, [limits.get(name, 0) for name in layout.spaces],
-        record=trace, learn=learn,
+        record=trace, learn=learn if safeguards.measurable else None,
+        sharing=safeguards if safeguards.takes_turns else None,
     )  # fmt: skip
     engine.progress = progress
     deadlines_s = {

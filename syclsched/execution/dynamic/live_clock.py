@@ -10,6 +10,7 @@ from syclsched.backoff import backoff
 from syclsched.errors import PolicyError
 from syclsched.execution.core.clock import now_ns
 from syclsched.execution.dynamic.data.submission_lookahead import SubmissionLookahead
+from syclsched.execution.dynamic.run_turns import RunTurns
 from syclsched.execution.dynamic.submission.dynamic_executor import DynamicExecutor
 from syclsched.scheduling.dynamic.state_tracker import StateTracker
 from syclsched.scheduling.tables import NOTHING
@@ -29,10 +30,11 @@ class LiveClock:
         policy: str,
         receive: Callable[[float], bool],
         ending: Callable[[], bool],
+        turns: RunTurns | None = None,
     ) -> None:
         """``receive`` waits this long for a message of another thread and handles it; ``ending`` tells of the end."""
         self._tracker, self._state, self._executor, self._lookahead = tracker, tracker.state, executor, lookahead
-        self._policy, self._receive, self._ending = policy, receive, ending
+        self._policy, self._receive, self._ending, self._turns = policy, receive, ending, turns
         self._hosts = executor.hosts
         #: Tasks that could not be submitted yet, with their lanes.
         self._held: list[tuple[int, int]] = []
@@ -76,7 +78,7 @@ class LiveClock:
     def start(self, task: int, processor: int) -> None:
         """Submit a task to a lane, or hold it until that is possible."""
         self._tracker.begin(task, processor, self._state.now_s)
-        if self._lacks_memory() or not self._executor.attempt(task, processor):
+        if self._lacks_memory() or not self._submit(task, processor):
             self._held.append((task, processor))
         self.report_lookahead(processor)
 
@@ -87,6 +89,8 @@ class LiveClock:
         ended = self._executor.poll()
         self._state.now_s = (now_ns() - self.began_ns) * 1e-9
         for each in ended:
+            if self._turns is not None:
+                self._turns.ended(each.task, each.processor, each.seconds)
             if each.seconds is not None:
                 self._tracker.measure(each.task, each.processor, each.seconds)
             if each.processor in self._hosts:
@@ -113,8 +117,17 @@ class LiveClock:
             self._tracker.ahead(processor, 0.0, NOTHING)
             return
         last = held[-1] if held else in_flight.items[-1][0].task
-        enough = self._lookahead.enough(count, seconds)
+        lookahead = self._lookahead if self._turns is None else self._turns.lookahead(processor)
+        enough = lookahead.enough(count, seconds)
         self._tracker.ahead(processor, state.now_s + seconds, last if enough else NOTHING)
+
+    def _submit(self, task: int, processor: int) -> bool:
+        """Submit a task; return False if it must wait for its turn, for memory or for another task."""
+        if self._turns is not None and not self._ending():
+            seconds = self._state.seconds(task, self._state.known.device_of[processor])
+            if not self._turns.may_start(task, processor, seconds):
+                return False
+        return self._executor.attempt(task, processor)
 
     def _release(self, task: int, processor: int) -> None:
         self.left -= 1
@@ -131,7 +144,7 @@ class LiveClock:
         held, self._held = self._held, []
         self._executor.data_manager.lacks_memory = False
         for number, (task, processor) in enumerate(held):
-            if self._executor.attempt(task, processor):
+            if self._submit(task, processor):
                 self.report_lookahead(processor)
                 continue
             self._held.append((task, processor))

@@ -6,7 +6,8 @@ to estimated time are kept. From three ratios on, estimates are multiplied by th
 ratios farther from the median than five times the MAD (scaled to a standard deviation). Before that, and for kinds that
 have not run on a device, the drift of the device is used: measured over estimated seconds of all its tasks, newer tasks
 weighted more, with a prior of exact estimates. A measurement counts there at most ten times its expectation, so that
-one spike does not turn a device into a slow one.
+one spike does not turn a device into a slow one. Tasks without an estimate, such as barriers and messages, do not
+count.
 
 References
 ----------
@@ -16,7 +17,6 @@ References
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -72,23 +72,19 @@ def new_drift(seconds: Floats, kinds: int) -> Drift:
 def record_duration(drift: Drift, kind: int, device: int, measured_s: float, estimated_s: float) -> float:
     """Record the duration of a task; return the sum of all deviations so far over the sum of estimates."""
     totals = drift.totals
-    totals[1] += estimated_s
-    totals[2] += abs(measured_s - estimated_s)
-    counted_s = min(measured_s, MOST_RATIO * estimated_s * drift.of_device[device])
-    drift.measured_s[device] = MEMORY * drift.measured_s[device] + counted_s
-    drift.estimated_s[device] = MEMORY * drift.estimated_s[device] + estimated_s
-    expected_s = drift.estimated_s[device] + totals[0]
-    if expected_s > 0.0:
-        drift.of_device[device] = (drift.measured_s[device] + totals[0]) / expected_s
     if estimated_s > 0.0:
+        totals[1] += estimated_s
+        totals[2] += abs(measured_s - estimated_s)
+        counted_s = min(measured_s, MOST_RATIO * estimated_s * drift.of_device[device])
+        drift.measured_s[device] = MEMORY * drift.measured_s[device] + counted_s
+        drift.estimated_s[device] = MEMORY * drift.estimated_s[device] + estimated_s
+        drift.of_device[device] = (drift.measured_s[device] + totals[0]) / (drift.estimated_s[device] + totals[0])
         count = drift.counts[kind, device]
         drift.ratios[kind, device, count % KEPT] = measured_s / estimated_s
         drift.counts[kind, device] = count + 1
         if count + 1 >= ENOUGH:
             drift.of_kind[kind, device] = _robust(drift, kind, device)
-    if totals[1] > 0.0:
-        return float(totals[2] / totals[1])
-    return math.inf if totals[2] > 0.0 else 0.0
+    return float(totals[2] / totals[1]) if totals[1] > 0.0 else 0.0
 
 
 @lean

@@ -60,6 +60,8 @@ def test_a_graph_is_planned_and_run(command: Any, tmp_path: Path) -> None:
     assert (ran.code, found["result"]["ok"], len(found["makespans_s"]), found["recoveries"]) == (0, True, 2, [])
     assert all(place.startswith("node") for places in found["where"].values() for place in places)
     assert "node" in trace.read_text() and "node" in report.read_text()
+    decided = command("run", *SMALL, "--plan", plan, "--dynamic", "eager", "--json")
+    assert (decided.code, json.loads(decided.out)["result"]["ok"]) == (0, True)
     other = command("run", "cholesky", "--n", "512", "--tile", "128", "--plan", plan)
     assert other.code == 2 and str(plan) in other.err
 
@@ -70,7 +72,8 @@ def test_a_graph_is_planned_and_run(command: Any, tmp_path: Path) -> None:
         (("cluster", "status"), "--workers 2"),
         (("cluster", "status", "--cluster", "tcp://127.0.0.1:1", "--workers", 2), "Give one of them"),
         (("run", *SMALL, "--workers", 1, "--devices", "cpu"), "--devices cannot be used on several machines"),
-        (("run", *SMALL, "--workers", 1, "--dynamic", "dmdas", "--debug"), "--dynamic and --debug cannot be used"),
+        (("run", *SMALL, "--workers", 1, "--dynamic", "dmdas", "--debug"), "--debug cannot be used on several"),
+        (("run", *SMALL, "--workers", 1, "--dynamic", "dmda"), "dmdas"),
         (("run", *SMALL, "--priority", -1), "Add --cluster"),
         (("run", *SMALL, "--workers", 1, "--share", 0), "0.0 is no share"),
         (("cluster", "plan", "choleski", "--workers", 1), "cholesky"),

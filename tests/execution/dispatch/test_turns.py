@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syclsched.execution.dispatch.turns import HELD_S, LINGER_S, QUANTUM_S, Turn, Turns
+from syclsched.execution.dispatch.turns import HELD_S, LINGER_S, QUANTUM_S, Turn, Turns, devices_of
 from syclsched.execution.handle import run_observer
 
 CPU, GPU = frozenset({"cpu"}), frozenset({"gpu"})
@@ -259,3 +259,11 @@ def test_without_runs_that_take_turns_nothing_is_observed() -> None:
     turn.end()
     turn.end()
     assert run_observer.active is before
+
+
+def test_a_run_that_is_decided_later_may_use_all_devices() -> None:
+    devices = [SimpleNamespace(name=name, key=f"key of {name}", processor=None) for name in ("cpu", "gpu")]
+    plan: Any = SimpleNamespace(lanes=(), platform=SimpleNamespace(devices=devices))
+    assert devices_of(plan) == {"key of cpu", "key of gpu"}
+    plan.lanes = (SimpleNamespace(device="gpu"),)
+    assert devices_of(plan) == {"key of gpu"}

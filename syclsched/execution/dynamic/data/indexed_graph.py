@@ -27,7 +27,7 @@ class _IndexedLane:
     name: str
     device: str
     kind: LaneKind
-    number: int  # index of the device on the platform
+    number: int  # index of the device in the problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class IndexedGraph:
         residents = {chosen.array: self.space[chosen.space] for chosen in self.memory if chosen.resident}
         #: Initial space of each piece, if it is an input.
         self.given_in = [residents.get(self.arrays[n].name, self.host_space) for n in self.array_of]
-        self.devices: tuple[Device, ...] = platform.devices
+        self.devices: tuple[Device, ...] = tuple([platform.device(name) for name in problem.devices])
         self.home = [self.space[d.space] for d in self.devices]
         self.reaches = [tuple(dict.fromkeys([self.space[s] for s in (d.space, *d.reaches)])) for d in self.devices]
         self._links = {
