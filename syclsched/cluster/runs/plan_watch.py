@@ -84,6 +84,11 @@ class _Pace:
         self.busy_s = self.done_s = self.current_s = 0.0
         self._seen_s: float | None = None
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the machine's part has begun, and says how far it is."""
+        return self._seen_s is not None
+
     def note(self, progress: PartProgress, now_s: float) -> None:
         """Add the time since the last look."""
         if self._seen_s is not None:
@@ -126,6 +131,8 @@ class PlanWatch:
         now_s = time.perf_counter()
         ratios = {name: pace.slowness(self._prior_s) for name, pace in self._paces.items()}
         late = any(abs(ratio - 1.0) > BOUND for ratio in ratios.values())
+        if not all(self._paces[name].is_known for name in running):
+            return None
         is_alone = joined is None and len(attempt.binding.addresses) == 1
         if now_s < self._next_s or is_alone or not (joined or late):
             return None
