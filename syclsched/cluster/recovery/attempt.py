@@ -68,7 +68,7 @@ class Binding:
 
 
 @dataclass(slots=True)
-class Attempt:
+class RunAttempt:
     """A start of a graph, or of the rest of it, on bound machines."""
 
     binding: Binding
@@ -85,12 +85,12 @@ class Attempt:
 class ResultPiece(NamedTuple):
     """Rows of a result, or all of it, and the attempt and machine that have them; none if no task wrote them."""
 
-    attempt: Attempt | None
+    attempt: RunAttempt | None
     machine: str
     rows: RowRange | None
 
 
-def result_pieces(attempts: Sequence[Attempt], rest: Rest | None, array: str) -> list[ResultPiece]:
+def result_pieces(attempts: Sequence[RunAttempt], rest: Rest | None, array: str) -> list[ResultPiece]:
     """Return the places of the pieces of a result after some attempts; ``rest`` is what was left before the last."""
     found, last = [], attempts[-1]
     for piece in attempts[0].binding.divided.results[array]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from syclsched.cluster.parts import Message
 from syclsched.cluster.platforms import machine_names
-from syclsched.cluster.recovery.attempt import Attempt, Holder, Rest, StartRows
+from syclsched.cluster.recovery.attempt import Holder, Rest, RunAttempt, StartRows
 from syclsched.cluster.recovery.part_state import HeldValue
 from syclsched.costs import MemoryHistory
 from syclsched.errors import ExecutionError
@@ -70,7 +70,7 @@ class RunLineage:
         """Predicted times of the tasks."""
         return self._subgraphs.times
 
-    def rest(self, attempts: Sequence[Attempt], platform: Platform) -> Rest:
+    def rest(self, attempts: Sequence[RunAttempt], platform: Platform) -> Rest:
         """Return the work that is left after some attempts, for a platform of machines."""
         holders = self._holders(attempts, frozenset(machine_names(platform)))
         whole: dict[str, set[int]] = {piece: set(found) for piece, found in holders.items()}
@@ -116,7 +116,7 @@ class RunLineage:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _holders(self, attempts: Sequence[Attempt], machines: frozenset[str]) -> dict[str, dict[int, list[Holder]]]:
+    def _holders(self, attempts: Sequence[RunAttempt], machines: frozenset[str]) -> dict[str, dict[int, list[Holder]]]:
         """Return the machines that have each version of each array or segment; latest attempts come first."""
         found: dict[str, dict[int, list[Holder]]] = {}
         for number, attempt in reversed(list(enumerate(attempts))):
@@ -133,7 +133,7 @@ class RunLineage:
         return found
 
     def _versions_of(
-        self, attempt: Attempt, machine: str, held: HeldValue, received: Mapping[str, Message]
+        self, attempt: RunAttempt, machine: str, held: HeldValue, received: Mapping[str, Message]
     ) -> Iterator[tuple[str, RowRange | None, int]]:
         """Yield the arrays or segments of the run, with their versions, that a value of a part is."""
         rest, part = attempt.rest, attempt.binding.divided.parts[machine]
@@ -159,7 +159,7 @@ class RunLineage:
         starts = [each[0] for _, each in pieces if each is not None]
         return pieces[bisect_left(starts, rows[0]) : bisect_left(starts, rows[1])]
 
-    def _note_finished(self, attempts: Sequence[Attempt]) -> None:
+    def _note_finished(self, attempts: Sequence[RunAttempt]) -> None:
         """Note the tasks that are known to have finished: those of a lost machine on which a finished one depends."""
         for attempt in attempts:
             for state in attempt.states.values():

@@ -23,7 +23,7 @@ from syclsched.cluster.dask_data import send_inputs
 from syclsched.cluster.membership import ClusterWorker
 from syclsched.cluster.parts import MachinePart
 from syclsched.cluster.platforms import machine_of
-from syclsched.cluster.recovery.attempt import Attempt, Binding, Rest, ResultPiece, result_pieces
+from syclsched.cluster.recovery.attempt import Binding, Rest, ResultPiece, RunAttempt, result_pieces
 from syclsched.cluster.recovery.part_state import KeptValue
 from syclsched.cluster.recovery.remaining import RunLineage
 from syclsched.cluster.runs.plan_watch import LOOK_S, Move, PlanWatch
@@ -64,7 +64,7 @@ class PlanBinder(Protocol):
     def bind_rest(
         self,
         lineage: RunLineage,
-        attempts: list[Attempt],
+        attempts: list[RunAttempt],
         machines: Collection[str],
         slowness: Mapping[str, float],
     ) -> tuple[Rest, Binding | None]:
@@ -84,7 +84,7 @@ class RunAttempts:
     def __init__(self, binder: PlanBinder, binding: Binding, inputs: RunInputs, watch: PlanWatch | None = None) -> None:
         self._binder, self._watch = binder, watch
         self._inputs = inputs
-        self.all: list[Attempt] = []
+        self.all: list[RunAttempt] = []
         #: One for each loss after which the run went on, and for each move of its rest.
         self.losses: list[Recovery] = []
         self._tries = 0
@@ -103,7 +103,7 @@ class RunAttempts:
         return self.all[0].binding
 
     @property
-    def last(self) -> Attempt:
+    def last(self) -> RunAttempt:
         """The last attempt."""
         return self.all[-1]
 
@@ -223,7 +223,7 @@ class RunAttempts:
 
     def _begin(self, binding: Binding, rest: Rest | None) -> None:
         """Start the parts of a binding."""
-        attempt = Attempt(binding, uuid.uuid4().hex, rest)
+        attempt = RunAttempt(binding, uuid.uuid4().hex, rest)
         self.all.append(attempt)
         self._ended = set()
         self._calls: queue.SimpleQueue[tuple[str, WorkerCall | WorkerLostError]] = queue.SimpleQueue()
@@ -247,12 +247,12 @@ class RunAttempts:
     def _note(calls: queue.SimpleQueue[tuple[str, WorkerCall | WorkerLostError]], name: str, call: WorkerCall) -> None:
         calls.put((name, call))
 
-    def _given(self, attempt: Attempt, part: MachinePart) -> dict[str, NumpyArray]:
+    def _given(self, attempt: RunAttempt, part: MachinePart) -> dict[str, NumpyArray]:
         """Return the user's values that a part begins with."""
         values = self._inputs.here if attempt.rest is None else {**self.first.graph.data, **self._inputs.here}
         return {each: values[name] for each in part.inputs if (name := attempt.original(each)) in values}
 
-    def _kept(self, attempt: Attempt, part: MachinePart) -> list[KeptValue]:
+    def _kept(self, attempt: RunAttempt, part: MachinePart) -> list[KeptValue]:
         """Return the values in a machine's memory that its part begins with."""
         found = []
         for array, rows in part.kept:

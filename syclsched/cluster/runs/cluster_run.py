@@ -17,7 +17,7 @@ from syclsched.cluster.measurements.host_clocks import ClockOffset
 from syclsched.cluster.measurements.part_times import PartTime, part_time, run_sections, summed
 from syclsched.cluster.measurements.part_traces import merge_parts
 from syclsched.cluster.part_runner import PartTrace
-from syclsched.cluster.recovery.attempt import Attempt, Binding, ResultPiece
+from syclsched.cluster.recovery.attempt import Binding, ResultPiece, RunAttempt
 from syclsched.cluster.runs.attempts import PlanBinder, RunAttempts, RunInputs
 from syclsched.cluster.runs.plan_watch import Move, PlanWatch
 from syclsched.errors import (
@@ -83,7 +83,7 @@ class ClusterRun:
         self._when_ended: list[Callable[[], None]] = []
         self._error: BaseException | None = None
         self._cancelled = False
-        self._traces: list[tuple[Attempt, EngineTrace]] = []
+        self._traces: list[tuple[RunAttempt, EngineTrace]] = []
         self._clock_error_s = 0.0
         self._seconds = 0.0
         self._begun_s = time.perf_counter()
@@ -330,7 +330,7 @@ class ClusterRun:
             return None
         return run_sections(self.plan, trace, self._seconds, parts, self._clock_error_s)
 
-    def _merged(self, attempt: Attempt) -> EngineTrace:
+    def _merged(self, attempt: RunAttempt) -> EngineTrace:
         """Gather the traces of the parts of an attempt, and compare the machines' clocks."""
         binding, is_last = attempt.binding, attempt is self._attempts.last
         calls = {

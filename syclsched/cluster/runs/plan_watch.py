@@ -19,7 +19,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 from syclsched.cluster.calls import WorkerCall
 from syclsched.cluster.platforms import machine_of
-from syclsched.cluster.recovery.attempt import Attempt
+from syclsched.cluster.recovery.attempt import RunAttempt
 from syclsched.cluster.recovery.part_state import PartProgress
 from syclsched.cluster.recovery.remaining import RunLineage
 from syclsched.errors import SyclschedError
@@ -110,7 +110,7 @@ class PlanWatch:
 
     def __init__(self, comparer: PlanComparer) -> None:
         self._comparer = comparer
-        self._attempt: Attempt | None = None
+        self._attempt: RunAttempt | None = None
         self._paces: dict[str, _Pace] = {}
         #: Slowness of the machines that the plan of the attempt was made with.
         self._assumed: dict[str, float] = {}
@@ -121,7 +121,7 @@ class PlanWatch:
         self._platform: Platform | None = None  # with workers that have joined
         self._joining: threading.Thread | None = None
 
-    def look(self, attempt: Attempt, running: Collection[str], lineage: Callable[[], RunLineage]) -> Move | None:
+    def look(self, attempt: RunAttempt, running: Collection[str], lineage: Callable[[], RunLineage]) -> Move | None:
         """Ask for the progress of the parts that are running; return whether and why the rest is to move."""
         self._begin(attempt)
         if self._moves >= MOST_MOVES:
@@ -149,7 +149,7 @@ class PlanWatch:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _begin(self, attempt: Attempt) -> None:
+    def _begin(self, attempt: RunAttempt) -> None:
         """Begin to measure an attempt, unless it is being measured."""
         if self._attempt is attempt:
             return
@@ -158,7 +158,7 @@ class PlanWatch:
         seconds = [a.finish_s - a.start_s for a in attempt.binding.plan.schedule.assignments]
         self._prior_s = PRIOR_TASKS * sum(seconds) / max(1, len(seconds))
 
-    def _ask(self, attempt: Attempt, running: Collection[str], *, tasks: bool) -> set[str]:
+    def _ask(self, attempt: RunAttempt, running: Collection[str], *, tasks: bool) -> set[str]:
         """Note the progress of the parts that are running; return the tasks that they have completed, if asked for."""
         calls, done = {}, set[str]()
         for name in running:
@@ -173,7 +173,7 @@ class PlanWatch:
                     done.update(progress.done)
         return done
 
-    def _joined(self, attempt: Attempt) -> Platform | None:
+    def _joined(self, attempt: RunAttempt) -> Platform | None:
         """Return a platform with workers that have joined, once they have been measured."""
         found = self._platform
         if found is not None:
@@ -192,7 +192,7 @@ class PlanWatch:
 
     def _decided(
         self,
-        attempt: Attempt,
+        attempt: RunAttempt,
         running: Collection[str],
         lineage: RunLineage,
         slowness: dict[str, float],

@@ -27,7 +27,7 @@ from syclsched.cluster.part_runner import send as send_message
 from syclsched.cluster.parts import check_machines, divide
 from syclsched.cluster.planning import ClusterPlanner, Expected, followed
 from syclsched.cluster.platforms import qualified
-from syclsched.cluster.recovery.attempt import Attempt, Binding, Rest
+from syclsched.cluster.recovery.attempt import Binding, Rest, RunAttempt
 from syclsched.cluster.recovery.remaining import RunLineage
 from syclsched.cluster.runs.attempts import END_S, MOST_LOSSES
 from syclsched.cluster.runs.cluster_run import ClusterRun
@@ -340,7 +340,7 @@ class ClusterRunner:
     def bind_rest(
         self,
         lineage: RunLineage,
-        attempts: list[Attempt],
+        attempts: list[RunAttempt],
         machines: Collection[str],
         slowness: Mapping[str, float],
     ) -> tuple[Rest, Binding | None]:

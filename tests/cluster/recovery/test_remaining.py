@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from syclsched.cluster.parts import divide
 from syclsched.cluster.platforms import NetworkPath, joined
-from syclsched.cluster.recovery.attempt import Attempt, Binding, Rest, result_pieces
+from syclsched.cluster.recovery.attempt import Binding, Rest, RunAttempt, result_pieces
 from syclsched.cluster.recovery.part_state import HeldValue, PartReport, PartState
 from syclsched.cluster.recovery.remaining import RunLineage
 from syclsched.model.graph import TaskGraph
@@ -46,7 +46,7 @@ class Trial:
 
     graph: TaskGraph
     inputs: Mapping[str, Any]
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[RunAttempt] = field(default_factory=list)
     memories: list[dict[str, Machine]] = field(default_factory=list)
     rest: Rest | None = None
     ran: list[str] = field(default_factory=list)
@@ -56,11 +56,11 @@ class Trial:
 
     def begin(self, plan: Plan, graph: TaskGraph, rest: Rest | None) -> None:
         divided = divide(plan, graph, lambda *_, **__: None, lambda *_, **__: None, {} if rest is None else rest.held)
-        attempt = Attempt(Binding("", plan, graph, divided, {}), "", rest)
+        attempt = RunAttempt(Binding("", plan, graph, divided, {}), "", rest)
         self.attempts.append(attempt)
         self.memories.append({name: self._machine(attempt, name) for name in divided.parts})
 
-    def _machine(self, attempt: Attempt, name: str) -> Machine:
+    def _machine(self, attempt: RunAttempt, name: str) -> Machine:
         part = attempt.binding.divided.parts[name]
         rng = np.random.default_rng(1)  # memory that was not written holds anything
         made = Machine({n: rng.integers(0, 99, a.shape) for n, a in part.graph.arrays.items()})

@@ -12,7 +12,7 @@ import pytest
 
 from syclsched.cluster.parts import divide
 from syclsched.cluster.platforms import NetworkPath, joined
-from syclsched.cluster.recovery.attempt import Attempt, Binding
+from syclsched.cluster.recovery.attempt import Binding, RunAttempt
 from syclsched.cluster.recovery.part_state import LaneWork, PartProgress
 from syclsched.cluster.recovery.remaining import RunLineage
 from syclsched.cluster.runs import plan_watch
@@ -77,7 +77,7 @@ def watched(told: Told, clock: list[float], pace: Mapping[str, float], seconds: 
     platform = platform_of("one", "two")
     plan = plan_by(graph, platform, lambda n: (f"{('one', 'two')[int(n[1:]) % 2]}/host", 0, "host"), TASK_S)
     divided = divide(plan, graph, lambda *_, **__: None, lambda *_, **__: None)
-    attempt = Attempt(Binding("", plan, graph, divided, {"one": "", "two": ""}), "")
+    attempt = RunAttempt(Binding("", plan, graph, divided, {"one": "", "two": ""}), "")
     watch, lineage, moves = PlanWatch(told), RunLineage(plan, graph), []  # type: ignore[arg-type]
     for now_s in seconds:
         clock[0] = now_s
