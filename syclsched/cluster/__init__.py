@@ -19,8 +19,8 @@ from syclsched.lazy_names import lazy_names
 
 _LAZY = {
     "Cluster": "syclsched.cluster.connection",
-    "ClusterRun": "syclsched.cluster.cluster_run",
-    "ClusterRunner": "syclsched.cluster.runner",
+    "ClusterRun": "syclsched.cluster.runs.cluster_run",
+    "ClusterRunner": "syclsched.cluster.runs.runner",
     "ClusterStatus": "syclsched.cluster.monitor.cluster_status",
     "DeviceTime": "syclsched.cluster.measurements.part_times",
     "NetworkPath": "syclsched.cluster.platforms",
@@ -34,7 +34,6 @@ _LAZY = {
 __all__ = sorted(_LAZY)
 
 if TYPE_CHECKING:
-    from syclsched.cluster.cluster_run import ClusterRun as ClusterRun
     from syclsched.cluster.connection import Cluster as Cluster
     from syclsched.cluster.connection import connect as connect
     from syclsched.cluster.measurements.network import NetworkProfile as NetworkProfile
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from syclsched.cluster.monitor.cluster_status import ClusterStatus as ClusterStatus
     from syclsched.cluster.platforms import NetworkPath as NetworkPath
     from syclsched.cluster.platforms import joined as joined
-    from syclsched.cluster.runner import ClusterRunner as ClusterRunner
+    from syclsched.cluster.runs.cluster_run import ClusterRun as ClusterRun
+    from syclsched.cluster.runs.runner import ClusterRunner as ClusterRunner
 
 __getattr__ = lazy_names(__name__, _LAZY)

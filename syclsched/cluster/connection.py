@@ -12,11 +12,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from syclsched.cluster.cluster_run import ClusterRun
 from syclsched.cluster.measurements.node_profiles import NodeProfile, profile_machines
 from syclsched.cluster.monitor.cluster_status import ClusterStatus, read_status
 from syclsched.cluster.planning import ClusterPlanner
-from syclsched.cluster.runner import ClusterRunner
+from syclsched.cluster.runs.cluster_run import ClusterRun
+from syclsched.cluster.runs.runner import ClusterRunner
 from syclsched.cluster.workers import ANSWER_S, ConnectedWorkers
 from syclsched.errors import ArgumentError, ClusterError, RuntimeMissingError
 from syclsched.execution.core.safeguards import Safeguards
@@ -137,7 +137,8 @@ class Cluster(ConnectedWorkers):
         graph : TaskGraph
             The graph.
         policy : str, optional
-            As for `syclsched.plan`. ``auto`` also plans for each machine alone and returns the best plan.
+            As for `syclsched.plan`. ``auto`` also plans for each machine alone and returns the best plan. ``hybrid``
+            and ``hybrid:POLICY`` are ``auto`` and the policy here; see `bind`.
         calibrate : bool, optional
             Measure tasks that were never timed, on one machine of each kind.
         budget_s : float, optional
@@ -177,9 +178,10 @@ class Cluster(ConnectedWorkers):
         plan : Plan, optional
             A plan for these machines; by default the graph is planned.
         policy, calibrate
-            See `plan`.
+            See `plan`. With ``hybrid`` or ``hybrid:POLICY``, the rest of a run is planned anew while it runs: when a
+            machine takes longer than planned, or a worker joins, if it then ends earlier.
         recover : bool, optional
-            Whether a run that loses a worker is planned again and repeated on the machines left.
+            Whether a run that loses a worker goes on on the machines left, from the values that they have.
         priority, share : optional
             As for `syclsched.run`, on each machine, beside the runs of all clients of the cluster.
         dynamic : str, optional

@@ -85,6 +85,12 @@ class Membership:
         known = self.refreshed()
         return tuple(each for each in self._sorted(known) if not self.silence_s(each.address))
 
+    def seen(self) -> tuple[ClusterWorker, ...]:
+        """Return the workers that were there a moment ago, without a question to the scheduler."""
+        with self._lock:
+            found = tuple(self._workers.values())
+        return tuple(each for each in found if not self.silence_s(each.address))
+
     def known(self) -> tuple[dict[str, Any], tuple[ClusterWorker, ...]]:
         """Return what the scheduler knows of each worker, by address, and the workers, silent ones included."""
         known = self.refreshed()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +14,15 @@ import numpy as np
 
 from syclsched.cluster.bound_memory import BoundMemory
 from syclsched.cluster.parts import MachinePart, platform_of
+from syclsched.cluster.recovery.part_state import (
+    EndedPart,
+    HeldValue,
+    KeptValue,
+    PartLanes,
+    PartProgress,
+    PartReport,
+    PartState,
+)
 from syclsched.costs import MemoryHistory
 from syclsched.costs.history import HistoryChain
 from syclsched.errors import ExecutionError, RunCancelledError
@@ -62,14 +71,6 @@ class PartPolicy:
 
     name: str
     times: MemoryHistory  # of tasks, measured on one machine of each kind
-
-
-@dataclass(frozen=True, slots=True)
-class PartReport:
-    """Measured times of one run of a part."""
-
-    seconds: float
-    replayed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,9 @@ class PartRunner:
         self._cancelled_key = ""
         self._last: Run | None = None
         self._running, self._begun_s, self._sent_bytes = False, 0.0, 0
+        self._ended: EndedPart | None = None
+        self._lanes: PartLanes | None = None
+        self._report = PartReport(0.0, False)
         self._lock = threading.Lock()
         self.when_closed: Callable[[], object] = bool  # called by `close`
         used = platform_of(part, platform)
@@ -184,16 +188,17 @@ class PartRunner:
             raise
         _bound[key] = self
 
-    def run(self, run: str, inputs: Mapping[str, NumpyArray]) -> PartReport:
-        """Run the part once and wait for its end."""
+    def run(self, run: str, inputs: Mapping[str, NumpyArray], kept: Sequence[KeptValue] = ()) -> PartReport:
+        """Run the part once and wait for its end; begin with values that earlier attempts have left here, too."""
         with self._lock:
             if self._last is not None:
                 self._last.close()  # its memory is not needed twice
-            self._last, self._run_key, self._sent_bytes = None, run, 0
+            self._last, self._ended, self._run_key, self._sent_bytes = None, None, run, 0
             begun_s = self._begun_s = time.perf_counter()
             self._running = True
             try:
-                self._last = self._runner.run({**self._part.data, **inputs, **self._given.pop(run, {})})
+                given = {**self._part.data, **inputs, **self._given.pop(run, {})}
+                self._last = self._runner.run({**given, **self._kept(kept, given)})
                 if self._cancelled_key == run:
                     self._last.cancel()
                 self._last.wait()
@@ -205,7 +210,54 @@ class PartRunner:
             finally:
                 self._running = False
                 self._mailbox.end(run)
-            return PartReport(time.perf_counter() - begun_s, self._runner.replayed)
+                self._report = PartReport(time.perf_counter() - begun_s, self._runner.replayed)
+            return self._report
+
+    def _kept(self, kept: Sequence[KeptValue], given: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
+        """Return the values of arrays that earlier attempts have left here, wholly or in part."""
+        found: dict[str, NumpyArray] = {}
+        for each in kept:
+            value = _found(each.key).held_value(each.run, each.held)
+            if each.held.rows is None:
+                found[each.array] = value
+                continue
+            if each.array not in found:
+                declared, before = self._part.graph.arrays[each.array], given.get(each.array)
+                found[each.array] = np.zeros(declared.shape, declared.dtype) if before is None else before.copy()
+            found[each.array][slice(*each.held.rows)] = value
+        return found
+
+    def progress(self, run: str, *, tasks: bool) -> PartProgress | None:
+        """Return the progress of a run, with the completed tasks if asked for; None if it is not known."""
+        from syclsched.execution import Runner
+
+        last = self._last
+        if last is None or self._run_key != run or not isinstance(self._runner, Runner):
+            return None
+        if self._lanes is None:
+            self._lanes = PartLanes(self._runner.plan)
+        return self._lanes.progress(last, tasks=tasks)
+
+    def state(self, run: str) -> PartState:
+        """Return the executed tasks and the values in memory of the last run, which has ended."""
+        with self._lock:  # until it has ended
+            memory = self._memory(run)
+            return PartState(tuple(memory.done), memory.held(), self._report)
+
+    def held_value(self, run: str, held: HeldValue) -> NumpyArray:
+        """Return a value that the last run has left in memory."""
+        return self._memory(run).value(held)
+
+    def _memory(self, run: str) -> EndedPart:
+        """Return the memory of the last run, which has ended."""
+        from syclsched.execution import Runner
+
+        last = self._last_of(run, "its memory")
+        if not isinstance(self._runner, Runner):  # it follows no plan by which the versions in memory are known
+            raise ExecutionError("under a dynamic policy a part does not say what it has", where="its memory")
+        if self._ended is None:
+            self._ended = EndedPart(last)
+        return self._ended
 
     def give(self, run: str, array: str, value: NumpyArray) -> None:
         """Take an input of a run that will begin; drop those of runs before it, which never began."""
@@ -214,6 +266,9 @@ class PartRunner:
     def result(self, run: str, array: str, rows: RowRange | None) -> NumpyArray:
         """Return an array, or some of its rows, of the last run; refuse those of earlier ones."""
         last = self._last_of(run, f"array {array!r}")
+        engine = last.engine
+        if not (engine.completed and engine.failures.none):
+            return self._memory(run).last(array, rows)
         declared = self._part.graph.arrays[array]
         found: NumpyArray = last.result(declared if rows is None else declared[slice(*rows)])
         return found
@@ -318,7 +373,7 @@ def take_result(key: str, run: str, array: str, rows: RowRange | None) -> NumpyA
     return _found(key).result(run, array, rows)
 
 
-# --- called by `syclsched.cluster.cluster_run` on each machine -----------------------------------------
+# --- called by `syclsched.cluster.runs` on each machine -----------------------------------------------
 
 
 def bind_part(
@@ -354,9 +409,21 @@ def _release_unless_heard(node: Node, key: str, owner: str, cause: str) -> None:
         part.close()
 
 
-def run_part(node: Node, key: str, run: str, inputs: Mapping[str, NumpyArray]) -> PartReport:
+def run_part(
+    node: Node, key: str, run: str, inputs: Mapping[str, NumpyArray], kept: Sequence[KeptValue] = ()
+) -> PartReport:
     """Run a bound part once."""
-    return _found(key).run(run, inputs)
+    return _found(key).run(run, inputs, kept)
+
+
+def progress_of_part(node: Node, key: str, run: str, tasks: bool) -> PartProgress | None:
+    """Return the progress of a run of a bound part, with the completed tasks if asked for."""
+    return _found(key).progress(run, tasks=tasks)
+
+
+def state_of_part(node: Node, key: str, run: str) -> PartState:
+    """Return the state of the last run of a bound part, which has ended."""
+    return _found(key).state(run)
 
 
 def result_of_part(node: Node, key: str, run: str, array: str, rows: RowRange | None) -> NumpyArray:

@@ -15,7 +15,7 @@ come, so machines never wait for each other in a circle, whatever copies a plan 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -24,7 +24,7 @@ from typing import Any
 from syclsched.cluster.platforms import machine_names
 from syclsched.errors import PlanError
 from syclsched.execution.memory.buffers import NumpyArray
-from syclsched.model.access import Access, RowRange
+from syclsched.model.access import Access, RowRange, row_range_name
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Platform
@@ -50,6 +50,7 @@ class Message:
     rows: RowRange | None = None
     nbytes: int = 0
     segment: str = ""  # name of the rows in the plan, if they are not all
+    maker: str | None = None  # task that has made the value; None for one with which the run begins
 
     @property
     def sender(self) -> str:
@@ -71,6 +72,17 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldRows:
+    """Rows of an array, or all, whose initial value machines have in memory; the user gives it if none has."""
+
+    rows: RowRange | None
+    machines: tuple[str, ...]
+
+    def __contains__(self, rows: RowRange | None) -> bool:
+        return self.rows is None or rows is None or rows[0] <= self.rows[0] < rows[1]
+
+
+@dataclass(frozen=True, slots=True)
 class MachinePart:
     """The tasks and messages of one machine."""
 
@@ -82,6 +94,9 @@ class MachinePart:
     host_threads: int  # `Device.most_threads` of its host
     inputs: tuple[str, ...]  # arrays whose initial values it needs
     data: Mapping[str, NumpyArray]  # those of them that the graph gives
+    kept: tuple[
+        tuple[str, RowRange | None], ...
+    ] = ()  # arrays, or rows, whose initial values its machine has in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +108,12 @@ class DividedPlan:
     results: Mapping[str, tuple[Piece, ...]]  # places of the final values of each array that is not temporary
 
 
-def divide(plan: Plan, graph: TaskGraph, send: Exchange, receive: Exchange) -> DividedPlan:
+#: Initial values that machines have in memory, by array; segments of the plan consist of such rows.
+Held = Mapping[str, Sequence[HeldRows]]
+_NOTHING_HELD: Held = {}
+
+
+def divide(plan: Plan, graph: TaskGraph, send: Exchange, receive: Exchange, held: Held = _NOTHING_HELD) -> DividedPlan:
     """Return the parts of a plan.
 
     Parameters
@@ -104,8 +124,10 @@ def divide(plan: Plan, graph: TaskGraph, send: Exchange, receive: Exchange) -> D
         The graph in the form the plan was made for.
     send, receive : callable
         Functions of modules, called by the parts' host tasks as ``send(data, number=..., machine=...)``.
+    held : dict of str to sequence of HeldRows, optional
+        Initial values that machines have in memory; they go from machine to machine.
     """
-    return _Division(plan, graph, send, receive).divided()
+    return _Division(plan, graph, send, receive, held).divided()
 
 
 def platform_of(part: MachinePart, platform: Platform) -> Platform:
@@ -138,25 +160,26 @@ class _Draft:
 
     graph: TaskGraph
     assignments: list[Assignment] = field(default_factory=list)
-    initial: dict[str, None] = field(default_factory=dict)  # arrays whose initial values it reads
+    initial: dict[str, None] = field(default_factory=dict)  # arrays whose initial values it is given
+    kept: dict[tuple[str, RowRange | None], None] = field(default_factory=dict)  # as in `MachinePart`
     #: Its tasks that send, and those that receive, with their place in the order of all messages.
     sends: list[tuple[_Place, str]] = field(default_factory=list)
     receives: list[tuple[_Place, str]] = field(default_factory=list)
 
 
 class _Division:
-    def __init__(self, plan: Plan, graph: TaskGraph, send: Exchange, receive: Exchange) -> None:
-        self._plan, self._graph, self._send, self._receive = plan, graph, send, receive
+    def __init__(self, plan: Plan, graph: TaskGraph, send: Exchange, receive: Exchange, held: Held) -> None:
+        self._plan, self._graph, self._send, self._receive, self._held = plan, graph, send, receive, held
         self._placed = {each.task: each for each in plan.schedule.assignments}
         self._sent_s = self._sending_times(_first_copies(plan))
         self._hosts = {machine_of(d.name): d for d in plan.platform.devices if d.is_host}
         self._messages: list[Message] = []
         self._drafts: dict[str, _Draft] = {}
         for task in graph.tasks:
-            machine = self._machine(task.name)
-            if machine not in self._drafts:
-                self._drafts[machine] = _Draft(TaskGraph(f"{graph.name} on {machine}"))
+            self._draft(self._machine(task.name))
         self._has: dict[str, set[str]] = {}  # machines that have the current value of each array or segment
+        self._has_rows: dict[tuple[str, HeldRows], set[str]] = {}  # machines that have an initial value
+        self._begun: set[tuple[str, str]] = set()  # arrays or segments, and machines that have their initial values
         self._maker: dict[str, tuple[str, str]] = {}  # machine and task that made it; none for an input
         self._segments = {s.name: s for found in graph.segments().values() for s in found}
         self._away: dict[str, list[str]] = {}  # predecessors on other machines, by explicit edges
@@ -219,6 +242,12 @@ class _Division:
     def _machine(self, task: str) -> str:
         return machine_of(self._placed[task].device)
 
+    def _draft(self, machine: str) -> _Draft:
+        """Return the part of a machine, which is made if it has none."""
+        if machine not in self._drafts:
+            self._drafts[machine] = _Draft(TaskGraph(f"{self._graph.name} on {machine}"))
+        return self._drafts[machine]
+
     def _declare(self, machine: str, draft: _Draft) -> None:
         used = {
             access.array
@@ -253,23 +282,52 @@ class _Division:
 
     def _bring(self, name: str, machine: str) -> None:
         """Let a machine have the current value of an array or segment."""
-        if name not in self._has:  # the initial value, which every machine is given that needs it
-            self._drafts[machine].initial[self._whole(name)] = None
+        array, rows = self._whole(name), self._segments[name].rows if name in self._segments else None
+        if name not in self._has:
+            if (name, machine) not in self._begun:
+                self._begun.add((name, machine))
+                self._bring_initial(array, rows, machine)
             return
         if machine in self._has[name]:
             return
         source, maker = self._maker[name]
-        array, rows = self._whole(name), self._segments[name].rows if name in self._segments else None
-        number = len(self._messages)
-        given = self._array(source, array), self._array(machine, array)
+        self._copy(array, rows, source, machine, maker)
+        self._has[name].add(machine)
+
+    def _bring_initial(self, array: str, rows: RowRange | None, machine: str) -> None:
+        """Let a machine have the initial value of an array, or of some of its rows."""
+        held = [each for each in self._held.get(array, ()) if rows in each]
+        if not held or not all(each.machines for each in held):  # every machine is given it that needs it
+            self._drafts[machine].initial[array] = None
+        for each in held:
+            has = self._has_rows.setdefault((array, each), set())
+            if machine in has or not each.machines:
+                continue
+            if machine in each.machines:
+                self._keep(array, each.rows, machine)
+            else:
+                source = each.machines[0]
+                self._keep(array, each.rows, source)
+                self._copy(array, each.rows, source, machine, None)
+            has.add(machine)
+
+    def _keep(self, array: str, rows: RowRange | None, machine: str) -> None:
+        """Let a machine's part begin with a value that its memory has."""
+        draft, declared = self._draft(machine), self._graph.arrays[array]
+        draft.kept[array, rows] = None
+        if array not in draft.graph.arrays:
+            draft.graph.array(array, declared.shape, declared.dtype, temporary=declared.temporary, usm=declared.usm)
+
+    def _copy(self, array: str, rows: RowRange | None, source: str, destination: str, maker: str | None) -> None:
+        """Let one machine send a value to another."""
+        given = self._array(source, array), self._array(destination, array)
         sent, received = (each if rows is None else each[slice(*rows)] for each in given)
-        segment = "" if rows is None else name
-        message = Message(number, source, machine, array, rows, sent.nbytes, segment)
+        segment = "" if rows is None else row_range_name(array, rows)
+        message = Message(len(self._messages), source, destination, array, rows, sent.nbytes, segment, maker)
         self._messages.append(message)
-        at_s = self._sent_s.get((name, maker, machine))
+        at_s = None if maker is None else self._sent_s.get((segment or array, maker, destination))
         self._exchange(message, self._send, maker, at_s, data=sent.read())
         self._exchange(message, self._receive, maker, at_s, data=received.write())
-        self._has[name].add(machine)
 
     def _awaited(self, before: str, machine: str) -> Task:
         """Return a machine's task that ends after a task of another one."""
@@ -293,19 +351,23 @@ class _Division:
         self._exchange(message, self._receive, task)
 
     def _exchange(
-        self, message: Message, function: Exchange, maker: str, at_s: float | None = None, **data: Any
+        self, message: Message, function: Exchange, maker: str | None, at_s: float | None = None, **data: Any
     ) -> Task:
-        """Add the host task that sends or receives the message with a task's value, at its finish or later."""
+        """Add the host task that sends or receives the message with a task's value, or an initial one.
+
+        It is at the task's finish or later.
+        """
         sends, ends = function is self._send, (message.source, message.destination)
         machine, other = ends if sends else ends[::-1]
         draft, name = self._drafts[machine], message.sender if sends else message.receiver
         call = partial(function, number=message.number, machine=other)
         task = draft.graph.host(call, name=name, **data)
         assert task.operation is not None
-        at_s = self._placed[maker].finish_s if at_s is None else at_s
+        if at_s is None:
+            at_s = 0.0 if maker is None else self._placed[maker].finish_s
         lane_s = max(at_s, self._barrier_s)  # a value may be sent long after it was made
         self._assign(draft, machine, name, lane_s, 0 if sends else 1, task.operation.implementations[0].name)
-        place = self._barriers, at_s, self._position[maker], message.number
+        place = self._barriers, at_s, -1 if maker is None else self._position[maker], message.number
         (draft.sends if sends else draft.receives).append((place, name))
         return task
 
@@ -359,6 +421,7 @@ class _Division:
             self._hosts[machine].most_threads,
             tuple(draft.initial),
             {name: value for name, value in self._graph.data.items() if name in draft.initial},
+            tuple(draft.kept),
         )
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from math import inf
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
 
 from syclsched.cluster.measurements.network import NetworkProfile, measure_network
 from syclsched.cluster.monitor.remote_steps import kept_steps, result_of
@@ -21,20 +23,32 @@ from syclsched.errors import EmptyPlatformError, PlanError, PolicyError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Candidate, Plan
 from syclsched.model.platform import HOST, Platform
+from syclsched.model.platform_parts.machines import machine_of
 from syclsched.model.profile import Quantity
 from syclsched.progress import Progress
 from syclsched.scheduling.registry import AUTO
 
 if TYPE_CHECKING:
     from syclsched.cluster.node import Node
+    from syclsched.scheduling.portfolio import PolicyResult
 
 #: Tasks times devices of a graph whose search would take minutes with its usual effort, and the seconds it may take.
 LARGE_WORK: Final = 1_000_000
 LARGE_BUDGET_S: Final = 5.0
 #: Seconds that measuring a graph on a machine may take.
 CALIBRATION_S: Final = 600.0
+#: Follows the plan of another policy, and plans the rest anew when machines deviate from it.
+HYBRID: Final = "hybrid"
+#: Policy for the rest of a run.
+REST_POLICY: Final = "heft"
 #: Memories of machines whose sizes differ by less are equal.
 _GIB: Final = 1 << 30
+
+
+def followed(policy: str) -> str | None:
+    """Return the policy whose plan ``hybrid`` or ``hybrid:POLICY`` follows; None for another policy."""
+    hybrid, _, base = policy.partition(":")
+    return (base or AUTO) if hybrid == HYBRID else None
 
 
 class ClusterPlanner:
@@ -46,12 +60,23 @@ class ClusterPlanner:
         self._network: NetworkProfile | None = None
         self.times = MemoryHistory()  # of all tasks measured so far
 
-    def platform(self, progress: Progress | None = None) -> Platform:
-        """Return the platform of the machines that are there now."""
+    def platform(
+        self,
+        progress: Progress | None = None,
+        left: Collection[str] | None = None,
+        like: Platform | None = None,
+    ) -> Platform:
+        """Return the platform of the machines that are there now, or of those among them that are left.
+
+        Libraries have as many threads there as on the machines of a platform that was used before: with another number
+        the bits of their results may differ.
+        """
         if progress is not None:
             progress(0, 1, "finding the devices")
         machines = {
-            name: facts.platform for name, facts in self._workers.describe().items() if facts.platform is not None
+            name: facts.platform
+            for name, facts in self._workers.describe(workers=left).items()
+            if facts.platform is not None
         }
         if not machines:
             raise EmptyPlatformError(
@@ -60,7 +85,10 @@ class ClusterPlanner:
         with self._lock:
             if self._network is None or not set(machines) <= set(self._network.workers):
                 self._network = measure_network(self._workers, tell=_prefixed(progress, "network, "))
-        return joined(machines, self._network.network_paths([*machines]))
+        platform = joined(machines, self._network.network_paths([*machines]))
+        threads = {} if like is None else {device.name: device.most_threads for device in like.devices}
+        devices = (replace(d, most_threads=threads.get(d.name, d.most_threads)) for d in platform.devices)
+        return replace(platform, devices=tuple(devices)) if threads else platform
 
     def plan(
         self,
@@ -71,10 +99,32 @@ class ClusterPlanner:
         budget_s: float | None = None,
         progress: Progress | None = None,
     ) -> Plan:
-        """Plan a graph for all machines."""
+        """Plan a graph for all machines; by ``hybrid``, by the policy whose plan it follows."""
+        policy = followed(policy) or policy
         platform = _with_data(self.platform(progress), graph)
         history = self.measure(graph, progress) if calibrate else MemoryHistory()
         return plan_on(graph, platform, history, policy=policy, budget_s=budget_s, progress=progress)
+
+    @staticmethod
+    def plan_rest(graph: TaskGraph, platform: Platform, expected: Expected) -> Plan:
+        """Plan the rest of a run for some machines."""
+        from syclsched.planning import build_plan, verify
+        from syclsched.scheduling import to_schedule
+        from syclsched.simulation import predict
+
+        entry = _scheduled(graph, platform, expected)
+        tables = entry.problem.tables
+        seconds = tables.seconds[tables.kind, tables.processor_device[entry.timetable.processor]]
+        durations = dict(zip(entry.problem.names, seconds.tolist(), strict=True))
+        schedule = to_schedule(entry.problem, entry.timetable, entry.label)
+        plan = predict(build_plan(graph, platform, schedule, durations))
+        verify(plan, graph)
+        return plan
+
+    @staticmethod
+    def makespan_s(graph: TaskGraph, platform: Platform, expected: Expected, stay: Mapping[str, str] | None) -> float:
+        """Return the time that the rest of a run takes; with ``stay``, if each task stays on its machine."""
+        return _scheduled(graph, platform, expected, stay).makespan_s
 
     def measure(self, graph: TaskGraph, progress: Progress | None = None) -> MemoryHistory:
         """Measure the tasks of a graph on one machine of each kind."""
@@ -185,6 +235,31 @@ def _kinds_alone(platform: Platform, graph: TaskGraph) -> dict[str, Platform]:
         if kind not in nearest or sent_s < nearest[kind][0]:
             nearest[kind] = sent_s, machine, own
     return {machine: own for _, machine, own in nearest.values()}
+
+
+class Expected(NamedTuple):
+    """Times and places that the plan of a run's rest is made with."""
+
+    times: MemoryHistory
+    placed: Mapping[str, str]  # the memory in which arrays are
+    slowness: Mapping[str, float]  # measured over predicted times of the tasks on each machine
+
+
+def _scheduled(
+    graph: TaskGraph, platform: Platform, expected: Expected, stay: Mapping[str, str] | None = None
+) -> PolicyResult:
+    """Return the rest of a run as `REST_POLICY` schedules it."""
+    from syclsched.costs import CostModel
+    from syclsched.scheduling import build_problem
+    from syclsched.scheduling.portfolio import run_policy
+
+    problem = build_problem(graph, platform, CostModel(platform, expected.times), placed=expected.placed)
+    machines = [machine_of(device) for device in problem.devices]
+    seconds = problem.tables.task_seconds() * np.array([expected.slowness.get(machine, 1.0) for machine in machines])
+    if stay is not None:
+        places = np.array([[stay.get(task, machine) == machine for machine in machines] for task in problem.names])
+        seconds = np.where(places, seconds, np.inf)
+    return run_policy(problem.with_task_seconds(seconds), REST_POLICY)
 
 
 def times_here(node: Node, graph: TaskGraph, steps: str) -> tuple[dict[HistoryKey, Quantity], Mapping[HistoryKey, str]]:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -208,13 +208,15 @@ class ConnectedWorkers:
     def _break(self, error: SyclschedError) -> None:
         self._calls.close(error)
 
-    def describe(self, *, timeout_s: float = ANSWER_S, refresh: bool = False) -> dict[str, NodeFacts]:
-        """Return what each worker says about its machine and its devices; kept after the first time."""
-        workers = self.workers
-        missing = [each.name for each in workers if refresh or each.address not in self.facts]
+    def describe(
+        self, *, workers: Collection[str] | None = None, timeout_s: float = ANSWER_S, refresh: bool = False
+    ) -> dict[str, NodeFacts]:
+        """Return what all or some workers say about their machines and devices; kept after the first time."""
+        asked = [each for each in self.workers if workers is None or each.name in workers]
+        missing = [each.name for each in asked if refresh or each.address not in self.facts]
         found = self.broadcast(DESCRIBE, workers=missing, timeout_s=timeout_s)
         self.facts.update({each.address: each for each in found.values()})
-        return {each.name: self.facts[each.address] for each in workers if each.address in self.facts}
+        return {each.name: self.facts[each.address] for each in asked if each.address in self.facts}
 
     # --- beginning, called by `connect` -----------------------------------------------------------
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record of one failure during a run and of the recovery from it, as plain data."""
+"""Record of one failure during a run and of the recovery from it, or of a move to other machines, as plain data."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from syclsched.model.text.units import format_seconds, plural
 
 @dataclass(frozen=True, slots=True)
 class Recovery(Serialisable):
-    """One failure that a run recovered from.
+    """One failure that a run recovered from, or one time that its rest moved to other machines.
 
     Parameters
     ----------
     reason : str
         Kind of failure: ``submission``, ``copy``, ``memory`` (allocation failed), ``device`` (reported a failure or was
         lost); or of a task: it ``raised``, its ``status`` reports a failure, its values failed a ``check``, or it
-        exceeded its ``deadline``.
+        exceeded its ``deadline``. On a cluster also ``late``: a machine fell behind the plan, and ``joined``: a worker
+        has come; nothing failed then.
     what : str
         Message of the first error.
     task : str or None
@@ -45,7 +46,7 @@ class Recovery(Serialisable):
         Seconds from the end of the last work in flight to the start of the remaining tasks.
     """
 
-    reason: Literal["submission", "copy", "memory", "device", "raised", "status", "check", "deadline"]
+    reason: Literal["submission", "copy", "memory", "device", "raised", "status", "check", "deadline", "late", "joined"]
     what: Text
     task: Name | None = None
     device: Name | None = None

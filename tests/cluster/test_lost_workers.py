@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers that are killed at any moment of a run of 200 tasks: the results are those of one machine."""
+"""Runs that lose workers: the results are those of one machine, and what is still there is not done again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import random
 import signal
 import threading
 import time
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,3 +80,84 @@ def test_a_worker_that_is_killed_at_any_moment_changes_no_bit(wanted: dict[str, 
         timer.join()
         for name, value in wanted.items():
             np.testing.assert_array_equal(found[name], value)
+
+
+def add_one(calls: Path, name: str, x: Any) -> None:
+    """Add 1, and note the call."""
+    with (calls / name).open("a") as file:
+        file.write("called\n")
+    x += 1
+
+
+def die_once(calls: Path, name: str, after: tuple[str, ...], y: Any) -> None:
+    """Kill the worker, once and after other tasks have been called; else add 1."""
+    while not all((calls / each).exists() for each in after):
+        time.sleep(1e-3)
+    killed = not (calls / name).exists()
+    add_one(calls, name, y)
+    if killed:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def total(x: Any, y: Any, z: Any) -> None:
+    z[...] = x + y
+
+
+def called(calls: Path) -> dict[str, int]:
+    return {each.name: len(each.read_text().splitlines()) for each in calls.iterdir()}
+
+
+def on_node(name: str) -> str:
+    """The machine whose number the name of the task ends with."""
+    return f"node{name[-1]}/host"
+
+
+def test_what_the_machines_left_have_done_is_not_done_again(tmp_path: Path) -> None:
+    graph = TaskGraph("counted")
+    x, y, z = (graph.array(name, (100,), data=np.zeros(100)) for name in "xyz")
+    steps = [f"x{n}-0" for n in range(4)]
+    for name in steps:
+        graph.host(partial(add_one, tmp_path, name), name=name, x=x.update())
+    graph.host(partial(add_one, tmp_path, "y-1"), name="y-1", x=y.update())
+    graph.host(partial(die_once, tmp_path, "die-1", tuple(steps)), name="die-1", y=y.update())
+    graph.host(total, name="total-1", x=x.read(), y=y.read(), z=z.write())
+    with connect(workers=2) as cluster, cluster.bind(graph, plan=fixed(cluster, graph, on_node)) as runner:
+        run = runner.run()
+        assert [float(run.result(name, timeout=120)[0]) for name in "xyz"] == [4.0, 2.0, 6.0]
+        assert called(tmp_path) == {**dict.fromkeys(steps, 1), "y-1": 2, "die-1": 2}
+        trace, text = run.trace(), str(run)
+        (recovery,) = trace.recoveries
+        assert (recovery.planned, recovery.redone) == (3, ())  # nobody knows whether y-1 had finished
+        assert run.recoveries == recovery.left_out and run.recoveries[0].startswith("node1")
+        assert "3 tasks planned anew" in text
+        ran = sorted(s.task or "" for s in trace.spans if s.kind == "host" and s.outcome == "done")
+        assert ran == sorted([*steps, "y-1", "die-1", "total-1"])  # those on the lost worker are not known
+        assert sum(device.tasks for part in run.parts for device in part.devices) == len(ran)
+        again = runner()  # a plan of the whole graph
+        assert [float(again[name][0]) for name in "xyz"] == [4.0, 2.0, 6.0]
+
+
+def test_results_that_are_lost_after_the_end_are_computed_again_alone(tmp_path: Path) -> None:
+    graph = TaskGraph("ended")
+    x, y = (graph.array(name, (100,), data=np.zeros(100)) for name in "xy")
+    graph.host(partial(add_one, tmp_path, "x-0"), name="x-0", x=x.update())
+    graph.host(partial(add_one, tmp_path, "y-1"), name="y-1", x=y.update())
+    with connect(workers=2) as cluster, cluster.bind(graph, plan=fixed(cluster, graph, on_node)) as runner:
+        run = runner.run()
+        run.wait(120)
+        os.kill(cluster.describe()["node1"].process, signal.SIGKILL)
+        assert (float(run.result("y")[0]), float(run.result("x")[0])) == (1.0, 1.0)
+        assert called(tmp_path) == {"x-0": 1, "y-1": 2}
+
+
+def test_a_second_loss_while_the_rest_runs_changes_no_bit(tmp_path: Path) -> None:
+    graph = TaskGraph("twice")
+    x, y, z = (graph.array(name, (100,), data=np.zeros(100)) for name in "xyz")
+    graph.host(partial(add_one, tmp_path, "x-0"), name="x-0", x=x.update())
+    graph.host(partial(die_once, tmp_path, "die-1", ("x-0",)), name="die-1", y=y.update())
+    graph.host(total, name="total-2", x=x.read(), y=y.read(), z=z.write())
+    graph.host(partial(die_once, tmp_path, "again-2", ()), name="again-2", y=z.update())
+    with connect(workers=3) as cluster, cluster.bind(graph, plan=fixed(cluster, graph, on_node)) as runner:
+        run = runner.run()
+        assert [float(run.result(name, timeout=120)[0]) for name in "xyz"] == [1.0, 1.0, 3.0]
+        assert len(run.recoveries) == len(run.trace().recoveries) == 2

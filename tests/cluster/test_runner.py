@@ -24,6 +24,7 @@ from syclsched.errors import (
     ArgumentError,
     ClusterError,
     ExecutionError,
+    MemoryLimitError,
     RunCancelledError,
     TaskFailedError,
     UnknownArrayError,
@@ -376,7 +377,7 @@ def test_a_closed_runner_says_so(cluster: Cluster) -> None:
         runner.run({"x": x})
 
 
-def test_a_killed_worker_costs_time_and_no_bit() -> None:
+def test_a_run_whose_rest_does_not_fit_begins_again_without_the_killed_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = TaskGraph("killed")
     x, y = graph.array("x", (100,)), graph.array("y", (100,))
     graph.host(_sleeps, name="slow0", x=x.update())
@@ -385,10 +386,16 @@ def test_a_killed_worker_costs_time_and_no_bit() -> None:
     with connect(workers=2) as cluster:
         process = cluster.describe()["node1"].process
         with cluster.bind(graph, plan=fixed(cluster, graph, _killed_place)) as runner:
+            monkeypatch.setattr(runner, "bind_rest", _does_not_fit)
             run = runner.run({"x": value})
             os.kill(process, signal.SIGKILL)
             np.testing.assert_array_equal(run.result("y", timeout=120), value)
             assert len(run.recoveries) == 1
+            assert run.trace().recoveries[0].planned == len(graph)
+
+
+def _does_not_fit(*_: Any) -> Any:
+    raise MemoryLimitError("the rest does not fit")
 
 
 def _killed_place(name: str) -> str:

@@ -18,7 +18,7 @@ from syclsched.model.operation import Implementation, Launch, OpenCLSource, Oper
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
 from syclsched.model.schedule import Assignment, Schedule
-from syclsched.model.task import LogicalArray
+from syclsched.model.task import LogicalArray, Task
 from syclsched.planning import build_plan
 from syclsched.simulation import predict
 
@@ -217,17 +217,21 @@ def sequential(graph: TaskGraph, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return every array's last value by NumPy, one task after another."""
     values = {name: np.array(inputs.get(name, np.zeros(a.shape, a.dtype))) for name, a in graph.arrays.items()}
     for name in graph.order():
-        task = graph.find_task(name)
-        if task.operation is None or task.signature is None:
-            continue
-        host = next(i for i in task.operation.implementations if i.kind == "host")
-        arguments = {parameter: values[array] for parameter, array in task.arguments.items()}
-        arguments |= {parameter: arguments[parameter][i:j] for parameter, (i, j) in task.rows.items()}
-        arguments |= {name: arguments[name].reshape(task.signature.shapes[name]) for name in task.reshaped}
-        arguments |= {parameter: constant.data for parameter, constant in task.constants.items()}
-        with np.errstate(over="ignore"):
-            host.load(task.signature)(**arguments, **task.signature.scalars)
+        run_task(graph.find_task(name), values)
     return values
+
+
+def run_task(task: Task, values: Mapping[str, Any]) -> None:
+    """Run a task by NumPy, in place."""
+    if task.operation is None or task.signature is None:
+        return
+    host = next(i for i in task.operation.implementations if i.kind == "host")
+    arguments = {parameter: values[array] for parameter, array in task.arguments.items()}
+    arguments |= {parameter: arguments[parameter][i:j] for parameter, (i, j) in task.rows.items()}
+    arguments |= {name: arguments[name].reshape(task.signature.shapes[name]) for name in task.reshaped}
+    arguments |= {parameter: constant.data for parameter, constant in task.constants.items()}
+    with np.errstate(over="ignore"):
+        host.load(task.signature)(**arguments, **task.signature.scalars)
 
 
 @st.composite

@@ -59,18 +59,19 @@ class PartTime:
 
 
 def part_time(plan: Plan, machine: str, seconds: float, replayed: bool, trace: Trace) -> PartTime:
-    """Return the time of a machine's part; ``trace`` is that of all machines."""
+    """Return the time of a machine's part, of the tasks that it ran; ``trace`` is that of all machines."""
     busy_s: dict[str, float] = {}
+    ran = {span.task for span in trace.spans if span.outcome == "done"} | {None}
     counts: dict[str, int] = {}
     for span in trace.spans:
         if span.kind in ("launch", "host") and machine_of(span.device) == machine:
             device = local_name(span.device)
             busy_s[device] = busy_s.get(device, 0.0) + span.duration_s
-            counts[device] = counts.get(device, 0) + 1
+            counts[device] = counts.get(device, 0) + (span.outcome == "done")
     predicted: dict[str, float] = {}
     ends_s = 0.0
     for lane, instruction in plan.instructions():
-        if machine_of(lane.device) != machine:
+        if machine_of(lane.device) != machine or instruction.task not in ran:
             continue
         ends_s = max(ends_s, instruction.finish_s)
         if instruction.kind in ("launch", "host"):
@@ -81,17 +82,36 @@ def part_time(plan: Plan, machine: str, seconds: float, replayed: bool, trace: T
     return PartTime(machine, seconds, ends_s, replayed, devices)
 
 
+def summed(times: Sequence[PartTime]) -> PartTime:
+    """Return the time of a machine's parts in successive attempts of a run."""
+    devices: dict[str, DeviceTime] = {}
+    for each in (device for part in times for device in part.devices):
+        before = devices.get(each.device, DeviceTime(each.device, 0, 0.0, 0.0))
+        devices[each.device] = DeviceTime(
+            each.device,
+            before.tasks + each.tasks,
+            before.busy_s + each.busy_s,
+            before.predicted_s + each.predicted_s,
+        )
+    return PartTime(
+        times[0].machine,
+        sum(each.seconds for each in times),
+        sum(each.predicted_s for each in times),
+        all(each.replayed for each in times),
+        tuple(devices.values()),
+    )
+
+
 def run_sections(
-    plan: Plan, trace: Trace, seconds: float, parts: Sequence[PartTime], lost: Sequence[str], clock_error_s: float
+    plan: Plan, trace: Trace, seconds: float, parts: Sequence[PartTime], clock_error_s: float
 ) -> list[Section]:
-    """Return a run's times as tables, of parts, devices and copies; ``lost`` are workers lost meanwhile."""
+    """Return a run's times as tables, of parts, devices and copies."""
     pairs = [
         ("measured", format_seconds(seconds)),
         ("predicted", format_seconds(plan.makespan_s)),
         ("clocks known within", format_seconds(clock_error_s)),
     ]
-    if lost:
-        pairs.append(("lost", ", ".join(lost)))
+    pairs += [("recovered", str(recovery)) for recovery in trace.recoveries]
     machines = [
         (
             each.machine,

@@ -15,6 +15,7 @@ from dataclasses import replace
 from syclsched.cluster.measurements.host_clocks import ClockOffset
 from syclsched.cluster.part_runner import PartTrace
 from syclsched.cluster.parts import Message
+from syclsched.execution.handle.trace_merging import EngineTrace
 from syclsched.model.plan import Instruction, Lane, Plan
 from syclsched.model.platform_parts.machines import machine_of, qualified
 from syclsched.model.trace import Span, Trace
@@ -24,8 +25,8 @@ _Placed = tuple[Lane, Instruction]
 
 def merge_parts(
     plan: Plan, messages: Sequence[Message], parts: Mapping[str, PartTrace], clocks: Mapping[str, ClockOffset]
-) -> Trace:
-    """Return one trace of all parts.
+) -> EngineTrace:
+    """Return one trace of all parts, with its origin on this process's clock.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ def merge_parts(
         if message.array and sent is not None and received is not None:
             spans.append(planned.copy(message, sent, received))
     traces = [(machine, part.trace) for machine, part in parts.items()]
-    return Trace(
+    merged = Trace(
         name=plan.name,
         policy=plan.policy,
         spans=tuple(sorted(spans, key=lambda span: (span.start_s, span.instruction))),
@@ -83,6 +84,7 @@ def merge_parts(
             qualified(m, space): size for m, trace in traces for space, size in trace.constant_bytes.items()
         },
     )
+    return EngineTrace(merged, begun_ns)
 
 
 class _PlannedInstructions:

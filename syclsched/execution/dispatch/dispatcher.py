@@ -161,7 +161,7 @@ class Dispatcher(ProgramEngine):
         if instruction.kind == "alloc":
             self._allocate(node, force=False)
         elif instruction.kind == "free":
-            if self.failures.halted:  # keep values that recovery may need
+            if self._ending:  # keep values that recovery may need
                 self.failures.left_out.add(node.id)
             else:
                 self._admission.free(node)

@@ -89,6 +89,11 @@ class ResultAccess(ABC):
         """Return whether the run has ended, with or without an error."""
         return self._resources.finished.is_set()
 
+    @property
+    def engine(self) -> Engine:
+        """The engine that executes the run, or has executed it."""
+        return self._engines.active
+
     def result(self, array: Any, like: Any = "numpy", timeout: float | None = None) -> Any:
         """Return an array's final value; wait only for the tasks that write it.
 

@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Final
 
 from syclsched.errors import DeviceError, MemoryLimitError, SyclschedError
 from syclsched.execution.core.failures import FailureReason, InstructionFailure
-from syclsched.execution.core.program import MEMORY_KINDS, Buffer
+from syclsched.execution.core.program import Buffer
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
 from syclsched.execution.dispatch.start import make_engine
 from syclsched.execution.handle.engine import EndedEngine, Engine
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.recovery.degraded import devices_in, platform_without
+from syclsched.execution.recovery.engine_state import engine_state
 from syclsched.execution.recovery.health import DeviceHealth
 from syclsched.execution.recovery.lineage import RemainingWork, find_remaining_work
 from syclsched.execution.recovery.subgraphs import SubgraphBuilder
 from syclsched.execution.recovery.surviving_values import UnreachableValueError, collect_surviving_values, reachable
-from syclsched.execution.recovery.versions import GIVEN, find_contents, find_versions
+from syclsched.execution.recovery.versions import GIVEN
 from syclsched.model.access import RowRange
 from syclsched.model.plan import Instruction, PlannedArray
 from syclsched.model.platform import HOST, Platform
@@ -237,25 +238,11 @@ class RecoveryPlanner:
         unreachable: set[Buffer],
     ) -> tuple[RemainingWork, dict[Buffer, int]]:
         """Return the remaining work, and the array version in each reachable buffer."""
-        plan, failures = self._latest.plan, engine.failures
-        versions = find_versions(plan.tasks)
-        work = [i for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
-        left_out, spoilt = set(failures.left_out), set(failures.spoilt)
-        for instruction in work:
-            if not engine.passed(instruction.id) and instruction.id not in left_out | spoilt:
-                # After an error of the engine itself it is unknown whether the instruction was submitted.
-                (left_out if engine.error is None else spoilt).add(instruction.id)
-        undone = left_out | spoilt
-        if not engine.owns_buffers and failures.halted:
-            # Buffers of a bound plan share memory, reused when commands run: skip allocations and frees after the last
-            # submitted command.
-            last = max((i.id for i in work if i.id not in left_out), default=-1)
-            left_out |= {i.id for _, i in plan.instructions() if i.kind in MEMORY_KINDS and i.id > last}
-        done = {i.task for i in work if i.kind in ("launch", "host", "barrier") and i.id not in undone}
-        tasks = {task.name: task for task in plan.tasks}
+        plan = self._latest.plan
+        state = engine_state(engine, plan)
+        versions, tasks = state.versions, {task.name: task for task in plan.tasks}
         spaces = {device.space for device in platform.devices}
-        contents = find_contents(plan, versions, left_out, spoilt)
-        contents = {b: v for b, v in reachable(contents, spaces).items() if b not in unreachable}
+        contents = {b: v for b, v in reachable(state.contents, spaces).items() if b not in unreachable}
         arrays = {array.name: array for array in plan.arrays}
         whole: dict[str, set[int]] = {}
         for name, array in arrays.items():
@@ -270,7 +257,7 @@ class RecoveryPlanner:
             tasks,
             versions,
             whole,
-            {t for t in done if t is not None},
+            state.done,
             set(failed) & set(tasks),
             wanted,
             self._repeatable,

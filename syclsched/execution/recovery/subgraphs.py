@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from syclsched.costs import CostModel
 from syclsched.costs.history import HistoryKey, MemoryHistory, history_key
+from syclsched.model.access import RowRange
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Operation
 from syclsched.model.plan import Plan
@@ -17,6 +18,10 @@ from syclsched.model.task import Task
 
 #: Names of array parts and task parts may exceed the limit on users' names.
 _ANY_LENGTH = 1 << 30
+
+#: Names of arrays that take the place of others, by array and rows.
+ArrayNames = Mapping[tuple[str, "RowRange | None"], str]
+_NO_COPIES: Mapping[str, ArrayNames] = {}
 
 
 class SubgraphBuilder:
@@ -51,19 +56,32 @@ class SubgraphBuilder:
         found = (self._graph.find_task(name) for name in tasks)
         return frozenset(task.name for task in found if task.operation is not None and not _runs(task, costs))
 
-    def of(self, tasks: Collection[str], platform: Platform, *, whole: bool = False) -> TaskGraph:
-        """Return the subgraph of some tasks, in their original order, for a platform."""
+    def of(
+        self,
+        tasks: Collection[str],
+        platform: Platform,
+        *,
+        whole: bool = False,
+        copies: Mapping[str, ArrayNames] = _NO_COPIES,
+    ) -> TaskGraph:
+        """Return the subgraph of some tasks, in their original order, for a platform.
+
+        ``copies`` names, by task, the arrays that take the place of those that it accesses.
+        """
         costs = self.costs(platform)
         made = TaskGraph(self._graph.name, longest_name=_ANY_LENGTH)
         kept = [task for task in self._graph.tasks if task.name in tasks]
         arrays = self._graph.arrays
-        touched = dict.fromkeys(access.array for task in kept for access in task.accesses)
+        touched: dict[str, str] = {}  # the array that each array of the subgraph is, or takes the place of
+        for task in kept:
+            names = copies.get(task.name, {})
+            touched.update({names.get((a.array, a.rows), a.array): a.array for a in task.accesses})
         data = self._graph.data if whole else {}
-        for name in arrays if whole else touched:
-            array = arrays[name]
+        for name, original in {each: each for each in arrays}.items() if whole else touched.items():
+            array = arrays[original]
             made.array(name, array.shape, array.dtype, data=data.get(name), temporary=array.temporary, usm=array.usm)
         for task in kept:
-            made.insert(self._narrow(task, costs))
+            made.insert(_with_arrays(self._narrow(task, costs), copies.get(task.name, {})))
         for before, after in self._graph.edges:
             if before in tasks and after in tasks:
                 made.edge(before, after)
@@ -87,6 +105,17 @@ class SubgraphBuilder:
             self._narrowed[key] = replace(operation, implementations=(operation.implementation(chosen),))
         narrow = replace(task, operation=self._narrowed[key])
         return narrow if _runs(narrow, costs) else task
+
+
+def _with_arrays(task: Task, names: ArrayNames) -> Task:
+    """Return a task that accesses other arrays in place of its own."""
+    if not names:
+        return task
+    return replace(
+        task,
+        accesses=tuple(replace(a, array=names.get((a.array, a.rows), a.array)) for a in task.accesses),
+        arguments={key: names.get((array, task.rows.get(key)), array) for key, array in task.arguments.items()},
+    )
 
 
 def _runs(task: Task, costs: CostModel) -> bool:

@@ -45,7 +45,7 @@ def collect_surviving_values(
             elif found[rows.array] is not given[rows.array]:
                 found[rows.array][rows.start : rows.stop] = given[rows.array][rows.start : rows.stop]
             continue
-        value = _read(name, version, contents, buffers)
+        value = read_version(name, version, contents, buffers)
         if rows is None:
             found[name] = value
             continue
@@ -60,7 +60,8 @@ def _writable_copy(given: NumpyArray | None, array: PlannedArray) -> NumpyArray:
     return np.zeros(array.shape, array.dtype) if given is None else given.copy()
 
 
-def _read(name: str, version: int, contents: Mapping[Buffer, int], buffers: BufferLookup) -> NumpyArray:
+def read_version(name: str, version: int, contents: Mapping[Buffer, int], buffers: BufferLookup) -> NumpyArray:
+    """Return a copy of an array's version that a buffer holds."""
     places = sorted((b for b, v in contents.items() if b[0] == name and v == version), key=lambda b: b[1] != HOST)
     for buffer in places[:1]:
         try:

@@ -68,7 +68,7 @@ def test_parts_are_on_one_time_axis() -> None:
     }
     # The clock of b is 89 s ahead of here, that of a 0 s: b begins 1 s after a.
     clocks = {"a": ClockOffset("a", 0, 10), "b": ClockOffset("b", 89 * SECOND_NS, 10)}
-    trace = merge_parts(plan, [message], traces, clocks)
+    trace = merge_parts(plan, [message], traces, clocks).trace
     instructions = {each.id: each for _, each in plan.instructions()}
     found = {each.task if each.kind == "host" else each.kind: each for each in trace.spans}
     for name, times in {"made": (0.0, 1.0), "copy": (1.5, 2.0), "used": (2.25, 3.25)}.items():

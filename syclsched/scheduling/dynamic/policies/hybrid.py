@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -128,13 +129,17 @@ def _find_steal(state: RunState, thief: int) -> int:
     return first
 
 
+#: Mean deviation of tasks above which a plan is left.
+BOUND: Final = 0.05
+
+
 @dataclass(frozen=True, slots=True)
 class Hybrid(RulePolicy):
     """Follow a timetable, and deviate from it by the rule above."""
 
     plan: Timetable  # processors, and starts as the order of each lane; made with the estimates
     #: Mean deviation of tasks above which the plan is left; infinity to follow it always.
-    bound: float = 0.05
+    bound: float = BOUND
     name: str = "hybrid"
     sorts_queues: bool = True
     rule = staticmethod(_by_plan)

@@ -4,8 +4,8 @@
 Each machine is sent its part of the plan once. A run costs one call to each machine; the parts then exchange data among
 themselves, without this process. Results stay where they were made until they are asked for.
 
-If a worker is lost, the graph is planned again for the machines that are left, and the run is repeated there: every
-part begins again with its inputs, which this process keeps until the run has ended.
+If a worker is lost, the rest of the run is planned for the machines that are left, and goes on there
+(`syclsched.cluster.runs.attempts`); the next run has a plan of the whole graph for them.
 """
 
 from __future__ import annotations
@@ -14,24 +14,29 @@ import getpass
 import os
 import socket
 import threading
+import time
 import uuid
 import weakref
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncIterable, Collection, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from syclsched.cluster.calls import WorkerCall
-from syclsched.cluster.cluster_run import END_S, Binding, ClusterRun
-from syclsched.cluster.generations import BindingsInTurn
 from syclsched.cluster.measurements.host_clocks import ClockOffset, clock_offsets
 from syclsched.cluster.part_runner import PartPolicy
 from syclsched.cluster.part_runner import receive as receive_message
 from syclsched.cluster.part_runner import send as send_message
 from syclsched.cluster.parts import check_machines, divide
-from syclsched.cluster.planning import ClusterPlanner
+from syclsched.cluster.planning import ClusterPlanner, Expected, followed
+from syclsched.cluster.recovery.attempt import Binding, Rest, RunAttempt
+from syclsched.cluster.recovery.remaining import RunLineage
+from syclsched.cluster.runs.attempts import END_S, MOST_LOSSES
+from syclsched.cluster.runs.cluster_run import ClusterRun
+from syclsched.cluster.runs.generations import BindingsInTurn
+from syclsched.cluster.runs.plan_watch import PlanWatch
 from syclsched.cluster.workers import ConnectedWorkers
-from syclsched.errors import ArgumentError, ExecutionError, SyclschedError
+from syclsched.errors import ArgumentError, ExecutionError, SyclschedError, WorkerLostError
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.runner.recorder import Recorder
@@ -39,6 +44,8 @@ from syclsched.execution.runner.stream import Stream, StreamConfig
 from syclsched.execution.runner.stream_launchers import check_stream_memory
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
+from syclsched.model.platform import HOST, Platform
+from syclsched.model.platform_parts.machines import qualified
 from syclsched.progress import Progress
 from syclsched.rewrites import planned_graph
 from syclsched.scheduling.registry import AUTO
@@ -70,7 +77,7 @@ class ClusterRunner:
     policy : str, optional
         Policy for planning again.
     recover : bool, optional
-        Whether a run that loses a worker is repeated on the machines left.
+        Whether a run that loses a worker goes on on the machines left.
     message_timeout_s : float, optional
         Longest wait for one message between two machines.
     safeguards : Safeguards, optional
@@ -102,9 +109,14 @@ class ClusterRunner:
         self._last: ClusterRun | None = None
         self._stream: weakref.ref[Stream] | None = None
         self._others: list[ClusterRunner] = []  # further bindings, of streams
+        self._rests: list[Binding] = []  # of the rests of the last run
+        self._outdated = False  # whether the binding has parts on workers that are lost
         self._closed = False
         self._policy, self._dynamic = policy, dynamic
-        self.binding = self._bind(plan, progress)
+        begun_s = time.perf_counter()
+        self.binding = self._bind(plan, progress=progress)
+        #: Seconds that binding took last; for the rest of a run with planning.
+        self.move_s = time.perf_counter() - begun_s
 
     @property
     def plan(self) -> Plan:
@@ -243,7 +255,7 @@ class ClusterRunner:
             if self._last is not None:
                 self._last.cancel()
                 self._last.join()
-            self._release(self.binding)
+            self._release_all()
 
     def __enter__(self) -> ClusterRunner:
         return self
@@ -276,17 +288,31 @@ class ClusterRunner:
         """Start a run when the last one has ended."""
         if self._last is not None:
             self._last.join()
+        self._renew()
         self._last = ClusterRun(self, inputs, owned=owned, progress=progress)
         return self._last
 
-    def _bind(self, plan: Plan, progress: Progress | None = None) -> Binding:
-        """Send each machine its part, and bind it there."""
+    def _renew(self) -> None:
+        """Drop what the last run has left, and bind a plan for the machines that are there if it has lost some."""
+        for binding in self._rests:
+            self._release(binding)
+        self._rests = []
+        for tries_left in range(MOST_LOSSES, -1, -1) if self._outdated else ():
+            try:
+                self.rebind()
+                return
+            except WorkerLostError:
+                if not tries_left:
+                    raise
+
+    def _bind(self, plan: Plan, rest: Rest | None = None, progress: Progress | None = None) -> Binding:
+        """Send each machine its part of the graph, or of the rest of a run, and bind it there."""
         addresses = {worker.name: worker.address for worker in self._workers.workers}
         check_machines(plan, addresses)
         key = uuid.uuid4().hex
-        graph = planned_graph(plan, self._graph)
-        divided = divide(plan, graph, partial(send_message, part=key), partial(receive_message, part=key))
-        binding = Binding(key, plan, graph, divided)
+        graph, held = (planned_graph(plan, self._graph), {}) if rest is None else (rest.graph, rest.held)
+        divided = divide(plan, graph, partial(send_message, part=key), partial(receive_message, part=key), held)
+        binding = Binding(key, plan, graph, divided, addresses)
         dynamic = None if self._dynamic is None else PartPolicy(self._dynamic, self._planner.times)
         try:
             common = addresses, self._message_timeout_s, self._safeguards, dynamic, _client(), self._workers.address
@@ -320,11 +346,76 @@ class ClusterRunner:
         """Compare the clocks of machines with that of this process."""
         return clock_offsets(self._workers, machines)
 
+    def _release_all(self) -> None:
+        for binding in (*self._rests, self.binding):
+            self._release(binding)
+        self._rests = []
+
     def rebind(self) -> Binding:
-        """Plan for the machines that are left, and bind there."""
-        self._release(self.binding)
+        """Plan the whole graph for the machines that are there, and bind it there."""
+        self._outdated = True
+        self._release_all()
         self.binding = self._bind(self._planner.plan(self._graph, policy=self._policy, calibrate=True))
+        self._outdated = False
         return self.binding
+
+    def left(self, addresses: Mapping[str, str], lost: Collection[str]) -> frozenset[str]:
+        """Return the machines that are left of those at some addresses, without those that are known to be lost."""
+        there = {worker.name: worker.address for worker in self._workers.workers}
+        return frozenset(n for n, address in addresses.items() if there.get(n) == address and address not in lost)
+
+    def bind_rest(
+        self,
+        lineage: RunLineage,
+        attempts: list[RunAttempt],
+        machines: Collection[str],
+        slowness: Mapping[str, float],
+    ) -> tuple[Rest, Binding | None]:
+        """Plan the rest of a run for some machines, and bind it there; no binding if nothing is left to do."""
+        begun_s = time.perf_counter()
+        self._outdated = True
+        platform = self._planner.platform(left=machines or None, like=attempts[0].binding.plan.platform)
+        rest = lineage.rest(attempts, platform)
+        if not any(task.operation is not None for task in rest.graph.tasks):
+            return rest, None
+        placed = {
+            name: qualified(each.holders[0].machine, HOST)
+            for name, found in rest.starts.items()
+            for each in found
+            if each.holders
+        }
+        expected = Expected(lineage.times, placed, slowness)
+        binding = self._bind(self._planner.plan_rest(rest.graph, platform, expected), rest)
+        self._rests.append(binding)
+        self.move_s = time.perf_counter() - begun_s
+        return rest, binding
+
+    def watch(self) -> PlanWatch | None:
+        """Return a watch for a run whose rest moves when machines deviate from the plan; None for another."""
+        return None if followed(self._policy) is None else PlanWatch(self)
+
+    def platform(self) -> Platform:
+        """Return the platform of the machines that are there; a new one is measured first, which takes a while."""
+        return self._planner.platform()
+
+    def names_there(self) -> frozenset[str]:
+        """Return the names of the workers that are there."""
+        return frozenset(worker.name for worker in self._workers.members.seen())
+
+    def predicted_s(
+        self,
+        lineage: RunLineage,
+        done: Collection[str],
+        machines: Mapping[str, str],
+        platform: Platform,
+        slowness: Mapping[str, float],
+    ) -> tuple[float, float]:
+        """Return the time that the rest takes if each task stays on its machine, and on all machines of a platform."""
+        undone = lineage.undone(done, machines, platform)
+        placed = {name: qualified(machine, HOST) for name, machine in undone.placed.items()}
+        expected = Expected(lineage.times, placed, slowness)
+        stay_s, move_s = (self._planner.makespan_s(undone.graph, platform, expected, stay) for stay in (machines, None))
+        return stay_s, move_s
 
     def is_last(self, run: ClusterRun) -> bool:
         """Return whether no later run has begun."""

@@ -1,92 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handle of one run on several machines: its wait, its results, and its repetition when a worker is lost."""
+"""Handle of one run on several machines: its wait, its results, and its trace."""
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from syclsched.cluster.calls import WorkerCall
-from syclsched.cluster.dask_data import Place, array_of, as_future, fetch, future_of, is_remote, send_inputs
+from syclsched.cluster.dask_data import Place, array_of, as_future, fetch, future_of, is_remote
 from syclsched.cluster.measurements.host_clocks import ClockOffset
-from syclsched.cluster.measurements.part_times import PartTime, part_time, run_sections
+from syclsched.cluster.measurements.part_times import PartTime, part_time, run_sections, summed
 from syclsched.cluster.measurements.part_traces import merge_parts
 from syclsched.cluster.monitor.run_progress import RunProgress
-from syclsched.cluster.part_runner import PartReport, PartTrace
-from syclsched.cluster.parts import DividedPlan, Piece
+from syclsched.cluster.part_runner import PartTrace
+from syclsched.cluster.recovery.attempt import Binding, ResultPiece, RunAttempt
+from syclsched.cluster.runs.attempts import PlanBinder, RunAttempts, RunInputs
+from syclsched.cluster.runs.plan_watch import Move, PlanWatch
 from syclsched.errors import (
     ClusterError,
     ExecutionError,
     RunCancelledError,
+    SyclschedError,
     UnknownArrayError,
     WaitTimeoutError,
     WorkerLostError,
 )
+from syclsched.execution.handle.trace_merging import EngineTrace, merge_traces
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.memory.inputs import gather_inputs
-from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
-from syclsched.model.recovery import Recovery
 from syclsched.model.text.sections import Section, sections_html, sections_text
 from syclsched.model.trace import Trace
 from syclsched.progress import Progress
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Future
 
     from syclsched.execution.handle.engine import EngineRecorder
 
-#: Longest time that the other parts of a failed run may take to end.
-END_S: Final = 30.0
-#: Seconds between looks at whether a run has been cancelled or its machines are late.
-_LOOK_S: Final = 0.5
 
-
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """A plan whose parts are bound on their machines."""
-
-    key: str
-    plan: Plan
-    graph: TaskGraph  # in the form the plan was made for
-    divided: DividedPlan
-
-
-class BoundPlan(Protocol):
+class BoundPlan(PlanBinder, Protocol):
     """A plan bound to machines, as far as its runs use it."""
 
     binding: Binding
     recovers: bool
 
-    @property
-    def client(self) -> Client:
-        """Dask's client."""
-
-    def call(self, machine: str, function: str, *arguments: Any) -> WorkerCall:
-        """Begin to call a function of `syclsched.cluster.part_runner` on a machine."""
-
     def clocks(self, machines: Iterable[str]) -> dict[str, ClockOffset]:
         """Compare the clocks of machines with that of this process."""
 
-    def rebind(self) -> Binding:
-        """Plan for the machines that are left, and bind there."""
+    def watch(self) -> PlanWatch | None:
+        """Return a watch for a run whose rest moves when machines deviate from the plan; None for another."""
 
     def is_last(self, run: ClusterRun) -> bool:
         """Return whether no later run has begun."""
-
-    def address(self, machine: str) -> str:
-        """Return Dask's address of a machine's worker."""
 
     def names(self, binding: Binding) -> tuple[str, ...]:
         """Return the names of the results: the arrays of the user's graph that tasks write and a plan keeps."""
@@ -119,27 +92,25 @@ class ClusterRun:
         progress: Progress | bool | None = False,
     ) -> None:
         self._runner, self._given, self._owned = runner, inputs, owned
-        self._binding = runner.binding
-        self._inputs = self._checked()
+        self._inputs = self._checked(runner.binding)
         self._ended, self._ending, self._gathering = threading.Event(), threading.Lock(), threading.Lock()
         self._when_ended: list[Callable[[], None]] = []
         self._error: BaseException | None = None
         self._cancelled = False
-        self._reports: dict[str, PartReport] = {}
-        self._trace: Trace | None = None
-        self._losses: list[Recovery] = []
+        self._traces: list[tuple[RunAttempt, EngineTrace]] = []
         self._clock_error_s = 0.0
         self._seconds = 0.0
+        self._begun_s = time.perf_counter()
+        self._attempts = RunAttempts(runner, runner.binding, self._inputs, runner.watch())
         self._progress = RunProgress(self, f"run of {self.plan.name!r}", progress)
-        self._begin()
         self._progress.start()
         self._thread = threading.Thread(target=self._watch, name="syclsched cluster run", daemon=True)
         self._thread.start()
 
     @property
     def plan(self) -> Plan:
-        """The plan of the run."""
-        return self._binding.plan
+        """The plan with which the run began."""
+        return self._attempts.first.plan
 
     @property
     def done(self) -> bool:
@@ -154,25 +125,33 @@ class ClusterRun:
 
     @property
     def recoveries(self) -> tuple[str, ...]:
-        """Names of the workers that were lost, after each of which the run was repeated."""
-        return tuple(name for loss in self._losses for name in loss.left_out)
+        """Names of the workers that were lost, after each of which the run went on on the machines left.
+
+        The recoveries in ``run.trace()`` say how many tasks were left, and which were done again.
+        """
+        return tuple(name for loss in self._attempts.losses for name in loss.left_out)
 
     @property
     def parts(self) -> tuple[PartTime, ...]:
         """Times of each machine's part and of its devices, measured and predicted; asked for before the next run.
 
-        ``print(run)`` shows them as tables.
+        ``print(run)`` shows them as tables. If the run went on after a loss, they are sums of what is known.
         """
-        trace = self.trace()
-        return tuple(
-            part_time(self.plan, name, self._reports[name].seconds, self._reports[name].replayed, trace)
-            for name in self._binding.divided.parts
-        )
+        self.trace()
+        found: dict[str, list[PartTime]] = {}
+        for attempt, recorded in self._traces:
+            for name in attempt.binding.divided.parts:
+                report = attempt.reports.get(name)
+                if report is not None:
+                    time = part_time(attempt.binding.plan, name, report.seconds, report.replayed, recorded.trace)
+                    found.setdefault(name, []).append(time)
+        return tuple(summed(times) for times in found.values())
 
     def trace(self) -> Trace:
         """Return one trace of all machines; asked for before the next run.
 
-        The clocks of the machines are compared after the run. Copies between machines begin when they are sent.
+        The clocks of the machines are compared after the run. Copies between machines begin when they are sent. What a
+        lost worker has done is not in it.
 
         Returns
         -------
@@ -185,9 +164,9 @@ class ClusterRun:
             If a later run has begun, or the runner is closed.
         """
         self.wait()
-        if self._trace is None:
-            self._trace = self._merged_trace()
-        return self._trace
+        if not self._traces:
+            self._traces = [(attempt, self._merged(attempt)) for attempt in self._attempts.all]
+        return merge_traces([recorded for _, recorded in self._traces], self._attempts.losses)
 
     def report(self, path: str | Path) -> None:
         """Write one HTML page about the run on all machines, to open in a browser; see `Trace.report`."""
@@ -211,7 +190,7 @@ class ClusterRun:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the results: the arrays that tasks write and the plan keeps."""
-        return self._runner.names(self._binding)
+        return self._runner.names(self._attempts.first)
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait for the end of the run, and raise its error if it failed; Ctrl-C cancels it."""
@@ -249,13 +228,14 @@ class ClusterRun:
         """End the run early; its results cannot be asked for then."""
         if not self._ended.is_set():
             self._cancelled = True
-            self._cancel_parts(self._binding.divided.parts, "it was cancelled")
+            self._attempts.cancel("it was cancelled")
 
     def ask_parts(self) -> dict[str, WorkerCall]:
         """Begin to ask the machines for the states of their parts; return the calls."""
-        given = self._binding.key, self._run_key
+        attempt = self._attempts.last
+        parts = attempt.binding.divided.parts
         with suppress(ClusterError):
-            return {name: self._runner.call(name, "statuses_of_parts", *given) for name in self._binding.divided.parts}
+            return {m: self._runner.call(m, "statuses_of_parts", attempt.binding.key, attempt.run) for m in parts}
         return {}
 
     def close(self) -> None:
@@ -277,7 +257,7 @@ class ClusterRun:
     def result(self, array: Any, timeout: float | None = None) -> NumpyArray:
         """Return the value of an array, gathered from the machines that have it.
 
-        If one of them has been lost since the end of the run, the run is repeated on the machines left.
+        If one of them has been lost since the end of the run, what is needed is computed again on the machines left.
 
         Parameters
         ----------
@@ -302,7 +282,7 @@ class ClusterRun:
                 try:
                     found = [self._gathered(part) for part in parts]
                 except WorkerLostError as loss:
-                    self._repeat_ended(loss)
+                    self._recover_ended(loss)
                     continue
             return found[0] if len(found) == 1 else np.concatenate(found)
 
@@ -335,7 +315,7 @@ class ClusterRun:
         dask.array.Array
             Compute it with the cluster's client: ``cluster.client.compute(found.sum()).result()``.
         """
-        name, places, graph = _name_of(array), self._places(array), self._binding.graph
+        name, places, graph = _name_of(array), self._places(array), self._attempts.first.graph
         declared = graph.joined[name][0].whole if name not in graph.arrays else graph.arrays[name]
         if places is None:
             import dask.array
@@ -349,7 +329,8 @@ class ClusterRun:
         """Wait for the run; return the arrays of the plan that hold a result: itself, or its parts in order."""
         name = _name_of(array)
         self.wait(timeout)
-        results, joined = self._binding.divided.results, self._binding.graph.joined
+        first = self._attempts.first
+        results, joined = first.divided.results, first.graph.joined
         parts = joined[name][0].parts if name not in results and name in joined else (name,)
         if not all(part in results for part in parts):
             kept = ", ".join(self.names)
@@ -360,12 +341,13 @@ class ClusterRun:
 
     def _places(self, array: Any) -> list[Place] | None:
         """Return the places of a result's pieces; None if no task has written some of them."""
-        pieces = [(part, piece) for part in self._parts_of(array) for piece in self._binding.divided.results[part]]
+        pieces = [(part, piece) for part in self._parts_of(array) for piece in self._attempts.pieces(part)]
         if not all(piece.machine for _, piece in pieces):
             return None
         return [
-            (self._runner.address(piece.machine), self._binding.key, self._run_key, part, piece.rows)
+            (self._runner.address(piece.machine), piece.attempt.binding.key, piece.attempt.run, part, piece.rows)
             for part, piece in pieces
+            if piece.attempt is not None
         ]
 
     def _sections(self) -> list[Section] | None:
@@ -376,80 +358,56 @@ class ClusterRun:
             parts, trace = self.parts, self.trace()
         except ExecutionError:  # the machines' memory is released, or has a later run
             return None
-        return run_sections(self.plan, trace, self._seconds, parts, self.recoveries, self._clock_error_s)
+        return run_sections(self.plan, trace, self._seconds, parts, self._clock_error_s)
 
-    def _merged_trace(self) -> Trace:
-        """Gather the traces of the parts, and compare the machines' clocks."""
+    def _merged(self, attempt: RunAttempt) -> EngineTrace:
+        """Gather the traces of the parts of an attempt, and compare the machines' clocks."""
+        binding, is_last = attempt.binding, attempt is self._attempts.last
         calls = {
-            name: self._runner.call(name, "trace_of_part", self._binding.key, self._run_key)
-            for name in self._binding.divided.parts
+            name: self._runner.call(name, "trace_of_part", binding.key, attempt.run)
+            for name in binding.divided.parts
+            if is_last or name in attempt.states
         }
         parts: dict[str, PartTrace] = {name: call.result() for name, call in calls.items()}
         clocks = self._runner.clocks(parts)
-        self._clock_error_s = max(clock.error_ns for clock in clocks.values()) * 1e-9
-        merged = merge_parts(self.plan, self._binding.divided.messages, parts, clocks)
-        return replace(merged, recoveries=tuple(self._losses))
+        self._clock_error_s = max([self._clock_error_s, *(clock.error_ns * 1e-9 for clock in clocks.values())])
+        return merge_parts(binding.plan, binding.divided.messages, parts, clocks)
 
-    def _checked(self) -> dict[str, NumpyArray]:
-        """Return the given inputs as arrays of the planned graph's shapes and dtypes; note those that Dask has."""
-        graph = self._binding.graph
-        self._remote: dict[str, Future] = {}
+    def _checked(self, binding: Binding) -> RunInputs:
+        """Return the given inputs as arrays of the planned graph's shapes and dtypes, and those that Dask has."""
+        graph = binding.graph
+        remote: dict[str, Future] = {}
         given: Any = dict(self._given) if isinstance(self._given, Mapping) else self._given
         for name in [name for name, value in (given or {}).items() if is_remote(value)]:
             future = as_future(self._runner.client, given.pop(name))
             if name in graph.arrays:
-                self._remote[name] = future
+                remote[name] = future
             else:  # an array that the plan has in parts, or none
                 given[name] = fetch(future)
-        needed = tuple(name for name in graph.inputs() if name not in self._remote)
-        values = gather_inputs(self._binding.plan, graph, given, needed=needed)
-        return {name: value for name, value in values.items() if value is not graph.data.get(name)}
+        needed = tuple(name for name in graph.inputs() if name not in remote)
+        values = gather_inputs(binding.plan, graph, given, needed=needed)
+        return RunInputs({n: value for n, value in values.items() if value is not graph.data.get(n)}, remote)
 
     def _gathered(self, name: str) -> NumpyArray:
-        declared = self._binding.graph.arrays[name]
+        declared = self._attempts.first.graph.arrays[name]
         made: NumpyArray = np.empty(declared.shape, declared.dtype)
-        for piece in self._binding.divided.results[name]:
+        for piece in self._attempts.pieces(name):
             rows = ... if piece.rows is None else slice(*piece.rows)
             made[rows] = self._piece(name, piece)
         return made
 
-    def _piece(self, name: str, piece: Piece) -> NumpyArray:
-        if piece.machine:
-            call = self._runner.call(
-                piece.machine, "result_of_part", self._binding.key, self._run_key, name, piece.rows
-            )
-            found: NumpyArray = call.result()
+    def _piece(self, name: str, piece: ResultPiece) -> NumpyArray:
+        if piece.attempt is not None:
+            key, run = piece.attempt.binding.key, piece.attempt.run
+            found: NumpyArray = self._runner.call(piece.machine, "result_of_part", key, run, name, piece.rows).result()
             return found
-        given = self._inputs.get(name, self._binding.graph.data.get(name))
-        if name in self._remote:
-            given = fetch(self._remote[name])
+        given = self._inputs.here.get(name, self._attempts.first.graph.data.get(name))
+        if name in self._inputs.remote:
+            given = fetch(self._inputs.remote[name])
         if given is None:
             raise UnknownArrayError(f"no task writes array {name!r}, and it has no value", where=self.plan.name)
         value: NumpyArray = np.asarray(given)
         return value if piece.rows is None else value[slice(*piece.rows)]
-
-    def _begin(self) -> None:
-        """Start the parts."""
-        self._run_key = uuid.uuid4().hex
-        self._reports = {}
-        self._calls: queue.SimpleQueue[tuple[str, WorkerCall]] = queue.SimpleQueue()
-        parts = self._binding.divided.parts
-        if self._remote:
-            brought = [
-                (self._runner.address(name), self._binding.key, self._run_key, each, None)
-                for name, part in parts.items()
-                for each in part.inputs
-                if each in self._remote
-            ]
-            send_inputs(self._runner.client, self._remote, brought)
-        self._begun_s = time.perf_counter()
-        for name, part in parts.items():
-            given = {each: self._inputs[each] for each in part.inputs if each in self._inputs}
-            call = self._runner.call(name, "run_part", self._binding.key, self._run_key, given)
-            call.when_done(partial(self._note, name))
-
-    def _note(self, machine: str, call: WorkerCall) -> None:
-        self._calls.put((machine, call))
 
     def _watch(self) -> None:
         """Wait for the end of the run."""
@@ -460,67 +418,54 @@ class ClusterRun:
         for call in self._when_ended:
             call()
 
-    def _outcome(self) -> BaseException | None:
-        """Wait for the parts; on a failure end the others, and repeat the run if a worker is lost. Return its error."""
-        error: BaseException | None
+    def _outcome(self, error: BaseException | None = None) -> BaseException | None:
+        """Wait for the parts, and go on with the rest after each loss of a worker; return the error of the run.
+
+        A loss after the end of the run is given as ``error``.
+        """
         try:
-            while True:
-                error = self._parts_ended()
-                if not isinstance(error, WorkerLostError) or not self._may_be_repeated:
+            error = error or self._attempts.wait()
+            while not self._cancelled:
+                if isinstance(error, WorkerLostError) and self._may_recover:
+                    error = self._after(error)
+                elif error is None and self._attempts.move is not None:
+                    error = self._after(self._attempts.move)
+                else:
                     break
-                self._repeat(error)
         except BaseException as failure:
             error = failure
         self._seconds = time.perf_counter() - self._begun_s
-        if error is not None and self._cancelled:
+        if self._cancelled and (error is not None or self._attempts.move is not None):
             return RunCancelledError("the run was cancelled", where=f"plan {self.plan.name!r}")
         return error
 
     @property
-    def _may_be_repeated(self) -> bool:
-        return self._runner.recovers and not self._cancelled
+    def _may_recover(self) -> bool:
+        return self._runner.recovers and not self._cancelled and self._attempts.may_recover
 
-    def _repeat(self, loss: WorkerLostError) -> None:
-        """Begin again on the machines that are left."""
-        lost_s = time.perf_counter()
-        self._binding = self._runner.rebind()
-        self._inputs = self._checked()
-        self._begin()
-        tasks, took_s = len(self._binding.graph.tasks), time.perf_counter() - lost_s
-        left_out = (loss.worker or "a worker",)
-        self._losses.append(Recovery("device", loss.what, left_out=left_out, planned=tasks, took_s=took_s))
+    def _after(self, loss: WorkerLostError | Move) -> BaseException | None:
+        """Go on after a loss, or move the rest, and wait; return the error with which that ends."""
+        attempts = self._attempts
+        try:
+            goes_on = attempts.follow(loss) if isinstance(loss, Move) else attempts.recover(loss)
+            if goes_on and self._cancelled:
+                attempts.cancel("it was cancelled")
+            return attempts.wait() if goes_on else None
+        except WorkerLostError as another:
+            return another
+        except SyclschedError as error:
+            if isinstance(loss, Move):
+                raise
+            loss.hint = f"The run could not go on: {error}"
+            raise loss from error
 
-    def _repeat_ended(self, loss: WorkerLostError) -> None:
-        """Repeat a run whose results were lost with a worker after its end."""
-        if not self._may_be_repeated or not self._runner.is_last(self):
+    def _recover_ended(self, loss: WorkerLostError) -> None:
+        """Compute again what was lost with a worker after the end of the run."""
+        if not self._may_recover or not self._runner.is_last(self):
             raise loss
-        self._repeat(loss)
-        self._trace, self._error = None, self._outcome()
-
-    def _parts_ended(self) -> BaseException | None:
-        """Wait for the end of all parts; return the first error that is a cause and no consequence."""
-        left, errors, until_s = set(self._binding.divided.parts), list[BaseException](), float("inf")
-        while left and time.perf_counter() < until_s:
-            try:
-                name, call = self._calls.get(timeout=_LOOK_S)
-            except queue.Empty:
-                continue
-            left.discard(name)
-            try:
-                self._reports[name] = call.result()
-            except Exception as error:  # of whatever kind a worker has raised
-                errors.append(call.named(error))
-                if len(errors) == 1:
-                    until_s = time.perf_counter() + END_S
-                    self._cancel_parts(left, f"the part on {name} failed: {error}")
-        lost = [error for error in errors if isinstance(error, WorkerLostError)]
-        causes = [error for error in errors if not isinstance(error, RunCancelledError)]
-        return next(iter([*lost, *causes, *errors]), None)
-
-    def _cancel_parts(self, machines: Iterable[str], cause: str) -> None:
-        for name in machines:
-            with suppress(ClusterError):
-                self._runner.call(name, "cancel_part", self._binding.key, self._run_key, cause)
+        seconds = self._seconds
+        self._traces, self._error = [], self._outcome(loss)
+        self._seconds = seconds if self._error is None else self._seconds
 
 
 def _name_of(array: Any) -> str:
