@@ -22,7 +22,7 @@ class _Holder:
     """Memory that is held for a bound plan."""
 
     what: str  # the graph and who has bound it
-    nbytes: Mapping[str, int]  # by group of spaces
+    nbytes: Mapping[str, int]  # by space; that of the host stands for all in the machine's memory
 
 
 def _available_bytes() -> int | None:
@@ -37,7 +37,7 @@ def _available_bytes() -> int | None:
 class BoundMemory:
     """Memory that is held for the plans bound in this process; usable from any thread.
 
-    Memory spaces that the host can address lie in the machine's memory, and share it.
+    Memory spaces that the host can address lie in the machine's memory, and share it; each has a limit of its own, too.
 
     Parameters
     ----------
@@ -55,13 +55,12 @@ class BoundMemory:
         limits: dict[str, int] = {}
         nbytes: dict[str, int] = {}
         for space in spaces:
-            group = HOST if space.host_accessible else space.name
-            if space.capacity_bytes:
-                limits[group] = min(limits.get(group, space.capacity_bytes), space.capacity_bytes)
-            nbytes[group] = nbytes.get(group, 0) + needed.get(space.name, 0)
+            for group in dict.fromkeys((HOST if space.host_accessible else space.name, space.name)):
+                limits[group] = max(limits.get(group, 0), space.capacity_bytes)
+                nbytes[group] = nbytes.get(group, 0) + needed.get(space.name, 0)
         with self._lock:
             for group, size in nbytes.items():
-                self._check(what, group, size, limits.get(group))
+                self._check(what, group, size, limits[group] or None)
             self._held[key] = _Holder(what, nbytes)
 
     def release(self, key: str) -> None:

@@ -35,6 +35,15 @@ def test_spaces_in_the_memory_of_the_host_share_it() -> None:
     memory.claim("b", "graph 'b' of bob", {"cpu": 200, "host": 100, "gpu": 100}, SPACES)
 
 
+def test_a_limit_of_one_space_does_not_limit_the_others() -> None:
+    spaces = (MemorySpace("cpu", 100, True), MemorySpace("host", 1000, True))
+    memory = BoundMemory(lambda: None)
+    memory.claim("a", "graph 'a' of ann", {"cpu": 60, "host": 500}, spaces)
+    with pytest.raises(MemoryLimitError, match="needs 50 B of memory 'cpu', and 40 B of 100 B are left"):
+        memory.claim("b", "graph 'b' of bob", {"cpu": 50}, spaces)
+    memory.claim("b", "graph 'b' of bob", {"host": 440}, spaces)
+
+
 def test_nothing_is_held_after_a_refusal() -> None:
     memory = BoundMemory(lambda: None)
     with pytest.raises(MemoryLimitError):

@@ -212,7 +212,7 @@ def test_what_all_have_bound_fits_in_memory(cluster: Cluster, other: Cluster) ->
 
 
 def runner_client() -> str:
-    from syclsched.cluster.runner import _client
+    from syclsched.cluster.runs.runner import _client
 
     return _client()
 
