@@ -213,6 +213,7 @@ class Cluster(ConnectedWorkers):
         if dynamic is not None:
             check_name(dynamic)
             safeguards.check_dynamic()
+        grows = plan is None
         if plan is None:
             plan = self.plan(graph, policy=policy, calibrate=calibrate, progress=progress)
             calibrate = False
@@ -228,6 +229,7 @@ class Cluster(ConnectedWorkers):
                 recover=recover,
                 safeguards=safeguards,
                 dynamic=dynamic,
+                grows=grows,
                 progress=tell,
             )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hybrid runs on several machines: the rest moves from a machine that is slow, and to a worker that joins."""
+"""Slow machines and workers that join: the rest of a hybrid run moves, and the next run of any plan uses them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ TASKS = 60
 def nap(told: Path, x: Any) -> None:
     """Add 1; on the worker whose process is told, ten times as slowly."""
     time.sleep(0.5 if told.read_text() == str(os.getpid()) else 0.05)
+    x += 1
+
+
+def add_one(x: Any) -> None:
     x += 1
 
 
@@ -82,3 +86,21 @@ def test_a_worker_that_joins_in_the_middle_is_used(tmp_path: Path) -> None:
             trace = run.trace()
     assert set(machines_of(trace).values()) == {"node0", "node1"}
     assert "joined" in {each.reason for each in trace.recoveries}
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_the_next_run_uses_a_worker_that_has_joined(given: bool) -> None:
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, memory_limit=0, dashboard_address=None, silence_logs=50
+    ) as machines, connect(machines) as cluster:  # fmt: skip
+        graph = naps(add_one)
+        plan = cluster.plan(graph, policy="heft") if given else None
+        with cluster.bind(graph, policy="heft", plan=plan) as runner:
+            runner()
+            machines.scale(2)
+            cluster.client.wait_for_workers(2, timeout=60)
+            while len(runner.names_there()) < 2:
+                cluster.describe()
+            assert all((value == 1.0).all() for value in runner().values())
+            used = {each.device.split("/")[0] for each in runner.plan.schedule.assignments}
+    assert used == ({"node0"} if given else {"node0", "node1"})

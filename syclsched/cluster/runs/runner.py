@@ -84,6 +84,8 @@ class ClusterRunner:
         Limits of the parts' runs.
     dynamic : str, optional
         Dynamic policy that decides each part while it runs.
+    grows : bool, optional
+        Whether a run uses workers that have joined since the last one: the graph is then planned again.
     progress : Progress, optional
         Told of the parts that are bound.
     """
@@ -100,6 +102,7 @@ class ClusterRunner:
         message_timeout_s: float = MESSAGE_TIMEOUT_S,
         safeguards: Safeguards = DEFAULT_SAFEGUARDS,
         dynamic: str | None = None,
+        grows: bool = False,
         progress: Progress | None = None,
     ) -> None:
         self._workers, self._planner = workers, planner
@@ -111,6 +114,7 @@ class ClusterRunner:
         self._others: list[ClusterRunner] = []  # further bindings, of streams
         self._rests: list[Binding] = []  # of the rests of the last run
         self._outdated = False  # whether the binding has parts on workers that are lost
+        self._grows, self._unusable = grows, frozenset[str]()  # workers that joined, and could not be planned for
         self._closed = False
         self._policy, self._dynamic = policy, dynamic
         begun_s = time.perf_counter()
@@ -157,6 +161,8 @@ class ClusterRunner:
         """
         with self._lock:
             self._check_open()
+            if self._grows:
+                self._use_joined()
             return self._begin(inputs, owned=owned, progress=progress)
 
     def __call__(self, inputs: Mapping[str, Any] | None = None) -> dict[str, NumpyArray]:
@@ -304,6 +310,23 @@ class ClusterRunner:
             except WorkerLostError:
                 if not tries_left:
                     raise
+
+    def _use_joined(self) -> None:
+        """Plan again if workers have joined, and bind that plan; keep the binding if they cannot be planned for."""
+        joined = self.names_there() - self.binding.addresses.keys() - self._unusable
+        if not joined:
+            return
+        if self._last is not None:
+            self._last.join()
+        try:
+            plan = self._planner.plan(self._graph, policy=self._policy, calibrate=True)
+        except SyclschedError:
+            self._unusable |= joined
+            return
+        self._outdated = True
+        self._release_all()
+        self.binding = self._bind(plan)
+        self._outdated = False
 
     def _bind(self, plan: Plan, rest: Rest | None = None, progress: Progress | None = None) -> Binding:
         """Send each machine its part of the graph, or of the rest of a run, and bind it there."""
