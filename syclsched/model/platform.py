@@ -400,6 +400,8 @@ class Platform(Serialisable):
         if direct is not None:
             return (direct,)
         host = host_space(source)
+        if host not in {space.name for space in self.spaces}:  # a name with a slash, but of no machine
+            host = HOST
         up, down = self.link(source, host), self.link(host, destination)
         if up is None or down is None:
             raise PlatformError(f"no link from {source!r} to {destination!r}", where=f"platform {self.name!r}")
@@ -523,7 +525,7 @@ class Platform(Serialisable):
         Platform
             Its space ``host`` is kept.
         """
-        spaces = {d.space for d in devices} | {HOST}
+        spaces = {d.space for d in devices} | {host_space(d.space) for d in devices} | {HOST}
         left = {d.name for d in devices}
         return replace(
             self,

@@ -60,7 +60,7 @@ _SEARCHED_WITH_LANES = 256
 #: Graphs of more tasks are large: single devices whose work alone takes longer than the best plan are not simulated.
 LARGE = 2_000
 
-#: Numbers of machines that are tried of more.
+#: On platforms of more machines, plans on this many are tried, too.
 _FEWER_MACHINES = (8, 32)
 
 #: Problems with more tasks times devices are not searched: a search has a table of them.
@@ -235,7 +235,7 @@ class AutoPlanner:
             self.considered[best.policy] = best
 
     def _fewer_machines(self) -> Iterator[tuple[str, ...]]:
-        """Yield the devices of the fastest machines, of platforms of more."""
+        """Yield the devices of the fastest machines, if the platform has more."""
         problem = self.builder.problem()
         starts = problem.tables.machine_start
         fastest = np.argsort(-_machine_rates(problem), kind="stable")
@@ -277,11 +277,11 @@ def _named(devices: Sequence[str]) -> str:
 
 
 def _machine_rates(problem: Problem) -> Floats:
-    """Return how many of the problem's tasks each machine computes in a second, if all its processors are busy."""
+    """Return the work of each machine in a second; the work of a task is its time on the fastest device."""
     tables = problem.tables
-    tasks = np.bincount(tables.kind, minlength=len(tables.seconds))[:, None]
-    alone = np.isfinite(tables.seconds) & (tables.seconds > 0.0)
-    rates = np.divide(tasks, tables.seconds, out=np.zeros(tables.seconds.shape), where=alone).sum(axis=0)
+    work_s = np.bincount(tables.kind, minlength=len(tables.seconds)) * tables.seconds.min(axis=1)
+    works = np.isfinite(tables.seconds) & (tables.seconds > 0.0)
+    rates = np.divide(work_s[:, None], tables.seconds, out=np.zeros(tables.seconds.shape), where=works).sum(axis=0)
     return np.add.reduceat(rates * np.diff(tables.device_start), tables.machine_start[:-1])
 
 

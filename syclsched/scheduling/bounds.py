@@ -187,7 +187,7 @@ def _arc_work(problem: Problem) -> int:
 def _with_merged_devices(problem: Problem) -> Problem:
     """Return a problem in which devices that are equally fast at all tasks are one, with the lanes of all.
 
-    The spaces that the same of these devices reach are one, too: data moves among them at once, and to others by the
+    Spaces that the same merged devices reach are merged, too: data moves among them at once, and to others by the
     fastest way. So no plan takes more time than before.
     """
     tables = problem.tables

@@ -92,6 +92,7 @@ class LinkTable(tuple[Link, ...]):
             network,
             source=source,
             destination=destination,
+            channel=network.channels[0],
             latency_s=sum(step.latency_s for step in there),
             bandwidth_bytes_per_s=1.0 / sum(1.0 / step.bandwidth_bytes_per_s for step in there),
         )

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syclsched.model.platform_parts.links import Link, LinkTable
-from syclsched.model.platform_parts.machines import host_space, machine_numbers
+from syclsched.model.platform_parts.machines import HOST, host_space, machine_numbers
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -60,13 +60,15 @@ def _find_routes(links: Sequence[Link], spaces: Sequence[str]) -> Routes:
             routes.bytes_per_s[one, other] = link.bandwidth_bytes_per_s
             routes.channel[one, other] = (*used, NOTHING)[:2]
     np.divide(1.0, routes.bytes_per_s, out=routes.s_per_byte, where=routes.stop != NOTHING)
-    machine = np.array(machine_numbers(spaces), np.int64)
-    host = np.array([number.get(host_space(name), NOTHING) for name in spaces], np.int64)
+    hosts = [name if name in number else HOST for name in map(host_space, spaces)]
+    machine = np.array(machine_numbers(hosts), np.int64)
+    host = np.array([number.get(name, NOTHING) for name in hosts], np.int64)
     if machine.max(initial=0) > 0:
         _between_machines(routes, machine, host)
     _by_host(routes, machine, host)
     each = np.arange(count)
     routes.stop[each, each], routes.latency_s[each, each], routes.s_per_byte[each, each] = each, 0.0, 0.0
+    routes.channel[each, each] = NOTHING
     return routes
 
 

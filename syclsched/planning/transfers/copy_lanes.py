@@ -15,7 +15,7 @@ from syclsched.scheduling.search.queued.state import ROUTE, CopyLanes
 
 
 class CopyOwners(NamedTuple):
-    """Devices whose lanes make copies: the first of these four that there is, of which the last two are hosts' too.
+    """Devices whose lanes make copies: the first that exists of these four; the last two may be hosts.
 
     The device near the destination, the device near the source, a device that lives in the source, and one that lives
     in the destination.

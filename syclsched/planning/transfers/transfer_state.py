@@ -216,7 +216,7 @@ def holds(m: TransferState, array: int, space: int) -> bool:
 def copy_seconds(s: TransferInputs, source: int, destination: int, nbytes: int) -> float:
     """Return the duration of a copy over one link or two; infinity if there is no route."""
     stop = s.stop[source, destination]
-    if stop == NOTHING:
+    if stop == NOTHING or source == destination:
         return np.inf
     first_s = s.latency_s[source, stop] + nbytes / s.bytes_per_s[source, stop]
     if stop == destination:

@@ -139,11 +139,13 @@ def _arcs(graph: TaskGraph, submission: Ints, nbytes: Mapping[str, float]) -> tu
 
 
 def _machines(devices: Sequence[Device], spaces: Sequence[str]) -> Columns:
-    """Return the columns of `Tables` for machines, whose devices follow each other."""
+    """Return the columns of `Tables` for machines; devices that do not follow each other are those of one machine."""
     numbers = machine_numbers(device.name for device in devices)
+    if sorted(numbers) != numbers:
+        numbers = [0] * len(numbers)
     machine = {machine_of(device.name): number for device, number in zip(devices, numbers, strict=True)}
     return {
-        "machine_start": np.searchsorted(numbers, np.arange(len(machine) + 1)),
+        "machine_start": np.searchsorted(numbers, np.arange(max(numbers) + 2)),
         "space_machine": np.array([machine.get(machine_of(name), NOTHING) for name in spaces]),
     }
 

@@ -15,7 +15,7 @@ from syclsched.scheduling.core.partial_schedule import CopyState, ItemState
 from syclsched.scheduling.core.timelines import earliest_start, insert_node, remove_node
 from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
-#: Columns of `Network.what` and `Network.when_s`.
+#: Columns of `CopyState.what` and `CopyState.when_s`.
 ITEM, SOURCE, DESTINATION = 0, 1, 2
 START, FINISH = 0, 1
 

@@ -48,15 +48,18 @@ def _add(chosen: Ints, count: int, most: int, machine: int) -> int:
 
 @lean
 def _free_first(slots: TaskSlots, task: int) -> int:
-    """Write the machines where a task would finish first at the end of what is placed; return how many there are."""
+    """Write the machines where a task would finish first if its data were there; return how many there are."""
     seconds, free_s = slots.seconds[slots.kind[task]], slots.free_s
+    after_s = slots.release_s[task]
+    for arc in range(slots.pred_start[task], slots.pred_start[task + 1]):
+        after_s = max(after_s, slots.finish_s[slots.pred_task[arc]])
     chosen, least_s, count = slots.chosen, slots.chosen_s, 0
     for place in range(FREE_FIRST):
         least_s[place] = np.inf
     for machine in range(slots.machine_start.shape[0] - 1):
         finish_s = np.inf
         for device in range(slots.machine_start[machine], slots.machine_start[machine + 1]):
-            finish_s = min(finish_s, free_s[device] + seconds[device])
+            finish_s = min(finish_s, max(free_s[device], after_s) + seconds[device])
         if finish_s < least_s[FREE_FIRST - 1]:
             place = min(count, FREE_FIRST - 1)
             while place > 0 and finish_s < least_s[place - 1]:

@@ -14,7 +14,7 @@ from syclsched.compiled import compiled
 from syclsched.scheduling.core.timelines import Timelines, make_timelines
 from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables
 
-#: Most machines tried for a task because they are free first, and because they have its data.
+#: Most machines tried for a task because it would finish there first without copies, and because they have its data.
 FREE_FIRST, HOLDERS = 4, 8
 
 

@@ -36,7 +36,8 @@ class Heft:
 
     As in the paper: mean costs in the ranks, insertion, the first of equal processors. Generalised: items that are
     copied once and shared, several lanes per device, devices that cannot run a task (left out of its mean). On more
-    than eight machines, a task is tried on those that have its data and on the four that are free first. Complexity
+    than eight machines, a task is tried on those that have its data and on four where it would finish first without
+    copies. Complexity
     ``O(arcs * devices + tasks * processors * log(tasks))``.
     """
 

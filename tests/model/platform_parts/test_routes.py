@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -77,3 +78,30 @@ def test_links_that_are_kept_are_found_again_after_pickling() -> None:
     assert find_routes(links, [HOST, "a"]) is find_routes(links, [HOST, "a"])
     again = pickle.loads(pickle.dumps(links))
     assert again == links and again.between(HOST, "a") == links[0]
+
+
+def test_a_slash_in_a_name_makes_no_machine() -> None:
+    platform = syclsched.describe("max1550,a770")
+    names = {"max1550": "gpu/max1550", "a770": "gpu/a770", HOST: HOST}
+    renamed = replace(
+        platform,
+        devices=tuple(replace(d, space=names[d.space], reaches=()) for d in platform.devices),
+        spaces=tuple(replace(s, name=names[s.name]) for s in platform.spaces),
+        links=tuple(replace(n, source=names[n.source], destination=names[n.destination]) for n in platform.links),
+    )
+    assert [link.destination for link in renamed.route("gpu/max1550", "gpu/a770")] == [HOST, "gpu/a770"]
+    agree(renamed)
+
+
+def test_a_part_of_a_cluster_keeps_the_links_between_its_machines() -> None:
+    platform = several_machines({"a": "max1550", "b": "max1550"})
+    left = platform.restricted_to(platform.compute_devices)
+    assert left.route("a/max1550", "b/max1550") == platform.route("a/max1550", "b/max1550")
+
+
+def test_composed_links_occupy_the_channels_of_the_network() -> None:
+    platform = several_machines({"a": "max1550", "b": "max1550"})
+    bare = replace(platform, links=tuple(replace(n, channel=None, arrival_channel=None) for n in platform.links))
+    (link,) = bare.route("a/max1550", "b/max1550")
+    assert link.channels == ("a/host->b/host",)
+    agree(bare)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from itertools import pairwise, permutations
 
+import numpy as np
 import pytest
 from support.definitions import with_tables
 
@@ -14,7 +15,7 @@ from syclsched.costs import CostModel
 from syclsched.kernels import get as kernel
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Platform
-from syclsched.scheduling import build_problem
+from syclsched.scheduling import build_problem, problem_from_arrays
 from syclsched.scheduling.core.machines import ALL_MACHINES
 from syclsched.scheduling.portfolio import run_policy
 
@@ -58,6 +59,21 @@ def test_the_machines_left_out_are_hardly_missed(policy: str, graph: TaskGraph) 
     problem = build_problem(graph, platform, CostModel(platform, None))
     everywhere = with_tables(problem, machine_start=[0, len(problem.devices)])
     assert run_policy(problem, policy).makespan_s <= 1.1 * run_policy(everywhere, policy).makespan_s
+
+
+@pytest.mark.parametrize("policy", ["heft", "mcp", "peft"])
+def test_machines_that_have_been_idle_for_longest_are_not_preferred(policy: str) -> None:
+    """Four slow machines that were free earlier kept tasks from the fast ones, which were free in time, too."""
+    slow, fast = 12, 4
+    costs = np.full((2 * fast + 1, slow + fast), np.inf)
+    costs[range(fast), range(slow, slow + fast)] = 5.0  # keeps each fast machine busy
+    costs[fast] = 100.0
+    costs[fast + 1 :, :slow], costs[fast + 1 :, slow:] = 4.0, 1.0
+    after = np.arange(fast + 1, 2 * fast + 1)
+    problem = problem_from_arrays(costs, np.full(fast, fast), after, np.zeros(fast))
+    machines = np.arange(slow + fast)
+    problem = with_tables(problem, machine_start=np.arange(slow + fast + 1), space_machine=machines)
+    assert run_policy(problem, policy).makespan_s == 101.0
 
 
 def test_independent_tasks_are_spread_over_all_machines() -> None:
