@@ -344,7 +344,8 @@ def _needed_bytes(part: MachinePart, plan: Plan) -> dict[str, int]:
     """Return the memory that a part and its runs need by space, with inputs, and copies of those that tasks write."""
     found = plan.needed_bytes
     written = {access.array for task in part.graph.tasks for access in task.accesses if access.mode.writes}
-    copies = sum(part.graph.arrays[name].nbytes * (2 if name in written else 1) for name in part.inputs)
+    begun_with = {*part.inputs, *(name for name, _ in part.kept)}
+    copies = sum(part.graph.arrays[name].nbytes * (2 if name in written else 1) for name in begun_with)
     return {**found, HOST: found.get(HOST, 0) + copies}
 
 

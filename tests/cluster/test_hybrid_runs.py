@@ -88,6 +88,7 @@ def test_a_worker_that_joins_in_the_middle_is_used(tmp_path: Path) -> None:
     assert "joined" in {each.reason for each in trace.recoveries}
 
 
+@pytest.mark.one_case_in(2)
 @pytest.mark.parametrize("given", [False, True])
 def test_the_next_run_uses_a_worker_that_has_joined(given: bool) -> None:
     with distributed.LocalCluster(

@@ -19,6 +19,7 @@ import syclsched
 from syclsched.cluster import Cluster, connect
 from syclsched.cluster.calls import WorkerCall
 from syclsched.cluster.planning import plan_on
+from syclsched.cluster.recovery.attempt import Binding
 from syclsched.costs import MemoryHistory
 from syclsched.errors import (
     ArgumentError,
@@ -151,14 +152,14 @@ def test_any_error_of_one_part_ends_the_others_at_once_and_names_its_worker(clus
 def test_an_error_outside_of_tasks_names_its_worker(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, x = pipeline(2)
     with cluster.bind(graph, plan=fixed(cluster, graph, alternately)) as runner:
-        call = runner.call
+        call = runner.call_part
 
-        def failing_on_node1(machine: str, function: str, *arguments: Any) -> WorkerCall:
+        def failing_on_node1(binding: Binding, machine: str, function: str, *arguments: Any) -> WorkerCall:
             if (machine, function) == ("node1", "run_part"):
                 return cluster.start(machine, "support.cluster_functions:divide", 1, 0)
-            return call(machine, function, *arguments)
+            return call(binding, machine, function, *arguments)
 
-        monkeypatch.setattr(runner, "call", failing_on_node1)
+        monkeypatch.setattr(runner, "call_part", failing_on_node1)
         begun = time.monotonic()
         with pytest.raises(ClusterError, match="ZeroDivisionError") as caught:
             runner.run({"x": x}).wait(60)
@@ -194,14 +195,14 @@ def test_a_cancel_before_a_part_has_begun_is_kept(cluster: Cluster, monkeypatch:
         graph.host(_naps, name=f"nap{number}-0", y=y.update())
     graph.host(_copy, name="then1", x=y.read(), y=x.write())
     with cluster.bind(graph, plan=fixed(cluster, graph, lambda name: f"node{name[-1]}/host")) as runner:
-        call = runner.call
+        call = runner.call_part
 
-        def cancelled_first(machine: str, function: str, *arguments: Any) -> WorkerCall:
+        def cancelled_first(binding: Binding, machine: str, function: str, *arguments: Any) -> WorkerCall:
             if function == "run_part":
-                call(machine, "cancel_part", *arguments[:2], "it was cancelled").result(20)
-            return call(machine, function, *arguments)
+                call(binding, machine, "cancel_part", arguments[0], "it was cancelled").result(20)
+            return call(binding, machine, function, *arguments)
 
-        monkeypatch.setattr(runner, "call", cancelled_first)
+        monkeypatch.setattr(runner, "call_part", cancelled_first)
         begun = time.monotonic()
         with pytest.raises(RunCancelledError):
             runner.run().wait(60)
@@ -221,15 +222,15 @@ def test_a_message_that_is_waited_for_when_the_run_is_cancelled_is_no_failure(
     graph.host(_copy, name="first0", x=x.read(), y=y.write())
     graph.host(_halve, name="then1", y=y.update())
     with cluster.bind(graph, plan=fixed(cluster, graph, lambda name: f"node{name[-1]}/host")) as runner:
-        call = runner.call
+        call = runner.call_part
 
-        def without_messages(machine: str, function: str, *arguments: Any) -> WorkerCall:
+        def without_messages(binding: Binding, machine: str, function: str, *arguments: Any) -> WorkerCall:
             if function == "run_part":
                 cancel = "syclsched.cluster.node:cancel_run"
-                runner._workers.start(machine, cancel, arguments[1], "it was cancelled").result(20)
-            return call(machine, function, *arguments)
+                runner._workers.start(machine, cancel, arguments[0], "it was cancelled").result(20)
+            return call(binding, machine, function, *arguments)
 
-        monkeypatch.setattr(runner, "call", without_messages)
+        monkeypatch.setattr(runner, "call_part", without_messages)
         with pytest.raises(RunCancelledError, match="it was cancelled"):
             runner.run().wait(60)
 

@@ -27,8 +27,8 @@ class WatchedRun(Protocol):
     """A run on several machines, as far as its progress is told."""
 
     @property
-    def plan(self) -> Plan:
-        """The plan of the run; another one after the loss of a worker."""
+    def plan_in_progress(self) -> Plan:
+        """The plan of the run; after a loss or a move, of what was left."""
 
     def ask_parts(self) -> dict[str, WorkerCall]:
         """Begin to ask the machines for the states of their parts; return the calls."""
@@ -79,12 +79,12 @@ class RunProgress:
 
     def _watch(self, tell: Progress) -> None:
         try:
-            plan, states = self._run.plan, dict[str, PartStatus]()
+            plan, states = self._run.plan_in_progress, dict[str, PartStatus]()
             left, calls = _TimeLeft(plan), dict[str, WorkerCall]()
             tell(*left.described(()))
             while not self._ended.wait(EVERY_S):
-                if plan is not self._run.plan:  # it goes on after the loss of a worker
-                    plan, states, calls = self._run.plan, {}, {}
+                if plan is not self._run.plan_in_progress:  # it goes on after the loss of a worker
+                    plan, states, calls = self._run.plan_in_progress, {}, {}
                     left = _TimeLeft(plan)
                 for name, call in calls.items():
                     if call.done:

@@ -112,7 +112,8 @@ class RunLineage:
             for access in task.accesses:
                 if access.array not in placed or (task.name in done and access.mode.writes):
                     placed[access.array] = machines[task.name]
-        return Undone(graph, {name: placed[name] for name in graph.arrays})
+        there = frozenset(machine_names(platform))  # what a lost machine had is made again, nobody knows where
+        return Undone(graph, {name: placed[name] for name in graph.arrays if placed[name] in there})
 
     # --- inside -----------------------------------------------------------------------------------
 

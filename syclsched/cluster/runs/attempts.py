@@ -12,7 +12,7 @@ from __future__ import annotations
 import queue
 import time
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -48,8 +48,8 @@ class PlanBinder(Protocol):
     def client(self) -> Client:
         """Dask's client."""
 
-    def call(self, machine: str, function: str, *arguments: Any) -> WorkerCall:
-        """Begin to call a function of `syclsched.cluster.part_runner` on a machine."""
+    def call_part(self, binding: Binding, machine: str, function: str, *arguments: Any) -> WorkerCall:
+        """Begin to call a function of `syclsched.cluster.part_runner` for a part that is bound on a machine."""
 
     def address(self, machine: str) -> str:
         """Return Dask's address of a machine's worker."""
@@ -80,9 +80,16 @@ class RunInputs(NamedTuple):
 class RunAttempts:
     """The attempts of one run."""
 
-    def __init__(self, binder: PlanBinder, binding: Binding, inputs: RunInputs, watch: PlanWatch | None = None) -> None:
-        self._binder, self._watch = binder, watch
-        self._inputs = inputs
+    def __init__(
+        self,
+        binder: PlanBinder,
+        binding: Binding,
+        inputs_of: Callable[[Binding], RunInputs],
+        watch: PlanWatch | None = None,
+    ) -> None:
+        self._binder, self._watch, self._inputs_of = binder, watch, inputs_of
+        #: The user's values in the form of the graph that was begun last as a whole.
+        self.inputs = inputs_of(binding)
         self.all: list[RunAttempt] = []
         #: One for each loss after which the run went on, and for each move of its rest.
         self.losses: list[Recovery] = []
@@ -148,7 +155,7 @@ class RunAttempts:
             if attempt.binding.addresses.get(name) in self._lost:
                 continue  # trying to reach it would delay the others
             with suppress(ClusterError):
-                self._binder.call(name, "cancel_part", attempt.binding.key, attempt.run, cause)
+                self._binder.call_part(attempt.binding, name, "cancel_part", attempt.run, cause)
 
     @property
     def may_recover(self) -> bool:
@@ -194,10 +201,14 @@ class RunAttempts:
             rest, binding = self._binder.bind_rest(self.lineage, self.all, machines, self._slowness)
             self._final, redone = rest, rest.redone
         except WorkerLostError:
+            self.losses.append(replace(report, took_s=time.perf_counter() - begun_s))
             raise
         except SyclschedError:
+            for attempt in self.all:  # their memory is released
+                attempt.states.clear()
+            self._lineage = self._final = self._watch = rest = None
             binding = self._binder.rebind()
-            self.all, self._lineage, self._final, self._watch, rest = [], None, None, None, None
+            self.inputs = self._inputs_of(binding)
         if binding is not None:
             self._begin(binding, rest)
         placed = () if binding is None else binding.plan.schedule.assignments
@@ -223,22 +234,25 @@ class RunAttempts:
     def _begin(self, binding: Binding, rest: Rest | None) -> None:
         """Start the parts of a binding."""
         attempt = RunAttempt(binding, uuid.uuid4().hex, rest)
-        self.all.append(attempt)
+        self.all = [attempt] if rest is None else [*self.all, attempt]
         self._ended = set()
         self._calls: queue.SimpleQueue[tuple[str, WorkerCall | WorkerLostError]] = queue.SimpleQueue()
         parts = binding.divided.parts
         for machine, part in parts.items():
             names = {each: attempt.original(each) for each in part.inputs}
-            brought = {each: self._inputs.remote[name] for each, name in names.items() if name in self._inputs.remote}
+            brought = {each: self.inputs.remote[name] for each, name in names.items() if name in self.inputs.remote}
             if brought:
                 place = self._binder.address(machine), binding.key, attempt.run
                 send_inputs(self._binder.client, brought, [(*place, each, None) for each in brought])
         for name, part in parts.items():
             given, kept = self._given(attempt, part), self._kept(attempt, part)
             try:
-                call = self._binder.call(name, "run_part", binding.key, attempt.run, given, kept)
+                call = self._binder.call_part(binding, name, "run_part", attempt.run, given, kept)
             except WorkerLostError as error:
                 self._calls.put((name, error))
+            except BaseException:
+                self.cancel(f"the part on {name} cannot be begun")
+                raise
             else:
                 call.when_done(partial(self._note, self._calls, name))
 
@@ -248,7 +262,7 @@ class RunAttempts:
 
     def _given(self, attempt: RunAttempt, part: MachinePart) -> dict[str, NumpyArray]:
         """Return the user's values that a part begins with."""
-        values = self._inputs.here if attempt.rest is None else {**self.first.graph.data, **self._inputs.here}
+        values = self.inputs.here if attempt.rest is None else {**self.first.graph.data, **self.inputs.here}
         return {each: values[name] for each in part.inputs if (name := attempt.original(each)) in values}
 
     def _kept(self, attempt: RunAttempt, part: MachinePart) -> list[KeptValue]:
@@ -271,7 +285,7 @@ class RunAttempts:
         calls = {}
         for name in asked:
             with suppress(SyclschedError):
-                calls[name] = self._binder.call(name, "state_of_part", last.binding.key, last.run)
+                calls[name] = self._binder.call_part(last.binding, name, "state_of_part", last.run)
         for name, call in calls.items():
             with suppress(Exception):  # of whatever kind: what it has is computed again
                 last.states[name] = call.result(END_S)

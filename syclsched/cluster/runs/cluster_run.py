@@ -92,7 +92,6 @@ class ClusterRun:
         progress: Progress | bool | None = False,
     ) -> None:
         self._runner, self._given, self._owned = runner, inputs, owned
-        self._inputs = self._checked(runner.binding)
         self._ended, self._ending, self._gathering = threading.Event(), threading.Lock(), threading.Lock()
         self._when_ended: list[Callable[[], None]] = []
         self._error: BaseException | None = None
@@ -101,7 +100,7 @@ class ClusterRun:
         self._clock_error_s = 0.0
         self._seconds = 0.0
         self._begun_s = time.perf_counter()
-        self._attempts = RunAttempts(runner, runner.binding, self._inputs, runner.watch())
+        self._attempts = RunAttempts(runner, runner.binding, self._checked, runner.watch())
         self._progress = RunProgress(self, f"run of {self.plan.name!r}", progress)
         self._progress.start()
         self._thread = threading.Thread(target=self._watch, name="syclsched cluster run", daemon=True)
@@ -230,12 +229,17 @@ class ClusterRun:
             self._cancelled = True
             self._attempts.cancel("it was cancelled")
 
+    @property
+    def plan_in_progress(self) -> Plan:
+        """The plan of the run; after a loss or a move, of what was left."""
+        return self._attempts.last.binding.plan
+
     def ask_parts(self) -> dict[str, WorkerCall]:
         """Begin to ask the machines for the states of their parts; return the calls."""
         attempt = self._attempts.last
         parts = attempt.binding.divided.parts
         with suppress(ClusterError):
-            return {m: self._runner.call(m, "statuses_of_parts", attempt.binding.key, attempt.run) for m in parts}
+            return {m: self._runner.call_part(attempt.binding, m, "statuses_of_parts", attempt.run) for m in parts}
         return {}
 
     def close(self) -> None:
@@ -364,7 +368,7 @@ class ClusterRun:
         """Gather the traces of the parts of an attempt, and compare the machines' clocks."""
         binding, is_last = attempt.binding, attempt is self._attempts.last
         calls = {
-            name: self._runner.call(name, "trace_of_part", binding.key, attempt.run)
+            name: self._runner.call_part(binding, name, "trace_of_part", attempt.run)
             for name in binding.divided.parts
             if is_last or name in attempt.states
         }
@@ -398,12 +402,13 @@ class ClusterRun:
 
     def _piece(self, name: str, piece: ResultPiece) -> NumpyArray:
         if piece.attempt is not None:
-            key, run = piece.attempt.binding.key, piece.attempt.run
-            found: NumpyArray = self._runner.call(piece.machine, "result_of_part", key, run, name, piece.rows).result()
+            binding, asked = piece.attempt.binding, (piece.attempt.run, name, piece.rows)
+            found: NumpyArray = self._runner.call_part(binding, piece.machine, "result_of_part", *asked).result()
             return found
-        given = self._inputs.here.get(name, self._attempts.first.graph.data.get(name))
-        if name in self._inputs.remote:
-            given = fetch(self._inputs.remote[name])
+        inputs = self._attempts.inputs
+        given = inputs.here.get(name, self._attempts.first.graph.data.get(name))
+        if name in inputs.remote:
+            given = fetch(inputs.remote[name])
         if given is None:
             raise UnknownArrayError(f"no task writes array {name!r}, and it has no value", where=self.plan.name)
         value: NumpyArray = np.asarray(given)
@@ -463,9 +468,13 @@ class ClusterRun:
         """Compute again what was lost with a worker after the end of the run."""
         if not self._may_recover or not self._runner.is_last(self):
             raise loss
-        seconds = self._seconds
-        self._traces, self._error = [], self._outcome(loss)
-        self._seconds = seconds if self._error is None else self._seconds
+        seconds, self._traces = self._seconds, []
+        error = self._outcome(loss)
+        if isinstance(error, KeyboardInterrupt):
+            self._attempts.cancel("it was cancelled")
+            raise error
+        self._error = error
+        self._seconds = seconds if error is None else self._seconds
 
 
 def _name_of(array: Any) -> str:

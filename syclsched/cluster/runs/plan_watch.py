@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Final, Literal, NamedTuple, Protocol
 
 from syclsched.cluster.calls import WorkerCall
-from syclsched.cluster.recovery.attempt import RunAttempt
+from syclsched.cluster.recovery.attempt import Binding, RunAttempt
 from syclsched.cluster.recovery.part_state import PartProgress
 from syclsched.cluster.recovery.remaining import RunLineage
 from syclsched.errors import SyclschedError
@@ -54,8 +54,8 @@ class PlanComparer(Protocol):
     move_s: float
     """Seconds that planning and binding took, as measured last."""
 
-    def call(self, machine: str, function: str, *arguments: object) -> WorkerCall:
-        """Begin to call a function of `syclsched.cluster.part_runner` on a machine."""
+    def call_part(self, binding: Binding, machine: str, function: str, *arguments: object) -> WorkerCall:
+        """Begin to call a function of `syclsched.cluster.part_runner` for a part that is bound on a machine."""
 
     def left(self, addresses: Mapping[str, str], lost: Collection[str]) -> frozenset[str]:
         """Return the machines that are left of those at some addresses, without those that are known to be lost."""
@@ -163,8 +163,7 @@ class PlanWatch:
         calls, done = {}, set[str]()
         for name in running:
             with suppress(SyclschedError):
-                key, run = attempt.binding.key, attempt.run
-                calls[name] = self._comparer.call(name, "progress_of_part", key, run, tasks)
+                calls[name] = self._comparer.call_part(attempt.binding, name, "progress_of_part", attempt.run, tasks)
         for name, call in calls.items():
             with suppress(SyclschedError):  # of a worker that is lost the run itself learns
                 progress: PartProgress | None = call.result(_ANSWER_S)
@@ -175,11 +174,13 @@ class PlanWatch:
 
     def _joined(self, attempt: RunAttempt) -> Platform | None:
         """Return a platform with workers that have joined, once they have been measured."""
-        found = self._platform
+        there = self._comparer.names_there()
+        found, machines = self._platform, frozenset[str]()
         if found is not None:
-            machines = {machine_of(device.name) for device in found.devices}
-            return found if machines - set(attempt.binding.addresses) else None
-        if self._joining is None and self._comparer.names_there() - set(attempt.binding.addresses):
+            machines = frozenset(machine_of(device.name) for device in found.devices)
+            if machines <= there and machines - attempt.binding.addresses.keys():
+                return found
+        if self._joining is None and there - machines - attempt.binding.addresses.keys():
 
             def measure() -> None:
                 with suppress(SyclschedError):

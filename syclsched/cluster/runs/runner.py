@@ -113,7 +113,7 @@ class ClusterRunner:
         self._stream: weakref.ref[Stream] | None = None
         self._others: list[ClusterRunner] = []  # further bindings, of streams
         self._rests: list[Binding] = []  # of the rests of the last run
-        self._outdated = False  # whether the binding has parts on workers that are lost
+        self._outdated = False  # whether the graph must be planned again for the workers that are there
         self._grows, self._unusable = grows, frozenset[str]()  # workers that joined, and could not be planned for
         self._closed = False
         self._policy, self._dynamic = policy, dynamic
@@ -294,6 +294,8 @@ class ClusterRunner:
         """Start a run when the last one has ended."""
         if self._last is not None:
             self._last.join()
+        if any(self._is_new(machine, self.binding.addresses) for machine in self.binding.divided.parts):
+            self._outdated = True
         self._renew()
         self._last = ClusterRun(self, inputs, owned=owned, progress=progress)
         return self._last
@@ -314,18 +316,20 @@ class ClusterRunner:
     def _use_joined(self) -> None:
         """Plan again if workers have joined, and bind that plan; keep the binding if they cannot be planned for."""
         joined = self.names_there() - self.binding.addresses.keys() - self._unusable
-        if not joined:
+        if not joined or self._outdated:
             return
         if self._last is not None:
             self._last.join()
+        before = self.binding.plan
         try:
             plan = self._planner.plan(self._graph, policy=self._policy, calibrate=True)
+            self._outdated = True
+            self._release_all()
+            self.binding = self._bind(plan)
         except SyclschedError:
             self._unusable |= joined
-            return
-        self._outdated = True
-        self._release_all()
-        self.binding = self._bind(plan)
+            if self._outdated:  # the workers that were there have what they had
+                self.binding = self._bind(before)
         self._outdated = False
 
     def _bind(self, plan: Plan, rest: Rest | None = None, progress: Progress | None = None) -> Binding:
@@ -339,7 +343,10 @@ class ClusterRunner:
         dynamic = None if self._dynamic is None else PartPolicy(self._dynamic, self._planner.times)
         try:
             common = addresses, self._message_timeout_s, self._safeguards, dynamic, _client(), self._workers.address
-            calls = [self.call(name, "bind_part", key, part, *common) for name, part in divided.parts.items()]
+            calls = [
+                self._workers.start(name, f"{_ON_MACHINE}:bind_part", key, part, *common)
+                for name, part in divided.parts.items()
+            ]
             for number, call in enumerate(calls):
                 if progress is not None:
                     progress(number, len(calls), f"binding the part of {call.worker.name}")
@@ -354,14 +361,21 @@ class ClusterRunner:
             raise
         return binding
 
-    def call(self, machine: str, function: str, *arguments: Any) -> WorkerCall:
-        """Begin to call a function of `syclsched.cluster.part_runner` on a machine."""
-        return self._workers.start(machine, f"{_ON_MACHINE}:{function}", *arguments)
+    def call_part(self, binding: Binding, machine: str, function: str, *arguments: Any) -> WorkerCall:
+        """Begin to call a function of `syclsched.cluster.part_runner` for a part that is bound on a machine."""
+        if self._is_new(machine, binding.addresses):
+            raise WorkerLostError("the worker was started again", worker=binding.addresses[machine])
+        return self._workers.start(machine, f"{_ON_MACHINE}:{function}", binding.key, *arguments)
+
+    def _is_new(self, machine: str, addresses: Mapping[str, str]) -> bool:
+        """Return whether a machine has another worker than that at its address of before."""
+        there = {worker.name: worker.address for worker in self._workers.members.seen()}
+        return machine in there and there[machine] != addresses.get(machine)
 
     def _release(self, binding: Binding) -> None:
         for name in binding.divided.parts:
             try:
-                self.call(name, "release_part", binding.key).result(END_S)
+                self.call_part(binding, name, "release_part").result(END_S)
             except SyclschedError:
                 continue  # a lost worker has nothing to release
 
@@ -395,6 +409,10 @@ class ClusterRunner:
         slowness: Mapping[str, float],
     ) -> tuple[Rest, Binding | None]:
         """Plan the rest of a run for some machines, and bind it there; no binding if nothing is left to do."""
+        if self._dynamic is not None:
+            raise ExecutionError(
+                "parts under a dynamic policy do not say what they have", where=f"plan {self.plan.name!r}"
+            )
         begun_s = time.perf_counter()
         self._outdated = True
         platform = self._planner.platform(left=machines or None, like=attempts[0].binding.plan.platform)
@@ -415,7 +433,7 @@ class ClusterRunner:
 
     def watch(self) -> PlanWatch | None:
         """Return a watch for a run whose rest moves when machines deviate from the plan; None for another."""
-        return None if followed(self._policy) is None else PlanWatch(self)
+        return None if followed(self._policy) is None or self._dynamic is not None else PlanWatch(self)
 
     def platform(self) -> Platform:
         """Return the platform of the machines that are there; a new one is measured first, which takes a while."""

@@ -47,7 +47,7 @@ class Told:
         self.there = frozenset(("one", "two"))
         self.slowness: Mapping[str, float] = {}
 
-    def call(self, machine: str, function: str, *arguments: Any) -> Any:
+    def call_part(self, binding: Binding, machine: str, function: str, *arguments: Any) -> Any:
         return Answer(PartProgress((LaneWork(self.done_s[machine], TASK_S, True),), ()))
 
     def names_there(self) -> frozenset[str]:
@@ -68,8 +68,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now_s
 
 
-def watched(told: Told, clock: list[float], pace: Mapping[str, float], seconds: Iterable[float]) -> list[Move]:
-    """Watch two machines that do so much of their work in a second; return the moves."""
+def begun() -> tuple[RunAttempt, RunLineage]:
+    """An attempt on two machines."""
     graph = TaskGraph("even")
     for number in range(TASKS):
         x, y = graph.array(f"x{number}", (8,), DTYPE), graph.array(f"y{number}", (8,), DTYPE)
@@ -77,8 +77,13 @@ def watched(told: Told, clock: list[float], pace: Mapping[str, float], seconds: 
     platform = platform_of("one", "two")
     plan = plan_by(graph, platform, lambda n: (f"{('one', 'two')[int(n[1:]) % 2]}/host", 0, "host"), TASK_S)
     divided = divide(plan, graph, lambda *_, **__: None, lambda *_, **__: None)
-    attempt = RunAttempt(Binding("", plan, graph, divided, {"one": "", "two": ""}), "")
-    watch, lineage, moves = PlanWatch(told), RunLineage(plan, graph), []  # type: ignore[arg-type]
+    return RunAttempt(Binding("", plan, graph, divided, {"one": "", "two": ""}), ""), RunLineage(plan, graph)
+
+
+def watched(told: Told, clock: list[float], pace: Mapping[str, float], seconds: Iterable[float]) -> list[Move]:
+    """Watch two machines that do so much of their work in a second; return the moves."""
+    attempt, lineage = begun()
+    watch, moves = PlanWatch(told), []  # type: ignore[arg-type]
     for now_s in seconds:
         clock[0] = now_s
         told.done_s = {machine: now_s * done for machine, done in pace.items()}
@@ -112,3 +117,23 @@ def test_what_would_not_end_clearly_earlier_does_not_move(
 def test_moves_have_an_end(clock: list[float]) -> None:
     moves = watched(Told(100.0, 1.0), clock, {"one": 1.0, "two": 0.001}, range(1, 1000))
     assert len(moves) == plan_watch.MOST_MOVES
+
+
+def test_a_machine_that_has_joined_and_left_is_not_planned_for(clock: list[float]) -> None:
+    """The run was stopped for it again and again."""
+    attempt, lineage = begun()
+    told = Told(100.0, 1.0)
+    watch = PlanWatch(told)  # type: ignore[arg-type]
+
+    def look() -> Move | None:
+        clock[0] += 1.0
+        told.done_s = {"one": clock[0], "two": clock[0]}
+        return watch.look(attempt, ("one", "two"), lambda: lineage)
+
+    told.there = frozenset(("one", "two", "three"))
+    while (move := look()) is None or move.reason != "joined":  # until it has been measured
+        pass
+    assert "three" in move.machines
+    told.there = frozenset(("one", "two"))
+    later = [look() for _ in range(5)]
+    assert not any(move is not None and move.reason == "joined" for move in later)
