@@ -123,7 +123,7 @@ def main() -> None:
         tile=512,
         weak_tiles=12,
         policies=["heft", "auto"],
-        device="max1550",
+        device="xeon-8480,max1550,a770",
         gbit=100.0,
         runs=3,
         scaling=False,

@@ -22,8 +22,8 @@ from syclsched.costs.history import HistoryKey, history_key, in_run_key
 from syclsched.errors import EmptyPlatformError, PlanError, PolicyError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Candidate, Plan
-from syclsched.model.platform import HOST, Platform
-from syclsched.model.platform_parts.machines import machine_of
+from syclsched.model.platform import HOST, Device, Platform
+from syclsched.model.platform_parts.machines import machine_of, qualified
 from syclsched.model.profile import Quantity
 from syclsched.progress import Progress
 from syclsched.scheduling.registry import AUTO
@@ -131,7 +131,7 @@ class ClusterPlanner:
         kinds: dict[tuple[object, ...], str] = {}
         for name, facts in self._workers.describe().items():
             if facts.platform is not None:
-                kinds.setdefault(kind_of(facts.platform), name)
+                kinds.setdefault(kind_of(facts.platform.devices), name)
         if progress is not None:
             progress(0, 1, f"measuring tasks on {', '.join(kinds.values())}")
         calls = {
@@ -199,7 +199,7 @@ def plan_on(
 
     if budget_s is None and len(graph) * len(platform.devices) > LARGE_WORK:
         budget_s = LARGE_BUDGET_S
-    alone = _kinds_alone(platform, graph)
+    alone = _kinds_alone(platform, graph) if policy == AUTO else {}
     share_s = None if budget_s is None else budget_s / (len(alone) + 1 if policy == AUTO else 1)
     clock = None if budget_s is None else perf_counter
     best = plan_graph(graph, platform, policy=policy, history=history, budget_s=share_s, clock=clock, progress=progress)
@@ -227,14 +227,20 @@ def _kinds_alone(platform: Platform, graph: TaskGraph) -> dict[str, Platform]:
     inputs are sent fastest.
     """
     data = sum(graph.arrays[name].nbytes for name in graph.inputs())
-    nearest: dict[tuple[object, ...], tuple[float, str, Platform]] = {}
-    for machine in machine_names(platform):
-        own = machine_alone(platform, machine)
-        sent_s = sum(link.seconds(data) for link in own.links if link.source == HOST)
-        kind = (*kind_of(own), *(space.capacity_bytes // _GIB for space in own.spaces))
+    devices: dict[str, list[Device]] = {}
+    for device in platform.devices:
+        devices.setdefault(machine_of(device.name), []).append(device)
+    memory: dict[str, list[int]] = {}
+    for space in platform.spaces:
+        memory.setdefault(machine_of(space.name), []).append(space.capacity_bytes // _GIB)
+    nearest: dict[tuple[object, ...], tuple[float, str]] = {}
+    for machine, own in devices.items():
+        link = platform.link(HOST, qualified(machine, HOST))
+        kind = (*kind_of(own), *memory.get(machine, ()))
+        sent_s = inf if link is None else link.seconds(data)
         if kind not in nearest or sent_s < nearest[kind][0]:
-            nearest[kind] = sent_s, machine, own
-    return {machine: own for _, machine, own in nearest.values()}
+            nearest[kind] = sent_s, machine
+    return {machine: machine_alone(platform, machine) for _, machine in nearest.values()}
 
 
 class Expected(NamedTuple):

@@ -9,7 +9,7 @@ and the receiving port of the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import NamedTuple
@@ -42,9 +42,9 @@ class NetworkPath:
     measured: bool = True
 
 
-def kind_of(machine: Platform) -> tuple[object, ...]:
-    """Return a key that is equal for machines whose tasks take equally long."""
-    return tuple((local_name(device.name), device.timing_key, device.lanes) for device in machine.devices)
+def kind_of(devices: Iterable[Device]) -> tuple[object, ...]:
+    """Return a key of a machine's devices that is equal for machines whose tasks take equally long."""
+    return tuple((local_name(device.name), device.timing_key, device.lanes) for device in devices)
 
 
 def joined(machines: Mapping[str, Platform], paths: Sequence[NetworkPath], name: str = "cluster") -> Platform:

@@ -53,7 +53,7 @@ def profile_machines(
     kinds: dict[tuple[object, ...], list[str]] = {}
     for name, each in facts.items():
         assert each.platform is not None
-        kinds.setdefault(kind_of(each.platform), []).append(name)
+        kinds.setdefault(kind_of(each.platform.devices), []).append(name)
     found: list[NodeProfile] = []
     for number, names in enumerate(kinds.values()):
         first = names[0]
