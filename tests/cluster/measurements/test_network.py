@@ -76,7 +76,7 @@ class TestFit:
         assert not answering.is_alive()
         assert [size for size, _ in points] == list(SIZES)
         for size, seconds in points:
-            assert seconds == pytest.approx(2e-3 + size / 50e6, rel=0.6)
+            assert 0.4 < seconds / (2e-3 + size / 50e6) < 5.0  # a busy machine sleeps for longer
 
     def test_large_arrays_are_not_sent_where_they_take_too_long(self) -> None:
         near, far = SlowMailbox(1e-4, 1e6), SlowMailbox(1e-4, 1e6)
