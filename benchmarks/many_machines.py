@@ -2,11 +2,14 @@
 """Plans of tiled Cholesky factorisations for many machines: makespans, and the planner's own time and memory.
 
     python benchmarks/many_machines.py [--machines 16 64 256] [--tiles 38 84] [--policies heft auto] [--runs 3]
+    python benchmarks/many_machines.py --everywhere
     python benchmarks/many_machines.py --scaling --picture docs/pictures/scaling.svg
 
 Machines are described (``--device``, hardware as of `syclsched.describe`) or, with ``--device here``, the CPU device of
 this machine with its stored profile. Every two of them are joined by a network of ``--gbit`` Gbit/s and 20 us. The goal
 is 100,000 tasks on 256 machines of 4 devices in 10 s and 2 GB.
+
+``--everywhere`` compares HEFT's timetables with those for which every task is tried on every machine.
 
 ``--scaling`` plans one factorisation for ever more machines (strong scaling) and factorisations that grow with their
 number (weak scaling: as many operations a machine), and draws both, with the planner's time. Times of the planner are
@@ -17,18 +20,26 @@ from __future__ import annotations
 
 import resource
 import statistics
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from common import parser, repeated
 
 import syclsched
 from syclsched.cluster import NetworkPath, joined
 from syclsched.cluster.planning import plan_on
+from syclsched.costs import CostModel
 from syclsched.costs.history import MemoryHistory
 from syclsched.kernels import get
+from syclsched.scheduling import build_problem
+from syclsched.scheduling.problem import makespan_s
+from syclsched.scheduling.registry import get as policy_of
+from syclsched.scheduling.tables import frozen
 
 LATENCY_S = 2e-5
 
@@ -78,6 +89,26 @@ def measured(platform: syclsched.Platform, tiles: int, tile: int, policy: str, r
     return found
 
 
+def everywhere(options: Any) -> None:
+    """Compare HEFT on many machines with HEFT that tries each task on all of them, as on one machine."""
+    print("| machines | tasks | HEFT, ms | s | on all machines, ms | s | ratio |\n|---:|---:|---:|---:|---:|---:|---:|")
+    for machines in options.machines:
+        platform = platform_of(machines, options.device, options.gbit)
+        for tiles in options.tiles:
+            graph = cholesky(tiles, options.tile)
+            problem = build_problem(graph, platform, CostModel(platform, MemoryHistory()))
+            one_machine = np.array([0, len(problem.devices)])
+            whole = replace(problem, tables=frozen(problem.tables._replace(machine_start=one_machine)))
+            found_ms, took_s = [], []
+            for each in (problem, whole):
+                begun_s = time.process_time()
+                timetable = policy_of("heft").schedule(each)
+                took_s.append(time.process_time() - begun_s)
+                found_ms.append(1e3 * makespan_s(each, timetable))
+            times = f"{found_ms[0]:.1f} | {took_s[0]:.2f} | {found_ms[1]:.1f} | {took_s[1]:.2f}"
+            print(f"| {machines} | {len(graph):,} | {times} | {found_ms[0] / found_ms[1]:.3f} |", flush=True)
+
+
 def scaling(options: Any) -> None:
     """Plan for ever more machines, and draw how the makespan falls and the planner's time grows."""
     strong: list[Planned] = []
@@ -121,14 +152,18 @@ def main() -> None:
         machines=[16, 64, 256],
         tiles=[38, 84],
         tile=512,
-        weak_tiles=12,
+        weak_tiles=8,
         policies=["heft", "auto"],
         device="xeon-8480,max1550,a770",
         gbit=100.0,
         runs=3,
         scaling=False,
+        everywhere=False,
         picture="",
     ).parse_args()
+    if options.everywhere:
+        everywhere(options)
+        return
     print("| devices | tasks | policy | planner, s | makespan, ms | machines used | peak so far, MB |")
     print("|---:|---:|---|---:|---:|---:|---:|")
     if options.scaling:
