@@ -106,10 +106,16 @@ def test_the_thread_that_does_not_count_is_not_moved(library: Any, spread: int, 
     cores = os.sched_getaffinity(computing[0])
     there = sorted(cores)[1]
     learn(library, spread)
-    for thread in computing:
-        os.sched_setaffinity(thread, {there})
-    os.sched_setaffinity(computing[1], cores)
-    assert library.syclsched_spread(spread, computing[0]) == 0
+    moved = 1
+    for _ in range(5):  # on a busy machine a thread of an earlier test may count, too, and share the core
+        for thread in computing:
+            os.sched_setaffinity(thread, {there})
+        os.sched_setaffinity(computing[1], cores)
+        moved = library.syclsched_spread(spread, computing[0])
+        if moved == 0:
+            break
+        time.sleep(0.05)
+    assert moved == 0
 
 
 def test_a_run_that_got_less_of_the_processor_has_the_next_one_look(library: Any, spread: int) -> None:
