@@ -28,6 +28,7 @@ from syclsched.costs.history import HistoryChain
 from syclsched.errors import ExecutionError, RunCancelledError
 from syclsched.execution.core.progress import TASK_KINDS
 from syclsched.execution.core.safeguards import Safeguards
+from syclsched.execution.dispatch.turns import message_lanes, turn_of
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.model.access import RowRange
 from syclsched.model.plan import Plan
@@ -137,13 +138,13 @@ class PartRunner:
     ) -> None:
         from syclsched.devices import open_devices
         from syclsched.execution import bind
-        from syclsched.execution.dispatch.turns import message_lanes
         from syclsched.planning import build_plan, verify
         from syclsched.simulation import predict
 
         self._key, self._mailbox, self._addresses = key, mailbox, addresses
         self._part, self._timeout_s = part, message_timeout_s
         self._given: dict[str, dict[str, NumpyArray]] = {}  # inputs of runs that have not begun, brought by Dask
+        self._giving = threading.Lock()
         self._run_key = ""
         self._cancelled_key = ""
         self._last: Run | None = None
@@ -261,7 +262,8 @@ class PartRunner:
 
     def give(self, run: str, array: str, value: NumpyArray) -> None:
         """Take an input of a run that will begin; drop those of runs before it, which never began."""
-        self._given = {run: {**self._given.get(run, {}), array: value}}
+        with self._giving:  # Dask may bring several at once
+            self._given = {run: {**self._given.get(run, {}), array: value}}
 
     def result(self, run: str, array: str, rows: RowRange | None) -> NumpyArray:
         """Return an array, or some of its rows, of the last run; refuse those of earlier ones."""
@@ -309,14 +311,15 @@ class PartRunner:
                 if run is None
                 else replace(self._idle, tasks_done=self._idle.tasks, sent_bytes=self._sent_bytes)
             )
-        counts = [] if last is None else last.lane_counts()
+        counts = [] if last is None else last.engine.lane_counts()
+        turn = None if last is None else turn_of(last.engine)
         return replace(
             self._idle,
             tasks_done=sum(each.done for each in counts if each.lane not in self._message_lanes),
             sent_bytes=self._sent_bytes,
             elapsed_s=time.perf_counter() - self._begun_s,
             running=True,
-            waits=last is not None and last.waits_for_turn,
+            waits=turn is not None and turn.waits,
         )
 
     def cancel(self, run: str, cause: str) -> None:

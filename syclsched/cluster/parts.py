@@ -94,9 +94,8 @@ class MachinePart:
     host_threads: int  # `Device.most_threads` of its host
     inputs: tuple[str, ...]  # arrays whose initial values it needs
     data: Mapping[str, NumpyArray]  # those of them that the graph gives
-    kept: tuple[
-        tuple[str, RowRange | None], ...
-    ] = ()  # arrays, or rows, whose initial values its machine has in memory
+    #: Arrays, or rows of them, whose initial values its machine has in memory.
+    kept: tuple[tuple[str, RowRange | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

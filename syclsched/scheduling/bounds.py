@@ -103,14 +103,16 @@ def quick_bound_s(problem: Problem) -> float:
     if not len(problem):
         return lower_bound(problem, lp=False).best_s
     used = np.isfinite(tables.seconds).any(axis=0)  # with a single such device, the area bound is exact
-    area_s, _ = area_multipliers(tables.task_seconds()[:, used], np.diff(tables.device_start)[used], rounds=60)
+    tasks = np.bincount(tables.kind, minlength=len(tables.seconds))
+    area_s, _ = area_multipliers(tables.seconds[:, used], tasks, np.diff(tables.device_start)[used], rounds=60)
     count_s = _count_s(tables.seconds.min(axis=1)[tables.kind], int(np.diff(tables.device_start)[used].sum()))
     return max(area_s, count_s, _transfer_s(tables, *_heads_and_tails(tables)))
 
 
-def area_multipliers(seconds: Floats, lanes: Ints, rounds: int = _AREA_ROUNDS) -> tuple[float, Floats]:
+def area_multipliers(seconds: Floats, tasks: Ints, lanes: Ints, rounds: int = _AREA_ROUNDS) -> tuple[float, Floats]:
     """Return the area bound of tasks on unrelated devices, and the worth of a lane-second on each device.
 
+    ``seconds`` has a row for each kind of task, ``tasks`` their number.
     The bound is the optimum of the linear programme that divides tasks among devices at will, found by its Lagrangian
     dual, ``max over m of sum over tasks of min over devices of m[d] * seconds[t, d]`` with ``sum m * lanes = 1``, by
     multiplicative weights. Every ``m`` gives a valid bound, so it need not converge.
@@ -118,9 +120,9 @@ def area_multipliers(seconds: Floats, lanes: Ints, rounds: int = _AREA_ROUNDS) -
     used = np.flatnonzero(np.isfinite(seconds).any(axis=0))
     if len(used) == 1:  # nothing is divided
         alone = np.full(seconds.shape[1], 1.0 / lanes[used[0]])
-        return float(seconds[:, used[0]].sum()) * float(alone[0]), alone
-    rows, kind = _distinct_rows(seconds)
-    bounds_s, worth = _multiplied(rows, np.bincount(kind, minlength=len(rows))[None, :], lanes, rounds)
+        return float(seconds[:, used[0]] @ tasks) * float(alone[0]), alone
+    rows, which = _distinct_rows(seconds)
+    bounds_s, worth = _multiplied(rows, np.bincount(which, tasks, len(rows))[None, :], lanes, rounds)
     return float(bounds_s[0]), worth[0]
 
 
@@ -361,8 +363,9 @@ def _heads_and_tails(tables: Tables) -> tuple[Floats, Floats]:
     latency, slope = _least_copies(tables)
     hop = _hops(tables, latency, slope)
     elsewhere = [np.where(np.eye(len(way), dtype=bool), np.inf, way) for way in hop]
+    seconds = tables.task_seconds()
     heads = _heads(
-        tables.task_seconds(),
+        seconds,
         tables.release_s,
         tables.pred_start,
         tables.pred_task,
@@ -376,7 +379,7 @@ def _heads_and_tails(tables: Tables) -> tuple[Floats, Floats]:
         (elsewhere[0].min(axis=0), elsewhere[1].min(axis=0)),
     )
     tails = _tails(
-        tables.task_seconds(),
+        seconds,
         tables.succ_start,
         tables.succ_task,
         tables.read_start,
@@ -431,7 +434,8 @@ def _area_s(tables: Tables, heads: Floats, tails: Floats) -> float:
                     around_s.append(first + last)
                     sets.append(inner)
     used = able.any(axis=0)
-    rows, kind = _distinct_rows(tables.task_seconds()[:, used])
+    rows, which = _distinct_rows(tables.seconds[:, used])
+    kind = which[tables.kind]
     tasks = np.stack([np.bincount(kind, inner, len(rows)) for inner in sets])
     bounds_s, _ = _multiplied(rows, tasks, lanes[used], _AREA_ROUNDS)
     return float((np.array(around_s) + bounds_s).max())

@@ -10,12 +10,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.opened import until
 
 import syclsched
 from syclsched.cluster import Cluster, connect
@@ -33,13 +34,6 @@ FUNCTIONS = "support.cluster_functions"
 def cluster() -> Iterator[Cluster]:
     with connect(workers=2) as made:
         yield made
-
-
-def wait_until(true: Callable[[], bool], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it has not become true"
-        time.sleep(0.02)
 
 
 class TestWorkers:
@@ -252,13 +246,13 @@ class TestLosses:
                 running.result(20)
             with pytest.raises(WorkerLostError, match=r"closed its connection|connection broke"):
                 waiting.result(20)
-            wait_until(lambda: any(name == "node1" for name, _ in told))
+            until(lambda: any(name == "node1" for name, _ in told))
 
             # Dask starts it again: it has the name it had, and another address.
-            wait_until(lambda: len(made.workers) == 2)
+            until(lambda: len(made.workers) == 2)
             again = made.worker("node1")
             assert again.address != second.address
-            wait_until(lambda: made.call("node1", f"{FUNCTIONS}:sleep", 0.0) == 0.0)
+            until(lambda: made.call("node1", f"{FUNCTIONS}:sleep", 0.0) == 0.0)
 
             # Frozen: found by the heartbeats it does not give.
             told.clear()
@@ -277,7 +271,7 @@ class TestLosses:
                     made.call("node0", f"{FUNCTIONS}:sleep", 0.0)
             finally:
                 os.kill(processes["node0"], signal.SIGCONT)
-            wait_until(lambda: len(made.workers) == 2)
+            until(lambda: len(made.workers) == 2)
             assert made.call("node0", f"{FUNCTIONS}:sleep", 0.0) == 0.0
 
     def test_scheduler_is_killed(self, tmp_path: Path) -> None:
@@ -290,7 +284,7 @@ class TestLosses:
             options = ["--scheduler-file", str(said), "--host", "127.0.0.1", "--no-dashboard", "--no-nanny"]
             with subprocess.Popen([*dask, "worker", *options, "--nthreads", "1"], **quiet) as worker:
                 try:
-                    wait_until(said.exists)
+                    until(said.exists)
                     with connect(_address(said), timeout_s=30.0) as made:
                         assert made.call("node0", f"{FUNCTIONS}:thread_and_cores")[1] == worker.pid
                         running = made.start("node0", f"{FUNCTIONS}:sleep", 60.0)
@@ -329,7 +323,7 @@ class TestLosses:
             _, said = running.communicate(timeout=30)
         assert running.returncode in (-signal.SIGINT, 130), said
         assert said.count("Traceback") == 1, said
-        wait_until(lambda: not Path(f"/proc/{worker}").exists())
+        until(lambda: not Path(f"/proc/{worker}").exists())
 
 
 def _paths() -> str:

@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.network_hosts import NetworkHosts, why_not
+from support.opened import until
 
 import syclsched
 from syclsched.cluster import Cluster, connect
@@ -55,15 +56,8 @@ def cluster(hosts: NetworkHosts) -> Iterator[Cluster]:
         ]
         hosts.start(host, [*command, "--no-nanny", "--no-dashboard"], **options)
     with hosts.inside(0), connect(scheduler, timeout_s=60.0, silent_s=4.0) as made:
-        wait_until(lambda: len(made.workers) == WORKERS)
+        until(lambda: len(made.workers) == WORKERS)
         yield made
-
-
-def wait_until(true: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it has not become true"
-        time.sleep(0.05)
 
 
 def moved(cluster: Cluster, run: str) -> float:
@@ -108,12 +102,12 @@ def test_worker_that_is_cut_off(hosts: NetworkHosts, cluster: Cluster) -> None:
             running.result(30)
         assert time.monotonic() - begin < 15.0
         assert [each.name for each in cluster.workers] == sorted({"node0", "node1", "node2"} - {cut.name})
-        wait_until(lambda: told == [cut.name])
+        until(lambda: told == [cut.name])
         cluster.call(other.name, "syclsched.cluster.node:lose_peer", cut.address, "it was cut off")
         with pytest.raises(WorkerLostError, match="it was cut off"):
             waiting.result(10)
     finally:
         end()
         hosts.join(2)
-    wait_until(lambda: len(cluster.workers) == WORKERS)
+    until(lambda: len(cluster.workers) == WORKERS)
     assert moved(cluster, "whole network again") == 1_000_000.0

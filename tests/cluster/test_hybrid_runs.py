@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cluster_plans import fixed
+from support.opened import until
 
 from syclsched.cluster import connect
 from syclsched.model.graph import TaskGraph
@@ -100,8 +101,7 @@ def test_the_next_run_uses_a_worker_that_has_joined(given: bool) -> None:
             runner()
             machines.scale(2)
             cluster.client.wait_for_workers(2, timeout=60)
-            while len(runner.names_there()) < 2:
-                cluster.describe()
+            until(lambda: len(runner.names_there()) == 2)
             assert all((value == 1.0).all() for value in runner().values())
             used = {each.device.split("/")[0] for each in runner.plan.schedule.assignments}
     assert used == ({"node0"} if given else {"node0", "node1"})

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cluster_plans import fixed
+from support.opened import until
 
 import syclsched
 from syclsched.cluster import connect
@@ -170,11 +171,14 @@ def restart(cluster: syclsched.cluster.Cluster, name: str) -> None:
     """Kill a worker, and wait until Dask has started it again."""
     before = cluster.describe()[name].process
     os.kill(before, signal.SIGKILL)
-    while True:
-        with suppress(ClusterError):
+
+    def is_new() -> bool:
+        with suppress(ClusterError):  # while it is away
             now = cluster.describe(refresh=True).get(name)
-            if now is not None and now.process != before:
-                return
+            return now is not None and now.process != before
+        return False
+
+    until(is_new)
 
 
 def test_a_second_loss_while_the_rest_runs_changes_no_bit(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cluster_plans import fixed
+from support.opened import until
 
 from syclsched.cluster import Cluster, ClusterRunner, connect
 from syclsched.errors import MemoryLimitError, RunCancelledError
@@ -39,13 +40,6 @@ def other(cluster: Cluster) -> Iterator[Cluster]:
     """A second client."""
     with connect(cluster.scheduler) as made:
         yield made
-
-
-def wait_until(true: Callable[[], bool], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it has not become true"
-        time.sleep(0.02)
 
 
 def _through(x: Any, *, gate: str) -> None:
@@ -106,7 +100,7 @@ def test_a_run_tells_tasks_done_on_all_machines_and_bytes_sent(cluster: Cluster,
         assert told[0][:2] == (0, 10)
         for gate in gates[:3]:
             gate.touch()
-        wait_until(lambda: told[-1][0] == 8)
+        until(lambda: told[-1][0] == 8)
         assert "left, 7.812 KiB sent" in told[-1][2]
         gates[3].touch()
         run.wait(60)
@@ -158,9 +152,9 @@ def test_status_says_who_has_what(cluster: Cluster, other: Cluster, tmp_path: Pa
         idle = cluster.status().workers[0].parts
         assert [(part.graph, part.running) for part in idle] == [("urgent", False), ("nightly", False)]
         run = first.run()
-        wait_until(lambda: all(worker.parts[0].running for worker in cluster.status().workers))
+        until(lambda: all(worker.parts[0].running for worker in cluster.status().workers))
         late = second.run()
-        wait_until(lambda: any(part.waits for worker in cluster.status().workers for part in worker.parts))
+        until(lambda: any(part.waits for worker in cluster.status().workers for part in worker.parts))
         for worker in other.status().workers:
             mine, theirs = worker.parts
             assert mine.client == theirs.client and mine.client.endswith(f", process {os.getpid()}")
@@ -197,8 +191,7 @@ def small_memory(cluster: Cluster) -> Iterator[None]:
 @pytest.mark.usefixtures("small_memory")
 def test_what_all_have_bound_fits_in_memory(cluster: Cluster, other: Cluster) -> None:
     mine, theirs = sums("mine", {"node1": 3 * MIB}), sums("theirs", {"node0": MIB, "node1": 2 * MIB})
-    while any(worker.parts for worker in cluster.status().workers):
-        pass  # those of clients of other tests, which are gone
+    until(lambda: not any(worker.parts for worker in cluster.status().workers))  # of clients of other tests
     with bound(cluster, mine) as runner:
         with pytest.raises(MemoryLimitError) as caught:
             bound(other, theirs)
@@ -235,7 +228,7 @@ def test_memory_of_a_client_that_is_gone_is_released(cluster: Cluster, tmp_path:
     gone = connect(cluster.scheduler)
     runner = bound(gone, gated("left behind", [tmp_path / "gate", tmp_path / "never"]))
     runner.run()
-    wait_until(lambda: all(part.running for worker in cluster.status().workers for part in worker.parts))
+    until(lambda: all(part.running for worker in cluster.status().workers for part in worker.parts))
     gone.close()
     (tmp_path / "gate").touch()
-    wait_until(lambda: all(worker.parts == () for worker in cluster.status().workers))
+    until(lambda: all(worker.parts == () for worker in cluster.status().workers))

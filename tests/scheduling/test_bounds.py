@@ -122,7 +122,8 @@ def test_the_quick_bound_of_equal_tasks_is_exact() -> None:
 
 
 def test_a_single_device_does_everything() -> None:
-    bound, worth = area_multipliers(np.array([[math.inf, 0.1], [math.inf, 0.2]] * 50), np.array([3, 2]))
+    seconds = np.array([[math.inf, 0.1], [math.inf, 0.2]])
+    bound, worth = area_multipliers(seconds, np.array([50, 50]), np.array([3, 2]))
     assert bound == pytest.approx(7.5, rel=1e-12)
     assert np.isfinite(worth).all() and (worth > 0.0).all()
 
@@ -143,10 +144,12 @@ def test_a_release_moves_the_chain_behind_it() -> None:
 
 
 def test_multipliers_make_devices_of_their_own_kind_of_work_equal() -> None:
-    seconds = np.array([[1.0, 100.0]] * 6 + [[100.0, 2.0]] * 3)
-    bound, worth = area_multipliers(seconds, np.array([1, 1]))
+    seconds = np.array([[1.0, 100.0], [100.0, 2.0]])
+    bound, worth = area_multipliers(seconds, np.array([6, 3]), np.array([1, 1]))
     assert bound == pytest.approx(6.0, rel=0.02)
     assert worth.sum() == pytest.approx(1.0)
+    apart = np.repeat(seconds, [6, 3], axis=0)  # equal rows are one kind, however they are given
+    assert area_multipliers(apart, np.ones(9, np.int64), np.array([1, 1]))[0] == bound
 
 
 def test_nothing_to_do_is_done_at_once() -> None:

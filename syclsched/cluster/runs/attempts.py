@@ -51,8 +51,8 @@ class PlanBinder(Protocol):
     def call_part(self, binding: Binding, machine: str, function: str, *arguments: Any) -> WorkerCall:
         """Begin to call a function of `syclsched.cluster.part_runner` for a part that is bound on a machine."""
 
-    def address(self, machine: str) -> str:
-        """Return Dask's address of a machine's worker."""
+    def address(self, binding: Binding, machine: str) -> str:
+        """Return Dask's address of the worker on which a part is bound."""
 
     def left(self, addresses: Mapping[str, str], lost: Collection[str]) -> frozenset[str]:
         """Return the machines that are left of those at some addresses, without those that are known to be lost."""
@@ -242,7 +242,7 @@ class RunAttempts:
             names = {each: attempt.original(each) for each in part.inputs}
             brought = {each: self.inputs.remote[name] for each, name in names.items() if name in self.inputs.remote}
             if brought:
-                place = self._binder.address(machine), binding.key, attempt.run
+                place = self._binder.address(binding, machine), binding.key, attempt.run
                 send_inputs(self._binder.client, brought, [(*place, each, None) for each in brought])
         for name, part in parts.items():
             given, kept = self._given(attempt, part), self._kept(attempt, part)

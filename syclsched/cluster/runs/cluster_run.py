@@ -349,9 +349,10 @@ class ClusterRun:
         if not all(piece.machine for _, piece in pieces):
             return None
         return [
-            (self._runner.address(piece.machine), piece.attempt.binding.key, piece.attempt.run, part, piece.rows)
+            (self._runner.address(made.binding, piece.machine), made.binding.key, made.run, part, piece.rows)
             for part, piece in pieces
-            if piece.attempt is not None
+            for made in (piece.attempt,)
+            if made is not None
         ]
 
     def _sections(self) -> list[Section] | None:

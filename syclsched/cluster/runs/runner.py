@@ -363,9 +363,13 @@ class ClusterRunner:
 
     def call_part(self, binding: Binding, machine: str, function: str, *arguments: Any) -> WorkerCall:
         """Begin to call a function of `syclsched.cluster.part_runner` for a part that is bound on a machine."""
+        self._check_bound(binding, machine)
+        return self._workers.start(machine, f"{_ON_MACHINE}:{function}", binding.key, *arguments)
+
+    def _check_bound(self, binding: Binding, machine: str) -> None:
+        """Raise an error if a machine has another worker than that on which its part was bound."""
         if self._is_new(machine, binding.addresses):
             raise WorkerLostError("the worker was started again", worker=binding.addresses[machine])
-        return self._workers.start(machine, f"{_ON_MACHINE}:{function}", binding.key, *arguments)
 
     def _is_new(self, machine: str, addresses: Mapping[str, str]) -> bool:
         """Return whether a machine has another worker than that at its address of before."""
@@ -467,8 +471,9 @@ class ClusterRunner:
         """Dask's client."""
         return self._workers.client
 
-    def address(self, machine: str) -> str:
-        """Return Dask's address of a machine's worker."""
+    def address(self, binding: Binding, machine: str) -> str:
+        """Return Dask's address of the worker on which a part is bound."""
+        self._check_bound(binding, machine)
         return self._workers.worker(machine).address
 
     def names(self, binding: Binding) -> tuple[str, ...]:

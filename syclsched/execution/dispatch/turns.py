@@ -26,6 +26,7 @@ from syclsched.execution.lanes.lanes import lane_number
 from syclsched.execution.lanes.pacing import Ahead
 
 if TYPE_CHECKING:
+    from syclsched.execution.handle.engine import Engine
     from syclsched.execution.handle.resources import Resources
     from syclsched.model.plan import Lane, Plan
     from syclsched.model.platform import Platform
@@ -47,10 +48,16 @@ SPARING_S: Final = 0.5
 
 def devices_of(plan: Plan) -> frozenset[str]:
     """Return the devices of a plan's lanes, as processors where they are known: runs with a common one share it."""
-    used = {lane.device for lane in plan.lanes} or {
-        each.name for each in plan.platform.devices
-    }  # if it is decided later
+    used = {lane.device for lane in plan.lanes}
+    if not used:  # a dynamic policy chooses them later
+        used = {each.name for each in plan.platform.devices}
     return frozenset(each.processor or each.key for each in plan.platform.devices if each.name in used)
+
+
+def turn_of(engine: Engine) -> Turn | None:
+    """Return the turns of the run that an engine executes; None if it takes none."""
+    turn: Turn | None = getattr(engine, "turn", None)
+    return turn
 
 
 def message_lanes(platform: Platform, lanes: Iterable[Lane]) -> frozenset[int]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from syclsched.errors import ExecutionError, WaitTimeoutError
 from syclsched.execution.core.execution_records import Counts
-from syclsched.execution.core.progress import LaneCount
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.core.waiting import elapsed_text, wait_flag
 from syclsched.execution.handle import run_observer
@@ -333,16 +332,6 @@ class Run(ResultAccess):
     def counts(self) -> Counts:
         """Counters of the run so far."""
         return self._engines.counts
-
-    def lane_counts(self) -> list[LaneCount]:
-        """Return how many tasks each lane has completed so far."""
-        return self._resources.engine.lane_counts()
-
-    @property
-    def waits_for_turn(self) -> bool:
-        """Whether the run waits for others of higher priority or with less than their share."""
-        turn = getattr(self._resources.engine, "turn", None)
-        return turn is not None and turn.waits
 
     # --- ending -----------------------------------------------------------------------------------
 

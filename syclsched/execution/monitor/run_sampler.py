@@ -15,7 +15,7 @@ from typing import Final
 from syclsched.devices.memory.space_pools import memory_info
 from syclsched.execution.core.clock import now_ns
 from syclsched.execution.core.progress import LaneCount, LaneProgress
-from syclsched.execution.dispatch.turns import Turn
+from syclsched.execution.dispatch.turns import turn_of
 from syclsched.execution.handle.engine import Engine
 from syclsched.execution.handle.resources import Resources
 from syclsched.execution.monitor.lane_busy import LaneBusyMeter, busy_seconds
@@ -288,7 +288,7 @@ class RunSampler:
             done = max(0, total - sum(known) + done)
         elapsed_s = max(0.0, (at_ns - run.begun_ns) * 1e-9)
         engine = None if run.resources is None else run.resources.engine
-        turn: Turn | None = getattr(engine, "turn", None)
+        turn = None if engine is None else turn_of(engine)
         status = RunStatus(elapsed_s, run.is_preparing, min(done, total), total, run.is_call)
         return status if turn is None else replace(status, priority=turn.priority, share=turn.share, waits=turn.waits)
 

@@ -16,7 +16,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.dependencies import KINDS
 from syclsched.model.platform import HOST, Device, Platform
 from syclsched.model.platform_parts.machines import machine_numbers, machine_of
-from syclsched.model.platform_parts.routes import Routes, find_routes
+from syclsched.model.platform_parts.routes import find_routes
 from syclsched.model.task import Task
 from syclsched.scheduling.construction.items import Items, follow_items
 from syclsched.scheduling.problem import NOTHING, Problem
@@ -48,7 +48,7 @@ def build_problem(
     devices = platform.devices
     spaces = _spaces(platform)
     initial_space, wanted_space = _located(placed, "placed", pieces, spaces), _located(wanted, "wanted", pieces, spaces)
-    routes = Routes._make(map(np.copy, find_routes(platform.links, tuple(spaces))))  # tables are made read-only
+    routes = find_routes(platform.links, tuple(spaces))
     kind, seconds, implementation, implementation_names = _seconds(tasks, devices, costs)
     reach = [list(dict.fromkeys(spaces[s] for s in (d.space, *d.reaches))) for d in devices]
     lanes = np.array([d.lanes for d in devices])
@@ -67,9 +67,10 @@ def build_problem(
         **items.columns,
         reach_start=np.cumsum([0, *[len(r) for r in reach]]),
         reach_space=np.array(list(chain.from_iterable(reach))),
-        latency_s=routes.latency_s,
-        s_per_byte=routes.s_per_byte,
-        channel=np.full(routes.channel.shape, NOTHING) if platform.contention == "none" else routes.channel,
+        # Copies, since tables are made read-only.
+        latency_s=routes.latency_s.copy(),
+        s_per_byte=routes.s_per_byte.copy(),
+        channel=np.full(routes.channel.shape, NOTHING) if platform.contention == "none" else routes.channel.copy(),
         capacity_bytes=_capacities(platform, spaces),
         busy_w=_watts(devices, "busy_w"),
         idle_w=_watts(devices, "idle_w"),

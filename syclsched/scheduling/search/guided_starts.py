@@ -28,7 +28,8 @@ def guided_starts(problem: Problem) -> Iterator[Timetable]:
     if len(problem.devices) < 2 or not len(problem):
         return
     seconds = tables.task_seconds()
-    _, worth = area_multipliers(seconds, np.diff(tables.device_start))
+    tasks = np.bincount(tables.kind, minlength=len(tables.seconds))
+    _, worth = area_multipliers(tables.seconds, tasks, np.diff(tables.device_start))
     able = np.isfinite(seconds)
     value = np.where(able, seconds, 0.0) * (worth / worth.mean())
     least = np.where(able, value, np.inf).min(axis=1, keepdims=True)

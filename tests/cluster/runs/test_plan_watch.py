@@ -19,6 +19,7 @@ from syclsched.cluster.runs import plan_watch
 from syclsched.cluster.runs.plan_watch import Move, PlanWatch
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Platform
+from tests.support.opened import until
 from tests.support.running import DTYPE, MIX, TWO_DEVICES, plan_by
 
 TASKS, TASK_S = 20, 1.0
@@ -131,9 +132,14 @@ def test_a_machine_that_has_joined_and_left_is_not_planned_for(clock: list[float
         return watch.look(attempt, ("one", "two"), lambda: lineage)
 
     told.there = frozenset(("one", "two", "three"))
-    while (move := look()) is None or move.reason != "joined":  # until it has been measured
-        pass
-    assert "three" in move.machines
+    moves: list[Move] = []
+
+    def joined() -> bool:  # once it has been measured
+        moves.extend(move for move in (look(),) if move is not None)
+        return bool(moves) and moves[-1].reason == "joined"
+
+    until(joined)
+    assert "three" in moves[-1].machines
     told.there = frozenset(("one", "two"))
     later = [look() for _ in range(5)]
     assert not any(move is not None and move.reason == "joined" for move in later)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.opened import until
 
 from syclsched.cluster.transport.mailbox import Mailbox, PeerTraffic
 from syclsched.errors import ClusterError, RunCancelledError, WorkerLostError
@@ -105,13 +106,6 @@ def in_thread(call: Callable[[], object]) -> Future[object]:
     return outcome
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it has not become true"
-        time.sleep(0.002)
-
-
 def header(run: str, message: int, data: np.ndarray) -> bytes:
     """Return what comes before the bytes of an array, as a worker of another version would have to write it."""
     said = f"{data.dtype.str}{data.shape}".encode()
@@ -144,7 +138,7 @@ class TestArrays:
             a.send("run", 5, "b", data)
         else:
             a.send("run", 5, "b", data)
-            wait_until(lambda: any(each.received for each in b.traffic()))
+            until(lambda: any(each.received for each in b.traffic()))
             received = in_thread(lambda: b.receive("run", 5, into, 10.0, source="a"))
         received.result(10)
         assert into.tobytes() == data.tobytes()
@@ -190,7 +184,7 @@ class TestArrays:
         into = np.zeros(4)
         if first == "the message":
             a.send("run", 3, "b", np.zeros((2, 2)))
-            wait_until(lambda: b.kept_bytes > 0)
+            until(lambda: b.kept_bytes > 0)
         received = in_thread(lambda: b.receive("run", 3, into, 10.0))
         if first == "the receiver":
             time.sleep(0.01)
@@ -246,7 +240,7 @@ class TestRuns:
     def test_cancellation_ends_waits_and_drops_messages(self, a: Mailbox, b: Mailbox) -> None:
         a.send("run", 0, "b", np.zeros(1000))
         a.send("other", 0, "b", np.zeros(10))
-        wait_until(lambda: b.kept_bytes == 8080)
+        until(lambda: b.kept_bytes == 8080)
         received = in_thread(lambda: b.receive("run", 1, np.zeros(1), 30.0))
         time.sleep(0.01)
         b.cancel("run", "task 'x' failed")
@@ -296,7 +290,7 @@ class TestEnds:
         told: list[tuple[str, str]] = []
         end = b.when_lost(lambda peer, cause: told.append((peer, cause)))
         client.close()
-        wait_until(lambda: told == [("client", "it closed its connection")])
+        until(lambda: told == [("client", "it closed its connection")])
         end()
         with pytest.raises(WorkerLostError, match="client"):
             for _ in range(100):
@@ -365,7 +359,7 @@ class TestLosses:
         for box in (a, b):
             box.end("first")
         b.lose("a", "the network was cut")
-        wait_until(lambda: network.ends[0].recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b"")
+        until(lambda: network.ends[0].recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b"")
         a.send("second", 0, "b", None)
         b.receive("second", 0, None, 10.0)
 
@@ -397,7 +391,7 @@ class TestLosses:
         link = network.raw("a", "b")
         if first == "the message":
             link.sendall(header("run", 0, data) + data.tobytes()[:300_000])
-            wait_until(lambda: b.kept_bytes == data.nbytes)
+            until(lambda: b.kept_bytes == data.nbytes)
         received = in_thread(lambda: b.receive("run", 0, into, 30.0, source="a"))
         time.sleep(0.02)
         if first == "the receiver":
@@ -441,7 +435,7 @@ class TestLosses:
     def test_cancellation_ends_a_send_that_is_stuck(self, network: Network, a: Mailbox) -> None:
         network.boxes["frozen"] = _Frozen()  # type: ignore[assignment]
         sent = in_thread(lambda: a.send("run", 0, "frozen", np.zeros(16 << 20, np.uint8)))
-        wait_until(lambda: bool(network.ends))
+        until(lambda: bool(network.ends))
         time.sleep(0.05)
         second = in_thread(lambda: a.send("run", 1, "frozen", np.zeros(1)))
         a.cancel("run", "another worker failed")
