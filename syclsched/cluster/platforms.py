@@ -33,6 +33,8 @@ class NetworkPath:
         Bandwidth in bytes per second.
     measured : bool, optional
         Whether the numbers are measured.
+    cores : float, optional
+        Cores that a message wants on each of the two machines while it moves.
     """
 
     source: str
@@ -40,6 +42,7 @@ class NetworkPath:
     latency_s: float
     bandwidth_bytes_per_s: float
     measured: bool = True
+    cores: float = 0.0
 
 
 def kind_of(devices: Iterable[Device]) -> tuple[object, ...]:
@@ -154,4 +157,5 @@ def _between(path: NetworkPath, ports: Mapping[str, _Port]) -> Link:
         "measured" if path.measured else "assumed",
         channel=ports[path.source].sends,
         arrival_channel=ports[path.destination].receives,
+        cores=path.cores,
     )

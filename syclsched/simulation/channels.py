@@ -24,6 +24,7 @@ import numpy as np
 
 from syclsched.compiled import lean
 from syclsched.model.platform import Link, Platform
+from syclsched.model.platform_parts.machines import host_space
 from syclsched.simulation.instruction_columns import InstructionColumns
 from syclsched.simulation.machine import CHANNEL, COPY, Floats, Ints, Machine, Records, records
 
@@ -36,8 +37,10 @@ _CODES = {"none": NONE, "one-port": ONE_PORT, "fair": FAIR}
 _ROUNDING = 1.0 + 1e-12
 
 
-def share_channels(platform: Platform, columns: InstructionColumns, steps: Records) -> tuple[int, Records]:
-    """Assign the copies of a plan to channels; return the contention code and the channels."""
+def share_channels(
+    platform: Platform, columns: InstructionColumns, processors: Mapping[str, int], steps: Records
+) -> tuple[int, Records]:
+    """Assign the copies of a plan to channels and processors; return the contention code and the channels."""
     code = _CODES[platform.contention]
     if code == NONE:
         return code, records(CHANNEL, 0)
@@ -47,6 +50,7 @@ def share_channels(platform: Platform, columns: InstructionColumns, steps: Recor
             carries[name] = max(link.bandwidth_bytes_per_s, carries.get(name, 0.0))
     if len(columns.way):
         _occupy(platform, columns, steps, carries)
+        _use_processors(platform, columns, steps, processors)
     return code, records(CHANNEL, len(carries), bytes_per_s=list(carries.values()))
 
 
@@ -68,6 +72,21 @@ def _occupy(platform: Platform, columns: InstructionColumns, steps: Records, car
     steps["second"][copies] = np.where(occupies, second, -1)
     steps["latency_s"][copies] = latency_s
     steps["bytes_per_s"][copies] = speed
+
+
+def _use_processors(
+    platform: Platform, columns: InstructionColumns, steps: Records, processors: Mapping[str, int]
+) -> None:
+    """Record how many cores copies between machines use at both ends."""
+    at = {each.space: processors.get(each.processor or "", -1) for each in platform.devices if each.is_host}
+    cores = [max(link.cores for link in platform.route(*pair)) for pair in columns.ways]
+    if not any(cores):
+        return
+    copies = np.flatnonzero((columns.kind == COPY) & (columns.duration_s > 0.0))
+    way = columns.way[columns.duration_s[columns.kind == COPY] > 0.0]
+    steps["cores"][copies] = np.array(cores)[way]
+    for end, name in enumerate(("source", "target")):
+        steps[name][copies] = np.array([at.get(host_space(pair[end]), -1) for pair in columns.ways])[way]
 
 
 def _way(

@@ -258,6 +258,7 @@ def _start(m: Machine, s: _EngineState, lane: int, now: float) -> None:
     state.phase = _RUNNING
     state.left_s = step.duration_s
     if step.kind == COPY:
+        _use_cores(m, s, step, 1)
         if m.contention == FAIR and step.bytes_per_s > 0.0:
             state.phase = _LATENCY
             state.left_s = step.latency_s
@@ -276,11 +277,27 @@ def _count(m: Machine, s: _EngineState, lane: int, change: int) -> None:
     if device.beside_start < device.beside_end:
         s.todo[_RATES] = 1
     if state.processor >= 0:
-        processor = m.processors[state.processor]
-        before = processor.wanted
-        processor.wanted += change * state.cores
-        if max(before, processor.wanted) > processor.cores:
-            s.todo[_RATES] = 1
+        _want(m, s, state.processor, float(change * state.cores))
+
+
+@lean
+def _use_cores(m: Machine, s: _EngineState, copy: Any, change: int) -> None:
+    """Count a copy's use of cores at its ends, or end it."""
+    if copy.cores > 0.0:
+        if copy.source >= 0:
+            _want(m, s, copy.source, change * copy.cores)
+        if copy.target >= 0:
+            _want(m, s, copy.target, change * copy.cores)
+
+
+@lean
+def _want(m: Machine, s: _EngineState, number: int, cores: float) -> None:
+    """Change the number of cores that are wanted of a processor; request new rates if others are affected."""
+    processor = m.processors[number]
+    before = processor.wanted
+    processor.wanted += cores
+    if max(before, processor.wanted) > processor.cores:
+        s.todo[_RATES] = 1
 
 
 @lean
@@ -311,7 +328,9 @@ def _release(m: Machine, s: _EngineState, lane: int) -> None:
     if step.kind != COPY:
         if state.mixes:
             _count(m, s, lane, -1)
-    elif state.phase == _MOVING:
+        return
+    _use_cores(m, s, step, -1)
+    if state.phase == _MOVING:
         s.todo[_FLOWS] = 1
     elif m.contention == ONE_PORT and step.first >= 0:
         s.todo[_PORTS] = 1

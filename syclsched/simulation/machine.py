@@ -26,14 +26,17 @@ NEVER, DONE, LOST = 0, 1, 2
 #: An instruction, lane after lane in lane order. An extra one at the end stands for awaited instructions that are not
 #: in the plan. ``order``: index in the plan's global order. Its waits are rows ``wait_start`` to ``wait_end``.
 #: Of a copy, ``first`` and ``second`` are its channels (-1 for none), ``latency_s`` is the time before data moves and
-#: ``bytes_per_s`` the speed after that. ``lost_s``: time from which it cannot finish. Of an allocation or a free,
+#: ``bytes_per_s`` the speed after that; it uses ``cores`` of the processors ``source`` and ``target`` (-1 for none).
+#: ``lost_s``: time from which it cannot finish. Of an allocation or a free,
 #: ``first`` is the space, and ``room_bytes`` what a free releases, or the total that must have been released before an
 #: allocation. The other fields are set by the run. ``waiter`` heads the list of waiters: a lane, or -2 minus the index
 #: of a free, whose ``second`` is the next waiter.
 STEP = np.dtype(
     [
         *((name, np.int64) for name in ("number", "order", "kind", "wait_start", "wait_end", "first", "second")),
+        *((name, np.int64) for name in ("source", "target")),
         *((name, np.float64) for name in ("duration_s", "submit_s", "handoff_s", "latency_s", "bytes_per_s", "lost_s")),
+        ("cores", np.float64),
         *((name, np.int64) for name in ("room_bytes", "outcome", "waiter")),
         *((name, np.float64) for name in ("start_s", "finish_s")),
     ]
@@ -71,7 +74,7 @@ BESIDE = np.dtype([("device", np.int64), ("factor", np.float64)])
 
 #: A processor: its number of cores; how many of them the submitting thread uses until everything is submitted; state of
 #: the run: how many of them running instructions, and the submitting thread, could use.
-PROCESSOR = np.dtype([(name, np.int64) for name in ("cores", "submitting", "wanted")])
+PROCESSOR = np.dtype([("cores", np.int64), ("submitting", np.int64), ("wanted", np.float64)])
 
 #: A channel: its bandwidth, and state of the run: whether it is taken, its number of users, its unused bandwidth.
 CHANNEL = np.dtype(

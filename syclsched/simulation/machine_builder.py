@@ -52,7 +52,7 @@ def machine_of(
     steps, waits = _steps(platform, lanes, columns, peak_bytes)
     devices = lane_devices(lanes)
     processors = {name: n for n, name in enumerate(platform.processor_cores)}
-    contention, channels = share_channels(platform, columns, steps)
+    contention, channels = share_channels(platform, columns, processors, steps)
     return Machine(
         steps,
         _lanes(lanes, platform, devices, processors, columns.lane_starts, steps),
@@ -80,7 +80,10 @@ def _steps(
     on_host = np.repeat([lane.kind == "host" for lane in lanes], np.diff(columns.lane_starts)).astype(np.bool_)
     waits = _waits(columns.waits, ordered, by_number)
     overheads = host_overheads(platform)
-    steps = records(STEP, count + 1, wait_start=columns.wait_starts, first=-1, second=-1, waiter=-1, lost_s=np.inf)
+    steps = records(
+        STEP, count + 1, wait_start=columns.wait_starts, first=-1, second=-1, source=-1, target=-1, waiter=-1
+    )
+    steps["lost_s"] = np.inf
     real = steps[:-1]
     real["number"] = columns.number
     real["order"] = order

@@ -16,7 +16,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Platform
 from syclsched.simulation import predict
 
-SUBMISSION_S, TASKS = 1e-3, 20
+SUBMISSION_S, TASKS, TASK_S = 1e-3, 20, 0.05
 
 
 def cluster(*machines: str) -> Platform:
@@ -52,6 +52,36 @@ def test_hosts_copy_to_each_other_on_their_own_lanes() -> None:
     lanes = {lane.device for lane, each in plan.instructions() if each.kind == "copy"}
     assert lanes == {"a/host", "c/host"}
     syclsched.verify(plan, graph)
+
+
+def test_messages_take_cores_from_tasks() -> None:
+    """Plans for workers of one core counted no time of it for messages, and so sent many."""
+    graph = TaskGraph("beside")
+    x = graph.array("x", (1 << 23,), "u1")
+    graph.host(lambda x: None, name="make", x=x.write(), flops=1.0)
+    graph.host(lambda x: None, name="read", x=x.read(), flops=1.0)
+    y = graph.array("y", (8,))
+    graph.host(lambda y: None, name="first", y=y.write(), flops=1.0)
+    graph.host(lambda y: None, name="second", y=y.update(), flops=1.0)
+
+    def end_s(cores: float, units: int) -> float:
+        machine = syclsched.describe("max1550")
+        host = replace(machine.host, processor="host", compute_units=units, most_threads=1)
+        machine = replace(machine, devices=(*machine.devices[:-1], host))
+        paths = [NetworkPath(*pair, 1e-4, 1e9, cores=cores) for pair in permutations([HOST, "a", "b"], 2)]
+        at = {"make": "a", "read": "b", "first": "a", "second": "a"}
+        platform = joined(dict.fromkeys("ab", machine), paths)
+
+        def place(name: str) -> tuple[str, int, str]:
+            return f"{at[name]}/host", 0, _implementation(graph, name)
+
+        return plan_by(graph, platform, place, TASK_S).makespan_s
+
+    moving_s = 1e-4 + (1 << 23) / 1e9
+    alone_s = end_s(0.0, 1)
+    assert alone_s == pytest.approx(3 * TASK_S, rel=1e-3)
+    assert end_s(1.0, 1) == pytest.approx(alone_s + moving_s / 2, rel=1e-3)  # half of the core for so long
+    assert end_s(1.0, 2) == pytest.approx(alone_s, rel=1e-3)  # on a core of their own
 
 
 def _implementation(graph: TaskGraph, name: str) -> str:

@@ -6,6 +6,9 @@ hosts, and gets an answer without data. A message takes the time until the answe
 without data. Latency and bandwidth are fitted to these times as for other links. Then each worker sends to several at
 once, and receives from several, which shows whether the messages of a worker share its port.
 
+Messages need processor time at both ends: on a worker with few cores, tasks take longer while they move. This is
+measured by the progress of computing on all cores of both workers, alone and beside messages.
+
 In clusters of many workers some pairs stand for all: what was not measured gets the median of what was.
 """
 
@@ -16,16 +19,18 @@ import statistics
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
+from syclsched.cluster.measurements.core_load import CoreLoad, CoreUse
 from syclsched.cluster.platforms import NetworkPath
 from syclsched.cluster.workers import ConnectedWorkers
 from syclsched.errors import MeasurementError, WorkerLostError
 from syclsched.model.platform import HOST, Link
-from syclsched.model.profile import Count, LinkFit, Name, Positive
+from syclsched.model.profile import Count, LinkFit, Name, NonNegative, Positive
 from syclsched.model.text.json_serialisation import Serialisable
 from syclsched.model.text.sections import Section, sections_html, sections_text, table
 from syclsched.model.text.units import format_bytes, format_ratio, format_seconds
@@ -55,6 +60,9 @@ ROUNDS: Final = 8
 #: Peers that a worker sends to at once, and receives from.
 _PEERS: Final = 4
 _DIRECTIONS: Final[tuple[Literal["out", "in"], ...]] = ("out", "in")
+#: Size of the messages beside which both workers compute, and their number.
+LOADED_BYTES: Final = 1 << 20
+_LOADED_COUNT: Final = 20
 #: Longest time to wait for one message.
 _MESSAGE_S: Final = 60.0
 
@@ -71,6 +79,7 @@ class MeasuredPath(Serialisable):
     source: Name
     destination: Name
     fit: LinkFit
+    cores: NonNegative = 0.0  # that messages want at each end while they move
 
     def link(self) -> Link:
         """Return it as a link between memory spaces of these names."""
@@ -80,7 +89,8 @@ class MeasuredPath(Serialisable):
 
     def path(self) -> NetworkPath:
         """Return it as a path between machines."""
-        return NetworkPath(self.source, self.destination, self.fit.latency_s, self.fit.bandwidth_bytes_per_s)
+        fit = self.fit
+        return NetworkPath(self.source, self.destination, fit.latency_s, fit.bandwidth_bytes_per_s, cores=self.cores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +144,15 @@ class NetworkProfile(Serialisable):
         )
 
     def _typical(self, pair: Pair, with_host: bool) -> NetworkPath:
-        alike = [each.fit for each in self.paths if (HOST in (each.source, each.destination)) == with_host]
+        alike = [each for each in self.paths if (HOST in (each.source, each.destination)) == with_host]
         if not alike:
             raise MeasurementError("nothing like it was measured", where=f"the network from {pair[0]} to {pair[1]}")
         return NetworkPath(
             *pair,
-            statistics.median(fit.latency_s for fit in alike),
-            statistics.median(fit.bandwidth_bytes_per_s for fit in alike),
+            statistics.median(each.fit.latency_s for each in alike),
+            statistics.median(each.fit.bandwidth_bytes_per_s for each in alike),
             measured=False,
+            cores=statistics.median(each.cores for each in alike),
         )
 
     def _between_workers(self) -> list[MeasuredPath]:
@@ -154,6 +165,7 @@ class NetworkProfile(Serialisable):
                 each.destination,
                 format_seconds(each.fit.latency_s),
                 f"{format_bytes(each.fit.bandwidth_bytes_per_s)}/s",
+                f"{each.cores:.2f}",
                 format_ratio(each.fit.residual),
             )
             for each in self.paths
@@ -168,10 +180,11 @@ class NetworkProfile(Serialisable):
             )
             for each in self.ports
         ]
-        found = [table("Network", ("from", "to", "latency", "bandwidth", "error of the fit"), rows, numbers=(2, 3, 4))]
+        of_paths = ("from", "to", "latency", "bandwidth", "cores", "error of the fit")
+        found = [table("Network", of_paths, rows, numbers=(2, 3, 4, 5))]
         if ports:
-            headings = ("worker", "direction", "peers", "bandwidth at once", "gain over one by one")
-            found.append(table("Ports", headings, ports, numbers=(2, 3, 4)))
+            of_ports = ("worker", "direction", "peers", "bandwidth at once", "gain over one by one")
+            found.append(table("Ports", of_ports, ports, numbers=(2, 3, 4)))
         return found
 
 
@@ -278,14 +291,22 @@ class _Survey:
             run = f"network {uuid.uuid4().hex}"
             answers = self._cluster.start(destination, f"{_HERE}:answer", self._addresses[source], run)
             sends = self._cluster.start(
-                source, f"{_HERE}:time_messages", self._addresses[destination], run, self._sizes, self._size_s
+                source,
+                f"{_HERE}:time_messages",
+                self._addresses[destination],
+                run,
+                self._sizes,
+                self._size_s,
+                loaded=True,
             )
             calls.append((source, destination, sends, answers))
         found = []
         for source, destination, sends, answers in calls:
-            points = sends.result(self._limit_s)
-            answers.result(self._limit_s)
-            found.append(MeasuredPath(source, destination, fit_link(points)))
+            points, sending = sends.result(self._limit_s)
+            fit, receiving = fit_link(points), answers.result(self._limit_s)
+            seconds = fit.seconds(LOADED_BYTES)
+            cores = statistics.mean((sending.wanted(seconds), receiving.wanted(seconds)))
+            found.append(MeasuredPath(source, destination, fit, cores))
         return found
 
     def _port(self, name: str, direction: Literal["out", "in"], fits: Mapping[Pair, LinkFit]) -> MeasuredPort:
@@ -333,14 +354,14 @@ class _Survey:
         else:
             run = f"network {uuid.uuid4().hex}"
             answers = self._cluster.start(name, f"{_HERE}:answer", self._cluster.address, run)
-            to_worker = time_messages(self._cluster, address, run, self._sizes, self._size_s)
+            to_worker, _ = time_messages(self._cluster, address, run, self._sizes, self._size_s)
             answers.result(self._limit_s)
             run = f"network {uuid.uuid4().hex}"
             sends = self._cluster.start(
                 name, f"{_HERE}:time_messages", self._cluster.address, run, self._sizes, self._size_s
             )
             answer(self._cluster, address, run)
-            from_worker = sends.result(self._limit_s)
+            from_worker, _ = sends.result(self._limit_s)
         return [MeasuredPath(HOST, name, fit_link(to_worker)), MeasuredPath(name, HOST, fit_link(from_worker))]
 
     def _calls_to(self, name: str) -> list[tuple[int, float]]:
@@ -375,14 +396,18 @@ def rounds_of(names: Sequence[str]) -> Iterator[list[Pair]]:
 # --- on the workers -------------------------------------------------------------------------------
 
 
-#: Control message: bytes of each message and their number; no messages end the measurement.
-_CONTROL: Final = 2
+#: Control message: bytes of each message, their number, and whether to compute beside them; no messages end the
+#: measurement.
+_CONTROL: Final = 3
 
 
 def time_messages(
-    node: HasMailbox, peer: str, run: str, sizes: Sequence[int], size_s: float
-) -> list[tuple[int, float]]:
-    """Send arrays to another worker that runs `answer`; return for each size the seconds of a message."""
+    node: HasMailbox, peer: str, run: str, sizes: Sequence[int], size_s: float, *, loaded: bool = False
+) -> tuple[list[tuple[int, float]], CoreUse]:
+    """Send arrays to another worker that runs `answer`; return for each size the seconds of a message.
+
+    With ``loaded``, also return the use of cores at this end by messages of `LOADED_BYTES`.
+    """
     numbers = itertools.count()
     try:
         trips = _round_trips(node, peer, run, 0, size_s, numbers)
@@ -394,27 +419,41 @@ def time_messages(
             points.append((size, max(seconds, half_s)))
             if seconds > 10 * size_s and len(points) > 1:
                 break
+        use = CoreUse()
+        if loaded:
+            data = _touched(LOADED_BYTES)
+            with CoreLoad() as load:
+                _timed(node, peer, run, data, _LOADED_COUNT, numbers, load)
+                use = load.use(_LOADED_COUNT)
         _control(node, peer, run, 0, 0, numbers)
-        return points
+        return points, use
     finally:
         node.mailbox.end(run)
 
 
-def answer(node: HasMailbox, peer: str, run: str) -> None:
-    """Receive what `time_messages` sends on another worker, and answer each message."""
-    numbers = itertools.count()
+def answer(node: HasMailbox, peer: str, run: str) -> CoreUse:
+    """Receive what `time_messages` sends on another worker, and answer each message.
+
+    Return the use of cores at this end by the messages beside which it was to compute.
+    """
+    numbers, use = itertools.count(), CoreUse()
     control = np.empty(_CONTROL, np.int64)
     try:
         while True:
             node.mailbox.receive(run, next(numbers), control, _MESSAGE_S, source=peer)
-            size, count = control.tolist()
+            size, count, loaded = control.tolist()
             if not count:
-                return
+                return use
             into = _touched(size)
-            node.mailbox.send(run, -next(numbers) - 1, peer, None)
-            for _ in range(count):
-                node.mailbox.receive(run, next(numbers), into, _MESSAGE_S, source=peer)
+            with CoreLoad() if loaded else nullcontext() as load:
                 node.mailbox.send(run, -next(numbers) - 1, peer, None)
+                if load is not None:
+                    load.begin()
+                for _ in range(count):
+                    node.mailbox.receive(run, next(numbers), into, _MESSAGE_S, source=peer)
+                    node.mailbox.send(run, -next(numbers) - 1, peer, None)
+                if load is not None:
+                    use = load.use(count)
     finally:
         node.mailbox.end(run)
 
@@ -429,9 +468,19 @@ def _round_trips(
     return _timed(node, peer, run, data, count, numbers)
 
 
-def _timed(node: HasMailbox, peer: str, run: str, data: Array, count: int, numbers: Iterator[int]) -> list[float]:
-    _control(node, peer, run, data.nbytes, count, numbers)
+def _timed(
+    node: HasMailbox,
+    peer: str,
+    run: str,
+    data: Array,
+    count: int,
+    numbers: Iterator[int],
+    load: CoreLoad | None = None,
+) -> list[float]:
+    _control(node, peer, run, data.nbytes, count, numbers, loaded=load is not None)
     node.mailbox.receive(run, -next(numbers) - 1, None, _MESSAGE_S, source=peer)
+    if load is not None:
+        load.begin()
     times: list[float] = []
     for _ in range(count):
         begin = time.perf_counter()
@@ -441,8 +490,10 @@ def _timed(node: HasMailbox, peer: str, run: str, data: Array, count: int, numbe
     return times
 
 
-def _control(node: HasMailbox, peer: str, run: str, size: int, count: int, numbers: Iterator[int]) -> None:
-    node.mailbox.send(run, next(numbers), peer, np.array([size, count], np.int64))
+def _control(
+    node: HasMailbox, peer: str, run: str, size: int, count: int, numbers: Iterator[int], *, loaded: bool = False
+) -> None:
+    node.mailbox.send(run, next(numbers), peer, np.array([size, count, loaded], np.int64))
 
 
 def give(node: Node, peer: str, run: str, size: int) -> tuple[float, float]:

@@ -34,6 +34,9 @@ class Link(Serialisable):
         channel, so that the two directions between a pair of spaces do not contend.
     arrival_channel : str or None
         A second shared resource that its copies occupy, such as the network port of the machine that receives them.
+    cores : float
+        Cores of the host's processor that a copy wants at each of its ends while data moves; for copies between
+        machines.
     """
 
     source: Name
@@ -43,6 +46,7 @@ class Link(Serialisable):
     origin: Literal["measured", "spec-sheet", "assumed"] = "assumed"
     channel: Name | None = None
     arrival_channel: Name | None = None
+    cores: NonNegative = 0.0
 
     def __post_init__(self) -> None:
         if self.bandwidth_bytes_per_s == math.inf:

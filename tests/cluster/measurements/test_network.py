@@ -71,7 +71,7 @@ class TestFit:
         near.other, far.other = far, near
         answering = threading.Thread(target=answer, args=(SimpleNamespace(mailbox=far), "near", "run"))
         answering.start()
-        points = time_messages(SimpleNamespace(mailbox=near), "far", "run", SIZES, 0.05)
+        points, _ = time_messages(SimpleNamespace(mailbox=near), "far", "run", SIZES, 0.05)
         answering.join(10)
         assert not answering.is_alive()
         assert [size for size, _ in points] == list(SIZES)
@@ -83,7 +83,7 @@ class TestFit:
         near.other, far.other = far, near
         threading.Thread(target=answer, args=(SimpleNamespace(mailbox=far), "near", "run"), daemon=True).start()
         sizes = (8, 50_000, 50_000_000)
-        points = time_messages(SimpleNamespace(mailbox=near), "far", "run", sizes, 1e-3)
+        points, _ = time_messages(SimpleNamespace(mailbox=near), "far", "run", sizes, 1e-3)
         assert [size for size, _ in points] == [8, 50_000]
 
 
@@ -106,7 +106,7 @@ class TestProfile:
         (
             MeasuredPath("a", "b", LinkFit(1e-4, 1e9)),
             MeasuredPath("b", "a", LinkFit(3e-4, 3e9)),
-            MeasuredPath("c", "a", LinkFit(2e-4, 2e9)),
+            MeasuredPath("c", "a", LinkFit(2e-4, 2e9), cores=0.5),
             MeasuredPath(HOST, "a", LinkFit(1e-3, 1e8)),
         ),
         (MeasuredPort("a", "out", 2, 1.1e9, 1e9),),
@@ -124,6 +124,7 @@ class TestProfile:
         assert (guessed.latency_s, guessed.bandwidth_bytes_per_s, guessed.measured) == (2e-4, 2e9, False)
         assert (paths["c", HOST].latency_s, paths["c", HOST].measured) == (1e-3, False)
         assert len(self.profile.network_paths(["a", "d"])) == 6
+        assert (paths["c", "a"].cores, guessed.cores) == (0.5, 0.0)
 
     def test_nothing_like_it_was_measured(self) -> None:
         with pytest.raises(MeasurementError, match=r"nothing like it was measured"):
