@@ -264,7 +264,8 @@ def main() -> None:
         print(f"\nload {os.getloadavg()[0]:.1f} at the beginning\n")
         print(f"| {workers} workers | predicted, ms (/ ours) | {' | '.join([*sides, *ratios])} | us a task |")
         print(f"|---|{'---:|' * (2 + len(sides) + len(ratios))}")
-        grid = {"n": given.n, "blocks": BLOCKS * workers, "sweeps": SWEEPS}
+        rows = given.n - given.n % (BLOCKS * workers)
+        grid = {"n": rows, "blocks": BLOCKS * workers, "sweeps": SWEEPS}
         batch = {"batch": 128 * PARTS * workers, "width": 1024, "layers": LAYERS, "parts": PARTS * workers}
         cases = [
             ("small", "small tasks of 100 us", {"workers": workers}),
@@ -272,7 +273,7 @@ def main() -> None:
                 ("cholesky", f"Cholesky, n={given.n}, tile {tile}", {"n": given.n, "tile": tile})
                 for tile in given.tiles
             ),
-            ("jacobi", f"Jacobi, {given.n} x {given.n}, {SWEEPS} sweeps", grid),
+            ("jacobi", f"Jacobi, {rows} x {rows}, {SWEEPS} sweeps", grid),
             ("perceptron", f"perceptron, batch {batch['batch']}", batch),
         ]
         for name, title, arguments in cases:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
+from syclsched.devices.memory.available_memory import available_bytes
 from syclsched.errors import MemoryLimitError
 from syclsched.model.platform import HOST, MemorySpace
 from syclsched.model.text.units import format_bytes
@@ -25,15 +25,6 @@ class _Holder:
     nbytes: Mapping[str, int]  # by space; that of the host stands for all in the machine's memory
 
 
-def _available_bytes() -> int | None:
-    """Return the memory of this machine that programs can get without swapping; None if that is unknown."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), None)
-
-
 class BoundMemory:
     """Memory that is held for the plans bound in this process; usable from any thread.
 
@@ -45,7 +36,7 @@ class BoundMemory:
         Returns the memory that the machine has left, in bytes; None if that is unknown.
     """
 
-    def __init__(self, available: Callable[[], int | None] = _available_bytes) -> None:
+    def __init__(self, available: Callable[[], int | None] = available_bytes) -> None:
         self._available = available
         self._lock = threading.Lock()
         self._held: dict[str, _Holder] = {}

@@ -11,12 +11,13 @@ from typing import Any, Final
 import numpy as np
 
 from syclsched.devices.memory import usm_memory
+from syclsched.devices.memory.available_memory import check_available
 from syclsched.devices.memory.memory_pool import ALIGNMENT_BYTES, MemoryBlock, MemoryInfo, MemoryPool, SpaceAccounting
 from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.submission import faultpoints
 from syclsched.errors import MemoryLimitError
-from syclsched.model.platform import Platform
+from syclsched.model.platform import HOST, Platform
 from syclsched.model.usm import MemoryKind, PoolKey, PoolKeys
 
 _PAGE_BYTES: Final = 4096
@@ -111,7 +112,11 @@ class SpacePools:
             return _host_bytes
         queue = self._queues[key] = self._allocator_queue(key.context or key.space)
 
+        in_host_memory = self._platform.space(key.space).host_accessible
+
         def allocate(nbytes: int) -> tuple[Any, int]:
+            if in_host_memory:
+                check_available(nbytes, key.space)
             made = usm_memory.allocate(queue, nbytes, kind)
             return made, int(made._pointer)
 
@@ -163,6 +168,7 @@ class _HostBytes:
 
 
 def _host_bytes(nbytes: int) -> tuple[Any, int]:
+    check_available(nbytes, HOST)
     try:
         # NumPy does not guarantee the alignment of plain memory.
         made = np.empty(nbytes + ALIGNMENT_BYTES, np.uint8)
