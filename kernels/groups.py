@@ -39,14 +39,15 @@ def implementation(
     *,
     refuses: Callable[[Signature], str | None] | None = None,
     prepare: Prepare | None = None,
+    device_kinds: tuple[str, ...] = ("gpu",),
 ) -> Implementation:
-    """Return a work-group implementation of an operation, for GPUs only."""
+    """Return a work-group implementation of an operation, for GPUs only unless other kinds of devices are named."""
     return Implementation(
         NAME,
         "opencl-c",
         partial(_load, source=source),
         launch,
-        replace(OPENCL_C, device_kinds=("gpu",), refuses=refuses),
+        replace(OPENCL_C, device_kinds=device_kinds, refuses=refuses),
         efficiency=0.6,
         prepare=prepare,
     )

@@ -49,14 +49,21 @@ ELTWISE: Final = {
     "hardswish": 0x34,
 }
 
+LEFT_TO_RIGHT: Final = 1
+RIGHT_TO_LEFT: Final = 2
+
 USE_GLOBAL_STATISTICS: Final = 1
 USE_SCALE: Final = 2
 USE_SHIFT: Final = 4
 
 SRC: Final = 1
 SRC_1: Final = 2
+SRC_2: Final = 3
 DST: Final = 17
+DST_1: Final = 18
+DST_2: Final = 19
 WEIGHTS: Final = 33
+WEIGHTS_1: Final = 34
 BIAS: Final = 41
 MEAN: Final = 49
 VARIANCE: Final = 50

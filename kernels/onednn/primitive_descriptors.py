@@ -167,6 +167,30 @@ def _eltwise(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
     return (c_api.FORWARD_INFERENCE, algorithm, d[c_api.SRC], d[c_api.DST], *numbers)
 
 
+def _vanilla_rnn(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    activation, direction = s
+    numbers = ctypes.c_uint(0), ctypes.c_float(0), ctypes.c_float(0)
+    return (c_api.FORWARD_INFERENCE, activation, direction, *_sequence(d), *numbers)
+
+
+def _gru(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    (direction,) = s
+    return (c_api.FORWARD_INFERENCE, direction, *_sequence(d), ctypes.c_uint(0))
+
+
+def _lstm(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    (direction,) = s
+    read = d[c_api.SRC], d[c_api.SRC_1], d[c_api.SRC_2], d[c_api.WEIGHTS], d[c_api.WEIGHTS_1], _NONE, _NONE
+    written = d[c_api.DST], d[c_api.DST_1], d[c_api.DST_2]
+    return (c_api.FORWARD_INFERENCE, direction, *read, d[c_api.BIAS], *written, ctypes.c_uint(0))
+
+
+def _sequence(d: Descriptors) -> tuple[Any, ...]:
+    """Return the descriptors of a recurrent layer that has no cell."""
+    read = d[c_api.SRC], d[c_api.SRC_1], d[c_api.WEIGHTS], d[c_api.WEIGHTS_1]
+    return (*read, d[c_api.BIAS], d[c_api.DST], d[c_api.DST_1])
+
+
 #: Kind of request -> name of the creating function, and the function that returns its arguments.
 CREATORS: Final[Mapping[str, tuple[str, _Arguments]]] = {
     "convolution": ("convolution_forward", _convolution),
@@ -183,6 +207,10 @@ CREATORS: Final[Mapping[str, tuple[str, _Arguments]]] = {
     "reduction": ("reduction", _reduction),
     "binary": ("binary", _binary),
     "eltwise": ("eltwise_forward", _eltwise),
+    "vanilla_rnn": ("vanilla_rnn_forward", _vanilla_rnn),
+    "gru": ("gru_forward", _gru),
+    "lbr_gru": ("lbr_gru_forward", _gru),
+    "lstm": ("lstm_forward", _lstm),
 }
 
 

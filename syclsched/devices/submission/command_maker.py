@@ -304,9 +304,9 @@ class CommandMaker:
         for lane in self._lanes:
             lane.timed = self._timed and alone
 
-    def is_split(self, lane: int) -> bool:
-        """Return whether a lane's library calls and copies run on the host's cores, outside its native queue."""
-        return bool(self._lanes[lane].apart) and not self._lanes[self._lanes_count + lane].distant
+    def is_on_host(self, lane: int) -> bool:
+        """Return whether a lane submits to a native queue, or outside it, and all its work is on the host's cores."""
+        return lane in self._native and self._queues[lane].sycl_device.is_cpu
 
     @property
     def tables(self) -> tuple[int, int, int, int]:

@@ -197,10 +197,10 @@ class NativeRun:
 def native_run_for(
     library: SubmissionLibrary, loop: SubmissionLoop, commands: CommandList, results: Sequence[tuple[int, int]]
 ) -> NativeRun | None:
-    """Return a native run of a command list; None if a lane is not split or there are too many commands."""
+    """Return a native run of a command list; None if a lane is not on the host or there are too many commands."""
     parts = commands.parts
     lanes = {part.lane for part in parts}
-    if not 0 < len(parts) <= MAX_IN_FLIGHT or not all(loop.is_split(lane) for lane in lanes):
+    if not 0 < len(parts) <= MAX_IN_FLIGHT or not all(map(loop.is_on_host, lanes)):
         return None
     # The first copies depend on nothing, and the calls behind them only on predecessors on their lane.
     copies = sum(1 for _ in takewhile(lambda part: part.is_copy, parts))

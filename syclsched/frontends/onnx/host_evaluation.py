@@ -11,6 +11,7 @@ import numpy as np
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.network import CanonicalNode, Value
 from syclsched.frontends.onnx.operations import operation_call
+from syclsched.frontends.onnx.shapes import unused_output
 from syclsched.model.operation import Signature
 
 Array = np.ndarray[Any, Any]
@@ -28,16 +29,14 @@ def evaluate_node(node: CanonicalNode, values: Mapping[str, Value], known: Mappi
         for parameter, name in call.reads.items()
     }
     made: dict[str, Array] = {}
-    for parameter, name in call.writes.items():
+    for position, (parameter, name) in enumerate(call.writes.items()):
         if name is not None:
             made[name] = np.empty(values[name].shape, values[name].dtype)
             if parameter in call.updated:
                 made[name][...] = known[call.updated[parameter]]
             arguments[parameter] = made[name].reshape(call.reshaped.get(parameter, values[name].shape))
         else:
-            # Only top-k may have missing outputs; both its outputs have the same shape.
-            other = values[next(each for each in node.outputs if each is not None)]
-            arguments[parameter] = np.empty(other.shape, "int64" if parameter == "indices" else other.dtype)
+            arguments[parameter] = np.empty(*unused_output(node, values, position))
     arguments |= {parameter: np.empty(value.shape, value.dtype) for parameter, value in call.scratch.items()}
     signature = Signature(
         {parameter: array.shape for parameter, array in arguments.items()},

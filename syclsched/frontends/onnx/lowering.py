@@ -14,6 +14,7 @@ from syclsched.frontends.onnx.model_file.shared_constants import shared_constant
 from syclsched.frontends.onnx.network import CanonicalNode, Network, Value, numbered_name
 from syclsched.frontends.onnx.operations import operation_call
 from syclsched.frontends.onnx.reference import host_operators
+from syclsched.frontends.onnx.shapes import unused_output
 from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.builtin_operations import copy_operation
@@ -154,7 +155,7 @@ class _Lowering:
         network = self._network
         call = operation_call(node, network.values)
         arguments: dict[str, Any] = {parameter: self._read(name) for parameter, name in call.reads.items()}
-        for parameter, name in call.writes.items():
+        for position, (parameter, name) in enumerate(call.writes.items()):
             if name is not None and parameter in call.updated:
                 # The result overwrites the value it updates.
                 self._views[name] = self._views[call.updated[parameter]].reshaped(network.values[name].shape)
@@ -164,18 +165,13 @@ class _Lowering:
                 shape = call.reshaped.get(parameter, made.shape)
                 arguments[parameter] = (made if shape == made.shape else made.reshaped(shape)).write()
             else:
-                arguments[parameter] = self._unused_output(node, parameter).write()
+                unused = Value(f"{node.name} {parameter}", *unused_output(node, network.values, position))
+                arguments[parameter] = self._declare(unused, temporary=True).write()
         for parameter, value in call.scratch.items():
             arguments[parameter] = self._declare(value, temporary=True).write()
         task = self._task_name(node.name)
         self._graph.kernel(call.operation, name=task, **arguments)
         self._origins[task] = node.origin or (node.name,)
-
-    def _unused_output(self, node: CanonicalNode, parameter: str) -> LogicalArray:
-        """Return an array for an unused result of top-k; both its results have the same shape."""
-        other = self._network.values[next(each for each in node.outputs if each is not None)]
-        dtype = "int64" if parameter == "indices" else self._network.values[node.inputs[0] or ""].dtype
-        return self._declare(Value(f"{node.name} {parameter}", other.shape, dtype), temporary=True)
 
     def _task_name(self, name: str) -> str:
         return numbered_name(_safe(name) or "task", self._tasks)

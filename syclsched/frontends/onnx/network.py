@@ -20,6 +20,9 @@ attributes. The kinds:
                      axes), ``alpha`` (of a @ b), ``beta`` (of the bias), ``activation``; leading axes broadcast, and so
                      does the bias against y
 ``softmax``          x -> y. ``axis``, ``log``
+``recurrent``        x, w, r, b, optional h0, c0, lengths, peepholes -> y, h, and of an LSTM c: all steps of one
+                     direction. ``cell``, ``activations``, ``reverse``, ``coupled``; shapes and order of gates as in
+                     `syclsched.kernels.nn.recurrence.recurrent`
 ``elementwise``      any number of inputs, broadcast -> y of ``dtype``. ``expression``: see
                      `syclsched.kernels.tensor.writing.expression`; casts, comparisons, where and expand are
                      elementwise, too
@@ -64,7 +67,8 @@ KINDS: Final = frozenset(
     {
         *("conv", "conv_transpose", "pool", "lrn", "batch_norm", "layer_norm", "group_norm", "matmul", "softmax"),
         *("elementwise", "reduce", "arg", "topk", "scan_sum", "transpose", "reshape", "gather", "gather_elements"),
-        *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "reference"),
+        *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "recurrent"),
+        "reference",
     }
 )
 

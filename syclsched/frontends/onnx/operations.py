@@ -20,6 +20,7 @@ from syclsched.kernels.nn.normalisation.softmax_over import softmax_over
 from syclsched.kernels.nn.pooling.pool import pool
 from syclsched.kernels.nn.pooling.resize import resize
 from syclsched.kernels.nn.product.matmul import matmul
+from syclsched.kernels.nn.recurrence.recurrent import recurrent
 from syclsched.kernels.tensor.concat import concat
 from syclsched.kernels.tensor.elementwise import elementwise
 from syclsched.kernels.tensor.gather import gather, gather_elements, gather_nd
@@ -77,6 +78,9 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> _Operati
     reads = {parameter: name for parameter, name in zip(names, node.inputs, strict=False) if name is not None}
     if node.kind == "topk":
         return _OperationCall(operation, reads, {"values": node.outputs[0], "indices": node.outputs[1]})
+    if node.kind == "recurrent":
+        written = [each.name for each in operation.parameters if each.name in ("y", "h", "c")]
+        return _OperationCall(operation, reads, dict(zip(written, node.outputs, strict=False)))
     updated = {"y": reads.pop("r")} if _in_place(node) else {}
     return _OperationCall(operation, reads, {"y": node.outputs[0]}, updated=updated)
 
@@ -125,6 +129,18 @@ def _scan(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
     return made
 
 
+def _recurrent(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
+    present = {name: node.input(position) is not None for position, name in enumerate(_PARAMETERS["recurrent"])}
+    made: Operation = recurrent(
+        **node.attributes,
+        last=any(node.outputs[1:]),
+        state=present["h0"],
+        lengths=present["lengths"],
+        peepholes=present["p"],
+    )
+    return made
+
+
 _FACTORIES: Final[dict[str, _Factory]] = {
     "conv": _conv,
     "conv_transpose": _conv_transpose,
@@ -152,6 +168,7 @@ _FACTORIES: Final[dict[str, _Factory]] = {
     "scatter_nd": _from_attributes(scatter_nd, "reduction"),
     "slice": _from_attributes(slice_of, "starts", "steps"),
     "pad": _from_attributes(pad, "pads", "mode", "value"),
+    "recurrent": _recurrent,
 }
 
 _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
@@ -162,6 +179,7 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "layer_norm": ("x", "scale", "b"),
     "group_norm": ("x", "scale", "bias"),
     "matmul": ("a", "b", "c", "r"),
+    "recurrent": ("x", "w", "r", "b", "h0", "c0", "lengths", "p"),
     **dict.fromkeys(("gather", "gather_elements", "gather_nd"), ("x", "indices")),
     **dict.fromkeys(("scatter_elements", "scatter_nd"), ("x", "indices", "updates")),
 }

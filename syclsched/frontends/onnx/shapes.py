@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from syclsched.errors import ModelError
-from syclsched.frontends.onnx.network import Value
+from syclsched.frontends.onnx.network import CanonicalNode, Value
 
 Shape = tuple[int, ...]
 #: Shape and dtype.
@@ -18,6 +18,12 @@ ShapeDtype = tuple[Shape, str]
 def infer(kind: str, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     """Return the shape and dtype of each output of a canonical node."""
     return _RULES[kind]([each for each in inputs if each is not None], attributes)
+
+
+def unused_output(node: CanonicalNode, values: Mapping[str, Value], position: int) -> ShapeDtype:
+    """Return the shape and dtype of an output that has no name."""
+    given = [None if name is None else values[name] for name in node.inputs]
+    return infer(node.kind, given, node.attributes)[position]
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
@@ -206,6 +212,14 @@ def _scatter_nd(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple
     return ((x.shape, x.dtype),)
 
 
+def _recurrent(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    x, _, r = inputs[:3]
+    steps, batch, _ = x.shape
+    hidden = r.shape[0]
+    states = 2 if attributes["cell"] == "lstm" else 1
+    return (((steps, batch, hidden), x.dtype), *[((batch, hidden), x.dtype)] * states)
+
+
 def _concat(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     axis = attributes["axis"]
     first = inputs[0].shape
@@ -244,6 +258,7 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "scatter_nd": _scatter_nd,
     "concat": _concat,
     "pad": _pad,
+    "recurrent": _recurrent,
 }
 
 

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recurrent layers in OpenCL C for CPUs: a work-item computes all steps of a few sequences in vectors of hidden units.
+
+The products with the inputs are computed for several steps at once, the weights of one vector of hidden units after
+another, so that these stay in the first cache. The products with the state follow step by step. Weights are packed once
+in the order in which they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from syclsched.kernels.common import ITEM_BYTES, OPENCL_C, REAL_DTYPES, Activation, ceil_div
+from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn import panels
+from syclsched.kernels.nn.geometry import size
+from syclsched.kernels.nn.opencl_types import header
+from syclsched.kernels.nn.panels import RegisterBlock
+from syclsched.model.operation import (
+    DeviceLimits,
+    Implementation,
+    Launch,
+    OpenCLSource,
+    Requirements,
+    Signature,
+    Tailored,
+)
+
+#: Most sequences of a work-item: with more, sums do not fit into registers.
+_MOST_ROWS: Final = 3
+#: Bytes of the products with inputs that are kept, of the steps computed at once.
+_KEPT_BYTES: Final = 16 << 10
+_MOST_STEPS: Final = 16
+#: Most bytes of a work-item's state and kept products: runtimes limit private memory.
+_PRIVATE_BYTES: Final = 48 << 10
+#: Cell -> gates computed from the state, phase by phase.
+_PHASES: Final = {"rnn": ((0,),), "lstm": ((0, 1, 2, 3),), "gru": ((0, 1), (2,)), "gru_linear": ((0, 1, 2),)}
+
+
+def recurrent(
+    parameters: tuple[str, ...], cell: str, activations: tuple[Activation, ...], reverse: bool, coupled: bool
+) -> Implementation:
+    """Return the implementation of `syclsched.kernels.nn.recurrence.recurrent`."""
+    known = partial(_Loop, parameters=parameters, cell=cell, activations=activations, reverse=reverse)
+    return Implementation(
+        "opencl-c",
+        "opencl-c",
+        partial(_load, known=known),
+        _launch,
+        Requirements(
+            dtypes=REAL_DTYPES,
+            backends=OPENCL_C.backends,
+            device_kinds=("cpu",),
+            packages=OPENCL_C.packages,
+            refuses=partial(_refuses, cell=cell, coupled=coupled),
+        ),
+        efficiency=0.3,
+        prepare=partial(_prepare, cell=cell),
+    )
+
+
+def _refuses(signature: Signature, *, cell: str, coupled: bool) -> str | None:
+    if coupled or {"lengths", "p"} & signature.shapes.keys():
+        return "no lengths of sequences, peepholes or coupled gates"
+    if not {"w", "r"} <= signature.constants:
+        return "the weights must be constant"
+    steps, batch, hidden = signature.shapes["y"]
+    if not steps * batch * hidden * signature.shapes["x"][2]:
+        return "nothing is computed"
+    tiled = _tiled(signature, 1)
+    held = (4 * hidden + size((tiled.steps, signature.shapes["r"][1]))) * ITEM_BYTES[signature.dtypes["y"]]
+    return None if held <= _PRIVATE_BYTES else f"{hidden} hidden units are too many for the memory of a work-item"
+
+
+@dataclass(frozen=True, slots=True)
+class _Tiling:
+    """Sizes of a work-item's part."""
+
+    rows: int  # sequences of a work-item
+    groups: int  # work-items
+    steps: int  # whose products with inputs are computed at once
+    width: int  # hidden units of a vector
+    blocks: int  # vectors of hidden units
+
+
+def _width(signature: Signature) -> int:
+    _, _, hidden = signature.shapes["y"]
+    return RegisterBlock.of(1, hidden, signature.dtypes["y"]).width
+
+
+def _tiled(signature: Signature, units: int) -> _Tiling:
+    steps, batch, hidden = signature.shapes["y"]
+    wanted = min(_MOST_ROWS, ceil_div(batch, units))
+    rows = next(each for each in range(wanted, 0, -1) if batch % each == 0)
+    width = _width(signature)
+    blocks = ceil_div(hidden, width)
+    gates = signature.shapes["r"][1] // hidden
+    line = rows * gates * blocks * width * ITEM_BYTES[signature.dtypes["y"]]
+    return _Tiling(rows, batch // rows, max(1, min(steps, _MOST_STEPS, _KEPT_BYTES // line)), width, blocks)
+
+
+def _launch(signature: Signature, limits: DeviceLimits) -> Launch:
+    return Launch((_tiled(signature, limits.compute_units).groups,), (1,))
+
+
+def _prepare(signature: Signature, queue: Any, constants: Mapping[str, Any], *, cell: str) -> Mapping[str, Any]:
+    """Return the constants with the matrices packed: by phase, block of hidden units, row, gate and unit."""
+    import numpy as np
+
+    hidden, width = signature.shapes["y"][2], _width(signature)
+    phases = _PHASES[cell]
+    every = tuple(gate for phase in phases for gate in phase)
+    packed = {}
+    for name, parts in (("w", (every,)), ("r", phases)):
+        rows = constants[name].shape[0]
+        columns = constants[name].reshape(rows, len(every), hidden)
+        padded = np.pad(columns, ((0, 0), (0, 0), (0, -hidden % width))).reshape(rows, len(every), -1, width)
+        pieces = [padded[:, part].transpose(2, 0, 1, 3).ravel() for part in parts]
+        packed[name] = np.concatenate(pieces).reshape(1, -1)
+    return {**constants, **packed}
+
+
+def _load(signature: Signature, *, known: Any) -> Tailored:
+    return Tailored(lambda limits: known(signature=signature, tiled=_tiled(signature, limits.compute_units)).source())
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """Code of one kernel."""
+
+    signature: Signature
+    tiled: _Tiling
+    parameters: tuple[str, ...]
+    cell: str
+    activations: tuple[Activation, ...]
+    reverse: bool
+
+    def source(self) -> OpenCLSource:
+        """Return the kernel."""
+        tiled, dtype = self.tiled, self.signature.dtypes["y"]
+        steps, batch, hidden = self.signature.shapes["y"]
+        written = {"y", "h", "c"}
+        given = ", ".join(f"__global {'' if p in written else 'const '}T* restrict {p}" for p in self.parameters)
+        lines = tiled.blocks * tiled.width
+        functions = "\n".join(
+            f"inline AV f{number}(AV u) {{ {act.opencl(each, 'u', dtype, 'AV')} return u; }}"
+            for number, each in enumerate(self.activations)
+        )
+        has_cell, extra = self.cell == "lstm", self.cell == "gru"
+        block = RegisterBlock(tiled.rows, 1, tiled.width)
+        time = f"{steps - 1} - (from + step)" if self.reverse else "from + step"
+        source = f"""{header(dtype)}{panels.preamble(block, dtype)}
+#define EACH_ROW for (int row = 0; row < {tiled.rows}; ++row)
+{functions}
+WHOLE_VECTORS __kernel void recurrent({given}) {{
+  A state[2][{tiled.rows}][{lines}];{f" A cell[{tiled.rows}][{lines}];" if has_cell else ""}
+  {f"A kept[{tiled.rows}][{lines}], gate[{tiled.rows}][{lines}];" if extra else ""}
+  A products[{tiled.steps}][{tiled.rows}][{tiled.blocks}][{self._gates}][{tiled.width}];
+  A bias[{self._biases}][{lines}];
+  const long first = (long)get_global_id(0) * {tiled.rows};
+  for (int g = 0; g < {self._biases}; ++g)
+    for (int j = 0; j < {lines}; ++j) bias[g][j] = j < {hidden} ? b[g * {hidden} + j] : 0;
+  EACH_ROW for (int j = 0; j < {lines}; ++j) {{
+    state[0][row][j] = {self._start("h0")};
+    {f"cell[row][j] = {self._start('c0')};" if has_cell else ""}
+  }}
+  int now = 0;
+  for (int from = 0; from < {steps}; from += {tiled.steps}) {{
+    const int count = min({tiled.steps}, {steps} - from);
+    for (int block = 0; block < {tiled.blocks}; ++block)
+      for (int step = 0; step < count; ++step)
+        EACH_ROW {{
+          __global const T* in = x + ((long)({time}) * {batch} + first + row) * {self._features};
+{self._inputs()}
+        }}
+    for (int step = 0; step < count; ++step) {{
+{self._step()}
+      now = 1 - now;
+      EACH_ROW {{
+        __global T* out = y + ((long)({time}) * {batch} + first + row) * {hidden};
+        for (int j = 0; j < {hidden}; ++j) out[j] = state[now][row][j];
+      }}
+    }}
+  }}
+  EACH_ROW for (int j = 0; j < {hidden}; ++j) {{
+    {f"h[(first + row) * {hidden} + j] = state[now][row][j];" if "h" in self.parameters else ""}
+    {f"c[(first + row) * {hidden} + j] = cell[row][j];" if "c" in self.parameters else ""}
+  }}
+}}
+"""
+        return OpenCLSource(source, "recurrent")
+
+    @property
+    def _hidden(self) -> int:
+        return self.signature.shapes["y"][2]
+
+    @property
+    def _features(self) -> int:
+        return self.signature.shapes["x"][2]
+
+    @property
+    def _gates(self) -> int:
+        return self.signature.shapes["r"][1] // self._hidden
+
+    @property
+    def _biases(self) -> int:
+        return self.signature.shapes["b"][0] // self._hidden
+
+    def _start(self, name: str) -> str:
+        if name not in self.parameters:
+            return "0"
+        return f"j < {self._hidden} ? {name}[(first + row) * {self._hidden} + j] : 0"
+
+    def _inputs(self) -> str:
+        """Return code that computes the products of one step's input with the weights of a block, and adds biases."""
+        tiled, gates = self.tiled, range(self._gates)
+        sums = ", ".join(f"s{g} = LOADV(&bias[{g}][block * {tiled.width}])" for g in gates)
+        updates = " ".join(f"s{g} = fma(v, LOADV(at + {g * tiled.width}), s{g});" for g in gates)
+        stores = " ".join(f"STOREV(&products[step][row][block][{g}][0], s{g});" for g in gates)
+        stride = self._gates * tiled.width
+        return f"""          AV {sums};
+          __global const T* at = w + (long)block * {self._features * stride};
+          for (int k = 0; k < {self._features}; ++k, at += {stride}) {{ const AV v = (AV)(in[k]); {updates} }}
+          {stores}"""
+
+    def _step(self) -> str:
+        """Return code that computes the next state."""
+        found, passed = [], 0
+        phases = _PHASES[self.cell]
+        for number, phase in enumerate(phases):
+            body = self._finished(number)
+            stride = len(phase) * self.tiled.width
+            sums, updates = self._sums(number, phase)
+            found.append(f"""      for (int block = 0; block < {self.tiled.blocks}; ++block) {{
+        const int at = block * {self.tiled.width};
+        __global const T* weights = r + {passed} + (long)block * {self._hidden * stride};
+        AV {sums};
+        for (int k = 0; k < {self._hidden}; ++k, weights += {stride}) {{
+          {updates}
+        }}
+{body}
+      }}""")
+            passed += self.tiled.blocks * self._hidden * stride
+        return "\n".join(found)
+
+    def _sums(self, number: int, phase: tuple[int, ...]) -> tuple[str, str]:
+        """Return the declarations of a phase's sums, and the code that adds one term to them."""
+        width, rows = self.tiled.width, range(self.tiled.rows)
+        vector = "kept[{row}][k]" if number else "state[now][{row}][k]"
+        sums, loads, updates = [], [], []
+        for place, gate in enumerate(phase):
+            loads.append(f"const AV w{gate} = LOADV(weights + {place * width});")
+            for row in rows:
+                start = f"LOADV(&products[step][{row}][block][{gate}][0])"
+                if self.cell == "gru_linear" and gate == 2:  # its reset gate applies to this part alone
+                    start = "LOADV(&bias[3][at])"
+                sums.append(f"s{gate}_{row} = {start}")
+        for row in rows:
+            updates.append(f"const AV v{row} = (AV)({vector.format(row=row)});")
+            updates += [f"s{gate}_{row} = fma(v{row}, w{gate}, s{gate}_{row});" for gate in phase]
+        return ", ".join(sums), " ".join([*loads, *updates])
+
+    def _finished(self, number: int) -> str:
+        """Return code that computes the states of a block of hidden units from a phase's sums."""
+        return "\n".join(f"        {{ {self._finished_row(number, row)} }}" for row in range(self.tiled.rows))
+
+    def _finished_row(self, number: int, row: int) -> str:
+        s = [f"s{gate}_{row}" for gate in range(self._gates)]
+        old, new = f"LOADV(&state[now][{row}][at])", f"&state[1 - now][{row}][at]"
+        if self.cell == "rnn":
+            return f"STOREV({new}, f0({s[0]}));"
+        if self.cell == "lstm":
+            return (
+                f"const AV next = f0({s[1]}) * LOADV(&cell[{row}][at]) + f0({s[0]}) * f1({s[2]}); "
+                f"STOREV(&cell[{row}][at], next); STOREV({new}, f0({s[3]}) * f2(next));"
+            )
+        if self.cell == "gru_linear":
+            part = f"LOADV(&products[step][{row}][block][2][0])"
+            return (
+                f"const AV update = f0({s[0]}), made = f1({part} + f0({s[1]}) * {s[2]}); "
+                f"STOREV({new}, (1 - update) * made + update * {old});"
+            )
+        if number == 0:
+            return f"STOREV(&gate[{row}][at], f0({s[0]})); STOREV(&kept[{row}][at], f0({s[1]}) * {old});"
+        update = f"LOADV(&gate[{row}][at])"
+        return f"const AV update = {update}; STOREV({new}, (1 - update) * f1({s[2]}) + update * {old});"
