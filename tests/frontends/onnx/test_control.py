@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -41,12 +42,65 @@ def test_a_known_condition_takes_its_branch(condition: bool) -> None:
 
 
 @pytest.mark.parametrize("condition", [True, False])
-def test_the_host_decides_what_is_known_only_then(condition: bool) -> None:
+def test_both_branches_are_computed_where_only_a_run_knows_the_condition(condition: bool) -> None:
     model = model_of(choice(), {"x": (3,), "c": ()}, ["y"], {"w": X}, dtypes={"c": BOOL})
     network = imported(model)
-    assert host_operators(network) == ("If 'If_y'",)
+    assert not host_operators(network)
     got = evaluate(network, {"x": X, "c": np.array(condition)})["y"]
     assert np.array_equal(got, np.abs(X) + X if condition else -np.abs(X))
+
+
+def chain(length: int, size: int = 3) -> Any:
+    """Return a branch of this many nodes, whose result has this many elements."""
+    names = ["a", *(f"v{number}" for number in range(length - 2)), "last"]
+    made = [node("Neg", [one], [other]) for one, other in itertools.pairwise(names)]
+    made.append(node("Slice", ["last", "begin", "end"], ["out"]))
+    ends = [
+        helper.make_tensor("begin", INT, (1,), [0]),
+        helper.make_tensor("end", INT, (1,), [size]),
+    ]
+    return helper.make_graph(made, "chain", [], [helper.make_tensor_value_info("out", FLOAT, (size,))], ends)
+
+
+def test_long_branches_are_decided_by_the_value_of_a_switch_alone() -> None:
+    """A model that chose by its sampling rate was planned anew for every sample, since the branches read it."""
+    chosen = node("If", ["c"], ["y"], then_branch=chain(9), else_branch=chain(12, 2))
+    equal = node("Equal", ["rate", "wanted"], ["c"])
+    inputs = {"x": (3,), "rate": ()}
+    model = model_of(
+        [node("Abs", ["x"], ["a"]), equal, chosen], inputs, ["y"], {"wanted": np.array(16000)}, dtypes={"rate": INT}
+    )
+    with pytest.raises(ValueNeededError, match="its condition must be known") as caught:
+        imported(model)
+    assert caught.value.inputs == ("rate",)
+    for rate, size in ((16000, 3), (8000, 2)):
+        network = imported(model, known={"rate": np.array(rate)})
+        assert evaluate(network, {"x": X})["y"].shape == (size,)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_condition_of_computed_numbers_selects(sign: int) -> None:
+    total = node("ReduceSum", ["x"], ["s"], keepdims=0)
+    greater = node("Greater", ["s", "zero"], ["c"])
+    chosen = node("If", ["c"], ["y"], then_branch=chain(12), else_branch=chain(13))
+    constants = {"zero": np.array(0, np.float32)}
+    model = model_of([node("Abs", ["x"], ["a"]), total, greater, chosen], {"x": (3,)}, ["y"], constants)
+    network = imported(model)
+    assert not host_operators(network)
+    got = evaluate(network, {"x": sign * X})["y"]
+    assert np.array_equal(got, -np.abs(X) if sign > 0 else np.abs(X))
+
+
+def test_branches_of_several_shapes_by_computed_numbers_are_left_to_the_host() -> None:
+    greater = node("Greater", ["x", "zero"], ["c"])
+    out = [helper.make_tensor_value_info("out", FLOAT, None)]
+    joined = helper.make_graph([node("Concat", ["x", "x"], ["out"], axis=0)], "joined", [], out)
+    kept = helper.make_graph([node("Neg", ["x"], ["out"])], "kept", [], out)
+    chosen = node("If", ["c"], ["y"], then_branch=joined, else_branch=kept)
+    constants = {"zero": np.array(0, np.float32)}
+    model = model_of([greater, chosen], {"x": (1,)}, ["y"], constants)
+    with pytest.raises(ValueNeededError, match="depends on the values"):
+        imported(model)
 
 
 def loop(condition: Any) -> Any:

@@ -13,21 +13,61 @@ from syclsched.errors import ModelError
 from syclsched.frontends.onnx.importing.reference_fallback import import_reference
 from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, ScopeImporter
 from syclsched.frontends.onnx.importing.sequences import SEQUENCE_IMPORTERS
+from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph, ModelNode
 
+#: Branches of If, and the most nodes of both that are computed where one may be enough.
+_BRANCHES: Final = ("then_branch", "else_branch")
+_SHORT: Final = 16
 #: Most iterations of an unrolled loop; longer ones are refused.
 LONGEST_LOOP: Final = 10_000
 
 
 def _import_if(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
-    """Import If with a constant condition: inline the branch taken."""
-    condition = scope.b.known(scope.tensor(node.inputs[0]))
-    if condition is None:
+    """Import If: inline the branch taken, or compute both and select where only a run knows the condition.
+
+    A condition that follows from single integers and truth values, of which a model is given few, is required to be
+    known if the branches are long: then only one is computed.
+    """
+    b, name = scope.b, scope.tensor(node.inputs[0])
+    if math.prod(b.shape(name)) != 1:
+        raise b.wrong(f"its condition has {math.prod(b.shape(name))} elements, expected 1")
+    if b.known(name) is None:
+        sources = b.sources(name)
+        floating = any(b.dtype(each) in FLOATS for each in sources) or not sources
+        single = all(math.prod(b.shape(each)) == 1 for each in sources)
+        if floating or not single or sum(_length(_graph(scope, node, each)) for each in _BRANCHES) <= _SHORT:
+            selected = _import_both(scope, node, name)
+            if selected is not None or floating:
+                return selected
+    condition = b.require(name, "its condition")
+    return scope.inline(_graph(scope, node, _BRANCHES[not condition.reshape(-1)[0]]), [], f"{node.name}/")
+
+
+def _length(graph: ModelGraph) -> int:
+    """Return the number of nodes of a graph and of those within them."""
+    inner = (each for node in graph.nodes for each in node.attributes.values() if isinstance(each, ModelGraph))
+    return len(graph.nodes) + sum(map(_length, inner))
+
+
+def _import_both(scope: Scope, node: ModelNode, condition: str) -> Sequence[BoundValue] | None:
+    """Import both branches of If, and a selection of each result; None if results differ in shape or type."""
+    b = scope.b
+    b.end([], [])
+    try:
+        branches = [scope.inline(_graph(scope, node, each), [], f"{node.name}/{each}/") for each in _BRANCHES]
+    except ModelError:  # a branch may be wrong for the shapes of the other
+        b.drop()
         return None
-    if condition.size != 1:
-        raise scope.b.wrong(f"its condition has {condition.size} elements, expected 1")
-    name = "then_branch" if condition.reshape(-1)[0] else "else_branch"
-    return scope.inline(_graph(scope, node, name), [], f"{node.name}/")
+    b.begin(scope.prefixed(node.name), node.label)
+    selected: list[BoundValue] = []
+    for yes, no in zip(*branches, strict=True):
+        if not isinstance(yes, str) or not isinstance(no, str):
+            return None
+        if (b.shape(yes), b.dtype(yes)) != (b.shape(no), b.dtype(no)):
+            return None
+        selected.append(b.elementwise(("where", 0, 1, 2), b.reshape(condition, ()), yes, no))
+    return selected
 
 
 def _import_loop(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
