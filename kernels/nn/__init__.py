@@ -19,6 +19,7 @@ from syclsched.kernels.nn.normalisation.softmax_over import softmax_over
 from syclsched.kernels.nn.pooling.pool import pool
 from syclsched.kernels.nn.pooling.resize import resize
 from syclsched.kernels.nn.product.matmul import matmul
+from syclsched.kernels.nn.recurrence.recurrent import recurrent
 
 __all__ = [
     "Activation",
@@ -32,6 +33,7 @@ __all__ = [
     "lrn",
     "matmul",
     "pool",
+    "recurrent",
     "resize",
     "softmax_over",
 ]

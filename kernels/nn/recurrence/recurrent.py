@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any, Final
 
+from syclsched.errors import ArgumentError
 from syclsched.kernels.common import ITEM_BYTES, Activation, numpy_implementation
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.opencl_types import FLOATS, sum_dtype
@@ -73,7 +74,16 @@ def recurrent(
         Parameters ``y`` (steps, batch, hidden), ``h`` and ``c`` (batch, hidden), ``x`` (steps, batch, features), ``w``
         (features, gates * hidden), ``r`` (hidden, gates * hidden), ``b`` (biases * hidden), ``h0``, ``c0``,
         ``lengths`` (batch), ``p`` (3 * hidden); those that are wanted.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such cell or activation, or the cell has another number of activations.
     """
+    if cell not in CELLS:
+        raise ArgumentError(f"there is no cell {cell!r}", hint=f"There are: {', '.join(CELLS)}")
+    if len(activations) != CELLS[cell][2]:
+        raise ArgumentError(f"cell {cell!r} has {CELLS[cell][2]} activations, not {len(activations)}")
     checked = tuple(map(act.checked, activations))
     return _recurrent(cell, checked, reverse, coupled, last, state, lengths, peepholes)
 

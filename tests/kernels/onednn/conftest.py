@@ -48,7 +48,11 @@ class Runner:
         return refuses(self.signature(operation, arrays, constants))
 
     def __call__(
-        self, operation: Operation, arrays: dict[str, np.ndarray], constants: Collection[str] = ()
+        self,
+        operation: Operation,
+        arrays: dict[str, np.ndarray],
+        constants: Collection[str] = (),
+        result: str = "y",
     ) -> np.ndarray:
         """Return what oneDNN makes of arrays."""
         dpt = usm_arrays()
@@ -60,7 +64,7 @@ class Runner:
         usm = {n: dpt.asarray(a, sycl_queue=self.queue) for n, a in arrays.items() if n not in constants}
         usm.update(implementation.prepare(signature, self.queue, {n: arrays[n] for n in constants}))
         loaded(self.queue, usm, []).wait()
-        return np.asarray(dpt.asnumpy(usm["y"]))
+        return np.asarray(dpt.asnumpy(usm[result]))
 
     def agrees(
         self,
