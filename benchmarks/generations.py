@@ -102,7 +102,7 @@ def model(name: str, stack: ExitStack) -> Measure:
     from common import seconds
     from onnx_models import default_folder, given, ours, shapes_of
 
-    path, inputs = given(name, default_folder())
+    path, (inputs, *_) = given(name, default_folder())
     compiled = stack.enter_context(ours(path, shapes_of(name)))
     return lambda: 1e3 * seconds(lambda: compiled(**inputs))
 

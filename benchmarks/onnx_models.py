@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Latency of whole models beside ONNX Runtime's CPU provider, alternating in one process, on the same cores.
 
-    python benchmarks/onnx_models.py [--models resnet50 bert] [--runs 30] [--blocks 10] [--operators 12]
+    python benchmarks/onnx_models.py [--models resnet50 bert] [--families] [--runs 30] [--blocks 10] [--operators 12]
                                        [--memory] [--first]
 
 The models are the networks in the ``onnx`` package with seeded random weights, batch 1, and an encoder of the size of
-BERT's base model on 128 tokens. Both sides get NumPy arrays and give NumPy arrays. ONNX Runtime runs with 1 and with 2
-threads (or those of ``--threads``) and the faster counts; its threads stop spinning at the end of a run, so that they
-take nothing from the other side. Results are compared before anything is timed.
+BERT's base model on 128 tokens; with ``--families`` those of ``model_families.py``: recurrent, with control flow, tiny.
+Both sides get NumPy arrays, in every call others than in the last ones, and give NumPy arrays. ONNX Runtime runs with 1
+and with 2 threads (or those of ``--threads``) and the faster counts; its threads stop spinning at the end of a run, so
+that they take nothing from the other side. Results are compared before anything is timed.
 
 ``--blocks K`` also times K calls of one side after each other, with a pause before, in turns: what a side takes that
 has the machine for itself. ONNX Runtime's threads may spin on then, where that is faster than to stop or never to spin.
@@ -24,6 +25,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import gc
+import itertools
 import json
 import os
 import shutil
@@ -38,6 +40,7 @@ from typing import Any
 
 import numpy as np
 from common import alternating, deviation, median_and_range, parser, print_table, resident_bytes, seconds
+from model_families import FAMILIES, saved
 
 #: Ours over ONNX Runtime's that is wanted.
 TARGETS = {
@@ -51,7 +54,10 @@ TARGETS = {
     "squeezenet": 1.3,
     "shufflenet": 1.3,
     "bert": 1.1,
+    **{name: target for name, (_, target) in FAMILIES.items()},
 }
+#: Sets of inputs that calls get in turn.
+_INPUTS = 5
 #: Microseconds of processor time for each of the model's operators, until all is submitted, that are wanted.
 TARGET_SUBMISSION_US = 10.0
 _SEQUENCE = 128
@@ -75,14 +81,15 @@ def shapes_of(name: str) -> dict[str, tuple[int, ...]] | None:
     return dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), (1, _SEQUENCE))
 
 
-def given(name: str, folder: Path) -> tuple[Path, Arrays]:
-    """Return a model's file and inputs for it."""
+def given(name: str, folder: Path) -> tuple[Path, list[Arrays]]:
+    """Return a model's file and several inputs for it."""
     import onnx
 
     from syclsched.testing.models import cached, sample_inputs
 
-    path = cached(name, folder)
-    return path, sample_inputs(onnx.load(str(path)), shapes_of(name), seed=1)
+    path = saved(name, folder) if name in FAMILIES else cached(name, folder)
+    model = onnx.load(str(path))
+    return path, [sample_inputs(model, shapes_of(name), seed=seed) for seed in range(1, _INPUTS + 1)]
 
 
 #: What ONNX Runtime's threads may do when they have nothing to do, and how it is told.
@@ -158,7 +165,8 @@ def in_blocks(compiled: Any, path: Path, inputs: Arrays, options: argparse.Names
 
 def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Time one model on both sides."""
-    path, inputs = given(name, options.folder)
+    path, several = given(name, options.folder)
+    inputs = several[0]
     sessions = {threads: runtime_session(path, threads) for threads in options.threads}
     names = [output.name for output in next(iter(sessions.values())).get_outputs()]
     tries = {
@@ -176,7 +184,11 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
             raise SystemExit(f"{name}: wrong by {error:.3g}")
         gc.collect()
         gc.disable()
-        calls = {"ours": lambda: compiled(inputs), "runtime": lambda: session.run(None, inputs)}
+        turns = {side: itertools.cycle(several) for side in ("ours", "runtime")}
+        calls = {
+            "ours": lambda: compiled(next(turns["ours"])),
+            "runtime": lambda: session.run(None, next(turns["runtime"])),
+        }
         mine, theirs = ([1e3 * s for s in times] for times in alternating(calls, options.runs, _WARM_UPS).values())
         blocks = in_blocks(compiled, path, inputs, options) if options.blocks else None
         gc.enable()
@@ -240,7 +252,7 @@ def forget_peak() -> None:
 
 def measure_memory(name: str, side: str, folder: Path) -> None:
     """Print, as JSON, by how much this process grows while one side runs."""
-    path, inputs = given(name, folder)
+    path, (inputs, *_) = given(name, folder)
     planned = 0
     # A small model first: libraries are loaded and devices are open before anything is measured.
     if side == "ours":
@@ -285,7 +297,7 @@ def memory(name: str, folder: Path) -> dict[str, Any]:
 
 def measure_first(name: str, folder: Path) -> None:
     """Print, as JSON, how long the first call takes in this process, compilation included."""
-    path, inputs = given(name, folder)
+    path, (inputs, *_) = given(name, folder)
     begun = time.perf_counter()
     compiled = ours(path, shapes_of(name))
     compiled(inputs)
@@ -401,7 +413,8 @@ def show_memory(rows: list[dict[str, Any]]) -> None:
 def main() -> None:
     """Compare the models that were asked for."""
     arguments = parser(__doc__, runs=30, memory=False)
-    arguments.add_argument("--models", nargs="*", choices=list(TARGETS), default=list(TARGETS))
+    arguments.add_argument("--models", nargs="*", choices=list(TARGETS))
+    arguments.add_argument("--families", action="store_true", help="the models of model_families.py")
     arguments.add_argument("--threads", type=int, nargs="*", default=[1, 2], help="of ONNX Runtime; the best is taken")
     arguments.add_argument("--blocks", type=int, default=0, metavar="K", help="also time blocks of K calls")
     arguments.add_argument("--operators", type=int, default=0, metavar="N")
@@ -412,6 +425,7 @@ def main() -> None:
     arguments.add_argument("--folder", type=Path, default=default_folder(), help="where models are kept")
     arguments.add_argument("--json", type=Path, help="write what was found to this file")
     options = arguments.parse_args()
+    options.models = options.models or [name for name in TARGETS if (name in FAMILIES) == options.families]
     if options.memory_of:
         measure_memory(options.models[0], options.memory_of, options.folder)
         return

@@ -126,6 +126,9 @@ def submit_empty(queue: SyclQueue, arguments: Mapping[str, Any], depends: list[S
 class LoadedPrimitive:
     """A request's loaded primitive: the result of a oneDNN implementation's ``load``."""
 
+    #: It reads nothing of its arrays but their addresses and types.
+    takes_addresses: Final = True
+
     def __init__(self, request: PrimitiveRequest) -> None:
         self.request = request
         self._lock = threading.Lock()
@@ -207,10 +210,9 @@ class LoadedPrimitive:
 
 def _pointer_of(array: Any, argument: PrimitiveArgument) -> int:
     """Return the USM pointer of an array passed to a primitive."""
-    found = getattr(array, "array", array)  # a BoundArray wraps the array
-    if argument.tensor.strides is not None and str(found.dtype) != argument.tensor.dtype:
-        raise ExecutionError(f"array {argument.parameter!r} is {found.dtype}, not {argument.tensor.dtype}")
-    return int(found._pointer)
+    if argument.tensor.strides is not None and str(array.dtype) != argument.tensor.dtype:
+        raise ExecutionError(f"array {argument.parameter!r} is {array.dtype}, not {argument.tensor.dtype}")
+    return int(array._pointer)
 
 
 def implementation_of(queue: SyclQueue, request: PrimitiveRequest) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from syclsched.devices.memory.usm_memory import allocate, as_bytes
+from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.kernels.onednn import c_api
 from syclsched.kernels.onednn.calls import execution_arguments
@@ -19,7 +21,6 @@ from syclsched.kernels.onednn.primitives import primitive_of
 from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveRequest
 from syclsched.kernels.onednn.status import check
 from syclsched.kernels.onednn.tensors import Tensor
-from syclsched.oneapi.dpctl_interface import usm_arrays
 
 
 def prepare(
@@ -28,15 +29,14 @@ def prepare(
     queue: SyclQueue,
     constants: Mapping[str, np.ndarray[Any, Any]],
 ) -> dict[str, Any]:
-    """Return the device arrays that a primitive takes as constants."""
+    """Return the constants, those that the primitive takes in a layout of its own in device memory."""
     found: dict[str, Any] = {}
-    for name, values in constants.items():
-        uploaded = _upload(np.ascontiguousarray(values), queue)
-        wanted = _packed(request, name)
+    for name, given in constants.items():
+        values, wanted = np.ascontiguousarray(given), _packed(request, name)
         if request is None or wanted is None:
-            found[name] = uploaded
+            found[name] = values
         else:
-            found[name] = _pack(request, wanted, sources[name], uploaded, queue)
+            found[name] = _pack(request, wanted, sources[name], values, queue)
     return found
 
 
@@ -63,19 +63,21 @@ def _packed(request: PrimitiveRequest | None, name: str) -> PrimitiveArgument | 
     return None if wanted is None or wanted.tensor.strides is not None else wanted
 
 
-def _upload(values: np.ndarray[Any, Any], queue: SyclQueue) -> Any:
-    uploaded = usm_arrays().empty(values.shape, dtype=values.dtype, sycl_queue=queue, usm_type="device")
-    if values.nbytes:  # asarray would need another, writable copy
-        queue.memcpy(uploaded.usm_data, values.reshape(-1).view(np.uint8), values.nbytes)
-    return uploaded
-
-
-def _pack(request: PrimitiveRequest, wanted: PrimitiveArgument, source: Tensor, uploaded: Any, queue: SyclQueue) -> Any:
+def _pack(
+    request: PrimitiveRequest,
+    wanted: PrimitiveArgument,
+    source: Tensor,
+    values: np.ndarray[Any, Any],
+    queue: SyclQueue,
+) -> MemoryRange:
     """Reorder an array into the layout the primitive chose; block until done."""
     stream = stream_of(queue)
     engine, library = stream.engine, stream.engine.library
     primitive = primitive_of(engine, request)
-    packed = usm_arrays().zeros(primitive.size(wanted), dtype="uint8", sycl_queue=queue, usm_type="device")
+    size = primitive.size(wanted)
+    uploaded, packed = (allocate(queue, nbytes, "device") for nbytes in (values.nbytes, size))
+    queue.memcpy(uploaded, as_bytes(values), values.nbytes)
+    queue.memcpy(packed, np.zeros(size, np.uint8), size)  # the reorder need not write the padding
     given = descriptor(engine, source)
     target = primitive.descriptor(wanted.index)
     description = Handle(library, "primitive_desc").make(
@@ -97,4 +99,4 @@ def _pack(request: PrimitiveRequest, wanted: PrimitiveArgument, source: Tensor, 
         f"packing of {wanted.parameter!r}",
     )
     queue.wait()
-    return packed
+    return MemoryRange.around(packed)

@@ -12,6 +12,7 @@ from support.running import DTYPE, MIX
 
 from syclsched.devices import discover
 from syclsched.devices.memory import usm_memory
+from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.programs.executables import KernelSubmission
 from syclsched.devices.programs.task_compiler import compile_task
 from syclsched.devices.submission.submission_loop import SubmissionLoop
@@ -45,7 +46,7 @@ class Mixed:
         for name in ("x", "y"):
             storage = usm_memory.allocate(queue, 8 * SIZE, "shared")
             usm_memory.as_numpy(storage, (SIZE,), DTYPE)[...] = np.arange(SIZE)
-            arrays[name] = usm_memory.as_usm_array(storage, (SIZE,), DTYPE, queue)
+            arrays[name] = MemoryRange.around(storage).usm_array((SIZE,), DTYPE, queue)
             self.y = usm_memory.as_numpy(storage, (SIZE,), DTYPE)
         submission = compiled.bind(arrays)
         assert isinstance(submission, KernelSubmission)

@@ -16,7 +16,9 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 
 from syclsched.devices.memory import usm_memory
+from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.native.sycl_types import SyclQueue
+from syclsched.devices.programs.arguments import BoundArray
 from syclsched.devices.programs.executables import Executable, KernelExecutable, LibraryExecutable, SequenceExecutable
 from syclsched.devices.programs.task_compiler import CompileRequest, signature_key, step_requests
 from syclsched.errors import ExecutionError, MemoryLimitError, SyclschedError
@@ -204,7 +206,7 @@ class ConstantUploader:
             return make()
 
     def _uploaded(self, value: np.ndarray[Any, Any], queue: SyclQueue, space: str, where: str) -> Any:
-        """Return a NumPy array as a `usm_ndarray` in a space."""
+        """Return a NumPy array as an array in a space."""
         kind: UsmKind = "device" if self._kind(space) == "device" else "shared"
         try:
             made = usm_memory.allocate(queue, value.nbytes, kind)
@@ -217,4 +219,4 @@ class ConstantUploader:
             ) from error
         if math.prod(value.shape):
             queue.memcpy_async(made, usm_memory.as_bytes(value), value.nbytes, []).wait()
-        return usm_memory.as_usm_array(made, tuple(value.shape), value.dtype.name, queue)
+        return BoundArray(MemoryRange.around(made), tuple(value.shape), value.dtype.name, queue)

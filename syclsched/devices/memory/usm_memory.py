@@ -61,11 +61,6 @@ def memory_slice(memory: Any, start: int, nbytes: int) -> Any:
     return type(memory)(UsmInterface(memory, memory._pointer + start, nbytes, memory.sycl_queue))
 
 
-def as_usm_array(memory: Any, shape: tuple[int, ...], dtype: str, queue: SyclQueue) -> Any:
-    """Return a `usm_ndarray` on memory, without a copy."""
-    return MemoryRange.around(memory).usm_array(shape, dtype, queue)
-
-
 def as_numpy(memory: Any, shape: tuple[int, ...], dtype: str) -> NumpyArray:
     """Return a NumPy array on shared or host memory, without a copy.
 

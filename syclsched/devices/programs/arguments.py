@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from enum import Enum
 from functools import lru_cache
 from typing import Any
@@ -114,9 +115,19 @@ class BoundArray:
         return np.dtype(self._dtype)
 
     @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return math.prod(self._shape) * self.dtype.itemsize
+
+    @property
     def memory(self) -> Any:
         """The array's memory as dpctl memory object."""
         return self._memory.memory
+
+    @property
+    def _pointer(self) -> int:
+        """Address of the first element; ``usm_ndarray`` has the same attribute."""
+        return self._memory._pointer
 
     def flat(self, form: ArrayForm) -> list[Any]:
         """Return the array as kernel arguments; see `flatten_array`."""

@@ -265,8 +265,9 @@ class LibraryExecutable:
 
     def bind(self, arguments: Mapping[str, Argument]) -> Submission:
         """Keep the arguments; see `Executable.bind`."""
-        arrays = {name: a.array if isinstance(a, BoundArray) else a for name, a in arguments.items()}
-        given = {**self.scalars, **self.constants, **arrays}
+        given: dict[str, Any] = {**self.scalars, **self.constants, **arguments}
+        if not getattr(self.call, "takes_addresses", False):  # making a ``usm_ndarray`` takes tens of microseconds
+            given = {name: a.array if isinstance(a, BoundArray) else a for name, a in given.items()}
         if isinstance(self.call, Copies):
             made: list[Submission] = [CopySubmission(*copy) for copy in self.call.of(given)]
             return made[0] if len(made) == 1 else SequenceSubmission(made)

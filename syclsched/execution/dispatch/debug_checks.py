@@ -51,10 +51,10 @@ class UndeclaredWriteCheck:
     def watch_constants(self, executables: Iterable[Executable]) -> None:
         """Compute checksums of the constants in device memory, which no task may change."""
         memories = [
-            (upload, array.usm_data)
+            (upload, array.usm_data if hasattr(array, "usm_data") else array.memory)
             for upload in uploads_of(executables)
             for array in upload.arrays.values()
-            if hasattr(array, "usm_data") and array.nbytes
+            if not isinstance(array, np.ndarray) and array.nbytes
         ]
         self._constants = [(upload, memory, _sums_of(memory)) for upload, memory in memories]
 

@@ -12,6 +12,7 @@ from support.opened import is_usm, live_on
 
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.memory.memory_pool import MemoryPool
+from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.model.usm import UsmKind
 
 pytestmark = pytest.mark.sycl
@@ -46,7 +47,7 @@ def test_memory_in_a_cycle_goes_back_when_it_is_collected(
     made = usm_memory.allocate(queue, NBYTES, kind)
     pointer = int(made._pointer)
     if how == "as an array":
-        made = usm_memory.as_usm_array(made, (NBYTES // 4,), "float32", queue)
+        made = MemoryRange.around(made).usm_array((NBYTES // 4,), "float32", queue)
     elif how == "a part":
         made = usm_memory.memory_slice(made, 0, 64)
     in_a_cycle(made)

@@ -11,6 +11,7 @@ from support.running import DTYPE, MIX, SPIN
 from syclsched.devices import discover, open_devices
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.native.fences import lane_queue, submit_fence
+from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.programs.task_compiler import compile_task
 from syclsched.model.operation import Signature
 
@@ -34,7 +35,7 @@ def test_kernel_behind_a_fence_waits_for_copies_of_another_queue(name: str) -> N
             first = copies.memcpy_async(buffers[0], usm_memory.as_bytes(source), 8 * SIZE, [])
             second = copies.memcpy_async(buffers[1], usm_memory.as_bytes(source), 8 * SIZE, [first])
             arrays = {
-                n: usm_memory.as_usm_array(b, (SIZE,), DTYPE, kernels) for n, b in zip("xy", buffers, strict=True)
+                n: MemoryRange.around(b).usm_array((SIZE,), DTYPE, kernels) for n, b in zip("xy", buffers, strict=True)
             }
             submit_fence(kernels, [second])
             mix.bind(arrays).submit(kernels, []).wait()
@@ -49,7 +50,7 @@ def test_fence_completes_after_what_it_waits_for(name: str) -> None:
         signature = Signature({"y": (1,)}, {"y": DTYPE}, {"turns": 1_000_000})
         spin = compile_task(SPIN, SPIN.implementations[0], signature, busy, platform.device(name).limits)
         buffer = usm_memory.allocate(busy, 8, "shared")
-        work = spin.bind({"y": usm_memory.as_usm_array(buffer, (1,), DTYPE, busy)})
+        work = spin.bind({"y": MemoryRange.around(buffer).usm_array((1,), DTYPE, busy)})
         for _ in range(10):
             event = work.submit(busy, [])
             submit_fence(other, [event]).wait()

@@ -20,6 +20,7 @@ import pytest
 
 from syclsched import oneapi, processor_flags
 from syclsched.devices.memory import usm_memory
+from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.programs import program_cache, programs, task_compiler
 from syclsched.devices.programs.bounded_cache import BoundedCache
 from syclsched.devices.programs.program_cache import ProgramCache, key_of
@@ -132,7 +133,9 @@ def compiled(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) 
             task_compiler.compile_tasks([piece(queue, factor, options) for factor in factors]), factors, strict=True
         ):
             buffer = usm_memory.allocate(queue, 20, "shared")
-            executable.bind({"y": usm_memory.as_usm_array(buffer, (5,), "float32", queue)}).submit(queue, []).wait()
+            executable.bind({"y": MemoryRange.around(buffer).usm_array((5,), "float32", queue)}).submit(
+                queue, []
+            ).wait()
             wanted = np.exp(np.arange(5, dtype="float32")) * np.float32(factor.rstrip("f"))
             np.testing.assert_allclose(usm_memory.as_numpy(buffer, (5,), "float32"), wanted, rtol=1e-6)
         return [each for each in caplog.messages if each.startswith("compiling")]

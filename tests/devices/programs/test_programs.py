@@ -13,6 +13,7 @@ import pytest
 from syclsched import oneapi
 from syclsched.devices.backends.registry import BACKENDS
 from syclsched.devices.memory import usm_memory
+from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.programs import programs, task_compiler
 from syclsched.devices.programs.program_cache import VARIABLE
 from syclsched.errors import CapabilityError, ExecutionError
@@ -79,7 +80,7 @@ def piece(queue: Any, factor: str, head: str = "") -> task_compiler.CompileReque
 
 def result(executable: Any, queue: Any) -> list[float]:
     buffer = usm_memory.allocate(queue, 20, "shared")
-    executable.bind({"y": usm_memory.as_usm_array(buffer, (5,), "float32", queue)}).submit(queue, []).wait()
+    executable.bind({"y": MemoryRange.around(buffer).usm_array((5,), "float32", queue)}).submit(queue, []).wait()
     return list(usm_memory.as_numpy(buffer, (5,), "float32").tolist())
 
 
@@ -180,7 +181,9 @@ def test_spirv_of_other_numbers(queue: Any, dtype: str, monkeypatch: pytest.Monk
     signature = Signature({"y": y.shape, "x": x.shape}, {"y": dtype, "x": dtype})
     buffers = [usm_memory.allocate(queue, each.nbytes, "shared") for each in (y, x)]
     usm_memory.as_numpy(buffers[1], x.shape, dtype)[...] = x
-    arrays = [usm_memory.as_usm_array(b, each.shape, dtype, queue) for b, each in zip(buffers, (y, x), strict=True)]
+    arrays = [
+        MemoryRange.around(b).usm_array(each.shape, dtype, queue) for b, each in zip(buffers, (y, x), strict=True)
+    ]
     made = task_compiler.compile_task(operation, operation.implementation("opencl-c"), signature, queue, LIMITS)
     made.bind({"y": arrays[0], "x": arrays[1]}).submit(queue, []).wait()
     host: Any = operation.implementation("numpy").load(signature)

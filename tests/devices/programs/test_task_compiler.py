@@ -17,6 +17,7 @@ from support.gpu_shape import OTHER_DEVICE
 import syclsched
 from syclsched import kernel_api
 from syclsched.devices.memory import usm_memory
+from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.programs import task_compiler
 from syclsched.errors import CapabilityError, ExecutionError
 from syclsched.kernel_compiler.python_kernel import PythonKernel
@@ -110,7 +111,7 @@ def run_grid(implementation: Implementation, queue: Any, shape: tuple[int, int],
     views = [usm_memory.as_numpy(b, shape, "float32") for b in buffers]
     views[0][...] = np.random.default_rng(1).integers(0, 100, shape)
     views[1][...] = -1
-    arrays = [usm_memory.as_usm_array(b, shape, "float32", queue) for b in buffers]
+    arrays = [MemoryRange.around(b).usm_array(shape, "float32", queue) for b in buffers]
     submission = executable.bind({"x": arrays[0], "y": arrays[1]})
     submission.submit(queue, []).wait()
     i, j = np.indices(shape)
@@ -136,7 +137,7 @@ def test_code_can_be_tailored_to_a_devices_limits(queue: Any) -> None:
     buffers = [usm_memory.allocate(queue, 48, "shared") for _ in range(2)]
     x, y = (usm_memory.as_numpy(b, (3, 4), "float32") for b in buffers)
     x[...] = 0
-    arrays = [usm_memory.as_usm_array(b, (3, 4), "float32", queue) for b in buffers]
+    arrays = [MemoryRange.around(b).usm_array((3, 4), "float32", queue) for b in buffers]
     i, j = np.indices((3, 4))
     # One and the same operation: what was compiled for other limits must not be taken for it.
     whole = operation(implementation)
@@ -161,7 +162,7 @@ def test_nd_item_is_used_when_there_is_a_local_range(compiler: str, queue: Any) 
     buffers = [usm_memory.allocate(queue, 96, "shared") for _ in range(2)]
     for buffer in buffers:
         usm_memory.as_numpy(buffer, (12,), "int64")[...] = 0
-    arrays = [usm_memory.as_usm_array(b, (12,), "int64", queue) for b in buffers]
+    arrays = [MemoryRange.around(b).usm_array((12,), "int64", queue) for b in buffers]
     executable.bind({"x": arrays[0], "y": arrays[1]}).submit(queue, []).wait()
     index = np.arange(12)
     np.testing.assert_array_equal(usm_memory.as_numpy(buffers[1], (12,), "int64"), index // 4 * 1000 + index % 4 + 7)
@@ -184,7 +185,7 @@ def test_scalar_is_passed_in_its_dtype(compiler: str, dtype: str) -> None:
     executable = task_compiler.compile_task(fill_operation, implementation, signature, queue, LIMITS)
     buffer = usm_memory.allocate(queue, 64, "shared")
     usm_memory.as_numpy(buffer, (64,), "uint8")[...] = 0xFF
-    y = usm_memory.as_usm_array(buffer, (3,), dtype, queue)
+    y = MemoryRange.around(buffer).usm_array((3,), dtype, queue)
     executable.bind({"y": y}).submit(queue, []).wait()
     assert usm_memory.as_numpy(buffer, (3,), dtype).tolist() == [value] * 3
 
@@ -205,7 +206,7 @@ def test_library_call_gets_arrays_of_its_queue_and_scalars() -> None:
 
     other = dpctl.SyclQueue(queue.sycl_context, queue.sycl_device, property="in_order")
     buffer = usm_memory.allocate(queue, 8, "shared")
-    arrays = {name: usm_memory.as_usm_array(buffer, (2,), "float32", other) for name in "xy"}
+    arrays = {name: MemoryRange.around(buffer).usm_array((2,), "float32", other) for name in "xy"}
     executable.bind(arrays).submit(other, []).wait()
     assert seen["a"] == 5
     assert seen["x"].sycl_queue == other

@@ -14,6 +14,7 @@ from support.running import DTYPE, MIX, SPIN
 from syclsched.devices import discover, open_devices
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.native import submission_library
+from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.native.submission_library import load_library
 from syclsched.devices.programs.executables import KernelSubmission
 from syclsched.devices.programs.task_compiler import compile_task
@@ -103,7 +104,7 @@ def test_lanes_wait_for_each_other(queues: list[Any], new_loop: NewLoop) -> None
     for turn in range(100):  # back and forth between the queues: each waits for the one before
         lane = turn % 2
         arrays = {
-            name: usm_memory.as_usm_array(m, (SIZE,), DTYPE, queues[lane]) for name, m in (("x", x), ("y", y))
+            name: MemoryRange.around(m).usm_array((SIZE,), DTYPE, queues[lane]) for name, m in (("x", x), ("y", y))
         }  # fmt: skip
         submission = mix[lane].bind(arrays)
         assert isinstance(submission, KernelSubmission)
@@ -134,7 +135,7 @@ def test_a_kernel_starts_after_a_long_one_of_the_other_lane(queues: list[Any], n
     mix = compile_task(MIX, MIX.implementations[0], signature, queues[1], limits)
     pieces = [array(queues[0], 1)[0] for _ in range(3)]
     waited, x, y = (
-        usm_memory.as_usm_array(piece, (1,), DTYPE, queue)
+        MemoryRange.around(piece).usm_array((1,), DTYPE, queue)
         for piece, queue in zip(pieces, (queues[0], queues[1], queues[1]), strict=True)
     )
     late, after = spin.bind({"y": waited}), mix.bind({"x": x, "y": y})
@@ -153,7 +154,7 @@ def test_waits_for_what_python_submitted(queues: list[Any], new_loop: NewLoop) -
     signature = Signature({"y": (1,)}, {"y": DTYPE}, {"turns": 2_000_000})
     spin = compile_task(SPIN, SPIN.implementations[0], signature, queues[0], platform.device("cpu").limits)
     storage, _ = array(queues[0], 1)
-    event = spin.bind({"y": usm_memory.as_usm_array(storage, (1,), DTYPE, queues[0])}).submit(queues[0], [])
+    event = spin.bind({"y": MemoryRange.around(storage).usm_array((1,), DTYPE, queues[0])}).submit(queues[0], [])
     loop = new_loop(queues)
     loop.adopt(0, 0, event)
     batch = loop.submit([loop.fence(1, 1, [0])])

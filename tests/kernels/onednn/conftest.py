@@ -62,7 +62,8 @@ class Runner:
         assert implementation.prepare is not None
         loaded = implementation.load(signature)
         usm = {n: dpt.asarray(a, sycl_queue=self.queue) for n, a in arrays.items() if n not in constants}
-        usm.update(implementation.prepare(signature, self.queue, {n: arrays[n] for n in constants}))
+        for name, made in implementation.prepare(signature, self.queue, {n: arrays[n] for n in constants}).items():
+            usm[name] = dpt.asarray(made, sycl_queue=self.queue) if isinstance(made, np.ndarray) else made
         loaded(self.queue, usm, []).wait()
         return np.asarray(dpt.asnumpy(usm[result]))
 
