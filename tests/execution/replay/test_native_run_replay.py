@@ -19,7 +19,7 @@ from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import TaskFailedError
 from syclsched.execution import bind
 from syclsched.execution.replay import native_run_cache
-from syclsched.kernels.elementwise import COPY
+from syclsched.kernels.elementwise import AXPY, COPY, FILL, SCALE
 from syclsched.model.graph import TaskGraph
 from syclsched.testing import faults
 
@@ -41,7 +41,7 @@ def flown(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-@pytest.fixture(params=["one lane", "two lanes", "calls only"])
+@pytest.fixture(params=["one lane", "two lanes", "calls only", "kernels only"])
 def runner(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A bound plan, and what it makes of its input."""
     platform, live = live_on(None)
@@ -51,6 +51,14 @@ def runner(request: pytest.FixtureRequest) -> Iterator[Any]:
         for n in range(STEPS):
             graph.kernel(linear(), name=f"t{n}", y=y, alpha=-1.0, beta=float(n))
         plan = plan_on(graph, platform, "cpu")
+    elif request.param == "kernels only":
+        graph = TaskGraph("kernels")
+        y, z = graph.array("y", (SIZE,), "float32"), graph.array("z", (SIZE,), "float32", temporary=True)
+        for n in range(0, STEPS, 2):
+            graph.kernel(SCALE, name=f"t{n}", x=y, alpha=-1.0)
+            graph.kernel(FILL, name=f"f{n}", x=z.write(), value=1.0 - n % 4)
+            graph.kernel(AXPY, name=f"t{n + 1}", y=y, x=z, alpha=1.0)
+        plan = plan_by(graph, platform, lambda name: ("cpu", 0, _device_way(graph, name)))
     else:
         graph = alternating(STEPS, SIZE, linear())
         several = request.param == "two lanes"
@@ -62,12 +70,19 @@ def runner(request: pytest.FixtureRequest) -> Iterator[Any]:
 
         plan = plan_by(graph, platform, place)
     with bind(plan, graph, live, trace=False) as bound:
-        yield bound, result if request.param == "calls only" else lambda y: expected(y, STEPS)
+        wanted = {"calls only": result, "kernels only": turned}
+        yield bound, wanted.get(request.param, lambda y: expected(y, STEPS))
 
 
 def result(y: Any) -> Any:
     for n in range(STEPS):
         y = np.float32(n) - y
+    return y
+
+
+def turned(y: Any) -> Any:
+    for n in range(0, STEPS, 2):
+        y = np.float32(1 - n % 4) - y
     return y
 
 
