@@ -19,7 +19,6 @@ Beyond the length of a sequence its states stay, and the result is 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any, Final
 
@@ -164,35 +163,20 @@ def _work(signature: Signature, *, cell: str) -> Work:
 
 
 def _host(
-    *,
-    cell: str,
-    activations: tuple[Activation, ...],
-    reverse: bool,
-    coupled: bool,
-    y: Any,
-    x: Any,
-    w: Any,
-    r: Any,
-    b: Any,
-    h: Any = None,
-    c: Any = None,
-    h0: Any = None,
-    c0: Any = None,
-    lengths: Any = None,
-    p: Any = None,
+    *, cell: str, activations: tuple[Activation, ...], reverse: bool, coupled: bool, y: Any, **arrays: Any
 ) -> None:
     import numpy as np
 
     kind = sum_dtype(str(y.dtype))
-    x, w, r, b = (each.astype(kind, copy=False) for each in (x, w, r, b))
+    x, w, r, b = (arrays[name].astype(kind, copy=False) for name in "xwrb")
     steps, batch, hidden = y.shape
-    given = [np.zeros((batch, hidden), kind) if each is None else each.astype(kind) for each in (h0, c0)]
-    states = given if cell == "lstm" else given[:1]
-    peepholes = [] if p is None else np.split(p.astype(kind, copy=False), 3)
+    first = [arrays.get(name) for name in (("h0", "c0") if cell == "lstm" else ("h0",))]
+    states = [np.zeros((batch, hidden), kind) if each is None else each.astype(kind) for each in first]
+    peepholes = np.split(arrays["p"].astype(kind, copy=False), 3) if "p" in arrays else []
     functions = [partial(act.numpy, each) for each in activations]
-    inputs = x @ w
+    inputs, lengths = x @ w, arrays.get("lengths")
     step = {"rnn": _rnn, "lstm": _lstm, "gru": _gru, "gru_linear": _gru_linear}[cell]
-    for at in _order(steps, reverse):
+    for at in range(steps)[:: -1 if reverse else 1]:
         new = step(inputs[at], states, r, b, functions, coupled=coupled, peepholes=peepholes)
         if lengths is None:
             states, y[at] = new, new[0]
@@ -200,13 +184,9 @@ def _host(
         within = (at < lengths)[:, None]
         states = [np.where(within, now, before) for now, before in zip(new, states, strict=True)]
         y[at] = np.where(within, new[0], 0)
-    for array, value in zip((h, c), states, strict=False):
-        if array is not None:
-            array[...] = value
-
-
-def _order(steps: int, reverse: bool) -> Iterator[int]:
-    yield from reversed(range(steps)) if reverse else range(steps)
+    for name, value in zip("hc", states, strict=False):
+        if name in arrays:
+            arrays[name][...] = value
 
 
 def _split(values: Any, count: int) -> list[Any]:
@@ -221,11 +201,11 @@ def _rnn(x: Any, states: list[Any], r: Any, b: Any, f: list[Any], **_: Any) -> l
 
 def _lstm(x: Any, states: list[Any], r: Any, b: Any, f: list[Any], *, coupled: bool, peepholes: list[Any]) -> list[Any]:
     state, cell = states
-    i, o_forget, candidate, o = _split(x + state @ r + b, 4)
+    i, kept, candidate, o = _split(x + state @ r + b, 4)
     if peepholes:
-        i, o_forget = i + peepholes[0] * cell, o_forget + peepholes[1] * cell
+        i, kept = i + peepholes[0] * cell, kept + peepholes[1] * cell
     i = f[0](i)
-    forget = 1 - i if coupled else f[0](o_forget)
+    forget = 1 - i if coupled else f[0](kept)
     cell = forget * cell + i * f[1](candidate)
     if peepholes:
         o = o + peepholes[2] * cell
