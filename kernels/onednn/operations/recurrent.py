@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from functools import partial
+from math import prod
 from typing import Final
 
-from syclsched.kernels.common import Activation
+from syclsched.kernels.common import ITEM_BYTES, Activation
 from syclsched.kernels.onednn import c_api
 from syclsched.kernels.onednn.primitive_spec import PrimitiveSpec, implementation, refuse
 from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveRequest
@@ -20,6 +21,8 @@ _KINDS: Final = {
     "gru": ("gru", (_SIGMOID, _TANH)),
     "gru_linear": ("lbr_gru", (_SIGMOID, _TANH)),
 }
+#: Constant weights of this size stay in the second cache of one core, where our kernels read them.
+_SMALL_BYTES: Final = 600_000
 #: Activation of an RNN -> oneDNN's.
 _RNN: Final[dict[Activation, str]] = {_TANH: "tanh", _SIGMOID: "logistic", (("relu",),): "relu"}
 _ARGUMENTS: Final = {
@@ -48,6 +51,9 @@ def _recurrent(
     shapes, dtype = signature.shapes, signature.dtypes["y"]
     if "lengths" in shapes or "p" in shapes or coupled:
         raise refuse("no lengths of sequences, peepholes or coupled gates")
+    known = {"w", "r"} <= signature.constants
+    if known and ITEM_BYTES[dtype] * (prod(shapes["w"]) + prod(shapes["r"])) <= _SMALL_BYTES:
+        raise refuse("our kernels are faster with weights that stay in a core's cache")
     settings: tuple[str | int | float, ...] = (_DIRECTIONS[reverse],)
     if cell == "rnn":
         kind = "vanilla_rnn"

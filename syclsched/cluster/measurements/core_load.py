@@ -13,7 +13,7 @@ from typing import Final
 #: Bytes of one step of the computing, some 50 us of a core; it does not hold Python's global lock.
 _STEP: Final = bytes(64 << 10)
 #: Seconds of computing alone, to which computing beside other work is compared.
-_ALONE_S: Final = 0.1
+_ALONE_S: Final = 0.05
 #: With more cores than this, other work is taken to need none: it finds a free one, or slows all a little.
 _MOST_CORES: Final = 8
 #: Largest part of the cores that other work is taken to get.

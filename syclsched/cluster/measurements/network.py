@@ -7,7 +7,8 @@ without data. Latency and bandwidth are fitted to these times as for other links
 once, and receives from several, which shows whether the messages of a worker share its port.
 
 Messages need processor time at both ends: on a worker with few cores, tasks take longer while they move. This is
-measured by the progress of computing on all cores of both workers, alone and beside messages.
+measured by the progress of computing on all cores of both workers, alone and beside messages, for one path from each
+worker.
 
 In clusters of many workers some pairs stand for all: what was not measured gets the median of what was.
 """
@@ -20,7 +21,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
@@ -62,7 +63,7 @@ _PEERS: Final = 4
 _DIRECTIONS: Final[tuple[Literal["out", "in"], ...]] = ("out", "in")
 #: Size of the messages beside which both workers compute, and their number.
 LOADED_BYTES: Final = 1 << 20
-_LOADED_COUNT: Final = 20
+_LOADED_COUNT: Final = 15
 #: Longest time to wait for one message.
 _MESSAGE_S: Final = 60.0
 
@@ -256,8 +257,15 @@ class _Survey:
         total, done = len(steps) + 2 * len(sharing[: 2 * ROUNDS]) + len(senders), 0
         for group in steps:
             self._tell(done, total, ", ".join(f"{source} to {destination}" for source, destination in group))
-            paths += self._measured(group)
+            paths += self._measured(group, loaded=group[0] in self._rounds[0])
             done += 1
+        cores = [each.cores for each in paths if (each.source, each.destination) in self._rounds[0]]
+        paths = [
+            each
+            if (each.source, each.destination) in self._rounds[0]
+            else replace(each, cores=statistics.median(cores))
+            for each in paths
+        ]
         fits = {(each.source, each.destination): each.fit for each in paths}
         ports: list[MeasuredPort] = []
         for name in sharing[: 2 * ROUNDS]:
@@ -285,7 +293,7 @@ class _Survey:
             left = [pair for pair in left if pair not in group]
             yield group
 
-    def _measured(self, group: Sequence[Pair]) -> list[MeasuredPath]:
+    def _measured(self, group: Sequence[Pair], *, loaded: bool) -> list[MeasuredPath]:
         calls = []
         for source, destination in group:
             run = f"network {uuid.uuid4().hex}"
@@ -297,7 +305,7 @@ class _Survey:
                 run,
                 self._sizes,
                 self._size_s,
-                loaded=True,
+                loaded=loaded,
             )
             calls.append((source, destination, sends, answers))
         found = []
