@@ -16,7 +16,6 @@ from typing import Any, Final
 from syclsched.kernels.common import ITEM_BYTES, OPENCL_C, REAL_DTYPES, Activation, ceil_div
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import panels
-from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.opencl_types import header
 from syclsched.kernels.nn.panels import RegisterBlock
 from syclsched.model.operation import (
@@ -35,7 +34,7 @@ _MOST_ROWS: Final = 3
 _KEPT_BYTES: Final = 16 << 10
 _MOST_STEPS: Final = 16
 #: Most bytes of a work-item's state and kept products: runtimes limit private memory.
-_PRIVATE_BYTES: Final = 48 << 10
+_PRIVATE_BYTES: Final = 96 << 10
 #: Cell -> gates computed from the state, phase by phase.
 _PHASES: Final = {"rnn": ((0,),), "lstm": ((0, 1, 2, 3),), "gru": ((0, 1), (2,)), "gru_linear": ((0, 1, 2),)}
 
@@ -70,9 +69,8 @@ def _refuses(signature: Signature, *, cell: str, coupled: bool) -> str | None:
     steps, batch, hidden = signature.shapes["y"]
     if not steps * batch * hidden * signature.shapes["x"][2]:
         return "nothing is computed"
-    tiled = _tiled(signature, 1)
-    held = (4 * hidden + size((tiled.steps, signature.shapes["r"][1]))) * ITEM_BYTES[signature.dtypes["y"]]
-    return None if held <= _PRIVATE_BYTES else f"{hidden} hidden units are too many for the memory of a work-item"
+    fits = _private_bytes(signature, 1) <= _PRIVATE_BYTES
+    return None if fits else f"{hidden} hidden units are too many for the memory of a work-item"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +89,19 @@ def _width(signature: Signature) -> int:
     return RegisterBlock.of(1, hidden, signature.dtypes["y"]).width
 
 
+def _private_bytes(signature: Signature, rows: int) -> int:
+    """Return the bytes of a work-item's arrays at most: states and cells of its sequences, biases, products."""
+    hidden = ceil_div(signature.shapes["y"][2], _width(signature)) * _width(signature)
+    biases = signature.shapes["b"][0] // signature.shapes["y"][2]
+    items = 4 * rows * hidden + biases * hidden + rows * signature.shapes["r"][1]
+    return _KEPT_BYTES + items * ITEM_BYTES[signature.dtypes["y"]]
+
+
 def _tiled(signature: Signature, units: int) -> _Tiling:
     steps, batch, hidden = signature.shapes["y"]
     wanted = min(_MOST_ROWS, ceil_div(batch, units))
-    rows = next(each for each in range(wanted, 0, -1) if batch % each == 0)
+    fitting = (each for each in range(wanted, 1, -1) if _private_bytes(signature, each) <= _PRIVATE_BYTES)
+    rows = next((each for each in fitting if batch % each == 0), 1)
     width = _width(signature)
     blocks = ceil_div(hidden, width)
     gates = signature.shapes["r"][1] // hidden
