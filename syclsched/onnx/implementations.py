@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from syclsched.costs import CostModel
@@ -61,6 +61,23 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
     oversized = oversized_tasks(graph, platform)
     only_cpus = all(device.kind == "cpu" for device in platform.compute_devices)
     return graph.with_implementations(keep)
+
+
+def chosen_before(graph: TaskGraph, platform: Platform, chosen: Mapping[str, str | None]) -> TaskGraph:
+    """Return a graph whose tasks keep the implementations that were chosen for them with other shapes.
+
+    Tasks for which that is not supported now, or that were not there, have those of `on_devices`.
+    """
+    costs = CostModel(platform)
+
+    def is_kept(task: Task, each: Implementation) -> bool:
+        return each.name == chosen.get(task.name) and (
+            each.kind == "host"
+            or any(costs.supports(task, each, device) is None for device in platform.compute_devices)
+        )
+
+    kernels = [name for name, implementation in chosen.items() if implementation != LIBRARY]
+    return on_devices(graph, platform, kernels).with_implementations(is_kept)
 
 
 def oversized_tasks(graph: TaskGraph, platform: Platform) -> frozenset[str]:

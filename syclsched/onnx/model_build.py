@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from syclsched.model.platform import Platform
 from syclsched.onnx.autotune import VariantBuilder, faster_variant, rebind
-from syclsched.onnx.implementations import on_devices, without_implementations
+from syclsched.onnx.implementations import chosen_before, on_devices, without_implementations
 from syclsched.onnx.kernel_selection import is_worth_mixing
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import OnnxModel
@@ -64,6 +64,8 @@ class ModelBuilder:
         self._autotune, self._progress, self._trace = autotune, progress, trace
         self._reuse, self._deterministic = reuse, deterministic
         self._mixes = autotune and is_worth_mixing(platform, request, is_limited=memory_limit is not None)
+        #: Implementations of tasks that were chosen by measurement: other shapes of the same tasks take them, too.
+        self._chosen: dict[str, str | None] = {}
         self._live: OpenDevices | None = None
         self._lock = threading.Lock()
 
@@ -98,8 +100,15 @@ class ModelBuilder:
                 variants = VariantBuilder(
                     session, self._opened(), specialised, tell_step, self._trace, tries=not self._mixes
                 )
+                if 2 * sum(task.name in self._chosen for task in graph.tasks) > len(graph):
+                    known = chosen_before(graph, self.platform, self._chosen)
+                    return variants.plan_and_bind(known, calibrate=False)
                 bound = variants.plan_and_bind(on_devices(graph, self.platform), calibrate=self._autotune)
-                return faster_variant(bound, graph, values, variants) if self._mixes else bound
+                if not self._mixes:
+                    return bound
+                bound = faster_variant(bound, graph, values, variants)
+                self._chosen.update((each.task, each.implementation) for each in bound.plan.schedule.assignments)
+                return bound
             finally:
                 self._release_unneeded(specialised)
 

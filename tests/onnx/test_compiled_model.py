@@ -72,6 +72,21 @@ def test_every_step_of_a_first_call_is_told(caplog) -> None:
     assert all(any(step in record.getMessage() for record in caplog.records) for step in steps)
 
 
+def test_other_shapes_take_the_choices_of_the_first() -> None:
+    """Each new shape was timed, and run several times, before its first call returned."""
+    told: list[str] = []
+    with syclsched.compile(MODEL, devices="cpu", progress=lambda *step: told.append(step[2])) as made:
+        made(images(1))
+        assert "timing implementations" in told
+        told.clear()
+        placed = {each.task: each.implementation for each in made.plan.schedule.assignments}
+        for count in (3, 2):
+            np.testing.assert_allclose(made(images(count))["probabilities"], expected(images(count)), atol=1e-5)
+            assert {each.task: each.implementation for each in made.plan.schedule.assignments} == placed
+        assert "making tasks of the model" in told
+        assert "timing implementations" not in told
+
+
 def test_what_is_open_is_asked_for_by_its_name() -> None:
     with pytest.raises(OpenDimensionError, match="--shape batch=1"):
         syclsched.onnx.load(MODEL).full_shapes()
