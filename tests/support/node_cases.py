@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -36,25 +36,25 @@ class Case:
     model: Any
     operators: tuple[str, ...]
     restamped: bool
-    older: bool = False
+    older: bool
+    #: Inputs and outputs, unless they are in files.
+    data_sets: Sequence[tuple[Sequence[Any], Sequence[Any]]] | None = None
 
     def data(self) -> Iterator[tuple[list[Any], list[Any]]]:
-        """Return inputs and outputs as protos, for each data set."""
+        """Return inputs and outputs as arrays, for each data set; those of a test in scope are tensors."""
+        for inputs, outputs in self.data_sets or ():
+            yield [_array(value) for value in inputs], [_array(value) for value in outputs]
         for folder in sorted((FOLDER / self.kind / self.name).glob("test_data_set_*")):
-            yield _protos(folder, "input", self.model.graph.input), _protos(folder, "output", self.model.graph.output)
+            yield _stored(folder, "input", self.model.graph.input), _stored(folder, "output", self.model.graph.output)
 
 
-def _protos(folder: Path, what: str, declared: Any) -> list[Any]:
-    found = []
-    for i, value in enumerate(declared):
-        path = folder / f"{what}_{i}.pb"
-        if not path.exists():
-            continue
-        kind = value.type.WhichOneof("value")
-        proto = {"tensor_type": onnx.TensorProto, "sequence_type": onnx.SequenceProto}.get(kind, onnx.OptionalProto)()
-        proto.ParseFromString(path.read_bytes())
-        found.append(proto)
-    return found
+def _array(value: Any) -> Any:
+    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+
+
+def _stored(folder: Path, what: str, declared: Sequence[Any]) -> list[Any]:
+    paths = [folder / f"{what}_{i}.pb" for i in range(len(declared))]
+    return [_array(onnx.TensorProto.FromString(path.read_bytes())) for path in paths if path.exists()]
 
 
 @cache
@@ -62,17 +62,26 @@ def cases() -> tuple[Case, ...]:
     """Return all tests that ship with the installed ``onnx``."""
     found = []
     for kind in KINDS:
-        for folder in sorted((FOLDER / kind).glob("*/")):
-            path = folder / "model.onnx"
-            if not path.exists():
-                continue
-            model = onnx.ModelProto()
-            model.ParseFromString(path.read_bytes())
-            found.append(_case(folder.name, kind, model))
+        for path in sorted((FOLDER / kind).glob("*/model.onnx")):
+            found.append(_case(path.parent.name, kind, onnx.ModelProto.FromString(path.read_bytes())))
+    if not (FOLDER / "node").exists():
+        found += _made_cases()
     return tuple(found)
 
 
-def _case(name: str, kind: str, model: Any) -> Case:
+def _made_cases() -> list[Case]:
+    """Return the node tests of onnx 1.23 and later, which ships no files of them, but the programs that make them."""
+    from onnx.backend.test.case.node import collect_testcases
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = sorted(collect_testcases(None), key=lambda each: each.name)
+    return [_case(each.name, "node", each.model, each.data_sets) for each in made]
+
+
+def _case(
+    name: str, kind: str, model: Any, data_sets: Sequence[tuple[Sequence[Any], Sequence[Any]]] | None = None
+) -> Case:
     """Return a test; one of an older opset as one of the oldest here, if that says the same."""
     operators = tuple(sorted({_operator(node) for node in _nodes(model.graph)}))
     restamped = older = False
@@ -83,7 +92,7 @@ def _case(name: str, kind: str, model: Any) -> Case:
                 restamped = True
             else:
                 older = True
-    return Case(name, kind, model, operators, restamped, older)
+    return Case(name, kind, model, operators, restamped, older, data_sets)
 
 
 def _nodes(graph: Any) -> Iterator[Any]:
@@ -206,21 +215,13 @@ def prepared(case: Case, given: Mapping[str, Any]) -> tuple[Model, Network]:
     raise ModelError("its inputs cannot be known", where=case.name)
 
 
-def arrays(protos: list[Any]) -> list[Any]:
-    """Return tensors as arrays."""
-    return [numpy_helper.to_array(proto) for proto in protos]
-
-
-def named(case: Case, protos: list[Any]) -> dict[str, Any]:
+def named(case: Case, arrays: Sequence[Any]) -> dict[str, Any]:
     """Return a data set's inputs by name."""
-    given = {}
     initialised = {tensor.name for tensor in case.model.graph.initializer}
-    free = [value.name for value in case.model.graph.input if value.name not in initialised]
     names = [value.name for value in case.model.graph.input]
-    chosen = names if len(protos) == len(names) else free
-    for name, proto in zip(chosen, protos, strict=False):
-        given[name] = numpy_helper.to_array(proto)
-    return {name: array for name, array in given.items() if name not in initialised}
+    free = [name for name in names if name not in initialised]
+    chosen = names if len(arrays) == len(names) else free
+    return {name: array for name, array in zip(chosen, arrays, strict=False) if name not in initialised}
 
 
 def differences(got: Any, want: Any) -> str | None:
