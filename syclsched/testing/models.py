@@ -69,7 +69,7 @@ def light_model(name: str, seed: int = 0) -> Any:
         raise ArgumentError(
             "the installed onnx does not have the networks",
             where=f"light_model({name!r})",
-            hint="Those from 1.17 to 1.22 do",
+            hint="Those from 1.17 to 1.23 do",
         )
     return with_seeded_weights(onnx.load(str(path)), seed)
 

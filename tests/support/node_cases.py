@@ -62,8 +62,10 @@ def cases() -> tuple[Case, ...]:
     """Return all tests that ship with the installed ``onnx``."""
     found = []
     for kind in KINDS:
-        for path in sorted((FOLDER / kind).glob("*/model.onnx")):
-            found.append(_case(path.parent.name, kind, onnx.ModelProto.FromString(path.read_bytes())))
+        found += [
+            _case(path.parent.name, kind, onnx.ModelProto.FromString(path.read_bytes()))
+            for path in sorted((FOLDER / kind).glob("*/model.onnx"))
+        ]
     if not (FOLDER / "node").exists():
         found += _made_cases()
     return tuple(found)
@@ -136,7 +138,7 @@ def _unchanged(node: Any, version: int) -> bool:
 OTHER_TYPES = {
     8: "strings", 14: "complex numbers", 15: "complex numbers", 16: "bfloat16", 17: "float8", 18: "float8",
     19: "float8", 20: "float8", 21: "4-bit integers", 22: "4-bit integers", 23: "4-bit floats", 24: "float8",
-    25: "2-bit integers", 26: "2-bit integers",
+    25: "2-bit integers", 26: "2-bit integers", 27: "6-bit floats", 28: "6-bit floats",
 }  # fmt: skip
 #: Operators whose results are random.
 RANDOM = frozenset(

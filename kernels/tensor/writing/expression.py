@@ -17,7 +17,9 @@ An expression is
   another dtype; the result has the dtype of the first.
 - float16 is computed in float32, and rounded by stores and casts.
 - Integers wrap. ``div`` of integers truncates, ``mod`` has the sign of the divisor, ``fmod`` of the dividend; all
-  three give 0 where the divisor is 0.
+  three give 0 where the divisor is 0. ``mod`` of floats gives a zero the sign of the divisor, too.
+- A shift by a negative amount, or by as many bits as there are, leaves copies of the sign alone: ``shift_right`` of a
+  negative integer gives -1, everything else 0.
 - ``min``, ``max``, ``clip`` and ``relu`` propagate NaN; ``round`` rounds ties to even.
 
 Names and semantics mostly follow the ONNX operators.

@@ -107,8 +107,9 @@ def _integer_division(w: KernelWriter, t: str, a: str, b: str, kind: str) -> str
 def _float_mod(w: KernelWriter, t: str, a: str, b: str) -> str:
     zero = w.constant(0, t)
     rest = w.value(t, w.call("fmod", a, b))
-    adjust = w.all_of(f"({rest} != {zero})", f"(({rest} < {zero}) != ({b} < {zero}))")
-    return w.select(adjust, w.value(t, f"{rest} + {b}"), rest)
+    signed_zero = w.value(t, w.select(f"({b} < {zero})", w.constant(-0.0, t), zero))
+    adjusted = w.value(t, w.select(f"(({rest} < {zero}) != ({b} < {zero}))", w.value(t, f"{rest} + {b}"), rest))
+    return w.select(f"({rest} == {zero})", signed_zero, adjusted)
 
 
 def _pow(w: KernelWriter, node: TypedExpression, a: str, b: str) -> str:
@@ -155,7 +156,10 @@ def _shift(w: KernelWriter, node: TypedExpression, a: str, b: str) -> str:
     amount = w.value(dtype, w.cast(dtype, w.value("int64", w.select(inside, count, w.constant(0, "int64"))), "int64"))
     symbol = "<<" if node.operator == "shift_left" else ">>"
     shifted = w.value(dtype, f"{a} {symbol} {amount}")
-    return w.select(inside, shifted, w.constant(0, dtype))
+    zero = signs = w.constant(0, dtype)
+    if symbol == ">>" and not dtype.startswith("u"):
+        signs = w.value(dtype, w.select(f"({a} < {zero})", w.constant(-1, dtype), zero))
+    return w.select(inside, shifted, signs)
 
 
 def _sigmoid(w: KernelWriter, t: str, x: str) -> str:

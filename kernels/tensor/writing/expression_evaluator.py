@@ -85,7 +85,8 @@ def _shift(a: Array, b: Array, function: Callable[[Array, Array], Array]) -> Arr
     bits = 8 * a.dtype.itemsize
     inside = (b >= 0) & (b < bits)
     shifted = function(a, np.where(inside, b, 0).astype(a.dtype))
-    return np.where(inside, shifted, 0)
+    signs = np.where(a < 0, -1, 0).astype(a.dtype) if function is np.right_shift else 0
+    return np.where(inside, shifted, signs)
 
 
 def _erf(x: Array) -> Array:

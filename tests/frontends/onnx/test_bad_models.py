@@ -125,10 +125,34 @@ def test_an_operator_of_a_later_opset_says_which() -> None:
     assert "came with opset 20" in refusal(lambda: read_model(model))
 
 
-@pytest.mark.parametrize("opset", [1, 6, 28, 99])
+@pytest.mark.parametrize("opset", [1, 6, 29, 99])
 def test_other_opsets_are_refused_with_those_that_are_not(opset: int) -> None:
     text = refusal(lambda: read_model(relu_model(opset=opset)))
-    assert f"opset {opset}" in text and "7 to 27" in text
+    assert f"opset {opset}" in text and "7 to 28" in text
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64"])
+def test_shifts_of_signed_integers_are_refused_before_opset_28(dtype: str) -> None:
+    shift = node("BitShift", ["x", "y"], ["z"], name="shift7", direction="RIGHT")
+    number = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    model = model_of([shift], {"x": (2,), "y": (2,)}, ["z"], dtypes=dict.fromkeys("xyz", number))
+    text = refusal(lambda: imported(model))
+    assert "'shift7'" in text and f"it shifts {dtype}" in text and "opset 28" in text
+
+
+@pytest.mark.parametrize(("number", "name"), [(27, "float6e2m3"), (28, "float6e3m2"), (16, "bfloat16")])
+def test_casts_to_types_that_numpy_does_not_have_are_refused(number: int, name: str) -> None:
+    model = model_of([node("Cast", ["x"], ["y"], name="cast3", to=number)], {"x": (2,)}, ["y"])
+    text = refusal(lambda: imported(model))
+    assert "'cast3'" in text and name in text
+
+
+def test_gated_activations_do_not_broadcast() -> None:
+    if onnx.defs.onnx_opset_version() < 28:
+        pytest.skip("the package onnx does not know SwiGLU")
+    model = model_of([node("SwiGLU", ["a", "b"], ["y"], name="gate")], {"a": (2, 3), "b": (1, 3)}, ["y"], opset=28)
+    text = refusal(lambda: imported(model))
+    assert "'gate'" in text and "(2, 3) and (1, 3)" in text
 
 
 def test_an_opset_that_the_package_does_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ def cases() -> list[tuple[str, str]]:
     domains["number"] = ["float32", "int32"]
     domains["any"] = ["float32", "int64", "bool"]
     found = [(name, dtype) for name, operator in OPERATORS.items() for dtype in domains[operator.domain]]
-    whole = ("div", "mod", "fmod", "pow", "abs", "neg", "sign", "max", "shift_right")
+    whole = ("div", "mod", "fmod", "pow", "abs", "neg", "sign", "max", "shift_left", "shift_right")
     found += [(name, dtype) for name in whole for dtype in ("int8", "uint64") if (name, dtype) != ("abs", "x")]
     return found + [(name, "float64") for name in ("exp", "round", "mod", "pow", "gelu", "isnan")]
 
@@ -103,6 +103,45 @@ def test_every_operator_gives_what_numpy_gives(on_device: Try, queue: Any, name:
     for language in languages:
         # Functions without a bound in OpenCL's own table of errors are a few units off in the last place.
         same(on_device(operation, language, **arrays)["y"], expected, 2e-5 if dtype == "float32" else 1e-13)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8"])
+def test_a_shift_beyond_the_width_leaves_copies_of_the_sign(on_device: Try, language: str, dtype: str) -> None:
+    info = np.iinfo(dtype)
+    signed = [info.min, -1, 6, info.max, -6 if info.min else 3]
+    amounts = [0, 1, info.bits - 1, info.bits, info.max, *([-1, info.min] if info.min else [])]
+    x, y = (each.ravel() for each in np.meshgrid(np.array(signed if info.min else signed[2:], dtype), amounts))
+    y = y.astype(dtype)
+    arrays = {"y": np.zeros_like(x), "x0": x, "x1": y}
+    for direction in ("left", "right"):
+        wanted = []
+        for number, bits in zip(x.tolist(), y.tolist(), strict=True):
+            inside = 0 <= bits < info.bits
+            if direction == "left":
+                wanted.append(number << bits if inside else 0)
+            else:
+                wanted.append(number >> (bits if inside else info.bits))
+        operation = elementwise((f"shift_{direction}", 0, 1), 2)
+        for got in (on_device(operation, language, **arrays)["y"], on_host(operation, **arrays)["y"]):
+            # Python's integers have any number of bits: the lowest ones are compared.
+            assert [int(each) % 2**info.bits for each in got] == [each % 2**info.bits for each in wanted]
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_float_remainder_has_the_sign_of_the_divisor_also_if_it_is_zero(on_device: Try, language: str) -> None:
+    x, y = (each.ravel() for each in np.meshgrid([0.0, -0.0, 1, -1, 5, -5, np.inf, -np.inf, np.nan], [1, -1, 2, -2]))
+    infinite = [(0.0, np.inf), (-0.0, -np.inf), (3, np.inf), (-3, np.inf), (3, -np.inf), (-3, -np.inf), (1, 0.0)]
+    x, y = np.append(np.array([x, y]), np.transpose(infinite), 1).astype("float32")
+    arrays = {"y": np.zeros_like(x), "x0": x, "x1": y}
+    operation = elementwise(("mod", 0, 1), 2)
+    for got in (on_device(operation, language, **arrays)["y"], on_host(operation, **arrays)["y"]):
+        exact = ~np.isnan(got)
+        np.testing.assert_array_equal(np.signbit(got[exact]), np.signbit(y[exact]))
+        np.testing.assert_array_equal(exact, np.isfinite(x) & (y != 0))
+        np.testing.assert_array_equal(got[-7:-1], [0, 0, 3, np.inf, -np.inf, -3])
 
 
 @pytest.mark.sycl

@@ -40,6 +40,8 @@ _UNSUPPORTED: Final = {
     24: "float8e8m0",
     25: "uint2",
     26: "int2",
+    27: "float6e2m3",
+    28: "float6e3m2",
 }
 
 FLOATS: Final = frozenset({"float16", "float32", "float64"})

@@ -18,7 +18,7 @@ from syclsched.frontends.onnx.model_file.onnx_model import Model
 from syclsched.frontends.onnx.model_file.raw_data_extraction import MIN_EXTRACTED_BYTES, extract_raw_data
 
 #: Supported versions of ONNX's own operators; the installed package onnx may know fewer.
-OPSETS: Final = range(7, 28)
+OPSETS: Final = range(7, 29)
 #: Largest protobuf message.
 _MESSAGE_BYTES = (1 << 31) - 1
 

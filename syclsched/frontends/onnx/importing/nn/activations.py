@@ -57,6 +57,19 @@ def _gelu(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     return [b.elementwise((name, 0), inputs.required(0, "X"))]
 
 
+@imports("Swish", "SwiGLU")
+def _swish(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    """Import Swish, and SwiGLU: the Swish of a gate times values of the same shape."""
+    x, alpha = inputs.required(0, "X"), node.number("alpha", 1.0)
+    swish = ("silu", 0) if alpha == 1 else ("mul", 0, ("sigmoid", ("scale", alpha, 0)))
+    if node.operator == "Swish":
+        return [b.elementwise(swish, x)]
+    values = inputs.required(1, "B")
+    if b.shape(x) != b.shape(values):
+        raise b.wrong(f"its inputs have shapes {b.shape(x)} and {b.shape(values)}, expected equal ones")
+    return [b.elementwise(("mul", swish, 1), x, values)]
+
+
 @imports("PRelu")
 def _prelu(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import PRelu; the slope is broadcast to the input, before opset 9 per channel."""

@@ -97,14 +97,28 @@ def _bias(b: NetworkBuilder, node: ModelNode, inputs: Inputs, scored: Shape, pas
         given.append(b.reshape(b.cast(counts, "int64"), (*scored[:1], 1, 1, 1)))
         attended.append(("less", _KEY, count))
         offset = ("sub", count, ("const", scored[2], "int64"))
-    if node.integer("is_causal"):
-        attended.append(("less_equal", _KEY, ("add", _QUERY, offset)))
+    attended += _visible(b, node, ("add", _QUERY, offset))
     for condition in attended:
         value = ("where", condition, value, none)
     if not attended:
         return given[0] if given else None
     shape = broadcast([scored[2:], *(b.shape(each) for each in given)])
     return b.elementwise(value, *given, shape=shape)
+
+
+def _visible(b: NetworkBuilder, node: ModelNode, position: Any) -> list[Any]:
+    """Return which keys a query at a position may attend: none after it, or those in a window around it."""
+    left, right = (node.integer(f"{side}_window_size", -1) for side in ("left", "right"))
+    if min(left, right) < -1:
+        raise b.wrong(f"the window is {left} to the left and {right} to the right, expected -1 (no bound) or more")
+    visible: list[Any] = []
+    if node.integer("is_causal"):
+        visible.append(("less_equal", _KEY, position))
+    if left >= 0:
+        visible.append(("greater_equal", ("add", _KEY, ("const", left, "int64")), position))
+    if right >= 0:
+        visible.append(("less_equal", _KEY, ("add", position, ("const", right, "int64"))))
+    return visible
 
 
 def _full_mask(b: NetworkBuilder, mask: str, scored: Shape, dtype: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.model_file.dtypes import UNSIGNED
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 _BINARY: Final = {
@@ -54,8 +55,15 @@ def _mod(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
 
 @imports("BitShift")
 def _bit_shift(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    """Import BitShift; ONNX says what a shift of signed integers is from opset 28 on."""
     name = "shift_left" if node.text("direction") == "LEFT" else "shift_right"
-    return [b.elementwise((name, 0, 1), *inputs.first("X", "Y"))]
+    x, y = inputs.first("X", "Y")
+    if b.opset < 28 and b.dtype(x) not in UNSIGNED:
+        raise b.wrong(
+            f"it shifts {b.dtype(x)}, and takes unsigned integers only before opset 28",
+            hint="Export it with opset 28 or newer, or cast to an unsigned type",
+        )
+    return [b.elementwise((name, 0, 1), x, y)]
 
 
 @imports("IsInf")

@@ -116,16 +116,21 @@ def _space(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     shape = b.shape(x)
     if len(shape) != 4 or size < 1:
         raise b.wrong(f"blocks of {size} and an input of shape {shape}, expected (batch, channels, height, width)")
+    mode = node.text("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        raise b.wrong(f"its mode is {mode!r}, expected DCR or CRD")
+    dcr = mode == "DCR"
     n, c, h, w = shape
     if node.operator == "SpaceToDepth":
         if h % size or w % size:
             raise b.wrong(f"{h} by {w} cannot be divided into blocks of {size}")
         parts = b.reshape(x, (n, c, h // size, size, w // size, size))
-        return [b.reshape(b.transpose(parts, (0, 3, 5, 1, 2, 4)), (n, c * size * size, h // size, w // size))]
+        order = (0, 3, 5, 1, 2, 4) if dcr else (0, 1, 3, 5, 2, 4)
+        return [b.reshape(b.transpose(parts, order), (n, c * size * size, h // size, w // size))]
     if c % (size * size):
         raise b.wrong(f"{c} channels are no blocks of {size} by {size}")
     depth = c // (size * size)
-    if node.text("mode", "DCR") == "DCR":
+    if dcr:
         turned = b.transpose(b.reshape(x, (n, size, size, depth, h, w)), (0, 3, 4, 1, 5, 2))
     else:
         turned = b.transpose(b.reshape(x, (n, depth, size, size, h, w)), (0, 1, 4, 2, 5, 3))
