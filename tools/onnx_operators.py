@@ -51,6 +51,15 @@ labels, and export with `options={{"zipmap": False}}`.
 
 
 _TAIL = """
+## Where implementations differ
+
+Average pooling is done as the text of the operator says, with any number of dimensions, dilations, `ceil_mode` and
+`count_include_pad`: windows begin at the pads given, and pads given are counted, not what `ceil_mode` adds after them.
+onnx's reference implementation (1.23) moves the windows if `ceil_mode` adds more than one element. `auto_pad` takes
+dilations into account, which the reference implementation and ONNX Runtime (1.32) do not. With `auto_pad=VALID` and
+`ceil_mode` the number of windows is rounded up, as onnx's shape inference and ONNX Runtime do; the formula in the text
+rounds down.
+
 ## Refused models
 
 Before anything is computed, with the problem and its place (`ModelError`; `StorageError` for unreadable files):

@@ -307,6 +307,63 @@ def test_poolings_of_any_form(data: Any) -> None:
     )
 
 
+def _averages_by_definition(x: Any, a: dict[str, Any], pads: list[int], rounded: bool) -> Any:
+    """Return what the text of AveragePool says, window by window, with the pads that are given."""
+    kernel, strides, dilations = a["kernel_shape"], a["strides"], a["dilations"]
+    rank, extents = len(kernel), x.shape[2:]
+    counts = []
+    for i, n in enumerate(extents):
+        span = n + pads[i] + pads[i + rank] - dilations[i] * (kernel[i] - 1) - 1
+        count = (-(-span // strides[i]) if rounded else span // strides[i]) + 1
+        # Windows that would begin after the array, in its pads or beyond, are left out.
+        counts.append(count - (rounded and (count - 1) * strides[i] >= n + pads[i]))
+    y = np.zeros((*x.shape[:2], *counts))
+    for window in np.ndindex(*counts):
+        total, averaged = np.zeros(x.shape[:2]), 0
+        for place in np.ndindex(*kernel):
+            at = [o * s - p + k * d for o, s, p, k, d in zip(window, strides, pads, place, dilations, strict=False)]
+            inside = all(0 <= position < n for position, n in zip(at, extents, strict=True))
+            padded = all(-pads[i] <= at[i] < n + pads[i + rank] for i, n in enumerate(extents))
+            averaged += inside or (padded and a["count_include_pad"])
+            total += x[(..., *at)] if inside else 0
+        y[(..., *window)] = total / averaged
+    return y
+
+
+@settings(max_examples=examples(60))
+@given(st.data())
+def test_dilated_average_poolings_are_what_the_text_of_the_operator_says(data: Any) -> None:
+    """Not compared with others: onnx's reference moves windows with ceil_mode, and for auto_pad it and ONNX Runtime
+    1.32 leave dilations out."""
+    rank = data.draw(st.integers(1, 3))
+    x = array(1, 2, *data.draw(st.lists(st.integers(5, 8), min_size=rank, max_size=rank)))
+    kernel, strides, dilations = (data.draw(st.lists(_small, min_size=rank, max_size=rank)) for _ in range(3))
+    attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "dilations": dilations}
+    attributes["count_include_pad"] = data.draw(st.integers(0, 1))
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    auto = data.draw(st.sampled_from(["NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER"]))
+    if auto == "NOTSET":
+        # A window has at least one element of the array.
+        pads = [
+            data.draw(st.integers(0, d - 1 if k > 1 else 0)) for k, d in zip(kernel * 2, dilations * 2, strict=True)
+        ]
+        attributes |= {"pads": pads, "ceil_mode": data.draw(st.integers(0, 1))}
+    else:
+        axes = zip(x.shape[2:], strides, spans, strict=True)
+        totals = [max((-(-n // s) - 1) * s + span - n, 0) for n, s, span in axes]
+        small, large = [n // 2 for n in totals], [n - n // 2 for n in totals]
+        pads = small + large if auto == "SAME_UPPER" else large + small
+        attributes["auto_pad"] = auto
+    rounded = bool(attributes.get("ceil_mode"))
+    axes = zip(x.shape[2:], spans, pads[:rank], pads[rank:], strict=True)
+    assume(all(n + before + after >= span for n, span, before, after in axes))
+    with np.errstate(invalid="ignore"):
+        wanted = _averages_by_definition(x, attributes, pads, rounded)
+    assume(not np.isnan(wanted).any())
+    model = model_of([node("AveragePool", ["x"], ["y"], **attributes)], {"x": x.shape}, ["y"], opset=19)
+    np.testing.assert_allclose(evaluate(imported(model), {"x": x})["y"], wanted, rtol=1e-4, atol=1e-6)
+
+
 @settings(max_examples=examples(60))
 @given(st.data())
 def test_resizes_of_any_form(data: Any) -> None:
