@@ -287,7 +287,7 @@ class MeasurementError(SyclschedError):
 
 
 class DeclaredShapeWarning(UserWarning):
-    """An output of a model has a different shape than the model declares."""
+    """An input is given, or an output has, a different shape than the model declares."""
 
 
 class HostOperatorWarning(UserWarning):

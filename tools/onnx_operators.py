@@ -72,8 +72,9 @@ Before anything is computed, with the problem and its place (`ModelError`; `Stor
 - a file, an array, or all constants together, larger than this machine's memory (`ModelLimits.memory_bytes`); constants
   that are computed beforehand, by Expand, Tile, Range and so on, larger than {folded} MiB each
   (`ModelLimits.folded_bytes`); loops of known length with more than {rounds:,} rounds; more than {nodes:,} nodes;
-- dimensions left open (`OpenDimensionError`, with their names), shapes that contradict the model's declarations or each
-  other, and shapes that follow from values which are not given (`ValueNeededError`, with the inputs' names).
+- dimensions left open (`OpenDimensionError`, with their names), inputs with more or fewer dimensions than declared,
+  shapes that contradict each other, and shapes that follow from values which are not given (`ValueNeededError`, with
+  the inputs' names). Given extents that contradict declared ones are used, with a `DeclaredShapeWarning`.
 
 Unordered nodes are sorted; sparse constants are expanded; functions are inlined.
 """

@@ -38,7 +38,8 @@ def load(
         A file, the content of one, or a model in memory.
     shapes : Mapping[str, tuple of int or int], optional
         For open dimensions of inputs: the shape of an input by its name, or an extent by the dimension's name
-        (``{"batch": 1}``).
+        (``{"batch": 1}``). A shape is also used where the model declares another extent, with a
+        `DeclaredShapeWarning`.
     rewrites : bool or iterable of str, optional
         Graph rewrites before lowering to tasks: all, none, or these by name.
 
@@ -77,10 +78,10 @@ class OnnxModel:
     def __init__(
         self, model: Model, *, shapes: GivenShapes | None = None, rewrites: bool | Iterable[str] = True
     ) -> None:
-        self._model = model
         self._constant_bytes = model.constant_bytes
         self._rewrites = rewrites if isinstance(rewrites, bool) else tuple(rewrites)
         self._given = _checked(shapes or {}, model.inputs)
+        self._model = model.with_shapes({name: each for name, each in self._given.items() if isinstance(each, tuple)})
         #: Cached result for the shapes given when it was loaded.
         self._made: Specialised | None = None
         self._lock = threading.Lock()

@@ -6,10 +6,11 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import syclsched
-from syclsched.errors import ArgumentError
+from syclsched.errors import ArgumentError, DeclaredShapeWarning
 
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 
@@ -39,6 +40,21 @@ def test_a_model_of_one_size_does_not_keep_what_the_file_had() -> None:
     assert model.graph is first and model.inputs[0].dimensions == (2, 1, 8, 8)
     with pytest.raises(ArgumentError, match="image"):
         model.specialised({"image": (3, 1, 8, 8)})
+
+
+def test_given_shapes_win_over_declared_ones_and_calls_must_fit_them() -> None:
+    proto = onnx.load(MODEL)
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
+    given = {"image": (3, 1, 8, 8)}
+    with pytest.warns(DeclaredShapeWarning, match=r"\(3, 1, 8, 8\) is given and used, and \(2, 1, 8, 8\) is declared"):
+        compiled = syclsched.compile(proto, devices="cpu", shapes=given, autotune=False)
+    images = np.random.default_rng(0).random((3, 1, 8, 8)).astype(np.float32)
+    open_batch = syclsched.compile(MODEL, devices="cpu", autotune=False)
+    with compiled, open_batch:
+        with pytest.raises(ArgumentError, match="the model wants"):
+            compiled(images[:2])
+        for name, array in open_batch(images).items():
+            np.testing.assert_allclose(compiled(images)[name], array, rtol=1e-5)
 
 
 def test_a_model_of_any_size_can_be_specialised_again() -> None:

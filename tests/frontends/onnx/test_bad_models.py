@@ -437,13 +437,17 @@ def test_question_marks_are_unknown_extents_and_no_common_one() -> None:
     [
         ({"z": (1,)}, "no input"),
         ({"x": (2,)}, "expected (2, 3)"),
-        ({"x": (2, 4)}, "expected (2, 3)"),
         ({"x": (2, -3)}, "no extent"),
         ({"x": (2, 3.0)}, "no extent"),
     ],
 )
 def test_shapes_must_fit(shapes: Any, said: str) -> None:
     assert said in refusal(lambda: imported(relu_model(), shapes))
+
+
+def test_given_extents_replace_declared_ones_with_a_warning() -> None:
+    with pytest.warns(DeclaredShapeWarning, match=r"input 'x': the shape \(2, 4\) is given and used, and \(2, 3\)"):
+        assert imported(relu_model(), {"x": (2, 4)}).values["y"].shape == (2, 4)
 
 
 def test_dimensions_and_values_must_fit() -> None:

@@ -42,8 +42,12 @@ def import_model(
     known: Mapping[str, Any] | None = None,
     limits: ModelLimits | None = None,
 ) -> Network:
-    """Import a model for given shapes of its inputs."""
+    """Import a model for given shapes of its inputs, which replace extents that the model declares."""
     load_families()
+    for name, shape in (shapes or {}).items():
+        for extent in shape:
+            _check_extent(extent, f"{model.where}, input {name!r}")
+    model = model.with_shapes(shapes or {})
     b = NetworkBuilder(model.where, model.opset, model.opsets, limits or ModelLimits())
     scope = Scope(b, CONTROL_FLOW_IMPORTERS)
     scope.add_constants(model.graph.initialisers)
@@ -93,10 +97,7 @@ def _declare_inputs(
             _bind(declared, array.shape, dimensions, where)
             scope.bind(declared.name, b.constant(array))
         elif declared.name in shapes:
-            shape = tuple(shapes[declared.name])
-            for extent in shape:
-                _check_extent(extent, where)
-            _bind(declared, shape, dimensions, where)
+            _bind(declared, tuple(shapes[declared.name]), dimensions, where)
     missing: list[str] = []
     for declared in model.inputs:
         if declared.name in known:
@@ -139,7 +140,7 @@ def _check_output(declared: DeclaredValue, shape: Shape, dtype: str, where: str)
         len(said) != len(shape) or any(isinstance(d, int) and d != n for d, n in zip(said, shape, strict=True))
     ):
         warnings.warn(
-            f"{place}: its shape is {shape}, and {_describe_shape(declared)} is declared",
+            f"{place}: its shape is {shape}, and {declared.shape_text} is declared",
             DeclaredShapeWarning,
             stacklevel=3,
         )
@@ -165,17 +166,9 @@ def _bind(declared: DeclaredValue, shape: Shape, dimensions: dict[str, int], whe
     if not fits:
         bound = {d: dimensions[d] for d in expected if isinstance(d, str) and d in dimensions}
         note = f" with {', '.join(f'{d} = {n}' for d, n in bound.items())}" if bound else ""
-        raise ModelError(f"shape {shape}, expected {_describe_shape(declared)}{note}", where=where)
-
-
-def _describe_shape(declared: DeclaredValue) -> str:
-    """Format a declared shape: ``(batch, 3, ?, ?)``."""
-    if declared.dimensions is None:
-        return "any shape"
-    inner = ", ".join("?" if d is None else str(d) for d in declared.dimensions)
-    return f"({inner},)" if len(declared.dimensions) == 1 else f"({inner})"
+        raise ModelError(f"shape {shape}, expected {declared.shape_text}{note}", where=where)
 
 
 def _describe_input(declared: DeclaredValue) -> str:
     """Format a declared input: ``image: float32 (batch, 3, ?, ?)``."""
-    return f"{declared.name}: {declared.dtype} {_describe_shape(declared)}"
+    return f"{declared.name}: {declared.dtype} {declared.shape_text}"

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from syclsched.errors import ModelError
+from syclsched.errors import DeclaredShapeWarning, ModelError
 from syclsched.frontends.onnx.model_file.mapped_files import is_file_backed
 from syclsched.frontends.onnx.model_file.raw_data_extraction import MIN_EXTRACTED_BYTES
 
@@ -24,6 +25,14 @@ class DeclaredValue:
     name: str  # of the value
     dtype: str | None  # NumPy dtype name; None if undeclared
     dimensions: tuple[Dimension, ...] | None  # extents; None if even the rank is undeclared
+
+    @property
+    def shape_text(self) -> str:
+        """The declared shape as text: ``(batch, 3, ?, ?)``."""
+        if self.dimensions is None:
+            return "any shape"
+        inner = ", ".join("?" if d is None else str(d) for d in self.dimensions)
+        return f"({inner},)" if len(self.dimensions) == 1 else f"({inner})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,24 @@ class Model:
         """Whether all large initialisers are views of a file or of given bytes, and so need no own memory."""
         large = [each for each in self.graph.initialisers.values() if each.nbytes >= MIN_EXTRACTED_BYTES]
         return bool(large) and all(map(is_file_backed, large))
+
+    def with_shapes(self, shapes: Mapping[str, Sequence[int]]) -> Model:
+        """Return the model with given shapes of inputs in place of declared extents; warn where they contradict."""
+        inputs: list[DeclaredValue] = []
+        for each in self.inputs:
+            said, given = each.dimensions, shapes.get(each.name)
+            if said is not None and given is not None and len(said) == len(given):
+                extents = tuple(int(n) if isinstance(d, int) else d for d, n in zip(said, given, strict=True))
+                if extents != said:
+                    warnings.warn(
+                        f"{self.where}, input {each.name!r}: the shape {tuple(map(int, given))} is given and used, and "
+                        f"{each.shape_text} is declared",
+                        DeclaredShapeWarning,
+                        stacklevel=2,
+                    )
+                    each = replace(each, dimensions=extents)
+            inputs.append(each)
+        return replace(self, graph=replace(self.graph, inputs=tuple(inputs)))
 
     def without_weights(self) -> Model:
         """Return the model's name, inputs and outputs, without nodes and initialisers."""
