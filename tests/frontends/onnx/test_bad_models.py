@@ -112,9 +112,10 @@ def test_an_unknown_operator_is_named_with_its_node() -> None:
 
 
 def test_an_operator_of_another_maker_is_refused() -> None:
-    model = model_of([node("FusedConv", ["x"], ["y"], domain="com.microsoft")], {"x": (1,)}, ["y"])
+    model = model_of([node("FusedConvs", ["x"], ["y"], domain="com.microsoft")], {"x": (1,)}, ["y"])
     assert "com.microsoft" in refusal(lambda: read_model(model))
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    assert "Did you mean 'FusedConv'?" in refusal(lambda: read_model(model))
     assert "basic level, or quantised as QuantFormat.QDQ" in refusal(lambda: read_model(model))
     model.graph.node[0].domain = model.opset_import[1].domain = "com.others"
     assert "other makers" in refusal(lambda: read_model(model))

@@ -22,7 +22,7 @@ from syclsched.frontends.onnx.network import Network
 
 Shape = tuple[int, ...]
 
-_FAMILIES: Final = ("nn", "tensor", "ml")
+_FAMILIES: Final = ("nn", "tensor", "ml", "microsoft")
 
 
 @cache

@@ -14,7 +14,7 @@ from syclsched.frontends.onnx.importing.function_definitions import function_def
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, UnsupportedFormError, importer_of
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.reference_fallback import import_reference
-from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph, ModelNode
+from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT, ModelGraph, ModelNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +125,12 @@ class Scope:
             try:
                 return importer(self.b, node, Inputs(self.b, inputs))
             except UnsupportedFormError:
+                if node.domain == MICROSOFT:
+                    kinds = ", ".join(sorted({self.b.dtype(each) for each in inputs if each is not None}))
+                    raise self.b.wrong(
+                        f"this form of it, with elements of {kinds}, is not supported",
+                        hint="Take the model as it was before ONNX Runtime's optimiser",
+                    ) from None
                 self.b.drop()
         return import_reference(self.b, node, inputs, self)
 

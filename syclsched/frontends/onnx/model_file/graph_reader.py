@@ -8,11 +8,18 @@ from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Any
 
-from syclsched.errors import ModelError
+from syclsched.errors import ModelError, did_you_mean
 from syclsched.frontends.onnx.model_file.dtypes import DTYPES, element_type_name
 from syclsched.frontends.onnx.model_file.inlined_size import subgraphs
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
-from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Dimension, ModelGraph, ModelNode
+from syclsched.frontends.onnx.model_file.onnx_model import (
+    MICROSOFT,
+    DeclaredValue,
+    Dimension,
+    ModelGraph,
+    ModelNode,
+)
+from syclsched.frontends.onnx.model_file.runtime_schemas import runtime_operators, runtime_schema
 from syclsched.frontends.onnx.model_file.tensor_reader import Array, read_sparse, read_tensor
 
 #: Deepest accepted nesting of subgraphs.
@@ -180,30 +187,28 @@ class _NodeReader:
             proto=b"" if proto.op_type == "Constant" or proto.ByteSize() >= 1 << 24 else proto.SerializeToString(),
         )
 
-    def _check_schema(self, proto: Any, domain: str, where: str) -> None:
+    def _schema(self, operator: str, domain: str, version: int, where: str) -> Any:
         defs = self._onnx.defs
+        try:
+            return defs.get_schema(operator, version, domain)
+        except Exception:  # SchemaError, or a decoding error: names in a damaged model may not be valid text
+            found = runtime_schema(domain, operator)
+        if found is not None:
+            return found
+        history = defs.get_all_schemas_with_history()
+        since = min((s.since_version for s in history if s.name == operator and s.domain == domain), default=None)
+        if since is None:
+            known = "ONNX" if not domain else f"domain {domain!r}"
+            raise ModelError(f"there is no operator {operator!r} in {known}", where=where, hint=_hint(domain, operator))
+        raise ModelError(
+            f"operator {operator} came with opset {since}, and the model uses opset {version}", where=where
+        )
+
+    def _check_schema(self, proto: Any, domain: str, where: str) -> None:
         version = self._opsets.get(domain)
         if version is None:
             raise ModelError(f"domain {domain!r} is not among those the model imports", where=where)
-        try:
-            schema = defs.get_schema(proto.op_type, version, domain)
-        except Exception:  # SchemaError, or a decoding error: names in a damaged model may not be valid text
-            try:
-                since = min(
-                    s.since_version
-                    for s in defs.get_all_schemas_with_history()
-                    if s.name == proto.op_type and s.domain == domain
-                )
-            except ValueError:
-                known = "ONNX" if not domain else f"domain {domain!r}"
-                raise ModelError(
-                    f"there is no operator {proto.op_type!r} in {known}",
-                    where=where,
-                    hint=_hint(domain),
-                ) from None
-            raise ModelError(
-                f"operator {proto.op_type} came with opset {since}, and the model uses opset {version}", where=where
-            ) from None
+        schema = self._schema(proto.op_type, domain, version, where)
         if schema.deprecated and proto.op_type not in _DEPRECATED:
             raise ModelError(f"operator {proto.op_type} does not exist any more in opset {version}", where=where)
         for count, least, most, what in (
@@ -273,11 +278,11 @@ class _NodeReader:
         )
 
 
-def _hint(domain: str) -> str | None:
-    if domain.startswith("com.microsoft"):
-        return (
+def _hint(domain: str, operator: str) -> str | None:
+    if domain.startswith(MICROSOFT):
+        return did_you_mean(operator, runtime_operators(domain)) + (
             "ONNX Runtime's optimiser or quantiser put it there: take the model as it was before, optimised at its "
-            "basic level, or quantised as QuantFormat.QDQ"
+            "extended or basic level, or quantised as QuantFormat.QDQ"
         )
     return "Operators of other makers are not supported: export without them" if domain else None
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from syclsched.errors import DeclaredShapeWarning, ModelError
 from syclsched.frontends.onnx.model_file.mapped_files import is_file_backed
 from syclsched.frontends.onnx.model_file.raw_data_extraction import MIN_EXTRACTED_BYTES
 
+#: The domain of the operators that ONNX Runtime's optimiser and quantiser make.
+MICROSOFT: Final = "com.microsoft"
 #: An extent: known, symbolic ("batch"), or unknown.
 Dimension = int | str | None
 

@@ -8,7 +8,8 @@ given, and give NaN for queries that may attend no key.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
@@ -22,14 +23,13 @@ _KEY: Final = ("index", -1)
 
 @imports("Attention")
 def _attention(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
-    """Import Attention; query heads that share a key head become more rows of one matrix product."""
     (q, k, v), past_key, past_value = inputs.first("Q", "K", "V"), inputs.optional(4), inputs.optional(5)
     if (past_key is None) != (past_value is None) or (past_key is not None and inputs.optional(6) is not None):
         raise b.wrong("past_key and past_value go together, and not with nonpad_kv_seqlen")
     dtype, joined = b.dtype(q), len(b.shape(q)) == 3
     if joined:
-        q = _split_heads(b, node, q, "q_num_heads")
-        k, v = (_split_heads(b, node, each, "kv_num_heads") for each in (k, v))
+        q = split_heads(b, node, q, "q_num_heads")
+        k, v = (split_heads(b, node, each, "kv_num_heads") for each in (k, v))
     if not len(b.shape(q)) == len(b.shape(k)) == len(b.shape(v)) == 4:
         shapes = ", ".join(str(b.shape(each)) for each in (q, k, v))
         raise b.wrong(f"Q, K and V have shapes {shapes}, expected 3 or 4 dimensions each")
@@ -37,38 +37,85 @@ def _attention(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     if past_key is not None and past_value is not None:
         past = b.shape(past_key)[2]
         k, v = b.concat([past_key, k], 2), b.concat([past_value, v], 2)
+    (batch, heads, queries, size), keys = b.shape(q), b.shape(k)[2]
+    bias = _bias(b, node, inputs, (batch, heads, queries, keys), past, dtype)
+    number = node.integer("softmax_precision")
+    stages = attend(
+        b,
+        (q, k, v),
+        bias,
+        scale=node.number("scale", 1 / math.sqrt(size) if size else 1.0),
+        softcap=node.number("softcap"),
+        precision=b.element_dtype(number, "a softmax in") if number else dtype,
+    )
+    y = _without_keyless(b, stages.y, bias)
+    if joined:
+        y = join_heads(b, y)
+    mode = node.integer("qk_matmul_output_mode")
+    if mode not in range(4):
+        raise b.wrong(f"qk_matmul_output_mode is {mode}, expected 0 to 3")
+    shown = stages[mode]
+    if mode == 3 and len(node.outputs) > 3 and node.outputs[3]:
+        shown = _without_keyless(b, stages.weights, bias)
+    return [y, k, v, shown]
+
+
+class AttentionStages(NamedTuple):
+    """The scores of all queries and keys, step by step, and the result."""
+
+    raw: str
+    capped: str
+    biased: str
+    weights: str
+    y: str
+
+
+def attend(
+    b: NetworkBuilder,
+    operands: Sequence[str],
+    bias: str | None,
+    *,
+    scale: float,
+    softcap: float = 0.0,
+    precision: str | None = None,
+    sink: str | None = None,
+) -> AttentionStages:
+    """Add scaled dot-product attention of Q, K and V, each (batch, heads, positions, size); the bias is of the scores.
+
+    Query heads that share a key head become more rows of one matrix product. A sink, broadcast against the scores, is
+    one more score of each query, for nothing.
+    """
+    q, k, v = operands
+    dtype = b.dtype(q)
     (batch, heads, queries, size), (_, groups, keys, _) = b.shape(q), b.shape(k)
     if groups < 1 or heads % groups:
         raise b.wrong(f"{heads} heads of queries cannot share {groups} heads of keys evenly")
     grouped, scored = (batch, groups, heads // groups * queries), (batch, heads, queries, keys)
-    scale = node.number("scale", 1 / math.sqrt(size) if size else 1.0)
     raw = b.reshape(b.matmul(b.reshape(q, (*grouped, size)), k, transpose_b=True, alpha=scale), scored)
-    capped = _capped(b, raw, node.number("softcap"))
-    bias = _bias(b, node, inputs, scored, past, dtype)
+    capped = _capped(b, raw, softcap)
     biased = capped if bias is None else b.elementwise(("add", 0, 1), capped, bias)
-    number = node.integer("softmax_precision")
-    precise = b.cast(biased, b.element_dtype(number, "a softmax in") if number else dtype)
-    weights = b.cast(b.emit("softmax", [precise], axis=3, log=False), dtype)
+    competing = b.cast(biased, precision or dtype)
+    if sink is not None:
+        sink = b.expand(b.cast(sink, precision or dtype), (*scored[:3], 1))
+        competing = b.concat([competing, sink], 3)
+    weights = b.part(b.cast(b.emit("softmax", [competing], axis=3, log=False), dtype), 3, 0, keys)
     product = b.matmul(b.reshape(b.cast(weights, b.dtype(v)), (*grouped, keys)), v)
     y = b.cast(b.reshape(product, (batch, heads, queries, b.shape(v)[3])), dtype)
-    y = _without_keyless(b, y, bias)
-    if joined:
-        y = b.reshape(b.transpose(y, (0, 2, 1, 3)), (batch, queries, heads * b.shape(v)[3]))
-    mode = node.integer("qk_matmul_output_mode")
-    if mode not in range(4):
-        raise b.wrong(f"qk_matmul_output_mode is {mode}, expected 0 to 3")
-    shown = (raw, capped, biased, weights)[mode]
-    if mode == 3 and len(node.outputs) > 3 and node.outputs[3]:
-        shown = _without_keyless(b, weights, bias)
-    return [y, k, v, shown]
+    return AttentionStages(raw, capped, biased, weights, y)
 
 
-def _split_heads(b: NetworkBuilder, node: ModelNode, x: str, attribute: str) -> str:
+def split_heads(b: NetworkBuilder, node: ModelNode, x: str, attribute: str) -> str:
     """Return (batch, positions, heads * size) as (batch, heads, positions, size)."""
     heads, shape = node.integer(attribute), b.shape(x)
     if len(shape) != 3 or heads < 1 or shape[2] % heads:
         raise b.wrong(f"attribute {attribute} is {heads}, which does not fit an input of shape {shape}")
     return b.transpose(b.reshape(x, (*shape[:2], heads, shape[2] // heads)), (0, 2, 1, 3))
+
+
+def join_heads(b: NetworkBuilder, x: str) -> str:
+    """Return (batch, heads, positions, size) as (batch, positions, heads * size)."""
+    batch, heads, positions, size = b.shape(x)
+    return b.reshape(b.transpose(x, (0, 2, 1, 3)), (batch, positions, heads * size))
 
 
 def _capped(b: NetworkBuilder, scores: str, cap: float) -> str:

@@ -35,10 +35,11 @@ def _instance_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x, scale, bias = inputs.first("input", "scale", "B")
     if len(b.shape(x)) < 3 or b.shape(x)[1] == 0:
         raise UnsupportedFormError
-    return [_emit_group_norm(b, node, [x, scale, bias], b.shape(x)[1])]
+    return [emit_group_norm(b, node, [x, scale, bias], b.shape(x)[1])]
 
 
-def _emit_group_norm(b: NetworkBuilder, node: ModelNode, inputs: Names, groups: int) -> str:
+def emit_group_norm(b: NetworkBuilder, node: ModelNode, inputs: Names, groups: int) -> str:
+    """Add group normalisation with the epsilon of a node; scale and bias are per channel."""
     epsilon = node.number("epsilon", 1e-5)
     return b.emit("group_norm", inputs, groups=groups, epsilon=epsilon, channels_last=False, activation=())
 
@@ -53,7 +54,7 @@ def _group_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     if b.opset < 21:
         scale, bias = (_repeated(b, each, shape[1]) for each in (scale, bias))
     scale, bias = (b.cast(each, b.dtype(x)) for each in (scale, bias))
-    return [_emit_group_norm(b, node, [x, scale, bias], groups)]
+    return [emit_group_norm(b, node, [x, scale, bias], groups)]
 
 
 def _repeated(b: NetworkBuilder, x: str, channels: int) -> str:

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Importer of GroupQueryAttention: causal attention with rotary positions and a cache of keys and values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, NamedTuple
+
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
+from syclsched.frontends.onnx.importing.microsoft.normalisation import rms_norm
+from syclsched.frontends.onnx.importing.microsoft.rotary import angles, rotated
+from syclsched.frontends.onnx.importing.microsoft.standard_operators import refuse
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.importing.nn.attention import attend, join_heads, split_heads
+from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT, ModelNode
+from syclsched.frontends.onnx.shapes import Shape, broadcast
+
+_QUERY: Final = ("index", -2)
+_KEY: Final = ("index", -1)
+_REFUSED: Final = [(12, "k_scale"), (13, "v_scale"), (16, "query_seqlens")]
+
+
+class _Positions(NamedTuple):
+    """Where the new tokens of each sample stand: after how many earlier ones."""
+
+    before: Any  # an expression of the values
+    values: list[str]  # shape (batch, 1, 1, 1)
+    number: int | None  # of earlier tokens, if it is known and equal in all samples
+
+
+@imports("GroupQueryAttention", domain=MICROSOFT)
+def _group_query_attention(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    _refuse(b, node)
+    q, k, v = _heads(b, node, inputs)
+    batch, _, queries, size = b.shape(q)
+    past_key, past_value = inputs.optional(3), inputs.optional(4)
+    if (past_key is None) != (past_value is None):
+        raise b.wrong("past_key and past_value go together")
+    past = 0 if past_key is None else b.shape(past_key)[2]
+    total = b.integer(inputs.required(6, "total_sequence_length"), "total_sequence_length")
+    if not queries <= total <= past + queries:
+        raise b.wrong(f"total_sequence_length is {total}, with {queries} new and {past} earlier tokens")
+    lengths = b.reshape(b.cast(inputs.required(5, "seqlens_k"), "int64"), (batch, 1, 1, 1))
+    positions = _positions(b, lengths, batch, queries, total)
+    if node.integer("do_rotary"):
+        q, k = _rotated(b, node, inputs, positions, q, k)
+    if past_key is not None and past_value is not None and past:
+        k, v = (_appended(b, *pair, positions, max(past, total)) for pair in ((past_key, k), (past_value, v)))
+    bias = _bias(b, node, inputs.optional(10), positions, lengths, (queries, b.shape(k)[2]), b.dtype(q))
+    sink = inputs.optional(11)
+    if sink is not None:
+        sink = b.reshape(sink, (1, *b.shape(sink), 1, 1))
+    elif node.integer("smooth_softmax") > 0:
+        sink = b.filled((1, 1, 1, 1), b.dtype(q))
+    scale = node.number("scale") or 1 / math.sqrt(size)
+    y = attend(b, (q, k, v), bias, scale=scale, softcap=node.number("softcap"), sink=sink).y
+    return [join_heads(b, y), k, v]
+
+
+def _refuse(b: NetworkBuilder, node: ModelNode) -> None:
+    quantised = [name for name in ("k_quant_type", "v_quant_type") if node.text(name, "NONE") != "NONE"]
+    refuse(b, node, inputs=_REFUSED, attributes=("sliding_window_cache", "qk_output", *quantised))
+
+
+def _heads(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> list[str]:
+    """Return Q, K and V, each (batch, heads, positions, size)."""
+    query, key, value = inputs.required(0, "query"), inputs.optional(1), inputs.optional(2)
+    heads, groups = node.integer("num_heads"), node.integer("kv_num_heads")
+    if (key is None) != (value is None):
+        raise b.wrong("key and value go together")
+    if key is None or value is None:
+        shape = b.shape(query)
+        if len(shape) != 3 or heads < 1 or groups < 1 or shape[2] % (heads + 2 * groups):
+            raise b.wrong(f"{heads} heads of queries and {groups} of keys and of values in an input of shape {shape}")
+        size = shape[2] // (heads + 2 * groups)
+        key, value = (b.part(query, 2, start * size, groups * size) for start in (heads, heads + groups))
+        query = b.part(query, 2, 0, heads * size)
+    q = split_heads(b, node, query, "num_heads")
+    k, v = (split_heads(b, node, each, "kv_num_heads") for each in (key, value))
+    weights = inputs.optional(14), inputs.optional(15)
+    epsilon = node.number("qk_norm_epsilon", 1e-6)
+    for at, name in enumerate(("q_norm_epsilon", "k_norm_epsilon")):
+        weight = weights[at]
+        if weight is not None:
+            normed = rms_norm(b, (q, k)[at], weight, 3, node.number(name, epsilon))[0] or ""
+            q, k = (normed, k) if at == 0 else (q, normed)
+    return [q, k, v]
+
+
+def _positions(b: NetworkBuilder, lengths: str, batch: int, queries: int, total: int) -> _Positions:
+    """Return the positions of the new tokens; the lengths are those of all tokens, minus 1."""
+    known = b.known(lengths)
+    # The longest sample has the total length. A prompt starts at 0, whatever the lengths.
+    if queries == total or batch == 1 or (known is not None and (known == total - 1).all()):
+        return _Positions(("const", total - queries, "int64"), [], total - queries)
+    return _Positions(("sub", 0, ("const", queries - 1, "int64")), [lengths], None)
+
+
+def _rotated(
+    b: NetworkBuilder, node: ModelNode, inputs: Inputs, positions: _Positions, q: str, k: str
+) -> tuple[str, str]:
+    cosines, sines, position_ids = inputs.required(7, "cos_cache"), inputs.required(8, "sin_cache"), inputs.optional(9)
+    batch, _, count, _ = b.shape(q)
+    if position_ids is None:
+        extent = batch if positions.number is None else 1
+        values = [b.reshape(each, (extent, 1)) for each in positions.values]
+        position_ids = b.elementwise(("add", positions.before, _KEY), *values, shape=(extent, count))
+    found, interleaved = angles(b, position_ids, cosines, sines), bool(node.integer("rotary_interleaved"))
+    turned = [rotated(b, each, *found, interleaved=interleaved) for each in (q, k)]
+    return turned[0], turned[1]
+
+
+def _appended(b: NetworkBuilder, past: str, new: str, positions: _Positions, length: int) -> str:
+    """Return a cache of a length, in which the new tokens stand at their positions after the earlier ones."""
+    earlier, count = b.shape(past)[2], b.shape(new)[2]
+    both = b.concat([past, new], 2)
+    if positions.number == earlier:
+        return both
+    place = ("index", -2)
+    end = ("add", positions.before, ("const", count, "int64"))
+    is_new = ("and", ("greater_equal", place, positions.before), ("less", place, end))
+    shifted = ("add", ("sub", place, positions.before), ("const", earlier, "int64"))
+    # Each element of a row needs an index of its own: that of its row in both.
+    shape = (*b.shape(new)[:2], length, b.shape(new)[3])
+    rows = b.elementwise(("where", is_new, shifted, place), *positions.values, shape=shape, dtype="int64")
+    return b.emit("gather_elements", [both, rows], axis=2)
+
+
+def _bias(
+    b: NetworkBuilder,
+    node: ModelNode,
+    extra: str | None,
+    positions: _Positions,
+    lengths: str,
+    scored: Shape,
+    dtype: str,
+) -> str | None:
+    """Return what is added to the scores: minus infinity at keys that a query may not attend, and another bias."""
+    (queries, keys), window = scored, node.integer("local_window_size", -1)
+    given = list(positions.values)
+    query = ("add", _QUERY, positions.before)
+    attended: list[Any] = []
+    if node.integer("causal", 1):
+        if queries > 1 or positions.number is None or keys > positions.number + 1:
+            attended.append(("less_equal", _KEY, query))
+    else:
+        attended.append(("less_equal", _KEY, len(given)))
+        given.append(lengths)
+    if window >= 0:
+        attended.append(("greater", ("add", _KEY, ("const", window, "int64")), query))
+    value: Any = ("const", 0.0, dtype)
+    if extra is not None:
+        value = len(given)
+        missing = keys - b.shape(extra)[3]
+        given.append(b.pad(extra, (*(0,) * 7, missing)) if missing > 0 else extra)
+    elif not attended:
+        return None
+    for condition in attended:
+        value = ("where", condition, value, ("const", -math.inf, dtype))
+    return b.elementwise(value, *given, shape=broadcast([scored, *map(b.shape, given)]), dtype=dtype)

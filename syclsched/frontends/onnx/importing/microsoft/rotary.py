@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Importer of rotary position embeddings (RoPE)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
+from syclsched.frontends.onnx.importing.microsoft.standard_operators import refuse
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.importing.nn.attention import join_heads
+from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT, ModelNode
+
+
+@imports("RotaryEmbedding", domain=MICROSOFT)
+def _rotary_embedding(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    x, position_ids, *caches = inputs.first("input", "position_ids", "cos_cache", "sin_cache")
+    refuse(b, node, attributes=("is_packed_batching",))
+    shape, size = b.shape(x), 2 * b.shape(caches[0])[1]
+    if len(shape) not in (3, 4):
+        raise b.wrong(f"an input of shape {shape}, expected 3 or 4 dimensions")
+    joined = len(shape) == 3
+    if joined:
+        if node.integer("rotary_embedding_dim"):
+            heads = node.integer("num_heads")
+        else:
+            heads = shape[2] // size
+        if heads < 1 or shape[2] % heads:
+            raise b.wrong(f"{heads} heads do not fit an input of shape {shape}")
+        x = b.transpose(b.reshape(x, (*shape[:2], heads, shape[2] // heads)), (0, 2, 1, 3))
+    count = b.shape(x)[2]
+    if b.shape(position_ids) == (1,):
+        # The first position; the others follow.
+        following: Any = ("add", ("cast", "int64", 0), ("index", -1))
+        position_ids = b.elementwise(following, position_ids, shape=(1, count))
+    turned = rotated(b, x, *angles(b, position_ids, *caches), interleaved=bool(node.integer("interleaved")))
+    return [join_heads(b, turned) if joined else turned]
+
+
+def angles(b: NetworkBuilder, positions: str, cos_cache: str, sin_cache: str) -> tuple[str, str]:
+    """Return the cosines and sines of positions (batch, count), broadcast against (batch, heads, count, size / 2)."""
+    cosines, sines = (b.with_axis(b.gather(each, positions), 1) for each in (cos_cache, sin_cache))
+    return cosines, sines
+
+
+def rotated(b: NetworkBuilder, x: str, cosines: str, sines: str, *, interleaved: bool) -> str:
+    """Rotate pairs of the first elements of each head; the pairs are neighbours, or lie half a rotated part apart."""
+    *outer, size = b.shape(x)
+    half = b.shape(cosines)[-1]
+    rest = size - 2 * half
+    if rest < 0:
+        raise b.wrong(f"{2 * half} elements of heads of {size} are to be rotated")
+    if interleaved:
+        pairs = [b.slice(x, (0, 0, 0, at), (*outer, half), (1, 1, 1, 2)) for at in (0, 1)]
+    else:
+        pairs = [b.part(x, 3, start, half) for start in (0, half)]
+    left = b.elementwise(("sub", ("mul", 0, 2), ("mul", 1, 3)), *pairs, cosines, sines)
+    right = b.elementwise(("add", ("mul", 1, 2), ("mul", 0, 3)), *pairs, cosines, sines)
+    tail = [b.part(x, 3, 2 * half, rest)] if rest else []
+    if interleaved:
+        return b.concat([b.reshape(b.stack([left, right], 4), (*outer, 2 * half)), *tail], 3)
+    return b.concat([left, right, *tail], 3)
