@@ -47,6 +47,15 @@ execute {classical}, with exceptions: trees whose
 nodes use different comparisons, the transforms SOFTMAX_ZERO and PROBIT, and probabilities of support vectors run on
 the host. Rows traverse all trees at once, level by level. Text is not supported: train with integers as
 labels, and export with `options={{"zipmap": False}}`.
+
+Of the domain `com.microsoft`, in which ONNX Runtime's optimiser (up to `ORT_ENABLE_EXTENDED`) and quantiser write their
+operators, devices execute {microsoft}. They are composed of the operations of the others, so an optimised model
+becomes the same network as the original. Tests compare them with ONNX Runtime, or with other operators where ONNX
+Runtime has them on GPUs only. The weights of `MatMulNBits` must be constant; they are unpacked when the model is
+loaded. Refused are rotary positions within `Attention`, packed sequences without padding, the input
+`past_sequence_length` for a buffer that past and present share, and quantised caches of `GroupQueryAttention`, whose
+`total_sequence_length` must be known. Results of quantised operators may differ from ONNX Runtime's by one unit.
+`ORT_ENABLE_ALL` writes operators of `com.microsoft.nchwc`, for one kind of processor; these are refused.
 """
 
 
@@ -91,6 +100,7 @@ def page() -> str:
     from syclsched.frontends.onnx.importing.model_importer import load_families
     from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
     from syclsched.frontends.onnx.model_file.model_reader import OPSETS
+    from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT
 
     tested: Counter[str] = Counter()
     on_host: defaultdict[str, Counter[bool]] = defaultdict(Counter)
@@ -116,6 +126,7 @@ def page() -> str:
     load_families()
     head = _HEAD.format(
         classical=", ".join(f"`{operator}`" for operator in operators(ML)),
+        microsoft=", ".join(f"`{operator}`" for operator in operators(MICROSOFT)),
         version=onnx.__version__,
         total=passed + sum(refused.values()),
         passed=passed,

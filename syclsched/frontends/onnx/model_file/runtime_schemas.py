@@ -41,6 +41,9 @@ _DECLARED: Final = {
         "activation_gamma:f"
     ),
     (MICROSOFT, "FusedMatMul"): _MATMUL,
+    (MICROSOFT, "GatherBlockQuantized"): (
+        "data indices scales zero_points? -> output ; bits:i block_size:i gather_axis:i quantize_axis:i"
+    ),
     (MICROSOFT, "Gelu"): "X -> Y ;",
     (MICROSOFT, "GroupNorm"): "X gamma beta -> Y ; activation!:i groups!:i channels_last:i epsilon:f",
     (MICROSOFT, "GroupQueryAttention"): (

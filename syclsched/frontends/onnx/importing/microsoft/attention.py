@@ -7,18 +7,15 @@ A mask of lengths, or of zeros at keys to leave out, adds ``mask_filter_value`` 
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
 from syclsched.frontends.onnx.importing.microsoft.products import product_of_integers
 from syclsched.frontends.onnx.importing.microsoft.standard_operators import refuse
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
-from syclsched.frontends.onnx.importing.nn.attention import attend, join_heads, split_heads
+from syclsched.frontends.onnx.importing.nn.attention import KEY, QUERY, attend, join_heads, split_heads
 from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT, ModelNode
 from syclsched.frontends.onnx.shapes import Shape, broadcast
-
-_QUERY: Final = ("index", -2)
-_KEY: Final = ("index", -1)
 
 
 @imports("Attention", domain=MICROSOFT)
@@ -129,7 +126,7 @@ def _scores_bias(
         terms.append(("where", condition, zero, ("const", node.number("mask_filter_value", -1e4), dtype)))
     if node.integer("unidirectional"):
         past = ("const", scored[3] - scored[2], "int64")
-        seen = ("less_equal", _KEY, ("add", _QUERY, past))
+        seen = ("less_equal", KEY, ("add", QUERY, past))
         terms.append(("where", seen, zero, ("const", -math.inf, dtype)))
     shape = broadcast([scored[2:], *map(b.shape, given)])
     return b.elementwise(("add", *terms), *given, shape=shape, dtype=dtype)
@@ -143,9 +140,9 @@ def _kept(b: NetworkBuilder, mask: str, scored: Shape, number: int) -> tuple[Any
         bounds = [
             b.reshape(b.cast(b.part(mask, 0, at, batch), "int64"), (batch, 1, 1, 1)) for at in range(0, *shape, batch)
         ]
-        within: Any = ("less", _KEY, number)
+        within: Any = ("less", KEY, number)
         if len(bounds) > 1:
-            within = ("and", within, ("greater_equal", _KEY, number + 1))
+            within = ("and", within, ("greater_equal", KEY, number + 1))
         return within, bounds
     if shape == (batch, keys):
         laid = (batch, 1, 1, keys)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.microsoft.standard_operators import (
     activated,
     channels_first,
@@ -14,6 +14,7 @@ from syclsched.frontends.onnx.importing.microsoft.standard_operators import (
     standard,
 )
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT, ModelNode
 
 # --- convolutions and poolings ------------------------------------------------------------------------
@@ -51,6 +52,8 @@ def _fused_matmul(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import a product of matrices with transpositions; vectors are not transposed."""
     x, y = inputs.first("A", "B")
     alpha = node.number("alpha", 1.0)
+    if b.dtype(x) not in FLOATS:
+        raise UnsupportedFormError
     if min(len(b.shape(x)), len(b.shape(y))) < 2:
         made = first(standard(b, node, "MatMul", [x, y]))
         return [b.elementwise(("mul", 0, ("const", alpha, b.dtype(made))), made)]

@@ -11,12 +11,10 @@ from syclsched.frontends.onnx.importing.microsoft.normalisation import rms_norm
 from syclsched.frontends.onnx.importing.microsoft.rotary import angles, rotated
 from syclsched.frontends.onnx.importing.microsoft.standard_operators import refuse
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
-from syclsched.frontends.onnx.importing.nn.attention import attend, join_heads, split_heads
+from syclsched.frontends.onnx.importing.nn.attention import KEY, QUERY, attend, join_heads, split_heads
 from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT, ModelNode
 from syclsched.frontends.onnx.shapes import Shape, broadcast
 
-_QUERY: Final = ("index", -2)
-_KEY: Final = ("index", -1)
 _REFUSED: Final = [(12, "k_scale"), (13, "v_scale"), (16, "query_seqlens")]
 
 
@@ -104,7 +102,7 @@ def _rotated(
     if position_ids is None:
         extent = batch if positions.number is None else 1
         values = [b.reshape(each, (extent, 1)) for each in positions.values]
-        position_ids = b.elementwise(("add", positions.before, _KEY), *values, shape=(extent, count))
+        position_ids = b.elementwise(("add", positions.before, KEY), *values, shape=(extent, count))
     found, interleaved = angles(b, position_ids, cosines, sines), bool(node.integer("rotary_interleaved"))
     turned = [rotated(b, each, *found, interleaved=interleaved) for each in (q, k)]
     return turned[0], turned[1]
@@ -116,7 +114,7 @@ def _appended(b: NetworkBuilder, past: str, new: str, positions: _Positions, len
     both = b.concat([past, new], 2)
     if positions.number == earlier:
         return both
-    place = ("index", -2)
+    place = QUERY  # of rows, as of queries
     end = ("add", positions.before, ("const", count, "int64"))
     is_new = ("and", ("greater_equal", place, positions.before), ("less", place, end))
     shifted = ("add", ("sub", place, positions.before), ("const", earlier, "int64"))
@@ -138,16 +136,16 @@ def _bias(
     """Return what is added to the scores: minus infinity at keys that a query may not attend, and another bias."""
     (queries, keys), window = scored, node.integer("local_window_size", -1)
     given = list(positions.values)
-    query = ("add", _QUERY, positions.before)
+    query = ("add", QUERY, positions.before)
     attended: list[Any] = []
     if node.integer("causal", 1):
         if queries > 1 or positions.number is None or keys > positions.number + 1:
-            attended.append(("less_equal", _KEY, query))
+            attended.append(("less_equal", KEY, query))
     else:
-        attended.append(("less_equal", _KEY, len(given)))
+        attended.append(("less_equal", KEY, len(given)))
         given.append(lengths)
     if window >= 0:
-        attended.append(("greater", ("add", _KEY, ("const", window, "int64")), query))
+        attended.append(("greater", ("add", KEY, ("const", window, "int64")), query))
     value: Any = ("const", 0.0, dtype)
     if extra is not None:
         value = len(given)

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Importers of matrix products of quantised matrices."""
+"""Importers of matrix products of matrices of 8 bits."""
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-import numpy as np
+from typing import Any
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
-from syclsched.frontends.onnx.importing.microsoft.standard_operators import refuse
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.nn.integers import centred, combined_scale, requantised
 from syclsched.frontends.onnx.importing.nn.quantisation import spread
@@ -16,8 +13,6 @@ from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT, ModelNode
 
 #: A quantised value, its scale, and its zero point if it has one.
 Quantised = tuple[str, str, str | None]
-
-# --- 8 bits -------------------------------------------------------------------------------------------
 
 
 def product_of_integers(b: NetworkBuilder, left: Quantised, right: Quantised, bias: str | None) -> str:
@@ -82,46 +77,3 @@ def _qgemm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     if zero is None:
         zero = b.constant(0, "uint8")
     return [requantised(b, total, combined_scale(b, x_scale, y_scale, scale), zero, -1)]
-
-
-# --- blocks of few bits -------------------------------------------------------------------------------
-
-_BITS: Final = (2, 4, 8)
-
-
-@imports("MatMulNBits", domain=MICROSOFT)
-def _matmul_n_bits(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
-    """Import a product with constant weights of few bits, which are unpacked now."""
-    x, packed, scales = inputs.first("A", "B", "scales")
-    refuse(b, node, inputs=[(4, "g_idx")], attributes=("weight_prepacked",))
-    bits, block = node.integer("bits", 4), node.integer("block_size")
-    rows, columns = node.integer("N"), node.integer("K")
-    if bits not in _BITS or block < 8 // bits:
-        raise b.wrong(f"{bits} bits in blocks of {block}", hint=f"Supported: {', '.join(map(str, _BITS))} bits")
-    blocks = -(-columns // block)
-    expected = (rows, blocks, block * bits // 8)
-    if b.shape(packed) != expected:
-        raise b.wrong(f"weights of shape {b.shape(packed)}, expected {expected}")
-    weights = _unpacked(b.require(packed, "its weights"), bits).reshape(rows, blocks, block)
-    factors = np.asarray(b.require(scales, "its scales"), np.float32).reshape(rows, blocks, 1)
-    zeros = _zeros(b, inputs.optional(3), bits, rows, blocks)
-    full = ((weights.astype(np.float32) - zeros) * factors).reshape(rows, blocks * block)[:, :columns]
-    dense = b.constant(np.ascontiguousarray(full.astype(b.dtype(x))))
-    return [b.matmul(x, dense, inputs.optional(5), transpose_b=True)]
-
-
-def _unpacked(packed: Any, bits: int) -> Any:
-    """Return the numbers in bytes, along the last axis; the first one is in the lowest bits."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    numbers = (packed[..., None] >> shifts) & np.uint8((1 << bits) - 1)
-    return numbers.reshape(*packed.shape[:-1], -1)
-
-
-def _zeros(b: NetworkBuilder, name: str | None, bits: int, rows: int, blocks: int) -> Any:
-    """Return the zero points of all blocks, which may be packed as the weights are."""
-    if name is None:
-        return np.float32(1 << (bits - 1))
-    given = b.require(name, "its zero points")
-    if given.dtype == np.uint8:
-        given = _unpacked(given.reshape(rows, -1), bits)[:, :blocks]
-    return np.asarray(given, np.float32).reshape(rows, blocks, 1)

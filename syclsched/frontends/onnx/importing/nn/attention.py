@@ -17,8 +17,8 @@ from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 from syclsched.frontends.onnx.shapes import Shape, broadcast
 
 #: Axes of queries and keys in the scores, counted from the end.
-_QUERY: Final = ("index", -2)
-_KEY: Final = ("index", -1)
+QUERY: Final = ("index", -2)
+KEY: Final = ("index", -1)
 
 
 @imports("Attention")
@@ -142,9 +142,9 @@ def _bias(b: NetworkBuilder, node: ModelNode, inputs: Inputs, scored: Shape, pas
             raise b.wrong(f"nonpad_kv_seqlen has shape {b.shape(counts)}, expected {scored[:1]}")
         count = len(given)
         given.append(b.reshape(b.cast(counts, "int64"), (*scored[:1], 1, 1, 1)))
-        attended.append(("less", _KEY, count))
+        attended.append(("less", KEY, count))
         offset = ("sub", count, ("const", scored[2], "int64"))
-    attended += _visible(b, node, ("add", _QUERY, offset))
+    attended += _visible(b, node, ("add", QUERY, offset))
     for condition in attended:
         value = ("where", condition, value, none)
     if not attended:
@@ -160,11 +160,11 @@ def _visible(b: NetworkBuilder, node: ModelNode, position: Any) -> list[Any]:
         raise b.wrong(f"the window is {left} to the left and {right} to the right, expected -1 (no bound) or more")
     visible: list[Any] = []
     if node.integer("is_causal"):
-        visible.append(("less_equal", _KEY, position))
+        visible.append(("less_equal", KEY, position))
     if left >= 0:
-        visible.append(("greater_equal", ("add", _KEY, ("const", left, "int64")), position))
+        visible.append(("greater_equal", ("add", KEY, ("const", left, "int64")), position))
     if right >= 0:
-        visible.append(("less_equal", _KEY, ("add", position, ("const", right, "int64"))))
+        visible.append(("less_equal", KEY, ("add", position, ("const", right, "int64"))))
     return visible
 
 
