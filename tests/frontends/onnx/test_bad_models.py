@@ -32,6 +32,7 @@ from syclsched.frontends.onnx.model_file.model_limits import ModelLimits  # noqa
 from syclsched.frontends.onnx.model_file.model_reader import read_model  # noqa: E402
 
 node = helper.make_node
+opset_28 = pytest.mark.skipif(onnx.defs.onnx_opset_version() < 28, reason="the package onnx does not know opset 28")
 
 
 def refusal(call: Callable[[], Any], kind: type[SyclschedError] = ModelError) -> str:
@@ -148,9 +149,17 @@ def test_casts_to_types_that_numpy_does_not_have_are_refused(number: int, name: 
     assert "'cast3'" in text and name in text
 
 
+@pytest.mark.parametrize("operator", ["ReduceLogSum", "ReduceLogSumExp"])
+@opset_28
+def test_logarithms_of_integers_are_refused_from_opset_28_on(operator: str) -> None:
+    dtypes = dict.fromkeys("xy", TensorProto.INT32)
+    model = model_of([node(operator, ["x"], ["y"], name="log1")], {"x": (3,)}, ["y"], opset=28, dtypes=dtypes)
+    text = refusal(lambda: imported(model))
+    assert "'log1'" in text and "int32" in text
+
+
+@opset_28
 def test_gated_activations_do_not_broadcast() -> None:
-    if onnx.defs.onnx_opset_version() < 28:
-        pytest.skip("the package onnx does not know SwiGLU")
     model = model_of([node("SwiGLU", ["a", "b"], ["y"], name="gate")], {"a": (2, 3), "b": (1, 3)}, ["y"], opset=28)
     text = refusal(lambda: imported(model))
     assert "'gate'" in text and "(2, 3) and (1, 3)" in text

@@ -39,6 +39,8 @@ def _reduce(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
                 return [x]
         else:
             axes = tuple(range(rank))
+    if b.dtype(x)[0] in "iu" and mode in ("logsum", "logsumexp") and b.opset >= 28:
+        raise b.wrong(f"it is given {b.dtype(x)}, and takes floats only from opset 28 on", hint="Cast its input")
     if b.dtype(x)[0] in "iu" and mode in ("l2", "logsum", "logsumexp"):
         raise UnsupportedFormError
     return [b.reduce(mode, x, b.axes(axes, rank), keepdims=bool(node.integer("keepdims", 1)))]
