@@ -60,7 +60,7 @@ def test_attention_of_given_queries_and_keys() -> None:
     mask, bias = {"m": MASKS["keys"]}, {"a": array(1, 2, 3, 5)}
     same("MultiHeadAttention", inputs, order="q k v", num_heads=2)
     same("MultiHeadAttention", inputs, num_heads=2, scale=0.4)
-    same("MultiHeadAttention", inputs | mask | bias, num_heads=2, mask_filter_value=-5000.0)
+    same("MultiHeadAttention", inputs | mask | bias, num_heads=2, mask_filter_value=-1.0)
     same("MultiHeadAttention", inputs | {"m": LENGTHS}, order="q k v _ m", num_heads=2)
     heads = {"q": array(2, 3, 8), "k": array(2, 2, 5, 4), "v": array(2, 2, 5, 4), "b": array(24)}
     same("MultiHeadAttention", heads, num_heads=2)
@@ -202,4 +202,9 @@ def test_grouped_attention_of_sequences_of_several_lengths() -> None:
     same("GroupQueryAttention", inputs, "y k2 v2", constants=given, **more)
     del given["n"]
     same("GroupQueryAttention", inputs | {"n": lengths(7, 4)["n"]}, "y k2 v2", constants=given, **more)
-    same("GroupQueryAttention", grouped(1, 1, 10), "y k2 v2", constants=lengths(4) | CACHES, **more)
+    inputs = grouped(1, 1, 10)
+    same("GroupQueryAttention", inputs, "y k2 v2", constants=lengths(4) | CACHES, **more)
+    node = helper.make_node("GroupQueryAttention", ORDER.split(), ["", "y"], domain=MICROSOFT, **GROUPED)
+    key = by_hand(node, inputs, lengths(4))
+    assert key.shape == (1, 2, 10, 16) and np.array_equal(key[:, :, :3], inputs["pk"][:, :, :3])
+    assert np.array_equal(key[:, :, 3], inputs["k"].reshape(1, 2, 16))

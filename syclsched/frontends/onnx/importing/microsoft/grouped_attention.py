@@ -19,7 +19,7 @@ _REFUSED: Final = [(12, "k_scale"), (13, "v_scale"), (16, "query_seqlens")]
 
 
 class _Positions(NamedTuple):
-    """Where the new tokens of each sample stand: after how many earlier ones."""
+    """Positions of the new tokens of each sample: those after a number of earlier ones."""
 
     before: Any  # an expression of the values
     values: list[str]  # shape (batch, 1, 1, 1)
