@@ -118,6 +118,8 @@ def test_an_operator_of_another_maker_is_refused() -> None:
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     assert "Did you mean 'FusedConv'?" in refusal(lambda: read_model(model))
     assert "basic level, or quantised as QuantFormat.QDQ" in refusal(lambda: read_model(model))
+    model.graph.node[0].domain = model.opset_import[1].domain = "com.microsoft.nchwc"
+    assert "optimised with ORT_ENABLE_EXTENDED" in refusal(lambda: read_model(model))
     model.graph.node[0].domain = model.opset_import[1].domain = "com.others"
     assert "other makers" in refusal(lambda: read_model(model))
 

@@ -279,10 +279,15 @@ class _NodeReader:
 
 
 def _hint(domain: str, operator: str) -> str | None:
-    if domain.startswith(MICROSOFT):
+    if domain == MICROSOFT:
         return did_you_mean(operator, runtime_operators(domain)) + (
             "ONNX Runtime's optimiser or quantiser put it there: take the model as it was before, optimised at its "
-            "extended or basic level, or quantised as QuantFormat.QDQ"
+            "basic level, or quantised as QuantFormat.QDQ"
+        )
+    if domain.startswith(MICROSOFT):
+        return (
+            "ONNX Runtime's optimiser put it there for one kind of processor: take the model as it was before, or "
+            "optimised with ORT_ENABLE_EXTENDED instead of ORT_ENABLE_ALL"
         )
     return "Operators of other makers are not supported: export without them" if domain else None
 
