@@ -28,11 +28,11 @@ def _matmul_n_bits(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     expected = (rows, blocks, block * bits // 8)
     if b.shape(packed) != expected:
         raise b.wrong(f"weights of shape {b.shape(packed)}, expected {expected}")
-    weights = _unpacked(b.require(packed, "its weights"), bits).reshape(rows, blocks, block)
+    full = _unpacked(b.require(packed, "its weights"), bits).astype(np.float32)
     factors = np.asarray(b.require(scales, "its scales"), np.float32).reshape(rows, blocks, 1)
-    zeros = _zeros(b, inputs.optional(3), bits, rows, blocks)
-    full = ((weights.astype(np.float32) - zeros) * factors).reshape(rows, blocks * block)[:, :columns]
-    dense = b.constant(np.ascontiguousarray(full.astype(b.dtype(x))))
+    full -= _zeros(b, inputs.optional(3), bits, rows, blocks)
+    full *= factors
+    dense = b.constant(full.reshape(rows, blocks * block)[:, :columns].astype(b.dtype(x), order="C", copy=False))
     return [b.matmul(x, dense, inputs.optional(5), transpose_b=True)]
 
 

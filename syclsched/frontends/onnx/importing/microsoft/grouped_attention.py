@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
 from syclsched.frontends.onnx.importing.microsoft.normalisation import rms_norm
 from syclsched.frontends.onnx.importing.microsoft.rotary import angles, rotated
-from syclsched.frontends.onnx.importing.microsoft.standard_operators import refuse
+from syclsched.frontends.onnx.importing.microsoft.standard_operators import first, refuse
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.nn.attention import KEY, QUERY, attend, join_heads, split_heads
 from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT, ModelNode
@@ -75,13 +75,11 @@ def _heads(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> list[str]:
         query = b.part(query, 2, 0, heads * size)
     q = split_heads(b, node, query, "num_heads")
     k, v = (split_heads(b, node, each, "kv_num_heads") for each in (key, value))
-    weights = inputs.optional(14), inputs.optional(15)
-    epsilon = node.number("qk_norm_epsilon", 1e-6)
-    for at, name in enumerate(("q_norm_epsilon", "k_norm_epsilon")):
-        weight = weights[at]
-        if weight is not None:
-            normed = rms_norm(b, (q, k)[at], weight, 3, node.number(name, epsilon))[0] or ""
-            q, k = (normed, k) if at == 0 else (q, normed)
+    q_weight, k_weight, epsilon = inputs.optional(14), inputs.optional(15), node.number("qk_norm_epsilon", 1e-6)
+    if q_weight is not None:
+        q = first(rms_norm(b, q, q_weight, 3, node.number("q_norm_epsilon", epsilon)))
+    if k_weight is not None:
+        k = first(rms_norm(b, k, k_weight, 3, node.number("k_norm_epsilon", epsilon)))
     return [q, k, v]
 
 
