@@ -298,27 +298,30 @@ def memory(name: str, folder: Path) -> dict[str, Any]:
 def measure_first(name: str, folder: Path) -> None:
     """Print, as JSON, how long the first call takes in this process, compilation included."""
     path, (inputs, *_) = given(name, folder)
-    begun = time.perf_counter()
+    begun, begun_cpu = time.perf_counter(), time.process_time()
     compiled = ours(path, shapes_of(name))
     compiled(inputs)
-    print(json.dumps({"seconds": time.perf_counter() - begun}))
+    print(json.dumps({"seconds": time.perf_counter() - begun, "cpu_seconds": time.process_time() - begun_cpu}))
 
 
 def first(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Return how long first calls take in processes that know nothing of a model, and in others after them."""
     from syclsched.profiling.storage.profile_store import data_folder
 
-    found: dict[str, Any] = {"model": name, "first_s": [], "second_s": []}
+    found: dict[str, Any] = {"model": name, "first_s": [], "second_s": [], "first_cpu_s": [], "second_cpu_s": []}
     command = [sys.executable, __file__, "--models", name, "--folder", str(options.folder), "--first-of"]
     for _ in range(options.repeat):
         with tempfile.TemporaryDirectory() as data:
-            shutil.copytree(data_folder() / "profiles", Path(data) / "syclsched" / "profiles")
-            for which in ("first_s", "second_s"):
+            if (data_folder() / "profiles").exists():
+                shutil.copytree(data_folder() / "profiles", Path(data) / "syclsched" / "profiles")
+            for which in ("first", "second"):
                 surroundings = {**os.environ, "XDG_DATA_HOME": data}
                 done = subprocess.run(command, capture_output=True, text=True, check=False, env=surroundings)
                 if done.returncode:
                     raise SystemExit(f"{name}: {done.stderr}")
-                found[which].append(json.loads(done.stdout.splitlines()[-1])["seconds"])
+                took = json.loads(done.stdout.splitlines()[-1])
+                found[f"{which}_s"].append(took["seconds"])
+                found[f"{which}_cpu_s"].append(took["cpu_seconds"])
     return found
 
 
@@ -328,8 +331,9 @@ def show_first(rows: list[dict[str, Any]]) -> None:
     def told(values: list[float]) -> str:
         return median_and_range(values, 1, 0)
 
-    columns = ("model", "first process", "second process")
-    lines = [(row["model"], told(row["first_s"]), told(row["second_s"])) for row in rows]
+    columns = ("model", "first process", "processor time", "second process", "processor time")
+    kinds = ("first_s", "first_cpu_s", "second_s", "second_cpu_s")
+    lines = [(row["model"], *(told(row[kind]) for kind in kinds)) for row in rows]
     print_table("From compile to the first results, s: median (least to most)", columns, lines, ["model"])
 
 

@@ -36,8 +36,10 @@ integers and booleans must be equal.
   ("constants only"), all inputs must be known when the model is loaded.
 
 An index beyond its axis is refused if it is known when the model is loaded, or is in an input; one that is computed
-at run time selects the nearest element, as on every device. `RNN`, `GRU` and `LSTM` are executed step by step; `If`,
-`Loop` and `Scan` are expanded if conditions and lengths are known when the model is loaded.
+at run time selects the nearest element, as on every device. All steps of `RNN`, `GRU` and
+`LSTM` are one task for each direction. Of `If`, the branch taken is executed if its condition is known when the model
+is loaded or follows from a single integer or truth value; else both, and one is selected. `Loop` and `Scan` are
+expanded if their lengths are known when the model is loaded.
 
 A shape that follows from the *value* of an input is fixed when the model is loaded: that input's value must be
 given. The tests do so.
