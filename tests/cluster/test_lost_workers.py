@@ -85,6 +85,18 @@ def test_a_worker_that_is_killed_at_any_moment_changes_no_bit(wanted: dict[str, 
             np.testing.assert_array_equal(found[name], value)
 
 
+def test_full_disks_change_no_result_and_end_no_run(wanted: dict[str, Any]) -> None:
+    graph = braid()
+    with connect(workers=2) as cluster:
+        for worker in cluster.workers:
+            cluster.call(worker.name, "support.cluster_functions:fill_disk")
+        with cluster.bind(graph, policy="heft") as runner:  # tasks are timed there, and the times cannot be kept
+            for _ in range(2):
+                found = runner()
+                for name, value in wanted.items():
+                    np.testing.assert_array_equal(found[name], value)
+
+
 def add_one(calls: Path, name: str, x: Any) -> None:
     """Add 1, and note the call."""
     with (calls / name).open("a") as file:

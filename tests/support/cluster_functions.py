@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import threading
 import time
 from dataclasses import replace
@@ -24,6 +25,11 @@ def sleep(node: Node, seconds: float) -> float:
     """Sleep and return the time."""
     time.sleep(seconds)
     return seconds
+
+
+def fill_disk(node: Node) -> None:
+    """Let every write to a file fail in this process, as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 
 def late(node: Node) -> None:
