@@ -65,6 +65,24 @@ def test_many_steps_of_many_hidden_units(run: Any, name: str, cell: str) -> None
     close(run(operation, name, arrays, ("w", "r"))["y"], on_host(operation, arrays), "float32", 20)
 
 
+@pytest.mark.sycl
+@pytest.mark.parametrize("cell", [*CELLS])
+@pytest.mark.parametrize("hidden", [1, 2, 9])
+def test_few_hidden_units(run: Any, cell: str, hidden: int) -> None:
+    """With one, the states of the work-group were those of an earlier step."""
+    gates, biases, functions = CELLS[cell]
+    arrays = {
+        "y": unwritten((40, 3, hidden), "float32"),
+        "x": numbers(40, 3, 5),
+        "w": numbers(5, gates * hidden),
+        "r": numbers(hidden, gates * hidden),
+        "b": numbers(biases * hidden),
+    }
+    operation = nn.recurrent(cell, (TANH,) if cell == "rnn" else (SIGMOID, TANH, TANH)[:functions])
+    for name in ("opencl-c-groups", "opencl-c"):
+        close(run(operation, name, arrays, ("w", "r"))["y"], on_host(operation, arrays), "float32", 20)
+
+
 def test_wrong_shapes_are_refused() -> None:
     operation = nn.recurrent("lstm", (SIGMOID, TANH, TANH))
     arrays = {
