@@ -157,7 +157,7 @@ def _work(signature: Signature, *, cell: str) -> Work:
     hidden, columns = signature.shapes["r"]
     flops = steps * batch * (2.0 * (features + hidden) * columns + 10.0 * columns)
     dtype = signature.dtypes["y"]
-    # The weights are read in every step, unless caches hold them.
+    # Weights count once, as if caches held them for all steps.
     moved = ITEM_BYTES[dtype] * (steps * batch * (features + hidden) + (features + hidden) * columns)
     return Work(flops, float(moved), dtype, float(max(1, batch * hidden)))
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from syclsched.errors import ModelError
+from syclsched.errors import ModelError, ValueNeededError
 from syclsched.frontends.onnx.importing.reference_fallback import import_reference
 from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, ScopeImporter
 from syclsched.frontends.onnx.importing.sequences import SEQUENCE_IMPORTERS
@@ -56,8 +56,10 @@ def _import_both(scope: Scope, node: ModelNode, condition: str) -> Sequence[Boun
     b.end([], [])
     try:
         branches = [scope.inline(_graph(scope, node, each), [], f"{node.name}/{each}/") for each in _BRANCHES]
-    except ModelError:  # a branch may be wrong for the shapes of the other
+    except ModelError as error:  # a branch may be wrong for the shapes of the other
         b.drop()
+        if isinstance(error, ValueNeededError) and not any(b.dtype(each) in FLOATS for each in error.inputs):
+            raise
         return None
     b.begin(scope.prefixed(node.name), node.label)
     selected: list[BoundValue] = []
