@@ -259,13 +259,10 @@ class _Survey:
             self._tell(done, total, ", ".join(f"{source} to {destination}" for source, destination in group))
             paths += self._measured(group, loaded=group[0] in self._rounds[0])
             done += 1
-        cores = [each.cores for each in paths if (each.source, each.destination) in self._rounds[0]]
-        paths = [
-            each
-            if (each.source, each.destination) in self._rounds[0]
-            else replace(each, cores=statistics.median(cores))
-            for each in paths
-        ]
+        loaded = set(self._rounds[0]) if self._rounds else set()
+        cores = [each.cores for each in paths if (each.source, each.destination) in loaded]
+        typical = statistics.median(cores) if cores else 0.0
+        paths = [each if (each.source, each.destination) in loaded else replace(each, cores=typical) for each in paths]
         fits = {(each.source, each.destination): each.fit for each in paths}
         ports: list[MeasuredPort] = []
         for name in sharing[: 2 * ROUNDS]:

@@ -103,6 +103,21 @@ def test_branches_of_several_shapes_by_computed_numbers_are_left_to_the_host() -
         imported(model)
 
 
+def test_a_branch_may_need_the_value_of_an_integer_alone() -> None:
+    out = [helper.make_tensor_value_info("out", FLOAT, None)]
+    shaped = helper.make_graph([node("Reshape", ["x", "size"], ["out"])], "shaped", [], out)
+    kept = helper.make_graph([node("Neg", ["x"], ["out"])], "kept", [], out)
+    total = [node("ReduceSum", ["x"], ["s"], keepdims=0), node("Greater", ["s", "zero"], ["c"])]
+    chosen = node("If", ["c"], ["y"], then_branch=shaped, else_branch=kept)
+    constants = {"zero": np.array(0, np.float32)}
+    model = model_of([*total, chosen], {"x": (3,), "size": (1,)}, ["y"], constants, dtypes={"size": INT})
+    with pytest.raises(ValueNeededError) as caught:
+        imported(model)
+    assert caught.value.inputs == ("size",)
+    network = imported(model, known={"size": np.array([3])})
+    assert np.array_equal(evaluate(network, {"x": X})["y"], X)
+
+
 def loop(condition: Any) -> Any:
     body = helper.make_graph(
         [node("Add", ["v", "x"], ["v1"]), node("Identity", ["v1"], ["s"]), condition],
