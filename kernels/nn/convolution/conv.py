@@ -48,7 +48,7 @@ def _work(signature: Signature, *, residual: str, extra: int) -> Work:
     return Work(flops, float(moved), dtype, float(max(1, results)))
 
 
-def _host(
+def convolve(
     *,
     y: Any,
     x: Any,
@@ -61,6 +61,7 @@ def _host(
     activation: Activation,
     residual: str,
 ) -> None:
+    """Compute a convolution with NumPy."""
     import numpy as np
 
     kernel, dtype = w.shape[2:], sum_dtype(str(y.dtype))
@@ -136,7 +137,7 @@ def _conv(convolution: Convolution, bias: bool, residual: str) -> Operation:
             opencl,
             *_winograd(convolution, extra),
             numba,
-            numpy_implementation(partial(_host, activation=activation, residual=residual, **attributes), 0.15),
+            numpy_implementation(partial(convolve, activation=activation, residual=residual, **attributes), 0.15),
         ),
         work=partial(_work, residual=residual, extra=bias + bool(residual) + act.cost(activation)),
         check=partial(_check, bias=bias, residual=residual, **attributes),

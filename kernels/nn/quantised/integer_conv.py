@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`integer_conv`: convolution of 8-bit numbers with constant weights around zero, summed in 32-bit integers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+from syclsched.kernels.common import ITEM_BYTES, numpy_implementation
+from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn.activation import Activation
+from syclsched.kernels.nn.convolution.conv import convolve
+from syclsched.kernels.nn.convolution.conv_parameters import label
+from syclsched.kernels.nn.geometry import arranged, channels, size, spatial, strides_of
+from syclsched.kernels.nn.quantised import row_products
+from syclsched.kernels.nn.quantised.finishing import Finish
+from syclsched.kernels.nn.quantised.row_products import RowProduct
+from syclsched.kernels.windows import Convolution, Window
+from syclsched.model.operation import Operation, Signature, Split, Work
+
+
+def integer_conv(
+    ndim: int,
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (),
+    dilations: Sequence[int] = (),
+    groups: int = 1,
+    *,
+    channels_last: bool = False,
+    scaled: bool = False,
+    bias: bool = False,
+    residual: bool = False,
+    activation: Activation = (),
+    quantise: tuple[float, int] | None = None,
+) -> Operation:
+    """Return the convolution of x - z with w, pads being z; see `kernels.nn.quantised.integer_matmul` for the result.
+
+    Returns
+    -------
+    Operation
+        Parameters ``y`` and ``x`` as those of `kernels.nn.conv`, ``w`` (O, I / groups, *kernel) of 8 or 16 bits,
+        ``z``, and optionally ``s``, ``b``, ``r``.
+    """
+    window = Window.of(ndim, strides, pads, dilations)
+    convolution = Convolution(window, int(groups), bool(channels_last), ())
+    return _integer_conv(convolution, Finish(scaled, bias, residual, act.checked(activation), quantise))
+
+
+@cache
+def _integer_conv(convolution: Convolution, finish: Finish) -> Operation:
+    kernels = row_products.implementations(
+        "integer_conv",
+        partial(_product, convolution=convolution),
+        finish,
+        partial(_prepare, groups=convolution.groups),
+        _refuses,
+    )
+    return Operation(
+        name=f"{label('integer conv', convolution, bias=False)} {finish.label}".strip(),
+        parameters=finish.parameters(),
+        implementations=(
+            *kernels,
+            numpy_implementation(partial(_host, convolution=convolution, finish=finish), 0.02),
+        ),
+        work=partial(_work, finish=finish),
+        check=partial(_check, convolution=convolution, finish=finish),
+        split=Split(rows=("y", "x", *(["r"] if finish.residual else []))),
+    )
+
+
+def _check(signature: Signature, *, convolution: Convolution, finish: Finish) -> str | None:
+    y, x, w = (signature.shapes[name] for name in "yxw")
+    window, last = convolution.window, convolution.channels_last
+    if not len(x) == len(w) == len(y) == window.ndim + 2:
+        return f"y {y}, x {x} and w {w} have {window.ndim + 2} axes each"
+    if w[1] * convolution.groups != channels(x, last) or w[0] % convolution.groups:
+        return f"w {w} does not fit the {channels(x, last)} channels of x {x} in {convolution.groups} groups"
+    wanted = arranged(x[0], window.extents(spatial(x, last), w[2:]), w[0], last)
+    if y != wanted:
+        return f"y of x {x} and w {w} is {wanted}, not {y}"
+    return finish.check(signature, w[0])
+
+
+def _work(signature: Signature, *, finish: Finish) -> Work:
+    results = size(signature.shapes["y"])
+    flops = results * (2.0 * size(signature.shapes["w"][1:]) + finish.cost)
+    moved = sum(size(shape) * ITEM_BYTES[signature.dtypes[name]] for name, shape in signature.shapes.items())
+    return Work(flops, float(moved), "float32", float(max(1, results)))
+
+
+def _refuses(signature: Signature) -> str | None:
+    if "w" not in signature.constants:
+        return "the weights must be constant"
+    return None if all(map(size, signature.shapes.values())) else "arrays must not be empty"
+
+
+def _product(signature: Signature, *, convolution: Convolution) -> RowProduct:
+    """Return the product whose rows are the windows of all output pixels, with channels innermost."""
+    x, y, w = (signature.shapes[name] for name in "xyw")
+    window, last, groups = convolution.window, convolution.channels_last, convolution.groups
+    inside, kernel, ndim = w[1], w[2:], window.ndim
+    outputs, extents = spatial(y, last), spatial(x, last)
+    steps, along, batch = strides_of(extents, channels(x, last), last)
+    begin = ["int rest = row;"]
+    begin += [f"const int o{a} = rest % {outputs[a]}; rest /= {outputs[a]};" for a in reversed(range(ndim))]
+    begin += [f"__global const X* image = x + (I)rest * {batch} + group * {inside * along};"]
+    begin += [f"const int i{a} = o{a} * {window.strides[a]} - {window.begins[a]};" for a in range(ndim)]
+    # Along the last axis without dilation, windows without gaps between channels are one run of numbers.
+    run = last and groups == 1 and window.dilations[-1] == 1
+    walked = ndim - 1 if run else ndim
+    loops = [f"for (int k{a} = 0; k{a} < {kernel[a]}; ++k{a})" for a in range(walked)]
+    places = [f"(i{a} + k{a} * {window.dilations[a]})" for a in range(walked)]
+    inner = " && ".join(f"{at} >= 0 && {at} < {extents[a]}" for a, at in enumerate(places)) or "1"
+    line = " + ".join(["image", *(f"(I){at} * {steps[a]}" for a, at in enumerate(places))])
+    if run:
+        width, full = extents[-1], kernel[-1] * inside
+        copy = f"""const int at = i{ndim - 1}, low = max(0, -at), high = max(low, min({kernel[-1]}, {width} - at));
+      blank(to, min(low, {kernel[-1]}) * {inside});
+      if (high > low) COPY(to + low * {inside}, {line} + (I)(at + low) * {inside}, (high - low) * {inside});
+      blank(to + min(high, {kernel[-1]}) * {inside}, {full} - min(high, {kernel[-1]}) * {inside});"""
+    else:
+        full = inside
+        copy = f"COPY(to, {line}, {inside});"
+        if along != 1:
+            copy = f"{{ __global const X* from = {line}; "
+            copy += f"for (int c = 0; c < {inside}; ++c) to[c] = (short)from[(I)c * {along}] - zero; }}"
+    gather = f"""{" ".join(begin)}
+    {" ".join(loops)} {{
+      if ({inner}) {{ {copy} }} else blank(to, {full});
+      to += {full};
+    }}"""
+    rows, pixels = x[0] * size(outputs), size(outputs)
+    place = "" if last else f"(I)(row / {pixels}) * {w[0] * pixels} + (I)column * {pixels} + row % {pixels}"
+    return RowProduct(rows, size(w[1:]), w[0] // groups, groups, gather, neighbours=last, place=place)
+
+
+def _prepare(signature: Signature, queue: Any, constants: Mapping[str, Any], *, groups: int) -> Mapping[str, Any]:
+    import numpy as np
+
+    w = np.moveaxis(constants["w"], 1, -1)
+    return {**constants, "w": row_products.packed(w.reshape(groups, w.shape[0] // groups, -1))}
+
+
+def _host(*, convolution: Convolution, finish: Finish, y: Any, x: Any, w: Any, z: Any, **arrays: Any) -> None:
+    import numpy as np
+
+    last = convolution.channels_last
+    sums = np.zeros(y.shape)
+    wide = x.astype(np.float64) - z.reshape(())
+    attributes = {"window": convolution.window, "groups": convolution.groups, "last_": last}
+    convolve(y=sums, x=wide, w=w.astype(np.float64), activation=(), residual="", **attributes)
+    target, total = (each if last else np.moveaxis(each, 1, -1) for each in (y, sums))
+    if "r" in arrays and not last:
+        arrays["r"] = np.moveaxis(arrays["r"], 1, -1)
+    target[...] = finish.numpy(total, y, arrays)

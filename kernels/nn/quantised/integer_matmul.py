@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`integer_matmul`: product of 8-bit numbers with constant weights around zero, summed in 32-bit integers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any
+
+from syclsched.kernels.common import ITEM_BYTES, numpy_implementation
+from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn.activation import Activation
+from syclsched.kernels.nn.geometry import size
+from syclsched.kernels.nn.quantised import row_products
+from syclsched.kernels.nn.quantised.finishing import Finish
+from syclsched.kernels.nn.quantised.row_products import RowProduct
+from syclsched.model.operation import Operation, Signature, Split, Work
+
+
+def integer_matmul(
+    *,
+    scaled: bool = False,
+    bias: bool = False,
+    residual: bool = False,
+    activation: Activation = (),
+    quantise: tuple[float, int] | None = None,
+) -> Operation:
+    """Return y = (x - z) @ w as int32, or scaled: activation((x - z) @ w * s + b + r), quantised or not.
+
+    Parameters
+    ----------
+    scaled : bool, optional
+        The sums are multiplied by ``s``, one number or one for each column.
+    bias, residual : bool, optional
+        ``b`` is added, one number for each column, and ``r``, which has y's shape.
+    activation : Activation, optional
+        Applied to each element of the result.
+    quantise : tuple of float and int, optional
+        Scale and zero point of the result, which is then of 8 bits: round(y / scale) + zero point, saturated.
+
+    Returns
+    -------
+    Operation
+        Parameters ``y`` (..., N), ``x`` (..., K) of 8 bits, ``w`` (K, N) of 8 or 16 bits, ``z``, ``s``, ``b``, ``r``.
+    """
+    return _integer_matmul(Finish(scaled, bias, residual, act.checked(activation), quantise))
+
+
+@cache
+def _integer_matmul(finish: Finish) -> Operation:
+    parameters = finish.parameters()
+    return Operation(
+        name=f"integer matmul {finish.label}".strip(),
+        parameters=parameters,
+        implementations=(
+            *row_products.implementations("integer_matmul", _product, finish, _prepare, _refuses),
+            numpy_implementation(partial(_host, finish=finish), 0.02),
+        ),
+        work=partial(_work, finish=finish),
+        check=partial(_check, finish=finish),
+        split=Split(rows=("y", "x", *(["r"] if finish.residual else []))),
+    )
+
+
+def _check(signature: Signature, *, finish: Finish) -> str | None:
+    y, x, w = (signature.shapes[name] for name in "yxw")
+    if not x or len(w) != 2 or x[-1] != w[0]:
+        return f"x {x} and w {w} cannot be multiplied"
+    if y != (*x[:-1], w[1]):
+        return f"y of x {x} and w {w} is {(*x[:-1], w[1])}, not {y}"
+    return finish.check(signature, w[1])
+
+
+def _work(signature: Signature, *, finish: Finish) -> Work:
+    results = size(signature.shapes["y"])
+    flops = results * (2.0 * signature.shapes["w"][0] + finish.cost)
+    moved = sum(size(shape) * ITEM_BYTES[signature.dtypes[name]] for name, shape in signature.shapes.items())
+    return Work(flops, float(moved), "float32", float(max(1, results)))
+
+
+def _refuses(signature: Signature) -> str | None:
+    if "w" not in signature.constants:
+        return "the weights must be constant"
+    return None if all(map(size, signature.shapes.values())) else "arrays must not be empty"
+
+
+def _product(signature: Signature) -> RowProduct:
+    terms, columns = signature.shapes["w"]
+    rows = size(signature.shapes["x"][:-1])
+    return RowProduct(rows, terms, columns, 1, f"COPY(to, x + (I)row * {terms}, {terms});")
+
+
+def _prepare(signature: Signature, queue: Any, constants: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**constants, "w": row_products.packed(constants["w"].T[None])}
+
+
+def _host(*, finish: Finish, y: Any, x: Any, w: Any, z: Any, **arrays: Any) -> None:
+    # Exact: sums of fewer than 2^35 products of so few bits are whole numbers below 2^53.
+    sums = (x.astype("float64") - z.reshape(())) @ w.astype("float64")
+    y[...] = finish.numpy(sums, y, arrays)
