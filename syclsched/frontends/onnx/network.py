@@ -19,6 +19,10 @@ attributes. The kinds:
 ``matmul``           a, b, optional bias, optional residual -> y. ``transpose_a``, ``transpose_b`` (of the last two
                      axes), ``alpha`` (of a @ b), ``beta`` (of the bias), ``activation``; leading axes broadcast, and so
                      does the bias against y
+``integer_matmul``   x, w, optional bias, optional residual, zero, optional scale -> y of ``result``: int32, float32
+                     ("uint8" or "int8" if ``quantise`` has a scale and a zero point): ``activation`` of
+                     (x - zero) @ w * scale + bias + residual; w (K, N) are constants around zero
+``integer_conv``     as ``integer_matmul``, with the attributes of ``conv``; pads are x's zero point
 ``softmax``          x -> y. ``axis``, ``log``
 ``recurrent``        x, w, r, b, optional h0, c0, lengths, peepholes -> y, h, and of an LSTM c: all steps of one
                      direction. ``cell``, ``activations``, ``reverse``, ``coupled``; shapes and order of gates as in
@@ -68,7 +72,7 @@ KINDS: Final = frozenset(
         *("conv", "conv_transpose", "pool", "lrn", "batch_norm", "layer_norm", "group_norm", "matmul", "softmax"),
         *("elementwise", "reduce", "arg", "topk", "scan_sum", "transpose", "reshape", "gather", "gather_elements"),
         *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "recurrent"),
-        "reference",
+        *("integer_matmul", "integer_conv", "reference"),
     }
 )
 

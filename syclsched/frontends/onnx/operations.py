@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from syclsched.frontends.onnx.network import CanonicalNode, Value
 from syclsched.frontends.onnx.reference import reference_operation
@@ -20,6 +20,8 @@ from syclsched.kernels.nn.normalisation.softmax_over import softmax_over
 from syclsched.kernels.nn.pooling.pool import pool
 from syclsched.kernels.nn.pooling.resize import resize
 from syclsched.kernels.nn.product.matmul import matmul
+from syclsched.kernels.nn.quantised.integer_conv import integer_conv
+from syclsched.kernels.nn.quantised.integer_matmul import integer_matmul
 from syclsched.kernels.nn.recurrence.recurrent import recurrent
 from syclsched.kernels.tensor.concat import concat
 from syclsched.kernels.tensor.elementwise import elementwise
@@ -122,6 +124,25 @@ def _from_attributes(factory: Callable[..., Operation], *names: str, **operands:
     return make
 
 
+def _integer_matmul(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
+    made: Operation = integer_matmul(**_finish(node))
+    return made
+
+
+def _integer_conv(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
+    at = {name: node.attributes[name] for name in _WINDOWS if name != "activation"}
+    made: Operation = integer_conv(len(at["strides"]), **at, **_finish(node))
+    return made
+
+
+def _finish(node: CanonicalNode) -> dict[str, Any]:
+    """Return what becomes of integer sums."""
+    present = {
+        name: node.input(position) is not None for name, position in (("bias", 2), ("residual", 3), ("scaled", 5))
+    }
+    return {**present, "activation": node.attributes["activation"], "quantise": node.attributes["quantise"]}
+
+
 def _scan(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
     x, at = values[node.inputs[0] or ""], node.attributes
     factory = scan_in_parts if scan_in_parts_is_faster(x.shape, at["axis"], x.dtype) else scan_sum
@@ -148,6 +169,8 @@ _FACTORIES: Final[dict[str, _Factory]] = {
         pool, "mode", "kernel", "strides", "pads", "dilations", "count_include_pad", "channels_last", "activation"
     ),
     "matmul": _from_attributes(matmul, "transpose_a", "transpose_b", "alpha", "beta", "activation", bias=2, residual=3),
+    "integer_matmul": _integer_matmul,
+    "integer_conv": _integer_conv,
     "layer_norm": _from_attributes(layer_norm, "axis", "epsilon", bias=2),
     "lrn": _from_attributes(lrn, "alpha", "beta", "bias", "size", "channels_last"),
     "batch_norm": _from_attributes(batch_norm, "epsilon", "channels_last", "activation"),
@@ -179,6 +202,7 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "layer_norm": ("x", "scale", "b"),
     "group_norm": ("x", "scale", "bias"),
     "matmul": ("a", "b", "c", "r"),
+    **dict.fromkeys(("integer_matmul", "integer_conv"), ("x", "w", "b", "r", "z", "s")),
     "recurrent": ("x", "w", "r", "b", "h0", "c0", "lengths", "p"),
     **dict.fromkeys(("gather", "gather_elements", "gather_nd"), ("x", "indices")),
     **dict.fromkeys(("scatter_elements", "scatter_nd"), ("x", "indices", "updates")),

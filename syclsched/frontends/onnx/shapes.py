@@ -138,6 +138,18 @@ def _matmul(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Sha
     return ((shape, a.dtype),)
 
 
+def _integer_matmul(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    x, w = inputs[:2]
+    if not x.shape or len(w.shape) != 2 or x.shape[-1] != w.shape[0]:
+        raise ModelError(f"{x.shape} and {w.shape} cannot be multiplied")
+    return (((*x.shape[:-1], w.shape[1]), attributes["result"]),)
+
+
+def _integer_conv(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    ((shape, _),) = _conv(inputs[:2], attributes)
+    return ((shape, attributes["result"]),)
+
+
 def _reduce(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     (x,) = inputs
     return ((_reduced(x.shape, attributes["axes"], attributes["keepdims"]), x.dtype),)
@@ -245,6 +257,8 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "layer_norm": _layer_norm,
     "group_norm": _per_channel,
     "matmul": _matmul,
+    "integer_matmul": _integer_matmul,
+    "integer_conv": _integer_conv,
     "softmax": _same,
     "reduce": _reduce,
     "arg": _arg,

@@ -93,11 +93,12 @@ class NetworkBuilder(ImportState):
         *,
         shape: Shape | None = None,
         dtype: str | None = None,
+        folded: bool = True,
         **attributes: Any,
     ) -> str:
         """Add a canonical node with one output, folded if possible; return the output's name."""
         made = None if shape is None else ((shape, dtype or self._first(inputs).dtype),)
-        name = self.emit_all(kind, inputs, made=made, **attributes)[0]
+        name = self.emit_all(kind, inputs, made=made, folded=folded, **attributes)[0]
         assert name is not None
         return name
 
@@ -108,6 +109,7 @@ class NetworkBuilder(ImportState):
         *,
         made: Sequence[ShapeDtype] | None = None,
         wanted: Sequence[bool] | None = None,
+        folded: bool = True,
         **attributes: Any,
     ) -> list[str | None]:
         """Add a canonical node with any number of outputs and return their names; see `emit`."""
@@ -129,7 +131,7 @@ class NetworkBuilder(ImportState):
             self.values[name] = Value(name, shape, dtype)
             outputs.append(name)
         node = CanonicalNode(f"{self._node_name}.{len(self._fresh)}", kind, tuple(given), tuple(outputs), attributes)
-        if self._foldable(node):
+        if folded and self._foldable(node):
             self._fold(node)
         else:
             self._fresh.append(node)
@@ -194,7 +196,14 @@ class NetworkBuilder(ImportState):
 
     # --- common operations ----------------------------------------------------------------------------
 
-    def elementwise(self, expression: Any, *inputs: str, shape: Shape | None = None, dtype: str | None = None) -> str:
+    def elementwise(
+        self,
+        expression: Any,
+        *inputs: str,
+        shape: Shape | None = None,
+        dtype: str | None = None,
+        folded: bool = True,
+    ) -> str:
         """Add an element-wise expression of broadcast inputs."""
         try:
             extents = broadcast([self.shape(each) for each in inputs]) if shape is None else shape
@@ -202,7 +211,7 @@ class NetworkBuilder(ImportState):
                 dtype = result_dtype(expression, tuple(self.dtype(each) for each in inputs))
         except SyclschedError as error:
             raise self.wrong(error.what, hint=error.hint) from None
-        return self.emit("elementwise", inputs, shape=extents, dtype=dtype, expression=expression)
+        return self.emit("elementwise", inputs, shape=extents, dtype=dtype, folded=folded, expression=expression)
 
     def reshape(self, x: str, shape: Shape) -> str:
         """Return a value reshaped."""

@@ -9,8 +9,9 @@ from syclsched.frontends.onnx.host_evaluation import evaluate_node
 from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
 from syclsched.frontends.onnx.shapes import nbytes
 
-#: A node is folded if its result is at most this many times as large as its inputs, or at most this many bytes.
-_GROWTH: Final = 2
+#: A node is folded if its result is at most this many times as large as its inputs (dequantised ones are four times
+#: as large), or at most this many bytes.
+_GROWTH: Final = 4
 _FREE_BYTES: Final = 1 << 16
 
 

@@ -25,6 +25,7 @@ from syclsched.frontends.onnx.rewrites.fusion import (
     algebra,
     concat_scale_shift,
     elementwise_fusion,
+    integer_products,
     normalisation_patterns,
     pool_order,
     post_op_fusion,
@@ -44,6 +45,8 @@ class Pass:
 
 _TABLE: Final = (
     Pass("dead_code", "leave out what no output needs", dead_code.remove_dead_nodes),
+    # Before dequantised weights are computed beforehand.
+    Pass("integers", "multiply integers instead of dequantised numbers", integer_products.fuse_integer_products),
     Pass("constant_folding", "compute beforehand what follows from constants", folding.fold_constants),
     Pass("algebra", "write numbers into expressions and make those simpler", algebra.simplify),
     Pass("identities", "leave out what changes nothing", identities.remove_identities),
@@ -66,6 +69,7 @@ _TABLE: Final = (
     ),
     Pass("signs", "rectify before joining, and only what can be negative", redundant_relus.simplify_rectifiers),
     Pass("post_ops", "take sums and activations into convolutions and matrix products", post_op_fusion.fuse_post_ops),
+    Pass("requantised", "quantise where integers are multiplied", integer_products.quantise_results),
     Pass("shuffles", "make channels in the order in which they are shuffled", channel_shuffles.permute_channels),
     Pass("transposes", "make one transposition of two", transposes.merge_transposes),
     Pass("products", "let matrix products read transposed", transposes.fuse_into_products),

@@ -94,13 +94,17 @@ def products(draw: st.DrawFn) -> Case:
 def convolutions(draw: st.DrawFn) -> Case:
     """A convolution, its arrays and what it must give."""
     random = np.random.default_rng(draw(st.integers(0, 99)))
-    groups, inside, outside = draw(st.sampled_from([(1, 3, 8), (1, 16, 20), (2, 4, 16), (6, 1, 6), (1, 1, 1), (5, 2, 15)]))
+    groups, inside, outside = draw(
+        st.sampled_from([(1, 3, 8), (1, 16, 20), (2, 4, 16), (6, 1, 6), (1, 1, 1), (5, 2, 15)])
+    )
     kernel = draw(st.sampled_from([(1, 1), (3, 3), (2, 3), (5, 1), (3,), (2, 1, 2)]))
     ndim = len(kernel)
     extents = tuple(draw(st.integers(1, 9)) for _ in kernel)
     strides, dilations = ([draw(st.integers(1, 2)) for _ in kernel] for _ in range(2))
     pads = [draw(st.integers(0, 3)) for _ in range(2 * ndim)]
-    spans = [n + a + b - (k - 1) * d for n, a, b, k, d in zip(extents, pads, pads[ndim:], kernel, dilations, strict=False)]
+    spans = [
+        n + a + b - (k - 1) * d for n, a, b, k, d in zip(extents, pads, pads[ndim:], kernel, dilations, strict=False)
+    ]
     pads[:ndim] = [a + max(0, 1 - span) for a, span in zip(pads, spans, strict=False)]
     last, batch = draw(st.booleans()), draw(st.integers(1, 2))
     arrays, x, w = _operands(draw, random, (batch, groups * inside, *extents), (outside, inside, *kernel))
@@ -110,7 +114,10 @@ def convolutions(draw: st.DrawFn) -> Case:
     ]
     sums = np.zeros((batch, outside, *counts), np.int64)
     for place in np.ndindex(*kernel):
-        cut = tuple(slice(p * d, p * d + (n - 1) * s + 1, s) for p, d, n, s in zip(place, dilations, counts, strides, strict=True))
+        cut = tuple(
+            slice(p * d, p * d + (n - 1) * s + 1, s)
+            for p, d, n, s in zip(place, dilations, counts, strides, strict=True)
+        )
         seen = padded[(slice(None), slice(None), *cut)].reshape(batch, groups, inside, *counts)
         taken = w[(..., *place)].reshape(groups, outside // groups, inside)
         sums += np.einsum("bgi...,goi->bgo...", seen, taken).reshape(sums.shape)

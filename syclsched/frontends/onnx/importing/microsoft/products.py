@@ -7,7 +7,7 @@ from typing import Any
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
-from syclsched.frontends.onnx.importing.nn.integers import centred, combined_scale, requantised
+from syclsched.frontends.onnx.importing.nn.integers import centred, combined_scale, integer_matmul, requantised
 from syclsched.frontends.onnx.importing.nn.quantisation import spread
 from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT, ModelNode
 
@@ -17,6 +17,9 @@ Quantised = tuple[str, str, str | None]
 
 def product_of_integers(b: NetworkBuilder, left: Quantised, right: Quantised, bias: str | None) -> str:
     """Return the product of two quantised matrices in float32, plus a bias; the right one may have scales by column."""
+    found = integer_matmul(b, left, right, bias)
+    if found is not None:
+        return found
     (x, x_scale, x_zero), (y, y_scale, y_zero) = left, right
     total = b.matmul(centred(b, x, x_zero, -2), centred(b, y, y_zero, -1))
     return _scaled(b, total, combined_scale(b, x_scale, y_scale), bias)
@@ -66,12 +69,12 @@ def _qgemm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     )
     bias, scale, zero = (inputs.optional(position) for position in (6, 7, 8))
     transpose_a, transpose_b = bool(node.integer("transA")), bool(node.integer("transB"))
-    factors = centred(b, x, x_zero, -2), centred(b, y, y_zero, 0 if transpose_b else -1)
-    wide = None if bias is None else b.cast(bias, "float64")
-    total = b.matmul(*factors, wide, transpose_a=transpose_a, transpose_b=transpose_b)
     alpha = node.number("alpha", 1.0)
     if alpha != 1.0:
         x_scale = b.elementwise(("mul", 0, ("const", alpha, "float32")), x_scale)
+    factors = centred(b, x, x_zero, -2), centred(b, y, y_zero, 0 if transpose_b else -1)
+    wide = None if bias is None else b.cast(bias, "float64")
+    total = b.matmul(*factors, wide, transpose_a=transpose_a, transpose_b=transpose_b)
     if scale is None:
         return [_scaled(b, total, combined_scale(b, x_scale, y_scale), None)]
     if zero is None:

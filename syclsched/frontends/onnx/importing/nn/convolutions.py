@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.nn.window_parameters import crop_negative_pads, divide_pads, windows_of
@@ -19,7 +21,13 @@ def _conv(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
 
 
 def convolution(b: NetworkBuilder, node: ModelNode, x: str, w: str, bias: str | None) -> str:
-    """Add the convolution of a node; negative pads crop the input."""
+    """Add the convolution of a node."""
+    x, windows = windows_and_input(b, node, x, w)
+    return b.conv(x, w, bias, **windows)
+
+
+def windows_and_input(b: NetworkBuilder, node: ModelNode, x: str, w: str) -> tuple[str, dict[str, Any]]:
+    """Return the input, cropped where pads are negative, and the attributes of a node's convolution."""
     x_shape, w_shape = b.shape(x), b.shape(w)
     _check_ranks(b, x_shape, w_shape)
     kernel = node.integers("kernel_shape", w_shape[2:])
@@ -27,7 +35,7 @@ def convolution(b: NetworkBuilder, node: ModelNode, x: str, w: str, bias: str | 
         raise b.wrong(f"kernel_shape is {kernel}, and the weights' shape is {w_shape}")
     windows = windows_of(b, node, w_shape[2:], x_shape[2:])
     x, pads = crop_negative_pads(b, x, windows.pads)
-    return b.conv(x, w, bias, groups=node.integer("group", 1), **windows._replace(pads=pads)._asdict())
+    return x, {"groups": node.integer("group", 1), **windows._replace(pads=pads)._asdict()}
 
 
 def _check_ranks(b: NetworkBuilder, x: tuple[int, ...], w: tuple[int, ...]) -> None:

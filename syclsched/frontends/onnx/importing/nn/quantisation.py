@@ -60,7 +60,11 @@ def _dequantize(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     (x, scale), zero = inputs.first("x", "x_scale"), inputs.optional(2)
     dtype, number = b.dtype(scale), node.integer("output_dtype")
     result = b.element_dtype(number) if number else dtype
-    values = [x, _along(b, node, x, scale)]
+    scales = _along(b, node, x, scale)
+    if np.dtype(b.dtype(x)).itemsize == 1 and dtype == "float32":
+        y = _dequantized_bytes(b, node, x, scales, zero)
+        return [b.cast(y, result)]
+    values = [x, scales]
     # Differences of 32-bit integers can overflow 32 bits; they are exact in 64 bits.
     whole: Any = ("cast", "int64", 0)
     if zero is not None:
@@ -68,3 +72,14 @@ def _dequantize(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         whole = ("sub", whole, ("cast", "int64", 2))
     product = ("mul", ("cast", dtype, whole), 1)
     return [b.cast(b.elementwise(product, *values, shape=b.shape(x)), result)]
+
+
+def _dequantized_bytes(b: NetworkBuilder, node: ModelNode, x: str, scales: str, zero: str | None) -> str:
+    """Dequantise 8-bit numbers; constant weights stay as they are for rewrites that multiply integers."""
+    values = [x, scales]
+    whole: Any = ("cast", "float32", 0)
+    if zero is not None:
+        values.append(b.cast(_along(b, node, x, zero), "float32"))
+        whole = ("sub", whole, 2)
+    folded = len(b.shape(x)) < 2
+    return b.elementwise(("mul", whole, 1), *values, shape=b.shape(x), dtype="float32", folded=folded)

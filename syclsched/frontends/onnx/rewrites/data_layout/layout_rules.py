@@ -24,7 +24,7 @@ from syclsched.frontends.onnx.rewrites.fusion.expressions import is_input
 from syclsched.kernels.tensor.writing.expression import split_expression
 
 #: Kinds that are converted to channels last.
-CHANNELS_LAST_KINDS: Final = frozenset({"conv", "conv_transpose"})
+CHANNELS_LAST_KINDS: Final = frozenset({"conv", "conv_transpose", "integer_conv"})
 #: Kinds that support both orders, selected by ``channels_last``.
 FLEXIBLE_KINDS: Final = frozenset({"pool", "lrn", "group_norm", "batch_norm"})
 

@@ -24,7 +24,8 @@ POST_OP_ACTIVATIONS: Final = frozenset(
 #: Default parameters of activations.
 _DEFAULTS: Final[dict[str, tuple[float, ...]]] = {"leaky_relu": (0.01,), "elu": (1.0,), "hard_sigmoid": (0.2, 0.5)}
 #: Kinds that support activations and sums.
-POST_OP_KINDS: Final = ("conv", "conv_transpose", "matmul")
+INTEGER_KINDS: Final = ("integer_matmul", "integer_conv")
+POST_OP_KINDS: Final = ("conv", "conv_transpose", "matmul", *INTEGER_KINDS)
 
 
 def fuse_post_ops(draft: NetworkDraft) -> None:
@@ -47,6 +48,8 @@ def _absorb_reader(draft: NetworkDraft, node: CanonicalNode) -> CanonicalNode | 
     output = node.outputs[0]
     readers = [] if output is None else draft.readers(output)
     if output is None or draft.is_output(output) or len(readers) != 1 or readers[0].kind != "elementwise":
+        return None
+    if node.kind in INTEGER_KINDS and draft.dtype(output) != "float32":
         return None
     reader = readers[0]
     made = reader.outputs[0]
@@ -81,13 +84,13 @@ class _Absorbed:
         self._node = node
         given = [*node.inputs, None, None, None]
         self._operands = given[:2]
-        self._bias, self._residual = given[2], given[3]
+        self._bias, self._residual, self._others = given[2], given[3], node.inputs[4:]
         self.attributes = dict(node.attributes)
         self.what: list[str] = []
 
     def inputs(self) -> tuple[str | None, ...]:
         """Return the node's inputs including the absorbed ones."""
-        given = [*self._operands, self._bias, self._residual]
+        given = [*self._operands, self._bias, self._residual, *self._others]
         while given[-1] is None:
             given.pop()
         return tuple(given)
@@ -150,7 +153,8 @@ class _Absorbed:
 
     def _add_vector(self, value: str, made: tuple[int, ...]) -> bool:
         """Absorb a per-channel constant as a bias."""
-        axis = len(made) - 1 if self.attributes.get("channels_last") else 1
+        last = self.attributes.get("channels_last") or self._node.kind == "integer_matmul"
+        axis = len(made) - 1 if last else 1
         vector = vector_along(self._draft.constants[value], made, axis)
         if vector is None:
             return False

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Constant weights of integer products, around zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def centred_weights(weights: Any, zero: Any) -> Any:
+    """Return 8-bit weights minus their zero point, which broadcasts to them, as int8 if that holds them, else int16."""
+    wide = weights.astype(np.int16) - np.asarray(zero, np.int16)
+    limits = np.iinfo(np.int8)
+    fits = limits.min <= wide.min(initial=0) and wide.max(initial=0) <= limits.max
+    return wide.astype(np.int8) if fits else wide
