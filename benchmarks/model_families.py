@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from quantised_models import QUANTISED
 
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 _FLOAT = 1
@@ -108,6 +109,7 @@ FAMILIES: Mapping[str, tuple[Callable[[], Any], float]] = {
     "gated": (partial(gated, 8, 128), 1.2),
     "perceptron, 64": (partial(perceptron, 1, 64, 64, 64, 10), 1.2),
     "perceptron, 784 to 10": (partial(perceptron, 16, 784, 512, 512, 10), 1.2),
+    **QUANTISED,
 }
 
 

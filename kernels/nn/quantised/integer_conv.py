@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -33,6 +33,7 @@ def integer_conv(
     residual: bool = False,
     activation: Activation = (),
     quantise: tuple[float, int] | None = None,
+    narrow: bool = False,
 ) -> Operation:
     """Return the convolution of x - z with w, pads being z; see `kernels.nn.quantised.integer_matmul` for the result.
 
@@ -44,20 +45,23 @@ def integer_conv(
     """
     window = Window.of(ndim, strides, pads, dilations)
     convolution = Convolution(window, int(groups), bool(channels_last), ())
-    return _integer_conv(convolution, Finish(scaled, bias, residual, act.checked(activation), quantise))
+    finish = Finish(scaled, bias, residual, act.checked(activation), quantise)
+    return _integer_conv(convolution, finish, bool(narrow))
 
 
 @cache
-def _integer_conv(convolution: Convolution, finish: Finish) -> Operation:
+def _integer_conv(convolution: Convolution, finish: Finish, narrow: bool) -> Operation:
     kernels = row_products.implementations(
         "integer_conv",
         partial(_product, convolution=convolution),
         finish,
-        partial(_prepare, groups=convolution.groups),
-        _refuses,
+        partial(_weights, groups=convolution.groups),
+        narrow=narrow,
     )
     return Operation(
-        name=f"{label('integer conv', convolution, bias=False)} {finish.label}".strip(),
+        name=" ".join(
+            filter(None, (label("integer conv", convolution, bias=False), "narrow" if narrow else "", finish.label))
+        ),
         parameters=finish.parameters(),
         implementations=(
             *kernels,
@@ -89,12 +93,6 @@ def _work(signature: Signature, *, finish: Finish) -> Work:
     return Work(flops, float(moved), "float32", float(max(1, results)))
 
 
-def _refuses(signature: Signature) -> str | None:
-    if "w" not in signature.constants:
-        return "the weights must be constant"
-    return None if all(map(size, signature.shapes.values())) else "arrays must not be empty"
-
-
 def _product(signature: Signature, *, convolution: Convolution) -> RowProduct:
     """Return the product whose rows are the windows of all output pixels, with channels innermost."""
     x, y, w = (signature.shapes[name] for name in "xyw")
@@ -116,18 +114,18 @@ def _product(signature: Signature, *, convolution: Convolution) -> RowProduct:
     if run:
         width, full = extents[-1], kernel[-1] * inside
         copy = f"""const int at = i{ndim - 1}, low = max(0, -at), high = max(low, min({kernel[-1]}, {width} - at));
-      blank(to, min(low, {kernel[-1]}) * {inside});
+      FILL(to, min(low, {kernel[-1]}) * {inside});
       if (high > low) COPY(to + low * {inside}, {line} + (I)(at + low) * {inside}, (high - low) * {inside});
-      blank(to + min(high, {kernel[-1]}) * {inside}, {full} - min(high, {kernel[-1]}) * {inside});"""
+      FILL(to + min(high, {kernel[-1]}) * {inside}, {full} - min(high, {kernel[-1]}) * {inside});"""
     else:
         full = inside
         copy = f"COPY(to, {line}, {inside});"
         if along != 1:
             copy = f"{{ __global const X* from = {line}; "
-            copy += f"for (int c = 0; c < {inside}; ++c) to[c] = (short)from[(I)c * {along}] - zero; }}"
+            copy += f"for (int c = 0; c < {inside}; ++c) to[c] = NUMBER(from[(I)c * {along}]); }}"
     gather = f"""{" ".join(begin)}
     {" ".join(loops)} {{
-      if ({inner}) {{ {copy} }} else blank(to, {full});
+      if ({inner}) {{ {copy} }} else FILL(to, {full});
       to += {full};
     }}"""
     rows, pixels = x[0] * size(outputs), size(outputs)
@@ -135,11 +133,10 @@ def _product(signature: Signature, *, convolution: Convolution) -> RowProduct:
     return RowProduct(rows, size(w[1:]), w[0] // groups, groups, gather, neighbours=last, place=place)
 
 
-def _prepare(signature: Signature, queue: Any, constants: Mapping[str, Any], *, groups: int) -> Mapping[str, Any]:
+def _weights(w: Any, *, groups: int) -> Any:
     import numpy as np
 
-    w = np.moveaxis(constants["w"], 1, -1)
-    return {**constants, "w": row_products.packed(w.reshape(groups, w.shape[0] // groups, -1))}
+    return np.moveaxis(w, 1, -1).reshape(groups, w.shape[0] // groups, -1)
 
 
 def _host(*, convolution: Convolution, finish: Finish, y: Any, x: Any, w: Any, z: Any, **arrays: Any) -> None:

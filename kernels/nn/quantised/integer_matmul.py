@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -24,6 +23,7 @@ def integer_matmul(
     residual: bool = False,
     activation: Activation = (),
     quantise: tuple[float, int] | None = None,
+    narrow: bool = False,
 ) -> Operation:
     """Return y = (x - z) @ w as int32, or scaled: activation((x - z) @ w * s + b + r), quantised or not.
 
@@ -38,22 +38,25 @@ def integer_matmul(
     quantise : tuple of float and int, optional
         Scale and zero point of the result, which is then of 8 bits: round(y / scale) + zero point, saturated.
 
+    narrow : bool, optional
+        All weights are from -64 to 64, as of 7 bits: sums of two products have at most 16 bits.
+
     Returns
     -------
     Operation
         Parameters ``y`` (..., N), ``x`` (..., K) of 8 bits, ``w`` (K, N) of 8 or 16 bits, ``z``, ``s``, ``b``, ``r``.
     """
-    return _integer_matmul(Finish(scaled, bias, residual, act.checked(activation), quantise))
+    return _integer_matmul(Finish(scaled, bias, residual, act.checked(activation), quantise), bool(narrow))
 
 
 @cache
-def _integer_matmul(finish: Finish) -> Operation:
+def _integer_matmul(finish: Finish, narrow: bool) -> Operation:
     parameters = finish.parameters()
     return Operation(
-        name=f"integer matmul {finish.label}".strip(),
+        name=" ".join(filter(None, ("integer matmul", "narrow" if narrow else "", finish.label))),
         parameters=parameters,
         implementations=(
-            *row_products.implementations("integer_matmul", _product, finish, _prepare, _refuses),
+            *row_products.implementations("integer_matmul", _product, finish, _weights, narrow=narrow),
             numpy_implementation(partial(_host, finish=finish), 0.02),
         ),
         work=partial(_work, finish=finish),
@@ -78,20 +81,14 @@ def _work(signature: Signature, *, finish: Finish) -> Work:
     return Work(flops, float(moved), "float32", float(max(1, results)))
 
 
-def _refuses(signature: Signature) -> str | None:
-    if "w" not in signature.constants:
-        return "the weights must be constant"
-    return None if all(map(size, signature.shapes.values())) else "arrays must not be empty"
-
-
 def _product(signature: Signature) -> RowProduct:
     terms, columns = signature.shapes["w"]
     rows = size(signature.shapes["x"][:-1])
     return RowProduct(rows, terms, columns, 1, f"COPY(to, x + (I)row * {terms}, {terms});")
 
 
-def _prepare(signature: Signature, queue: Any, constants: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**constants, "w": row_products.packed(constants["w"].T[None])}
+def _weights(w: Any) -> Any:
+    return w.T[None]
 
 
 def _host(*, finish: Finish, y: Any, x: Any, w: Any, z: Any, **arrays: Any) -> None:

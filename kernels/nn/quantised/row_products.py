@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Products of rows of 8-bit numbers with packed weights in OpenCL C, exact in 32-bit integers.
 
-A work-item takes some rows, of a matrix or of a convolution's windows, and makes them 16-bit numbers around their zero
-point once; pads are 0 there. It multiplies them with panels of weights, `COLUMNS` wide, in blocks of rows that stay in
-registers. Two neighbouring terms are one 32-bit number: x86 processors multiply and add such pairs by one instruction
-(``pmaddwd``), whose 32-bit results cannot overflow, unlike the 16-bit ones of its sibling for bytes (``pmaddubsw``).
+A work-item takes some rows, of a matrix or of a convolution's windows, and multiplies them with panels of weights,
+`_COLUMNS` wide, in blocks of rows that stay in registers. x86 processors with AVX2 multiply and add neighbouring terms
+by one instruction:
+
+- ``pmaddwd`` multiplies pairs of 16-bit numbers; its 32-bit sums cannot overflow. Rows are made numbers around their
+  zero point once, so that pads are 0.
+- ``pmaddubsw`` multiplies pairs of bytes, twice as many, and saturates at 16 bits. It is exact for *narrow* weights,
+  those from -64 to 64: 2 * 255 * 64 < 2^15. Rows stay bytes without sign, pads are the zero point, and the zero point
+  times the sum of a column's weights, which is packed behind a panel, is subtracted at the end.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Final
@@ -23,20 +28,62 @@ from syclsched.model.operation import (
     Implementation,
     Launch,
     OpenCLSource,
-    Prepare,
     Requirements,
     Signature,
     Tailored,
 )
 
 #: Columns of a panel: two vectors of eight sums.
-COLUMNS: Final = 16
-#: Rows whose sums, with weights and one operand, are in the 16 vector registers of AVX2.
-_BLOCK: Final = 6
+_COLUMNS: Final = 16
 #: Most rows of a work-item, and bytes of them: they stay in the first cache beside a panel.
 _MOST_ROWS, _ROW_BYTES = 48, 16 << 10
 #: Work-items per compute unit, if there are enough results.
 _ITEMS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    """How terms are multiplied."""
+
+    unit: int  # terms multiplied at once
+    rows: str  # OpenCL C type of a row's numbers
+    block: int  # most rows whose sums, with weights and one operand, are in 16 vector registers
+    functions: str = ""
+    load: str = ""  # weights of a vector of columns
+    multiply: str = ""  # sums of products of a row's ``unit`` numbers with these weights
+
+    def padded(self, terms: int) -> int:
+        """Return how many terms are packed."""
+        return ceil_div(terms, self.unit) * self.unit
+
+
+_PLAIN: Final = _Method(
+    2,
+    "short",
+    6,
+    """int8 multiply(short16 x, short16 y) {
+  return convert_int8(x.even) * convert_int8(y.even) + convert_int8(x.odd) * convert_int8(y.odd);
+}""",
+    "const short16 {0} = convert_short16(vload16(0, {1}));",
+    "multiply(as_short16((int8)as_int(vload2(0, {0}))), {1})",
+)
+# Functions of these names are the compiler's intrinsics. Without them compilers do not find the instructions.
+_PAIRS: Final = replace(
+    _PLAIN, functions='__attribute__((const)) int8 multiply(short16 x, short16 y) __asm__("llvm.x86.avx2.pmadd.wd");'
+)
+_BYTES: Final = _Method(
+    4,
+    "uchar",
+    5,
+    """typedef char char32 __attribute__((ext_vector_type(32), aligned(1)));
+__attribute__((const)) int8 add_pairs(short16 x, short16 y) __asm__("llvm.x86.avx2.pmadd.wd");
+__attribute__((const)) short16 multiply_pairs(char32 x, char32 y) __asm__("llvm.x86.avx2.pmadd.ub.sw");
+int8 multiply(int x, char32 y) {
+  return add_pairs(multiply_pairs(__builtin_astype((int8)x, char32), y), (short16)1);
+}""",
+    "const char32 {0} = *(__global const char32*)({1});",
+    "multiply(as_int(vload4(0, {0})), {1})",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,85 +94,112 @@ class RowProduct:
     terms: int
     columns: int  # of a group
     groups: int
-    gather: str  # OpenCL C that writes the terms of ``row`` and ``group`` to ``to``, with ``COPY(to, from, count)``
+    gather: (
+        str  # OpenCL C that writes the terms of ``row`` and ``group`` to ``to``, by ``COPY``, ``FILL`` and ``NUMBER``
+    )
     neighbours: bool = True  # whether neighbouring columns are neighbours in the result
     place: str = ""  # offset of a row's first column in the result; by default all columns of a row before the next
 
     @property
-    def padded_terms(self) -> int:
-        """Terms of packed weights."""
-        return ceil_div(self.terms, 2) * 2
-
-    @property
     def panels(self) -> int:
         """Panels of a group."""
-        return ceil_div(self.columns, COLUMNS)
+        return ceil_div(self.columns, _COLUMNS)
 
-    def tiling(self, limits: DeviceLimits) -> tuple[int, int, int]:
+    def tiling(self, limits: DeviceLimits, method: _Method) -> tuple[int, int, int]:
         """Return the rows of a block and of a work-item, and in how many parts panels are divided."""
-        block = min(_BLOCK, self.rows)
-        most = max(block, min(_MOST_ROWS, _ROW_BYTES // (2 * self.padded_terms)) // block * block)
+        block = min(method.block, self.rows)
+        row_bytes = method.padded(self.terms) * (2 if method.rows == "short" else 1)
+        most = max(block, min(_MOST_ROWS, _ROW_BYTES // row_bytes) // block * block)
         wanted = _ITEMS * limits.compute_units
         tiles = max(ceil_div(self.rows, most), min(ceil_div(self.rows, block), ceil_div(wanted, self.groups)))
         rows = ceil_div(ceil_div(self.rows, tiles), block) * block
         parts = min(self.panels, ceil_div(wanted, ceil_div(self.rows, rows) * self.groups))
         return block, rows, parts
 
-    def launch(self, limits: DeviceLimits) -> Launch:
+    def launch(self, limits: DeviceLimits, method: _Method) -> Launch:
         """Return the index space; a work-group of one work-item keeps the compiler from splitting vectors."""
-        _, rows, parts = self.tiling(limits)
+        _, rows, parts = self.tiling(limits, method)
         return Launch((ceil_div(self.rows, rows) * self.groups * parts,), (1,))
-
-
-def packed(weights: Any) -> Any:
-    """Return weights (groups, columns, terms) as panels (groups, panels, pairs of terms, columns, 2), padded by 0."""
-    import numpy as np
-
-    groups, columns, terms = weights.shape
-    filled = np.pad(weights, ((0, 0), (0, -columns % COLUMNS), (0, terms % 2)))
-    pairs = filled.reshape(groups, -1, COLUMNS, ceil_div(terms, 2), 2)
-    return np.ascontiguousarray(pairs.transpose(0, 1, 3, 2, 4)).reshape(-1)
 
 
 def implementations(
     name: str,
     product_of: Callable[[Signature], RowProduct],
     finish: Finish,
-    prepare: Prepare,
-    refuses: Callable[[Signature], str | None],
+    weights_of: Callable[[Any], Any],
+    *,
+    narrow: bool,
 ) -> tuple[Implementation, ...]:
-    """Return the implementations: for processors with AVX2, and for all devices."""
+    """Return the implementations: for processors with AVX2, and for all devices.
 
-    def made(label: str, requires: Requirements, *, pairs: bool, efficiency: float) -> Implementation:
+    ``weights_of`` returns the constant weights as (groups, columns, terms).
+    """
+
+    def made(label: str, requires: Requirements, method: _Method, efficiency: float) -> Implementation:
         return Implementation(
             label,
             "opencl-c",
-            partial(_load, name=name, product_of=product_of, finish=finish, pairs=pairs),
-            partial(_launch, product_of=product_of),
+            partial(_load, name=name, product_of=product_of, finish=finish, method=method),
+            partial(_launch, product_of=product_of, method=method),
             requires,
             efficiency=efficiency,
-            prepare=prepare,
+            prepare=partial(_prepare, weights_of=weights_of, method=method),
         )
 
-    on_avx2 = partial(_refuses_without_avx2, refuses=refuses)
+    on_avx2 = replace(OPENCL_C, device_kinds=("cpu",), refuses=_refuses_without_avx2)
     return (
-        made("opencl-c-avx2", replace(OPENCL_C, device_kinds=("cpu",), refuses=on_avx2), pairs=True, efficiency=1.2),
-        made("opencl-c", replace(OPENCL_C, refuses=refuses), pairs=False, efficiency=0.1),
+        made("opencl-c-avx2", on_avx2, _BYTES if narrow else _PAIRS, 1.5 if narrow else 1.2),
+        made("opencl-c", replace(OPENCL_C, refuses=_refuses), _PLAIN, 0.1),
     )
 
 
+def _prepare(
+    signature: Signature,
+    queue: Any,
+    constants: Mapping[str, Any],
+    *,
+    weights_of: Callable[[Any], Any],
+    method: _Method,
+) -> Mapping[str, Any]:
+    """Pack weights as panels (groups, panels, units of terms, columns, terms of a unit), padded by 0."""
+    import numpy as np
+
+    weights = weights_of(constants["w"])
+    groups, columns, terms = weights.shape
+    filled = np.pad(weights, ((0, 0), (0, -columns % _COLUMNS), (0, -terms % method.unit)))
+    units = filled.reshape(groups, -1, _COLUMNS, ceil_div(terms, method.unit), method.unit)
+    panels = np.ascontiguousarray(units.transpose(0, 1, 3, 2, 4)).reshape(*units.shape[:2], -1)
+    if method is _BYTES:
+        sums = np.ascontiguousarray(units.sum((3, 4), np.int32)).view(np.int8)
+        panels = np.concatenate([panels, sums], axis=-1)
+    return {**constants, "w": np.ascontiguousarray(panels).reshape(-1)}
+
+
 def _load(
-    signature: Signature, *, name: str, product_of: Callable[[Signature], RowProduct], finish: Finish, pairs: bool
+    signature: Signature,
+    *,
+    name: str,
+    product_of: Callable[[Signature], RowProduct],
+    finish: Finish,
+    method: _Method,
 ) -> Any:
-    return Tailored(lambda limits: _source(name, signature, limits, product_of(signature), finish, pairs=pairs))
+    return Tailored(lambda limits: _source(name, signature, limits, product_of(signature), finish, method))
 
 
-def _launch(signature: Signature, limits: DeviceLimits, *, product_of: Callable[[Signature], RowProduct]) -> Launch:
-    return product_of(signature).launch(limits)
+def _launch(
+    signature: Signature, limits: DeviceLimits, *, product_of: Callable[[Signature], RowProduct], method: _Method
+) -> Launch:
+    return product_of(signature).launch(limits, method)
 
 
-def _refuses_without_avx2(signature: Signature, *, refuses: Callable[[Signature], str | None]) -> str | None:
-    return refuses(signature) if _has_avx2() else "the processor's code may not use AVX2"
+def _refuses(signature: Signature) -> str | None:
+    if "w" not in signature.constants:
+        return "the weights must be constant"
+    return None if all(map(size, signature.shapes.values())) else "arrays must not be empty"
+
+
+def _refuses_without_avx2(signature: Signature) -> str | None:
+    return _refuses(signature) if _has_avx2() else "the processor's code may not use AVX2"
 
 
 @cache
@@ -137,78 +211,70 @@ def _has_avx2() -> bool:
     return "avx2" in read_flags() and os.environ.get(TARGET_ARCH_VARIABLE, "") not in ("corei7", "corei7-avx")
 
 
-#: A function of this name is the compiler's intrinsic. Without it compilers do not find the instruction.
-_PAIRS: Final = '__attribute__((const)) int8 madd(short16 x, short16 y) __asm__("llvm.x86.avx2.pmadd.wd");'
-_PLAIN: Final = """int8 madd(short16 x, short16 y) {
-  return convert_int8(x.even) * convert_int8(y.even) + convert_int8(x.odd) * convert_int8(y.odd);
-}"""
-
-
 def _source(
-    name: str, signature: Signature, limits: DeviceLimits, product: RowProduct, finish: Finish, *, pairs: bool
+    name: str, signature: Signature, limits: DeviceLimits, product: RowProduct, finish: Finish, method: _Method
 ) -> OpenCLSource:
-    block, rows, parts = product.tiling(limits)
-    terms, panels, columns = product.padded_terms, product.panels, product.columns
-    whole, all_columns = columns % 8 == 0, columns * product.groups
-    loads = [f"const short16 w{h} = convert_short16(vload16(0, panel + k * {COLUMNS} + {16 * h}));" for h in (0, 1)]
+    block, rows, parts = product.tiling(limits, method)
+    terms, panels, columns = method.padded(product.terms), product.panels, product.columns
+    panel = terms * _COLUMNS
+    of_bytes = method is _BYTES
+    vectors = range(_COLUMNS // 8)
+    loads = [method.load.format(f"w{h}", f"panel + k * {_COLUMNS} + {8 * h * method.unit}") for h in vectors]
     steps = [
-        f"{{ const short16 v = as_short16((int8)as_int(vload2(0, own + {i * terms} + k))); "
-        f"s{i}_0 += madd(v, w0); s{i}_1 += madd(v, w1); }}"
+        f"s{i}_{h} += {method.multiply.format(f'own + {i * terms} + k', f'w{h}')};"
         for i in range(block)
+        for h in vectors
     ]
-    stores = [f"STORE(s{i}_{h}, t + {i}, {8 * h})" for i in range(block) for h in (0, 1)]
-    sums = ", ".join(f"s{i}_{h} = 0" for i in range(block) for h in (0, 1))
+    stores = [f"STORE(s{i}_{h}, t + {i}, {8 * h})" for i in range(block) for h in vectors]
+    sums = ", ".join(f"s{i}_{h} = 0" for i in range(block) for h in vectors)
     index = "int" if max(map(size, signature.shapes.values())) < 1 << 30 else "long"
-    place = product.place or f"(I)row * {all_columns} + column"
-    vectors = f"vstore8(finish8(sums, column, at{finish.arguments}), 0, y + at);" if product.neighbours else ""
-    lanes = f"""int each[8]; vstore8(sums, 0, each);
-    for (int lane = 0; lane < 8 && local_column + lane < {columns}; ++lane) {{
-      const int column = first_column + lane; const I at = {place};
-      y[at] = finish1(each[lane], column, at{finish.arguments});
-    }}"""
-    whole_vectors = f"const int column = first_column; const I at = {place}; {vectors}"
-    if not product.neighbours:
-        store = lanes
-    elif whole:
-        store = f"if (local_column < {columns}) {{ {whole_vectors} }}"
-    else:
-        store = f"if (local_column + 8 <= {columns}) {{ {whole_vectors} }} else {{ {lanes} }}"
     kinds = {each: C_TYPES[signature.dtypes[each]] for each in ("y", "x", "w", "z")}
+    arrays = "".join(f", __global const float* restrict {each}" for each in finish.arguments.split(", ")[1:])
+    # Of bytes with a sign, the first bit is flipped.
+    flip = 128 if signature.dtypes["x"] == "int8" else 0
+    number, pad = ("(uchar)((v) + {0})", "(uchar)zero") if of_bytes else ("(short)((v) - zero)", "0")
+    many = f"convert_uchar16(v) ^ (uchar){flip}" if of_bytes else "convert_short16(v) - zero"
+    if of_bytes and flip:
+        many = "as_uchar16(v) ^ (uchar)128"
+    shift = f" - zero * vload8(0, (__global const int*)(panel + {panel}) + half)" if of_bytes else ""
     code = f"""typedef {index} I;
 typedef {kinds["x"]} X;
-{_PAIRS if pairs else _PLAIN}
-void copy(short* to, __global const {kinds["x"]}* from, int count, short zero) {{
+typedef {method.rows} R;
+{method.functions}
+#define NUMBER(v) {number.format(flip)}
+void copy(R* to, __global const X* from, int count, short zero) {{
   int i = 0;
-  for (; i + 16 <= count; i += 16) vstore16(convert_short16(vload16(0, from + i)) - zero, 0, to + i);
-  for (; i < count; ++i) to[i] = (short)from[i] - zero;
+  for (; i + 16 <= count; i += 16) {{ const {kinds["x"]}16 v = vload16(0, from + i); vstore16({many}, 0, to + i); }}
+  for (; i < count; ++i) to[i] = NUMBER(from[i]);
 }}
-void blank(short* to, int count) {{ for (int i = 0; i < count; ++i) to[i] = 0; }}
+void fill(R* to, int count, short zero) {{ for (int i = 0; i < count; ++i) to[i] = {pad}; }}
 #define COPY(to, from, count) copy(to, from, count, zero)
+#define FILL(to, count) fill(to, count, zero)
 {finish.opencl(signature, 8) if product.neighbours else ""}{finish.opencl(signature, 1)}
 #define STORE(value, number, half) if (number < count) {{ \\
-    const int8 sums = value; const int row = first + number, local_column = p * {COLUMNS} + half; \\
-    const int first_column = group * {columns} + local_column; {store.replace(chr(10), " ")} }}
+    const int8 sums = value{shift}; \\
+    const int row = first + number, within = p * {_COLUMNS} + half, column0 = group * {columns} + within; \\
+    {_stored(product, finish)} }}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void {name}(
-    __global {kinds["y"]}* restrict y, __global const {kinds["x"]}* restrict x,
-    __global const {kinds["w"]}* restrict w, __global const {kinds["z"]}* restrict z
-    {"".join(f", __global const float* restrict {each}" for each in finish.arguments.split(", ")[1:])}) {{
-  short rows[{rows * terms}];
+    __global {kinds["y"]}* restrict y, __global const X* restrict x, __global const {kinds["w"]}* restrict w,
+    __global const {kinds["z"]}* restrict z{arrays}) {{
+  R rows[{rows * terms}];
   const int item = get_global_id(0), part = item % {parts}, group = item / {parts} % {product.groups};
   const int first = item / {parts * product.groups} * {rows}, count = min({rows}, {product.rows} - first);
-  const short zero = (short)z[0];
+  const short zero = (short)z[0]{f" + {flip}" if of_bytes else ""};
   for (int t = 0; t < {rows}; ++t) {{
-    short* to = rows + t * {terms};
-    if (t >= count) {{ blank(to, {terms}); continue; }}
+    R* to = rows + t * {terms};
+    if (t >= count) {{ FILL(to, {terms}); continue; }}
     const int row = first + t;
     {product.gather}
-    {f"rows[t * {terms} + {product.terms}] = 0;" if terms > product.terms else ""}
+    {f"FILL(rows + t * {terms} + {product.terms}, {terms - product.terms});" if terms > product.terms else ""}
   }}
   for (int p = {panels} * part / {parts}; p < {panels} * (part + 1) / {parts}; ++p) {{
-    __global const {kinds["w"]}* panel = w + ((I)group * {panels} + p) * {terms * COLUMNS};
+    __global const {kinds["w"]}* panel = w + ((I)group * {panels} + p) * {panel + 4 * _COLUMNS * of_bytes};
     for (int t = 0; t < count; t += {block}) {{
-      const short* own = rows + t * {terms};
+      const R* own = rows + t * {terms};
       int8 {sums};
-      for (int k = 0; k < {terms}; k += 2) {{
+      for (int k = 0; k < {terms}; k += {method.unit}) {{
         {" ".join(loads)}
         {(chr(10) + "        ").join(steps)}
       }}
@@ -218,3 +284,18 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void {name}(
 }}
 """
     return OpenCLSource(code, name)
+
+
+def _stored(product: RowProduct, finish: Finish) -> str:
+    """Return code that stores a vector of sums, or those of its columns that there are."""
+    place = product.place or f"(I)row * {product.columns * product.groups} + column"
+    call = f"column, at{finish.arguments}"
+    whole = f"{{ const int column = column0; const I at = {place}; vstore8(finish8(sums, {call}), 0, y + at); }}"
+    lanes = f"for (int lane = 0; lane < 8 && within + lane < {product.columns}; ++lane)"
+    body = f"const int column = column0 + lane; const I at = {place}; y[at] = finish1(each[lane], {call});"
+    each = f"{{ int each[8]; vstore8(sums, 0, each); {lanes} {{ {body} }} }}"
+    if not product.neighbours:
+        return each
+    if product.columns % 8 == 0:
+        return f"if (within < {product.columns}) {whole}"
+    return f"if (within + 8 <= {product.columns}) {whole} else {each}"

@@ -21,7 +21,8 @@ attributes. The kinds:
                      does the bias against y
 ``integer_matmul``   x, w, optional bias, optional residual, zero, optional scale -> y of ``result``: int32, float32
                      ("uint8" or "int8" if ``quantise`` has a scale and a zero point): ``activation`` of
-                     (x - zero) @ w * scale + bias + residual; w (K, N) are constants around zero
+                     (x - zero) @ w * scale + bias + residual; w (K, N) are constants around zero,
+                     ``narrow`` if they are from -64 to 64
 ``integer_conv``     as ``integer_matmul``, with the attributes of ``conv``; pads are x's zero point
 ``softmax``          x -> y. ``axis``, ``log``
 ``recurrent``        x, w, r, b, optional h0, c0, lengths, peepholes -> y, h, and of an LSTM c: all steps of one

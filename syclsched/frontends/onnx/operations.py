@@ -140,7 +140,7 @@ def _finish(node: CanonicalNode) -> dict[str, Any]:
     present = {
         name: node.input(position) is not None for name, position in (("bias", 2), ("residual", 3), ("scaled", 5))
     }
-    return {**present, "activation": node.attributes["activation"], "quantise": node.attributes["quantise"]}
+    return {**present, **{name: node.attributes[name] for name in ("activation", "quantise", "narrow")}}
 
 
 def _scan(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:

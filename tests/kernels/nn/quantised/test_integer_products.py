@@ -64,14 +64,14 @@ def _finished(
 
 
 def _operands(
-    draw: st.DrawFn, random: np.random.Generator, x: tuple[int, ...], w: tuple[int, ...]
+    draw: st.DrawFn, random: np.random.Generator, x: tuple[int, ...], w: tuple[int, ...], narrow: bool
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """Arrays x, w and z, and x and w around zero."""
     dtype = draw(st.sampled_from(["uint8", "int8"]))
     limits = np.iinfo(dtype)
     zero = draw(st.sampled_from([limits.min, limits.max, 3]))
-    weights = _whole(random, "int8", *w)
-    if draw(st.booleans()):
+    weights = np.clip(_whole(random, "int8", *w), *((-64, 64) if narrow else (-128, 127))).astype(np.int8)
+    if not narrow and draw(st.booleans()):
         weights = weights.astype(np.int16) + np.int16(draw(st.sampled_from([-127, 128, 5])))
     values = _whole(random, dtype, *x)
     kind = draw(st.sampled_from([dtype, "int32"]))
@@ -85,9 +85,9 @@ def products(draw: st.DrawFn) -> Case:
     random = np.random.default_rng(draw(st.integers(0, 99)))
     before = draw(st.sampled_from([(1,), (2, 3), (7,), (40,), (1, 13), ()]))
     terms, columns = draw(st.sampled_from([(1, 1), (2, 8), (17, 16), (33, 30), (64, 24), (129, 50)]))
-    arrays, x, w = _operands(draw, random, (*before, terms), (terms, columns))
+    arrays, x, w = _operands(draw, random, (*before, terms), (terms, columns), narrow := draw(st.booleans()))
     finish, more, wanted = _finished(draw, random, x @ w, columns, -1)
-    return integer_matmul(**finish), {**more, **arrays}, wanted
+    return integer_matmul(**finish, narrow=narrow), {**more, **arrays}, wanted
 
 
 @st.composite
@@ -107,7 +107,9 @@ def convolutions(draw: st.DrawFn) -> Case:
     ]
     pads[:ndim] = [a + max(0, 1 - span) for a, span in zip(pads, spans, strict=False)]
     last, batch = draw(st.booleans()), draw(st.integers(1, 2))
-    arrays, x, w = _operands(draw, random, (batch, groups * inside, *extents), (outside, inside, *kernel))
+    arrays, x, w = _operands(
+        draw, random, (batch, groups * inside, *extents), (outside, inside, *kernel), narrow := draw(st.booleans())
+    )
     padded = np.pad(x, [(0, 0), (0, 0), *zip(pads, pads[ndim:], strict=False)])
     counts = [
         (n - (k - 1) * d - 1) // s + 1 for n, k, d, s in zip(padded.shape[2:], kernel, dilations, strides, strict=True)
@@ -125,7 +127,7 @@ def convolutions(draw: st.DrawFn) -> Case:
     if last:
         arrays["x"], wanted = np.moveaxis(arrays["x"], 1, -1).copy(), np.moveaxis(wanted, 1, -1)
         more = {name: np.moveaxis(each, 1, -1).copy() if name in "yr" else each for name, each in more.items()}
-    operation = integer_conv(ndim, strides, pads, dilations, groups, channels_last=last, **finish)
+    operation = integer_conv(ndim, strides, pads, dilations, groups, channels_last=last, narrow=narrow, **finish)
     return operation, {**more, **arrays}, wanted
 
 

@@ -16,7 +16,7 @@ from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, 
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.nn.convolutions import convolution, windows_and_input
 from syclsched.frontends.onnx.importing.nn.quantisation import spread
-from syclsched.frontends.onnx.integer_weights import centred_weights
+from syclsched.frontends.onnx.integer_weights import centred_weights, integer_attributes
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 _WIDE = "float64"
@@ -90,7 +90,8 @@ def _integer_sums(
 ) -> str:
     zero = b.constant(0, "int32") if x_zero is None else x_zero
     result = "int32" if scale is None else "float32"
-    return b.emit(kind, [*operands, None, zero, scale], activation=(), quantise=None, result=result, **attributes)
+    attributes |= integer_attributes(b.constants[operands[1]], result)
+    return b.emit(kind, [*operands, None, zero, scale], **attributes)
 
 
 def _integer_weights(

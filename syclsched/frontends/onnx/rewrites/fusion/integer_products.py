@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from syclsched.frontends.onnx.integer_weights import centred_weights
+from syclsched.frontends.onnx.integer_weights import centred_weights, integer_attributes
 from syclsched.frontends.onnx.network import CanonicalNode
 from syclsched.frontends.onnx.rewrites.fusion.expressions import number
 from syclsched.frontends.onnx.rewrites.fusion.post_op_fusion import INTEGER_KINDS
@@ -63,19 +63,20 @@ def _fuse_operands(draft: NetworkDraft, node: CanonicalNode) -> None:
         return
     scale = (x.scale.reshape(-1) * scale.reshape(-1)).astype(np.float32)
     scale = scale[:1] if (scale == scale[0]).all() else scale
+    centred = centred_weights(weights, zeros)
     kept = () if node.kind == "matmul" else ("strides", "pads", "dilations", "groups", "channels_last")
     draft.change(
         node,
         kind=f"integer_{node.kind}",
         inputs=(
             x.value,
-            draft.add_constant(centred_weights(weights, zeros), w.value),
+            draft.add_constant(centred, w.value),
             bias,
             None,
             draft.add_constant(x.zero.astype(np.int32).reshape(1), f"{x.value} zero"),
             draft.add_constant(scale, f"{w.value} scale"),
         ),
-        attributes={**{name: at[name] for name in kept}, "activation": (), "quantise": None, "result": "float32"},
+        attributes={**{name: at[name] for name in kept}, **integer_attributes(centred, "float32")},
     )
     draft.record_change(f"{node.kind} of integers", node.name)
 
