@@ -29,6 +29,7 @@ from syclsched.frontends.onnx.rewrites.fusion import (
     normalisation_patterns,
     pool_order,
     post_op_fusion,
+    quantised_movement,
     redundant_relus,
 )
 from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
@@ -46,6 +47,7 @@ class Pass:
 _TABLE: Final = (
     Pass("dead_code", "leave out what no output needs", dead_code.remove_dead_nodes),
     # Before dequantised weights are computed beforehand.
+    Pass("quantised_movement", "move quantised values, dequantise later", quantised_movement.move_quantised),
     Pass("integers", "multiply integers instead of dequantised numbers", integer_products.fuse_integer_products),
     Pass("constant_folding", "compute beforehand what follows from constants", folding.fold_constants),
     Pass("algebra", "write numbers into expressions and make those simpler", algebra.simplify),

@@ -4,28 +4,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from syclsched.frontends.onnx.integer_weights import centred_weights, integer_attributes
 from syclsched.frontends.onnx.network import CanonicalNode
-from syclsched.frontends.onnx.rewrites.fusion.expressions import number
 from syclsched.frontends.onnx.rewrites.fusion.post_op_fusion import INTEGER_KINDS
+from syclsched.frontends.onnx.rewrites.fusion.quantisation_patterns import dequantised, quantisation
 from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
-
-_BYTES: Final = ("uint8", "int8")
-_LIMITS: Final = {"uint8": (0.0, 255.0), "int8": (-128.0, 127.0)}
-
-
-@dataclass(frozen=True, slots=True)
-class _Quantised:
-    """A quantised value, and its constant scale and zero point, which broadcast to it."""
-
-    value: str
-    scale: Any
-    zero: Any
 
 
 def fuse_integer_products(draft: NetworkDraft) -> None:
@@ -41,11 +28,11 @@ def fuse_integer_products(draft: NetworkDraft) -> None:
 
 def _fuse_operands(draft: NetworkDraft, node: CanonicalNode) -> None:
     at, output = node.attributes, node.outputs[0]
-    x, w = (_dequantised(draft, node.input(position)) for position in (0, 1))
+    x, w = (dequantised(draft, node.input(position)) for position in (0, 1))
     if x is None or w is None or node.input(3) is not None or at["activation"] or output is None:
         return
     weights = draft.constant(w.value)
-    if weights is None or math.prod(np.shape(x.scale)) != 1 or math.prod(np.shape(x.zero)) != 1:
+    if weights is None or not x.is_scalar:
         return
     if node.kind == "matmul":
         if at["transpose_a"] or at["alpha"] != 1 or (at["beta"] != 1 and node.input(2)) or weights.ndim != 2:
@@ -79,37 +66,6 @@ def _fuse_operands(draft: NetworkDraft, node: CanonicalNode) -> None:
         attributes={**{name: at[name] for name in kept}, **integer_attributes(centred, "float32")},
     )
     draft.record_change(f"{node.kind} of integers", node.name)
-
-
-def _dequantised(draft: NetworkDraft, name: str | None) -> _Quantised | None:
-    """Return the value of 8 bits that a value is dequantised from, by constants; None if there is none."""
-    node = draft.made_by(name, "elementwise")
-    if node is None or name is None or draft.dtype(name) != "float32":
-        return None
-    match node.attributes["expression"]:
-        case ("mul", ("sub", ("cast", "float32", int(x)), zero), scale):
-            pass
-        case ("mul", ("cast", "float32", int(x)), scale):
-            zero = ("const", 0.0)
-        case ("cast", "float32", int(x)):
-            zero, scale = ("const", 0.0), ("const", 1.0)
-        case _:
-            return None
-    value = node.inputs[x]
-    if value is None or draft.dtype(value) not in _BYTES or draft.shape(value) != draft.shape(name):
-        return None
-    numbers = [_constant(draft, node, each) for each in (scale, zero)]
-    if any(each is None for each in numbers):
-        return None
-    return _Quantised(value, *numbers)
-
-
-def _constant(draft: NetworkDraft, node: CanonicalNode, operand: Any) -> Any:
-    """Return the numbers of an operand that is a number or a constant input; else None."""
-    value = number(operand)
-    if value is not None:
-        return np.array(value, np.float32)
-    return draft.constant(node.inputs[operand]) if isinstance(operand, int) else None
 
 
 # --- Scales of sums -----------------------------------------------------------------------------------
@@ -174,44 +130,9 @@ def quantise_results(draft: NetworkDraft) -> None:
         if reader is None or node.attributes["result"] != "float32":
             continue
         made = reader.outputs[0]
-        found = None if made is None else _quantisation(draft, reader, draft.dtype(made))
+        found = None if made is None else quantisation(draft, reader, draft.dtype(made))
         if found is None or made is None or draft.shape(made) != draft.shape(str(node.outputs[0])):
             continue
         attributes = {**node.attributes, "quantise": found, "result": draft.dtype(made)}
         _take(draft, node, reader, attributes=attributes)
         draft.record_change(f"quantised by the {node.kind} before it", reader.name)
-
-
-def _quantisation(draft: NetworkDraft, node: CanonicalNode, dtype: str) -> tuple[float, int] | None:
-    """Return the scale and the zero point of a node that quantises its first input."""
-    if dtype not in _BYTES:
-        return None
-    match node.attributes["expression"]:
-        case ("cast", str(to), ("clip", low, high, inner)) if to == dtype and (low, high) == _LIMITS[dtype]:
-            pass
-        case _:
-            return None
-    zero: Any = ("const", 0.0)
-    scale: Any = ("const", 1.0)
-    power: Any = None
-    match inner:
-        case ("add", ("round", _) as inner, zero):
-            pass
-    match inner:
-        case ("round", ("div", 0, scale)):
-            pass
-        case ("round", ("mul", 0, power)):  # a quotient by a power of two that has become a product
-            pass
-        case ("round", 0):
-            pass
-        case _:
-            return None
-    numbers = [_constant(draft, node, each) for each in (scale, zero, power) if each is not None]
-    if any(each is None or each.size != 1 for each in numbers):
-        return None
-    step, shift, *factor = (float(each.reshape(-1)[0]) for each in numbers)
-    if factor:
-        if math.frexp(factor[0])[0] != 0.5:
-            return None
-        step = 1 / factor[0]
-    return (step, int(shift)) if step > 0 and shift.is_integer() else None
