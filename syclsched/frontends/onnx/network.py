@@ -24,6 +24,8 @@ attributes. The kinds:
                      (x - zero) @ w * scale + bias + residual; w (K, N) are constants around zero,
                      ``narrow`` if they are from -64 to 64
 ``integer_conv``     as ``integer_matmul``, with the attributes of ``conv``; pads are x's zero point
+``block_matmul``     x, w, scales, optional zeros, optional bias -> y: product with weights of 4 bits, see
+                     `syclsched.kernels.nn.quantised.block_matmul`. ``block``
 ``softmax``          x -> y. ``axis``, ``log``
 ``recurrent``        x, w, r, b, optional h0, c0, lengths, peepholes -> y, h, and of an LSTM c: all steps of one
                      direction. ``cell``, ``activations``, ``reverse``, ``coupled``; shapes and order of gates as in
@@ -73,7 +75,7 @@ KINDS: Final = frozenset(
         *("conv", "conv_transpose", "pool", "lrn", "batch_norm", "layer_norm", "group_norm", "matmul", "softmax"),
         *("elementwise", "reduce", "arg", "topk", "scan_sum", "transpose", "reshape", "gather", "gather_elements"),
         *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "recurrent"),
-        *("integer_matmul", "integer_conv", "reference"),
+        *("integer_matmul", "integer_conv", "block_matmul", "reference"),
     }
 )
 

@@ -20,6 +20,7 @@ from syclsched.kernels.nn.normalisation.softmax_over import softmax_over
 from syclsched.kernels.nn.pooling.pool import pool
 from syclsched.kernels.nn.pooling.resize import resize
 from syclsched.kernels.nn.product.matmul import matmul
+from syclsched.kernels.nn.quantised.block_matmul import block_matmul
 from syclsched.kernels.nn.quantised.integer_conv import integer_conv
 from syclsched.kernels.nn.quantised.integer_matmul import integer_matmul
 from syclsched.kernels.nn.recurrence.recurrent import recurrent
@@ -171,6 +172,7 @@ _FACTORIES: Final[dict[str, _Factory]] = {
     "matmul": _from_attributes(matmul, "transpose_a", "transpose_b", "alpha", "beta", "activation", bias=2, residual=3),
     "integer_matmul": _integer_matmul,
     "integer_conv": _integer_conv,
+    "block_matmul": _from_attributes(block_matmul, "block", zeros=3, bias=4),
     "layer_norm": _from_attributes(layer_norm, "axis", "epsilon", bias=2),
     "lrn": _from_attributes(lrn, "alpha", "beta", "bias", "size", "channels_last"),
     "batch_norm": _from_attributes(batch_norm, "epsilon", "channels_last", "activation"),
@@ -203,6 +205,7 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "group_norm": ("x", "scale", "bias"),
     "matmul": ("a", "b", "c", "r"),
     **dict.fromkeys(("integer_matmul", "integer_conv"), ("x", "w", "b", "r", "z", "s")),
+    "block_matmul": ("x", "w", "s", "z", "b"),
     "recurrent": ("x", "w", "r", "b", "h0", "c0", "lengths", "p"),
     **dict.fromkeys(("gather", "gather_elements", "gather_nd"), ("x", "indices")),
     **dict.fromkeys(("scatter_elements", "scatter_nd"), ("x", "indices", "updates")),

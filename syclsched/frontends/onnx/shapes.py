@@ -150,6 +150,11 @@ def _integer_conv(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tup
     return ((shape, attributes["result"]),)
 
 
+def _block_matmul(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    x, w = inputs[:2]
+    return (((*x.shape[:-1], w.shape[0]), x.dtype),)
+
+
 def _reduce(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     (x,) = inputs
     return ((_reduced(x.shape, attributes["axes"], attributes["keepdims"]), x.dtype),)
@@ -259,6 +264,7 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "matmul": _matmul,
     "integer_matmul": _integer_matmul,
     "integer_conv": _integer_conv,
+    "block_matmul": _block_matmul,
     "softmax": _same,
     "reduce": _reduce,
     "arg": _arg,

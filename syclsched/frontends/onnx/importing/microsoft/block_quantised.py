@@ -11,13 +11,14 @@ from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, 
 from syclsched.frontends.onnx.importing.microsoft.standard_operators import refuse
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT, ModelNode
+from syclsched.kernels.nn.quantised.block_matmul import unpacked
 
 _BITS: Final = (2, 4, 8)
 
 
 @imports("MatMulNBits", domain=MICROSOFT)
 def _matmul_n_bits(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
-    """Import a product with constant weights of few bits, which are unpacked now."""
+    """Import a product with constant weights of few bits; those of 4 bits are unpacked in the kernel, others now."""
     x, packed, scales = inputs.first("A", "B", "scales")
     refuse(b, node, inputs=[(4, "g_idx")], attributes=("weight_prepacked",))
     bits, block = node.integer("bits", 4), node.integer("block_size")
@@ -28,19 +29,36 @@ def _matmul_n_bits(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     expected = (rows, blocks, block * bits // 8)
     if b.shape(packed) != expected:
         raise b.wrong(f"weights of shape {b.shape(packed)}, expected {expected}")
-    full = _unpacked(b.require(packed, "its weights"), bits).astype(np.float32)
+    zeros, bias = inputs.optional(3), inputs.optional(5)
+    in_kernel = _block_matmul(b, x, packed, scales, zeros, bias, block) if bits == 4 else None
+    if in_kernel is not None:
+        return [in_kernel]
+    full = unpacked(b.require(packed, "its weights"), bits).astype(np.float32)
     factors = np.asarray(b.require(scales, "its scales"), np.float32).reshape(rows, blocks, 1)
-    full -= _zeros(b, inputs.optional(3), bits, rows, blocks)
+    full -= _zeros(b, zeros, bits, rows, blocks)
     full *= factors
     dense = b.constant(full.reshape(rows, blocks * block)[:, :columns].astype(b.dtype(x), order="C", copy=False))
-    return [b.matmul(x, dense, inputs.optional(5), transpose_b=True)]
+    return [b.matmul(x, dense, bias, transpose_b=True)]
 
 
-def _unpacked(packed: Any, bits: int) -> Any:
-    """Return the numbers in bytes, along the last axis; the first one is in the lowest bits."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    numbers = (packed[..., None] >> shifts) & np.uint8((1 << bits) - 1)
-    return numbers.reshape(*packed.shape[:-1], -1)
+def _block_matmul(
+    b: NetworkBuilder, x: str, packed: str, scales: str, zeros: str | None, bias: str | None, block: int
+) -> str | None:
+    """Return the product that unpacks weights where they are multiplied; None if they are unpacked beforehand."""
+    rows, blocks, _ = b.shape(packed)
+    columns = b.shape(x)[-1] if b.shape(x) else 0
+    if b.dtype(x) != "float32" or b.dtype(scales) != "float32" or block % 8 or columns % 8 or not columns:
+        return None
+    if bias is not None and (b.shape(bias) != (rows,) or b.dtype(bias) != "float32"):
+        return None
+    for name, what in ((packed, "its weights"), (scales, "its scales")):
+        b.require(name, what)
+    if zeros is not None:
+        given = b.require(zeros, "its zero points")
+        if given.dtype != np.uint8:
+            return None
+        zeros = b.constant(unpacked(given.reshape(rows, -1), 4)[:, :blocks])
+    return b.emit("block_matmul", [x, packed, b.reshape(scales, (rows, blocks)), zeros, bias], block=block)
 
 
 def _zeros(b: NetworkBuilder, name: str | None, bits: int, rows: int, blocks: int) -> Any:
@@ -49,7 +67,7 @@ def _zeros(b: NetworkBuilder, name: str | None, bits: int, rows: int, blocks: in
         return np.float32(1 << (bits - 1))
     given = b.require(name, "its zero points")
     if given.dtype == np.uint8:
-        given = _unpacked(given.reshape(rows, -1), bits)[:, :blocks]
+        given = unpacked(given.reshape(rows, -1), bits)[:, :blocks]
     return np.asarray(given, np.float32).reshape(rows, blocks, 1)
 
 
@@ -78,7 +96,7 @@ def _gather_block_quantized(b: NetworkBuilder, node: ModelNode, inputs: Inputs) 
 
 
 def _unpacked_rows(b: NetworkBuilder, packed: str, bits: int) -> str:
-    """Return the numbers in bytes, along the last axis, as `_unpacked`."""
+    """Return the numbers in bytes, along the last axis, as `unpacked`."""
     mask = ("const", (1 << bits) - 1, "uint8")
     parts = [
         b.elementwise(("bit_and", ("shift_right", 0, ("const", shift, "uint8")), mask), packed)
