@@ -3,7 +3,7 @@
 
 The OpenCL C kernel reads packed weights and unpacks them in registers: panels of `_COLUMNS` columns, in which a 32-bit
 word has eight terms of a column. A single row is multiplied with whole numbers, whose sums are scaled at the end of a
-block; for more rows, weights are scaled once and multiplied with a block of rows.
+block; for more rows, the weights of some terms are unpacked and scaled at a time, and multiplied with all of them.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from syclsched.model.operation import (
 )
 
 _COLUMNS: Final = 16
+_VECTORS: Final = range(_COLUMNS // 8)
 #: Terms in a word.
 _WORD: Final = 8
 #: Most rows whose sums, of two vectors, stay in registers.
@@ -37,6 +38,8 @@ _MOST_ROWS: Final = 6
 #: Most terms of a single row that a work-item keeps.
 _MOST_TERMS: Final = 1 << 14
 _ITEMS: Final = 8
+#: Most rows of a work-item, and terms whose weights are unpacked at a time: they stay in the first cache.
+_TILE_ROWS, _UNPACKED_TERMS = 96, 256
 #: Zero point of weights that have none.
 MIDDLE: Final = 8
 
@@ -150,15 +153,22 @@ def _prepare(signature: Signature, queue: Any, constants: Mapping[str, Any]) -> 
     return {**found, **{name: panels(constants[name]).reshape(1, -1) for name in "sz" if name in constants}}
 
 
-def _tiling(signature: Signature, limits: DeviceLimits) -> tuple[int, int]:
-    """Return the rows of a block and the number of work-items."""
+def _is_single(signature: Signature) -> bool:
+    return size(signature.shapes["y"][:-1]) == 1 and signature.shapes["x"][-1] <= _MOST_TERMS
+
+
+def _tiling(signature: Signature, limits: DeviceLimits) -> tuple[int, int, int]:
+    """Return the rows of a block, those of a work-item, and into how many parts panels are divided."""
     rows, panels = size(signature.shapes["x"][:-1]), ceil_div(signature.shapes["w"][0], _COLUMNS)
     block = ceil_div(rows, ceil_div(rows, _MOST_ROWS))
-    return block, min(panels, _ITEMS * limits.compute_units)
+    tiles = ceil_div(rows, _TILE_ROWS)
+    tall = ceil_div(ceil_div(rows, tiles), block) * block
+    return block, tall, min(panels, ceil_div(_ITEMS * limits.compute_units, tiles))
 
 
 def _launch(signature: Signature, limits: DeviceLimits) -> Launch:
-    return Launch((_tiling(signature, limits)[1],), (1,))
+    _, tall, parts = _tiling(signature, limits)
+    return Launch((ceil_div(size(signature.shapes["x"][:-1]), tall) * parts,), (1,))
 
 
 def _load(signature: Signature, *, block: int, zeros: bool, bias: bool) -> Any:
@@ -167,33 +177,24 @@ def _load(signature: Signature, *, block: int, zeros: bool, bias: bool) -> Any:
 
 def _source(signature: Signature, limits: DeviceLimits, block: int, *, zeros: bool, bias: bool) -> OpenCLSource:
     terms, (columns, blocks, _) = signature.shapes["x"][-1], signature.shapes["w"]
-    rows, (tall, items) = size(signature.shapes["x"][:-1]), _tiling(signature, limits)
-    panels, words, vectors = ceil_div(columns, _COLUMNS), block // _WORD * blocks, range(_COLUMNS // 8)
-    single = rows == 1 and terms <= _MOST_TERMS
+    rows, (_, tall, parts) = size(signature.shapes["x"][:-1]), _tiling(signature, limits)
+    panels, words = ceil_div(columns, _COLUMNS), block // _WORD * blocks
     zero = "convert_float8(vload8(0, zeros + n * 16 + {0}))" if zeros else f"(float8){MIDDLE}.0f"
     numbers = " ".join(
         f"const float8 s{h} = vload8(0, scales + n * 16 + {8 * h}), z{h} = s{h} * {zero.format(8 * h)};"
-        for h in vectors
+        for h in _VECTORS
     )
-    load = " ".join(f"const uint8 w{h} = vload8(0, words + k * 16 + {8 * h});" for h in vectors)
-    count, starts = tall, []
-    if single:
-        prologue, body, ends = _of_one_row(terms, block, blocks)
+    load = " ".join(f"const uint8 w{h} = vload8(0, words + k * 16 + {8 * h});" for h in _VECTORS)
+    more = ", b" * bias
+    if _is_single(signature):
+        prologue, body = _one_row(terms, block, blocks, numbers, load, more)
     else:
-        prologue, body, ends = "", _of_rows(tall), ""
-        starts = [f"__global const float* x{i} = x + (I)min(row + {i}, {rows - 1}) * {terms};" for i in range(tall)]
-    sums = ", ".join(f"t{i}_{h} = 0" for i in range(count) for h in vectors)
-    stores = "\n      ".join(
-        f"if (row + {i} < {rows}) store(y + (I)(row + {i}) * {columns}, t{i}_{h}, p * 16 + {8 * h}{', b' * bias});"
-        for i in range(count)
-        for h in vectors
-    )
+        prologue, body = _some_rows(signature, limits, block, numbers, load, more)
     largest = max(size(signature.shapes["y"]), size(signature.shapes["x"]), _COLUMNS * panels * words)
     index = "int" if largest < 1 << 30 else "long"
-    added = "{0} += vload8(0, b + column);" if bias else ""
     code = f"""typedef {index} I;
 void store(__global float* y, float8 v, int column{", __global const float* b" * bias}) {{
-  if (column + 8 <= {columns}) {{ {added.format("v")} vstore8(v, 0, y + column); return; }}
+  if (column + 8 <= {columns}) {{ {"v += vload8(0, b + column);" * bias} vstore8(v, 0, y + column); return; }}
   float each[8]; vstore8(v, 0, each);
   for (int i = 0; i < 8 && column + i < {columns}; ++i) y[column + i] = each[i]{" + b[column + i]" * bias};
 }}
@@ -201,34 +202,22 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void block_matmul(
     __global float* restrict y, __global const float* restrict x, __global const uint* restrict w,
     __global const float* restrict s{", __global const uchar* restrict z" * zeros}
     {", __global const float* restrict b" * bias}) {{
-  const int item = get_global_id(0);
+  const int item = get_global_id(0), part = item % {parts}, first = item / {parts} * {tall};
+  const int last = min(first + {tall}, {rows}) - 1;
   {prologue}
-  for (int p = (I){panels} * item / {items}; p < (I){panels} * (item + 1) / {items}; ++p) {{
+  for (int p = (I){panels} * part / {parts}; p < (I){panels} * (part + 1) / {parts}; ++p) {{
     __global const uint* words = w + (I)p * {words * _COLUMNS};
     __global const float* scales = s + (I)p * {blocks * _COLUMNS};
     {f"__global const uchar* zeros = z + (I)p * {blocks * _COLUMNS};" if zeros else ""}
-    for (int row = 0; row < {rows}; row += {count}) {{
-      {" ".join(starts)}
-      float8 {sums};
-      for (int n = 0; n < {blocks}; ++n) {{
-        {numbers}
-        {"float8 a0 = 0, a1 = 0;" if single else ""}
-        for (int k = n * {block // _WORD}; k < min((n + 1) * {block // _WORD}, {terms // _WORD}); ++k) {{
-          {load}
-          {body}
-        }}
-        {ends}
-      }}
-      {stores}
-    }}
+    {body}
   }}
 }}
 """
     return OpenCLSource(code, "block_matmul")
 
 
-def _of_one_row(terms: int, block: int, blocks: int) -> tuple[str, str, str]:
-    """Return code before the panels, for each word, and at the end of a block, of a single row.
+def _one_row(terms: int, block: int, blocks: int, numbers: str, load: str, more: str) -> tuple[str, str]:
+    """Return code before the panels and for each panel, of a single row.
 
     A masked word is a number times a power of two, by which the other factor is divided beforehand: no shifts.
     """
@@ -244,23 +233,72 @@ def _of_one_row(terms: int, block: int, blocks: int) -> tuple[str, str, str]:
     lines = []
     for j in range(_WORD):
         lines.append(f"const float8 x{j} = (float8)own[8 * k + {j}];")
-        for h in range(_COLUMNS // 8):
+        for h in _VECTORS:
             # The highest number is shifted: masked, it would have a sign.
             taken = f"as_int8(w{h} & 0x{15 << 4 * j:x}u)" if j < _WORD - 1 else f"as_int8(w{h} >> 28u)"
             lines.append(f"a{h} = fma(convert_float8({taken}), x{j}, a{h});")
-    ends = " ".join(f"t0_{h} += s{h} * a{h} - z{h} * (float8)total[n];" for h in range(_COLUMNS // 8))
-    return prologue, "\n          ".join(lines), ends
+    body = f"""float8 t0 = 0, t1 = 0;
+    for (int n = 0; n < {blocks}; ++n) {{
+      {numbers}
+      float8 a0 = 0, a1 = 0;
+      for (int k = n * {block // _WORD}; k < min((n + 1) * {block // _WORD}, {terms // _WORD}); ++k) {{
+        {load}
+        {(chr(10) + "        ").join(lines)}
+      }}
+      {" ".join(f"t{h} += s{h} * a{h} - z{h} * (float8)total[n];" for h in _VECTORS)}
+    }}
+    {" ".join(f"store(y, t{h}, p * 16 + {8 * h}{more});" for h in _VECTORS)}"""
+    return prologue, body
 
 
-def _of_rows(tall: int) -> str:
-    """Return code for each word, of some rows; beyond the last row that one is read again."""
-    vectors, lines = range(_COLUMNS // 8), []
-    for j in range(_WORD):
-        for h in vectors:
-            taken = f"as_int8((w{h} >> {4 * j}u) & 15u)"
-            lines.append(f"const float8 v{j}_{h} = fma(convert_float8({taken}), s{h}, -z{h});")
-        for i in range(tall):
-            lines.append(f"{{ const float8 u = (float8)x{i}[8 * k + {j}];")
-            lines += [f"t{i}_{h} = fma(u, v{j}_{h}, t{i}_{h});" for h in vectors]
-            lines.append("}")
-    return "\n          ".join(lines)
+def _some_rows(
+    signature: Signature, limits: DeviceLimits, block: int, numbers: str, load: str, more: str
+) -> tuple[str, str]:
+    """Return code before the panels and for each panel, of some rows: weights are unpacked for some terms at a time."""
+    terms, columns = signature.shapes["x"][-1], signature.shapes["w"][0]
+    rows, tall, _ = _tiling(signature, limits)
+    blocks_at_once = max(1, _UNPACKED_TERMS // block)
+    depth = min(blocks_at_once * block, terms)
+    unpack = " ".join(
+        f"vstore8(fma(convert_float8(as_int8((w{h} >> {4 * j}u) & 15u)), s{h}, -z{h}), 0, "
+        f"own + (8 * k - from + {j}) * 16 + {8 * h});"
+        for j in range(_WORD)
+        for h in _VECTORS
+    )
+    each = [(i, h) for i in range(rows) for h in _VECTORS]
+    # Beyond the last row that one is read again.
+    places = " ".join(
+        f"__global const float* x{i} = x + (I)min(first + r + {i}, last) * {terms} + from;" for i in range(rows)
+    )
+    sums = ", ".join(f"t{i}_{h} = vload8(0, sums + (r + {i}) * 16 + {8 * h})" for i, h in each)
+    steps = " ".join(
+        f"{{ const float8 u = (float8)x{i}[k]; {' '.join(f't{i}_{h} = fma(u, v{h}, t{i}_{h});' for h in _VECTORS)} }}"
+        for i in range(rows)
+    )
+    kept = " ".join(f"vstore8(t{i}_{h}, 0, sums + (r + {i}) * 16 + {8 * h});" for i, h in each)
+    stores = " ".join(
+        f"store(y + (I)(first + r) * {columns}, vload8(0, sums + r * 16 + {8 * h}), p * 16 + {8 * h}{more});"
+        for h in _VECTORS
+    )
+    body = f"""for (int r = 0; r < {tall}; ++r) vstore16((float16)0, 0, sums + r * 16);
+    for (int from = 0; from < {terms}; from += {depth}) {{
+      const int to = min(from + {depth}, {terms});
+      for (int n = from / {block}; n * {block} < to; ++n) {{
+        {numbers}
+        for (int k = n * {block // _WORD}; k < min((n + 1) * {block // _WORD}, to / {_WORD}); ++k) {{
+          {load}
+          {unpack}
+        }}
+      }}
+      for (int r = 0; first + r <= last; r += {rows}) {{
+        {places}
+        float8 {sums};
+        for (int k = 0; k < to - from; ++k) {{
+          {" ".join(f"const float8 v{h} = vload8(0, own + k * 16 + {8 * h});" for h in _VECTORS)}
+          {steps}
+        }}
+        {kept}
+      }}
+    }}
+    for (int r = 0; first + r <= last; ++r) {{ {stores} }}"""
+    return f"float own[{depth * _COLUMNS}], sums[{tall * _COLUMNS}];", body

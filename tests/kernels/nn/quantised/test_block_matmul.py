@@ -22,8 +22,8 @@ Case = tuple[Operation, dict[str, np.ndarray], np.ndarray]
 def products(draw: st.DrawFn) -> Case:
     """A product, its arrays and what it must give."""
     random = np.random.default_rng(draw(st.integers(0, 99)))
-    before = draw(st.sampled_from([(1,), (1, 1), (2, 3), (13,), ()]))
-    block, terms = draw(st.sampled_from([(16, 16), (16, 40), (32, 96), (128, 136), (8, 64)]))
+    before = draw(st.sampled_from([(1,), (1, 1), (2, 3), (13,), (100,), ()]))
+    block, terms = draw(st.sampled_from([(16, 16), (16, 40), (32, 96), (128, 136), (8, 64), (32, 544)]))
     columns = draw(st.sampled_from([1, 8, 16, 37, 64]))
     blocks = -(-terms // block)
     codes = random.choice([0, 15, 7], (columns, blocks * block)) if draw(st.booleans()) else None
