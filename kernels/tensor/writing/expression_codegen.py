@@ -43,6 +43,15 @@ def _erf_of_quotient(node: TypedExpression) -> tuple[TypedExpression, ...] | Non
     return quotient.operands if 1e-3 < divisor < 1e3 else None
 
 
+def _is_clipped_byte(node: TypedExpression) -> bool:
+    """Return whether a node converts floats, clipped to what 32-bit integers hold, to 8 or 16 bits."""
+    (operand,) = node.operands
+    if operand.operator != "clip" or not operand.dtype.startswith("float") or len(operand.parameters) != 2:
+        return False
+    small = node.dtype in ("int8", "uint8", "int16", "uint16")
+    return small and all(limit is not None and abs(limit) < 1 << 31 for limit in operand.parameters)
+
+
 def _write(
     w: KernelWriter, node: TypedExpression, operands: list[str], inputs: Mapping[int, str], places: Mapping[int, str]
 ) -> str:
@@ -53,6 +62,10 @@ def _write(
     if node.operator == "index":
         return w.value("int64", places[node.parameters[0]])
     if node.operator == "cast":
+        if _is_clipped_byte(node):
+            # Processors convert vectors of floats to 32-bit integers only.
+            whole = w.value("int32", w.cast("int32", operands[0], node.operands[0].dtype))
+            return w.value(node.dtype, w.cast(node.dtype, whole, "int32"))
         return w.value(node.dtype, w.cast(node.dtype, operands[0], node.operands[0].dtype))
     if _erf_of_quotient(node):
         factor = w.constant(1 / float(node.operands[0].operands[1].parameters[0]), node.dtype)
