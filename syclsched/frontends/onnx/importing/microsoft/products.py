@@ -7,7 +7,13 @@ from typing import Any
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
-from syclsched.frontends.onnx.importing.nn.integers import centred, combined_scale, integer_matmul, requantised
+from syclsched.frontends.onnx.importing.nn.integers import (
+    centred,
+    combined_scale,
+    integer_matmul,
+    quantised_again,
+    requantised,
+)
 from syclsched.frontends.onnx.importing.nn.quantisation import spread
 from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT, ModelNode
 
@@ -72,11 +78,35 @@ def _qgemm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     alpha = node.number("alpha", 1.0)
     if alpha != 1.0:
         x_scale = b.elementwise(("mul", 0, ("const", alpha, "float32")), x_scale)
+    if zero is None and scale is not None:
+        zero = b.constant(0, "uint8")
+    found = _integer_gemm(b, (x, x_scale, x_zero), (y, y_scale, y_zero), bias, scale, transpose_a, transpose_b)
+    if found is not None:
+        return [found if scale is None or zero is None else quantised_again(b, found, zero)]
     factors = centred(b, x, x_zero, -2), centred(b, y, y_zero, 0 if transpose_b else -1)
     wide = None if bias is None else b.cast(bias, "float64")
     total = b.matmul(*factors, wide, transpose_a=transpose_a, transpose_b=transpose_b)
     if scale is None:
         return [_scaled(b, total, combined_scale(b, x_scale, y_scale), None)]
-    if zero is None:
-        zero = b.constant(0, "uint8")
+    assert zero is not None
     return [requantised(b, total, combined_scale(b, x_scale, y_scale, scale), zero, -1)]
+
+
+def _integer_gemm(
+    b: NetworkBuilder,
+    left: Quantised,
+    right: Quantised,
+    bias: str | None,
+    scale: str | None,
+    transpose_a: bool,
+    transpose_b: bool,
+) -> str | None:
+    """Return the integer product, divided by the scale of the result if there is one; None if it is none."""
+    (x, x_scale, x_zero), (_, y_scale, _) = left, right
+    one = scale is None or b.shape(scale) in ((), (1,))
+    if transpose_a or not one or (bias is not None and len(b.shape(bias)) != 1):
+        return None
+    step = x_scale if scale is None else combined_scale(b, x_scale, scale, divided=True)
+    if bias is not None:
+        bias = b.elementwise(("mul", ("cast", "float32", 0), 1), bias, combined_scale(b, step, y_scale))
+    return integer_matmul(b, (x, step, x_zero), right, bias, transpose_b=transpose_b)
