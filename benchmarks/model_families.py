@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX models of families beside the large networks, with seeded weights: recurrent, control flow, tiny."""
+"""ONNX models of families beside the large networks, with seeded weights: recurrent, control flow, tiny, quantised."""
 
 from __future__ import annotations
 
