@@ -70,6 +70,9 @@ VARIANCE: Final = 50
 SCALE: Final = 51
 SHIFT: Final = 52
 SCRATCHPAD: Final = 80
+#: Added to the number of an argument.
+SCALES_OF: Final = 4096
+ZERO_POINTS_OF: Final = 8192
 MULTIPLE_SRC: Final = 1024
 
 QUERY_IMPLEMENTATION: Final = 8

@@ -17,6 +17,7 @@ from syclsched.errors import ExecutionError
 from syclsched.kernels.onednn import c_api
 from syclsched.kernels.onednn.engines import DnnlStream, engine_of, stream_of
 from syclsched.kernels.onednn.handles import Handle
+from syclsched.kernels.onednn.primitive_descriptors import descriptor
 from syclsched.kernels.onednn.primitives import Primitive, primitive_of
 from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveRequest
 from syclsched.kernels.onednn.status import check, explain
@@ -69,9 +70,12 @@ class BoundPrimitive:
     def _memory(self, index: int, pointer: int) -> Handle:
         engine = self.primitive.engine
         library = engine.library
+        # Of scales and zero points the primitive has no descriptor.
+        numbers = [each.tensor for each in self.primitive.request.quantisation if each.index == index]
+        own = descriptor(engine, numbers[0]) if numbers else None
         return Handle(library, "memory").make(
             library.dnnl_sycl_interop_memory_create,
-            self.primitive.descriptor(index),
+            self.primitive.descriptor(index) if own is None else own.pointer,
             engine.handle.pointer,
             c_api.IN_USM,
             ctypes.c_void_p(pointer),

@@ -37,13 +37,20 @@ def descriptor(engine: DnnlEngine, tensor: Tensor) -> Handle:
     return handle.make(create, count, dims(tensor.dims), data_type, dims(tensor.strides), what=what)
 
 
-def attributes(engine: DnnlEngine, post_ops: tuple[PostOp, ...]) -> Handle:
-    """Return a primitive's attributes: user-provided scratchpad, strict math mode, post-ops."""
+def attributes(engine: DnnlEngine, request: PrimitiveRequest) -> Handle:
+    """Return a primitive's attributes: user-provided scratchpad, strict math mode, scales, zero points, post-ops."""
+    post_ops = request.post_ops
     library = engine.library
     handle = Handle(library, "primitive_attr").make(library.dnnl_primitive_attr_create, what="attributes")
     check(library.dnnl_primitive_attr_set_scratchpad_mode(handle.pointer, c_api.USER_SCRATCHPAD), "scratchpad mode")
     # Otherwise an environment variable could allow bfloat16 for float32.
     check(library.dnnl_primitive_attr_set_fpmath_mode(handle.pointer, c_api.STRICT_MATH), "math mode")
+    for each in request.quantisation:
+        kind, base = (
+            ("zero_points", c_api.ZERO_POINTS_OF) if each.index & c_api.ZERO_POINTS_OF else ("scales", c_api.SCALES_OF)
+        )
+        set_mask = getattr(library, f"dnnl_primitive_attr_set_{kind}_mask")
+        check(set_mask(handle.pointer, each.index - base, each.mask), kind)
     if post_ops:
         chain = Handle(library, "post_ops").make(library.dnnl_post_ops_create, what="post-ops")
         for op in post_ops:
@@ -218,7 +225,7 @@ def create(engine: DnnlEngine, request: PrimitiveRequest) -> Handle:
     """Return the primitive descriptor of a request."""
     library = engine.library
     handle = Handle(library, "primitive_desc")
-    attr = attributes(engine, request.post_ops)
+    attr = attributes(engine, request)
     descriptors = Descriptors(engine, request)
     if request.kind == "reorder":
         ends = descriptors[c_api.SRC], engine.handle.pointer, descriptors[c_api.DST], engine.handle.pointer

@@ -27,6 +27,16 @@ class PrimitiveArgument:
 
 
 @dataclass(frozen=True, slots=True)
+class QuantisationArgument:
+    """Scales or zero points of another argument, passed when the primitive runs."""
+
+    parameter: str  # the operation's parameter
+    index: int  # oneDNN's argument number of scales or of zero points, with that of the other argument
+    tensor: Tensor
+    mask: int  # bits of the axes along which they vary
+
+
+@dataclass(frozen=True, slots=True)
 class PrimitiveRequest:
     """The complete description of a primitive."""
 
@@ -35,6 +45,7 @@ class PrimitiveRequest:
     arguments: tuple[PrimitiveArgument, ...]
     settings: tuple[Setting, ...] = ()  # further arguments of the creating function, in order
     post_ops: tuple[PostOp, ...] = ()  # applied to the result in order
+    quantisation: tuple[QuantisationArgument, ...] = ()
 
     def tensor(self, index: int) -> Tensor | None:
         """Return the tensor of an argument number, or None if there is none."""
@@ -49,7 +60,8 @@ class PrimitiveRequest:
             for index, op in enumerate(self.post_ops)
             if isinstance(op, Binary)
         )
-        return (*self.arguments, *fused)
+        numbers = (PrimitiveArgument(each.parameter, each.index, each.tensor) for each in self.quantisation)
+        return (*self.arguments, *fused, *numbers)
 
 
 def note_refusal(request: PrimitiveRequest, why: str) -> None:

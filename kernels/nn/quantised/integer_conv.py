@@ -16,6 +16,7 @@ from syclsched.kernels.nn.geometry import arranged, channels, size, spatial, str
 from syclsched.kernels.nn.quantised import row_products
 from syclsched.kernels.nn.quantised.finishing import Finish
 from syclsched.kernels.nn.quantised.row_products import RowProduct
+from syclsched.kernels.onednn.operations import integer as onednn
 from syclsched.kernels.windows import Convolution, Window
 from syclsched.model.operation import Operation, Signature, Split, Work
 
@@ -64,6 +65,7 @@ def _integer_conv(convolution: Convolution, finish: Finish, narrow: bool) -> Ope
         ),
         parameters=finish.parameters(),
         implementations=(
+            onednn.conv(convolution, finish.activation, finish.quantise, narrow=narrow),
             *kernels,
             numpy_implementation(partial(_host, convolution=convolution, finish=finish), 0.02),
         ),

@@ -13,6 +13,7 @@ from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.quantised import row_products
 from syclsched.kernels.nn.quantised.finishing import Finish
 from syclsched.kernels.nn.quantised.row_products import RowProduct
+from syclsched.kernels.onednn.operations import integer as onednn
 from syclsched.model.operation import Operation, Signature, Split, Work
 
 
@@ -56,6 +57,7 @@ def _integer_matmul(finish: Finish, narrow: bool) -> Operation:
         name=" ".join(filter(None, ("integer matmul", "narrow" if narrow else "", finish.label))),
         parameters=parameters,
         implementations=(
+            onednn.matmul(finish.activation, finish.quantise, narrow=narrow),
             *row_products.implementations("integer_matmul", _product, finish, _weights, narrow=narrow),
             numpy_implementation(partial(_host, finish=finish), 0.02),
         ),

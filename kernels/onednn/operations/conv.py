@@ -48,7 +48,7 @@ def _conv(convolution: Convolution, residual: str, signature: Signature) -> Prim
         signature,
         (x, y),
         plain(grouped, dtype),
-        (window.strides, _gaps(window), window.begins, window.ends),
+        (window.strides, gaps(window), window.begins, window.ends),
         post_ops_of(convolution.activation, y if residual else None, in_place=residual == "y"),
     )
 
@@ -73,7 +73,7 @@ def _conv_transpose(convolution: Convolution, output_padding: Shape, signature: 
     cut = tuple(end - extra for end, extra in zip(window.ends, output_padding, strict=True))
     if min(cut, default=0) < 0:
         raise refuse("output_padding is larger than the pads")
-    settings = (window.strides, _gaps(window), window.begins, cut)
+    settings = (window.strides, gaps(window), window.begins, cut)
     return _described("deconvolution", signature, (x, y), source, settings, post_ops_of(convolution.activation))
 
 
@@ -85,7 +85,7 @@ def check_window(window: Window) -> None:
         raise refuse(f"pads are not negative: {window.pads}")
 
 
-def _gaps(window: Window) -> Shape:
+def gaps(window: Window) -> Shape:
     """Return oneDNN's dilations: the number of positions skipped, so 0 is dense."""
     return tuple(each - 1 for each in window.dilations)
 
