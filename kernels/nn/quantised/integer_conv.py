@@ -65,7 +65,7 @@ def _integer_conv(convolution: Convolution, finish: Finish, narrow: bool) -> Ope
         ),
         parameters=finish.parameters(),
         implementations=(
-            onednn.conv(convolution, finish.activation, finish.quantise, narrow=narrow),
+            onednn.conv(convolution, finish.activation, finish.quantise),
             *kernels,
             numpy_implementation(partial(_host, convolution=convolution, finish=finish), 0.02),
         ),

@@ -57,7 +57,7 @@ def _integer_matmul(finish: Finish, narrow: bool) -> Operation:
         name=" ".join(filter(None, ("integer matmul", "narrow" if narrow else "", finish.label))),
         parameters=parameters,
         implementations=(
-            onednn.matmul(finish.activation, finish.quantise, narrow=narrow),
+            onednn.matmul(finish.activation, finish.quantise),
             *row_products.implementations("integer_matmul", _product, finish, _weights, narrow=narrow),
             numpy_implementation(partial(_host, finish=finish), 0.02),
         ),

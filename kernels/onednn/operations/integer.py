@@ -20,18 +20,16 @@ from syclsched.model.operation import Implementation, Signature
 _DTYPES = ("uint8", "int8", "int32", "float32")
 
 
-def matmul(activation: Activation, quantise: tuple[float, int] | None, *, narrow: bool) -> Implementation:
+def matmul(activation: Activation, quantise: tuple[float, int] | None) -> Implementation:
     """Return oneDNN's implementation of `kernels.nn.quantised.integer_matmul`."""
-    describe = partial(_matmul, activation=activation, quantise=quantise, narrow=narrow)
-    return implementation(describe, efficiency=_efficiency(), dtypes=_DTYPES)
+    describe = partial(_matmul, activation=activation, quantise=quantise)
+    return implementation(describe, efficiency=3.0, dtypes=_DTYPES)
 
 
-def conv(
-    convolution: Convolution, activation: Activation, quantise: tuple[float, int] | None, *, narrow: bool
-) -> Implementation:
+def conv(convolution: Convolution, activation: Activation, quantise: tuple[float, int] | None) -> Implementation:
     """Return oneDNN's implementation of `kernels.nn.quantised.integer_conv`."""
-    describe = partial(_conv, convolution=convolution, activation=activation, quantise=quantise, narrow=narrow)
-    return implementation(describe, efficiency=_efficiency(), dtypes=_DTYPES)
+    describe = partial(_conv, convolution=convolution, activation=activation, quantise=quantise)
+    return implementation(describe, efficiency=3.0, dtypes=_DTYPES)
 
 
 @cache
@@ -42,25 +40,19 @@ def _multiplies_bytes() -> bool:
     return bool({"avx512_vnni", "avx_vnni"} & read_flags()) and "ONEDNN_MAX_CPU_ISA" not in os.environ
 
 
-def _efficiency() -> float:
-    # Without VNNI our kernels, which multiply by the same instructions, take less time.
-    return 3.0 if _multiplies_bytes() else 0.9
-
-
-def _check(signature: Signature, *, narrow: bool) -> None:
+def _check(signature: Signature) -> None:
     if "w" not in signature.constants or signature.dtypes["w"] != "int8":
         raise refuse("weights are constant and of 8 bits")
     if signature.dtypes["z"] != "int32":
         raise refuse("a zero point has 32 bits")
-    # Otherwise pairs of products saturate at 16 bits, and weights are halved for sources with a sign.
-    if not _multiplies_bytes() and not (narrow and signature.dtypes["x"] == "uint8"):
-        raise refuse("without VNNI, sums of such products are not exact")
+    # It would add pairs of products in 16 bits, which saturate, and halve the weights for sources with a sign. Where
+    # that is exact, for uint8 and weights of 7 bits, our kernels take less time.
+    if not _multiplies_bytes():
+        raise refuse("without VNNI, sums of products are not exact")
 
 
-def _matmul(
-    signature: Signature, *, activation: Activation, quantise: tuple[float, int] | None, narrow: bool
-) -> PrimitiveSpec:
-    _check(signature, narrow=narrow)
+def _matmul(signature: Signature, *, activation: Activation, quantise: tuple[float, int] | None) -> PrimitiveSpec:
+    _check(signature)
     shapes, dtypes = signature.shapes, signature.dtypes
     rows, (terms, columns) = prod(shapes["x"][:-1]), shapes["w"]
     x, y = plain((rows, terms), dtypes["x"]), plain((rows, columns), dtypes["y"])
@@ -75,9 +67,8 @@ def _conv(
     convolution: Convolution,
     activation: Activation,
     quantise: tuple[float, int] | None,
-    narrow: bool,
 ) -> PrimitiveSpec:
-    _check(signature, narrow=narrow)
+    _check(signature)
     shapes, groups, window = signature.shapes, convolution.groups, convolution.window
     check_window(window)
     if not convolution.channels_last:
