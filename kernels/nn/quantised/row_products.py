@@ -243,9 +243,16 @@ typedef {method.rows} R;
 {method.functions}
 #define NUMBER(v) {number.format(flip)}
 void copy(R* to, __global const X* from, int count, short zero) {{
-  int i = 0;
-  for (; i + 16 <= count; i += 16) {{ const {kinds["x"]}16 v = vload16(0, from + i); vstore16({many}, 0, to + i); }}
-  for (; i < count; ++i) to[i] = NUMBER(from[i]);
+  if (count < 16) {{
+    for (int i = 0; i < count; ++i) to[i] = NUMBER(from[i]);
+    return;
+  }}
+  // The last vector begins where it still fits, and copies some numbers again.
+  for (int i = 0; i < count; i += 16) {{
+    const int at = min(i, count - 16);
+    const {kinds["x"]}16 v = vload16(0, from + at);
+    vstore16({many}, 0, to + at);
+  }}
 }}
 void fill(R* to, int count, short zero) {{ for (int i = 0; i < count; ++i) to[i] = {pad}; }}
 #define COPY(to, from, count) copy(to, from, count, zero)
