@@ -229,7 +229,7 @@ class CompiledModel:
         last = self._last
         if last is not None and last is not self._cached_call_of and not self._shape_inputs:
             self._cached_call_of = last
-            self._cached_call = cached_call_for(last, self._dtypes)
+            self._cached_call = cached_call_for(last, self._dtypes, self._builder.another_runner)
         return made
 
     def start(self, *inputs: Any, **named: Any) -> Run:
