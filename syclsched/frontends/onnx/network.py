@@ -23,6 +23,8 @@ attributes. The kinds:
 ``recurrent``        x, w, r, b, optional h0, c0, lengths, peepholes -> y, h, and of an LSTM c: all steps of one
                      direction. ``cell``, ``activations``, ``reverse``, ``coupled``; shapes and order of gates as in
                      `syclsched.kernels.nn.recurrence.recurrent`
+``trees``            x, nodes, thresholds, roots, weights, optional columns -> y. ``rule``, ``combine``, ``missing``,
+                     ``count`` (columns of y), as in `syclsched.kernels.trees`
 ``elementwise``      any number of inputs, broadcast -> y of ``dtype``. ``expression``: see
                      `syclsched.kernels.tensor.writing.expression`; casts, comparisons, where and expand are
                      elementwise, too
@@ -68,6 +70,7 @@ KINDS: Final = frozenset(
         *("conv", "conv_transpose", "pool", "lrn", "batch_norm", "layer_norm", "group_norm", "matmul", "softmax"),
         *("elementwise", "reduce", "arg", "topk", "scan_sum", "transpose", "reshape", "gather", "gather_elements"),
         *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "recurrent"),
+        "trees",
         "reference",
     }
 )

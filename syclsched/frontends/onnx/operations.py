@@ -34,6 +34,7 @@ from syclsched.kernels.tensor.reductions.topk import topk
 from syclsched.kernels.tensor.scatter import scatter_elements, scatter_nd
 from syclsched.kernels.tensor.strided_slice import slice_of
 from syclsched.kernels.tensor.transpose import transpose
+from syclsched.kernels.trees import trees
 from syclsched.model.operation import Operation, Shape
 
 _Factory = Callable[[CanonicalNode, Mapping[str, Value]], Operation]
@@ -169,6 +170,7 @@ _FACTORIES: Final[dict[str, _Factory]] = {
     "slice": _from_attributes(slice_of, "starts", "steps"),
     "pad": _from_attributes(pad, "pads", "mode", "value"),
     "recurrent": _recurrent,
+    "trees": _from_attributes(trees, "rule", "combine", "missing", sparse=5),
 }
 
 _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
@@ -179,6 +181,7 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "layer_norm": ("x", "scale", "b"),
     "group_norm": ("x", "scale", "bias"),
     "matmul": ("a", "b", "c", "r"),
+    "trees": ("x", "nodes", "thresholds", "roots", "weights", "columns"),
     "recurrent": ("x", "w", "r", "b", "h0", "c0", "lengths", "p"),
     **dict.fromkeys(("gather", "gather_elements", "gather_nd"), ("x", "indices")),
     **dict.fromkeys(("scatter_elements", "scatter_nd"), ("x", "indices", "updates")),
