@@ -344,7 +344,7 @@ class PlanInstance:
                 return True
         return False
 
-    def _join_key(self, node: ProgramNode) -> tuple[Hashable, int] | None:
+    def _join_key(self, node: ProgramNode) -> tuple[Hashable, int, int] | None:
         executable, work = self._executables.get(node.id), self._prepared.work.get(node.id)
         if executable is None or work is None or work.writes_nothing:
             return None
