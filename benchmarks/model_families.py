@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from classical_models import forest, k_means, pipeline
+from text_models import reader, text_classifier
 
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 _FLOAT = 1
@@ -117,6 +118,8 @@ FAMILIES: Mapping[str, tuple[Callable[[], Any], float]] = {
     "boosted, 300 trees, 3 classes, 256 rows": (partial(forest, 256, 300, 6, classes=3), 1.0),
     "scaler, components, regression": (partial(pipeline, 1, 64, 16, 10), 1.0),
     "scaler, components, regression, 100 rows": (partial(pipeline, 100, 64, 16, 10), 1.0),
+    "text classifier, 64 words": (text_classifier, 1.1),
+    "reader of a line of text": (reader, 1.1),
     "k-means, 100 rows": (partial(k_means, 100, 32, 8), 1.0),
 }
 
