@@ -48,6 +48,9 @@ attributes. The kinds:
                      "edge", "wrap"), ``value``
 ``resize``           x -> y. ``mode`` ("nearest", "linear", "cubic"), ``coordinates`` (ONNX's name), ``nearest`` (ONNX's
                      name), ``scales`` (of every axis), ``channels_last`` and ONNX's other attributes
+``loop``             trip count and condition if they are known only at run time, carried values, scanned inputs, outer
+                     values -> carried values, scan outputs, number of iterations. ``body``: a
+                     `syclsched.frontends.onnx.loops.loop_body.LoopBody`
 ``reference``        any -> any: run on the host with onnx's own reference implementation. ``node``: the serialised
                      NodeProto, ``opsets``: a tuple of (domain, version)
 ===================  ==================================================================================================
@@ -70,8 +73,7 @@ KINDS: Final = frozenset(
         *("conv", "conv_transpose", "pool", "lrn", "batch_norm", "layer_norm", "group_norm", "matmul", "softmax"),
         *("elementwise", "reduce", "arg", "topk", "scan_sum", "transpose", "reshape", "gather", "gather_elements"),
         *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "recurrent"),
-        "trees",
-        "reference",
+        *("trees", "loop", "reference"),
     }
 )
 

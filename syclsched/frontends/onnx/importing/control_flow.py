@@ -1,26 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Import of If, Loop and Scan with control flow known at import: their subgraphs are inlined."""
+"""Import of If, Loop and Scan: bodies of loops become networks of their own, other subgraphs are inlined."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from syclsched.errors import ModelError, ValueNeededError
+from syclsched.frontends.onnx.importing.loop_bodies import LONGEST_LOOP, import_loop_body, import_scan_body
 from syclsched.frontends.onnx.importing.reference_fallback import import_reference
 from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, ScopeImporter
 from syclsched.frontends.onnx.importing.sequences import SEQUENCE_IMPORTERS
+from syclsched.frontends.onnx.loops.loop_body import LoopBody, ScannedAxis
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph, ModelNode
 
 #: Branches of If, and the most nodes of both that are computed where one may be enough.
 _BRANCHES: Final = ("then_branch", "else_branch")
 _SHORT: Final = 16
-#: Most iterations of an unrolled loop; longer ones are refused.
-LONGEST_LOOP: Final = 10_000
+#: Most iterations of a loop that is unrolled although its body can be replayed.
+MOST_UNROLLED: Final = 4
 
 
 def _import_if(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
@@ -75,6 +78,9 @@ def _import_both(scope: Scope, node: ModelNode, condition: str) -> Sequence[Boun
 def _import_loop(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     """Import Loop with a known number of iterations by unrolling it."""
     body = _graph(scope, node, "body")
+    replayed = _as_one_task(scope, node, partial(_loop_body, scope, node, body))
+    if replayed is not None:
+        return replayed
     trips_name, condition_name = (*node.inputs, "", "")[:2]
     trips = scope.b.known(scope.tensor(trips_name)) if trips_name else None
     proceed = scope.b.known(scope.tensor(condition_name)) if condition_name else np.array(True)
@@ -105,6 +111,44 @@ def _import_loop(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
         rounds += 1
     scope.b.begin(scope.prefixed(node.name), node.label)
     return [*carried, *(scope.b.stack(values, 0) for values in gathered)] if all(gathered) else None
+
+
+def _loop_body(scope: Scope, node: ModelNode, graph: ModelGraph) -> tuple[LoopBody, list[str]] | None:
+    """Import the body of a Loop as a network of its own; None if its carried values are not all tensors."""
+    carried = [scope.meaning(name) if name else None for name in node.inputs[2:]]
+    if not all(isinstance(each, str) for each in carried):
+        return None
+    given = (scope.tensor(name) if name else None for name in (*node.inputs, "", "")[:2])
+    return import_loop_body(scope, graph, [each for each in carried if isinstance(each, str)], *given)
+
+
+def _as_one_task(
+    scope: Scope, node: ModelNode, import_body: Callable[[], tuple[LoopBody, list[str]] | None]
+) -> Sequence[BoundValue] | None:
+    """Import a loop as one node that executes its body again and again; None if it is to be unrolled.
+
+    Unrolled are loops of few iterations, since operations of several iterations can then be fused; loops of constants,
+    which are computed beforehand; and loops whose body depends on the iteration in a way that only constants express.
+    """
+    b = scope.b
+    b.end([], [])
+    try:
+        found = import_body()
+    except ModelError:
+        found = None
+    b.begin(scope.prefixed(node.name), node.label)
+    if found is None:
+        return None
+    body, inputs = found
+    if body.rounds == 0 and not body.is_counted_at_run_time:
+        return [*inputs[: body.carried], *(b.constant(np.zeros(*each)) for each in body.outputs[body.carried :])]
+    is_short = not body.is_counted_at_run_time and body.rounds is not None and body.rounds <= MOST_UNROLLED
+    is_endless = not body.is_counted_at_run_time and body.rounds is None
+    is_open = bool(body.made) and body.is_counted_at_run_time and (body.rounds or math.inf) > LONGEST_LOOP
+    if is_short or is_endless or is_open or all(each in b.constants for each in inputs):
+        return None
+    made = b.emit_all("loop", inputs, body=body)
+    return made[: body.carried + len(body.made)]
 
 
 def _on_host(scope: Scope, node: ModelNode, body: ModelGraph) -> Sequence[BoundValue] | None:
@@ -151,10 +195,16 @@ def _import_scan(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     rounds = lengths.pop()
     if rounds > LONGEST_LOOP:
         raise _too_long(scope, f"{rounds:,}")
-    if rounds == 0:
-        return None
     backwards_in = node.integers_or("scan_input_directions", (0,) * count)
     backwards_out = node.integers_or("scan_output_directions", (0,) * made)
+    axes_out = node.integers_or("scan_output_axes", (0,) * made)
+    slices = [(x, ScannedAxis(axis, bool(way))) for x, axis, way in zip(scanned, axes_in, backwards_in, strict=True)]
+    results_at = [ScannedAxis(axis, bool(way)) for axis, way in zip(axes_out, backwards_out, strict=True)]
+    replayed = _as_one_task(
+        scope, node, partial(import_scan_body, scope, body, given[: len(states)], slices, results_at, rounds)
+    )
+    if replayed is not None or rounds == 0:
+        return replayed
     gathered: list[list[str]] = [[] for _ in range(made)]
     for index in range(rounds):
         parts: list[BoundValue] = []
@@ -170,7 +220,6 @@ def _import_scan(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
                 raise b.wrong("its body gives a sequence")
             found.append(value)
     stacked: list[BoundValue] = []
-    axes_out = node.integers_or("scan_output_axes", (0,) * made)
     for values, axis, backwards in zip(gathered, axes_out, backwards_out, strict=True):
         at = b.axis(axis, len(b.shape(values[0])) + 1)
         stacked.append(b.stack(values[::-1] if backwards else values, at))

@@ -86,6 +86,12 @@ class NetworkBuilder(ImportState):
         self.values[name] = Value(name, array.shape, array.dtype.name)
         return name
 
+    def add_constant(self, name: str, array: np.ndarray[Any, Any]) -> str:
+        """Add a constant that keeps its name."""
+        self.constants[name] = array
+        self.values[name] = Value(name, array.shape, array.dtype.name)
+        return name
+
     def emit(
         self,
         kind: str,

@@ -42,7 +42,7 @@ class Scope:
         prefix: str = "",
     ) -> None:
         self.b = b
-        self._importers = importers
+        self.importers = importers
         self._around = around
         self._prefix = prefix
         self._names: dict[str, BoundValue] = {}
@@ -95,7 +95,7 @@ class Scope:
 
     def inline(self, graph: ModelGraph, arguments: Sequence[BoundValue], prefix: str) -> list[BoundValue]:
         """Import a subgraph of a node; return the bindings of its outputs."""
-        inner = Scope(self.b, self._importers, self, self._prefix + prefix)
+        inner = Scope(self.b, self.importers, self, self._prefix + prefix)
         inner.add_constants(graph.initialisers)
         for declared, argument in zip(graph.inputs, arguments, strict=True):
             inner.bind(declared.name, argument)
@@ -105,7 +105,7 @@ class Scope:
     def _import(self, node: ModelNode) -> None:
         label = node.label if not self._prefix else f"{node.operator} {self._prefix + node.name!r}"
         self.b.begin(self._prefix + node.name, label)
-        special = self._importers.get(node.operator) if node.domain == "" else None
+        special = self.importers.get(node.operator) if node.domain == "" else None
         results = None if special is None else special(self, node)
         if results is None:
             if special is not None:
