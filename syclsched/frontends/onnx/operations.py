@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from syclsched.frontends.onnx.loops.loop_operation import loop_constants, loop_operation
+from syclsched.frontends.onnx.counted.counted_operation import counted_call
+from syclsched.frontends.onnx.loops.loop_operation import loop_constants, loop_operation, loop_scratch
 from syclsched.frontends.onnx.network import CanonicalNode, Value
 from syclsched.frontends.onnx.operation_arguments import OperationCall
 from syclsched.frontends.onnx.reference import reference_operation
@@ -51,6 +52,8 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> Operatio
         reads = {f"x{i}": name for i, name in enumerate(present)}
         made = [name for name in node.outputs if name is not None]
         return OperationCall(reference_operation(node), reads, {f"y{i}": name for i, name in enumerate(made)})
+    if node.kind == "counted":
+        return counted_call(node, values)
     if node.kind == "loop":
         body = node.attributes["body"]
         reads = {f"x{i}": name for i, name in enumerate(present)}
@@ -59,6 +62,7 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> Operatio
             reads,
             {f"y{i}": name for i, name in enumerate(node.outputs)},
             constants=loop_constants(body),
+            scratch=loop_scratch(body),
         )
     if node.kind in ("elementwise", "concat"):
         factory, what = (elementwise, "expression") if node.kind == "elementwise" else (concat, "axis")

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from syclsched.errors import ModelError, ValueNeededError
+from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.loop_bodies import LONGEST_LOOP, import_loop_body, import_scan_body
 from syclsched.frontends.onnx.importing.reference_fallback import import_reference
 from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, ScopeImporter
@@ -147,7 +148,11 @@ def _as_one_task(
     is_open = bool(body.made) and body.is_counted_at_run_time and (body.rounds or math.inf) > LONGEST_LOOP
     if is_short or is_endless or is_open or all(each in b.constants for each in inputs):
         return None
+    if any(each in b.lengths for each in inputs):
+        return None
     made = b.emit_all("loop", inputs, body=body)
+    if body.is_counted_at_run_time and made[-1] is not None:
+        b.lengths |= {name: Length(0, made[-1]) for name in made[body.carried : -1] if name is not None}
     return made[: body.carried + len(body.made)]
 
 

@@ -8,21 +8,21 @@ another within one kernel, and its values are in private memory. Loops within th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from syclsched.frontends.onnx.loops import loop_nodes
 from syclsched.frontends.onnx.loops.loop_body import LoopBody, ScannedAxis
 from syclsched.frontends.onnx.loops.loop_nodes import Place
-from syclsched.frontends.onnx.network import CanonicalNode
+from syclsched.frontends.onnx.network import CanonicalNode, Value
 from syclsched.kernels.common import C_TYPES, ITEM_BYTES
 from syclsched.kernels.tensor.writing.iteration_space import contiguous_strides
 from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter
 from syclsched.kernels.tensor.writing.opencl_writer import opencl_writer
 from syclsched.model.operation import Parameter, Signature
 
-#: Most bytes of a body's values: runtimes limit private memory.
-_PRIVATE_BYTES: Final = 64 << 10
+#: Most bytes of a value in private memory, which runtimes limit; larger ones are in arrays of the kernel's own.
+_PRIVATE_BYTES: Final = 2 << 10
 #: Most arithmetic operations of an iteration on one core: more are worth several cores.
 _MOST_FLOPS: Final = 4e6
 #: Most parameters of a kernel, and nodes of a body: both limit the time that compilation takes.
@@ -30,17 +30,31 @@ _MOST_PARAMETERS: Final = 64
 _MOST_NODES: Final = 64
 
 
-def why_no_kernel(body: LoopBody, flops: float) -> str | None:
-    """Return why no kernel executes all iterations of a loop, of so many operations each; None if one does."""
-    if flops > _MOST_FLOPS:
-        return "an iteration is worth several cores"
+def own_arrays(body: LoopBody) -> dict[tuple[int, str], tuple[str, Value]]:
+    """Return parameter and value of the kernel's own arrays, by the identity of a body and the name of its value."""
+    found: dict[tuple[int, str], tuple[str, Value]] = {}
+    for each in body.with_inner:
+        values, inputs = each.network.values, each.network.inputs
+        made = [name for node in each.network.nodes if node.kind != "reshape" for name in node.outputs]
+        carried = inputs[each.counted : each.counted + each.carried]
+        for name in (*carried, *inputs[each.counted + each.carried :][: len(each.scanned)], *made):
+            value = None if name is None else values[name]
+            if value is not None and ITEM_BYTES[value.dtype] * math.prod(value.shape) > _PRIVATE_BYTES:
+                found[id(each), value.name] = f"s{len(found)}", value
+    return found
+
+
+def why_no_kernel(body: LoopBody) -> str | None:
+    """Return why no kernel executes all iterations of a loop; None if one does."""
     bodies = body.with_inner
+    if any(step_flops(each) > _MOST_FLOPS for each in bodies):
+        return "an iteration is worth several cores"
     nodes = sum(len(each.network.nodes) for each in bodies)
     if nodes > _MOST_NODES:
         return f"its body has {nodes} operations"
-    if body.input_count + body.output_count + sum(len(each.network.constants) for each in bodies) > _MOST_PARAMETERS:
+    arrays = len(own_arrays(body)) + sum(len(each.network.constants) for each in bodies)
+    if body.input_count + body.output_count + arrays > _MOST_PARAMETERS:
         return "it has too many arrays"
-    used = 0
     for each in bodies:
         network = each.network
         for node in network.nodes:
@@ -50,12 +64,21 @@ def why_no_kernel(body: LoopBody, flops: float) -> str | None:
         for value in network.values.values():
             if value.dtype not in C_TYPES or value.dtype == "float16":
                 return f"elements of {value.dtype}"
-        kept = {name for node in network.nodes if node.kind != "reshape" for name in node.outputs if name is not None}
-        kept |= {network.inputs[i] for i in range(each.counted, each.counted + each.carried)}
-        used += sum(
-            ITEM_BYTES[value.dtype] * math.prod(value.shape) for value in map(network.values.get, kept) if value
-        )
-    return f"{used:,} bytes of values do not fit into private memory" if 2 * used > _PRIVATE_BYTES else None
+    return None
+
+
+def step_flops(body: LoopBody) -> float:
+    """Return the arithmetic operations of one iteration, roughly, without those of loops in it."""
+    network, total = body.network, 0.0
+    for node in network.nodes:
+        made = sum(math.prod(network.values[name].shape) for name in node.outputs if name is not None)
+        first = network.values[node.inputs[0]].shape if node.inputs and node.inputs[0] is not None else ()
+        if node.kind == "matmul":
+            made *= 2 * (first[-2] if node.attributes["transpose_a"] else first[-1])
+        elif node.kind in ("reduce", "softmax", "arg"):
+            made = math.prod(first)
+        total += made
+    return total
 
 
 def loop_source(body: LoopBody, signature: Signature, parameters: tuple[Parameter, ...]) -> Any:
@@ -66,15 +89,22 @@ def loop_source(body: LoopBody, signature: Signature, parameters: tuple[Paramete
     constants = (Place(f"c{i}", shape=signature.shapes[f"c{i}"]) for i in range(len(parameters)))
     given = [Place(f"x{i}", shape=signature.shapes[f"x{i}"]) for i in range(body.input_count)]
     results = [Place(f"y{i}", shape=signature.shapes[f"y{i}"]) for i in range(body.output_count)]
-    _LoopWriter(w, dtypes, body, constants).write(given, results)
+    _LoopWriter(w, dtypes, body, constants, own_arrays(body)).write(given, results)
     return w.finish()
 
 
 class _LoopWriter:
     """Emits the code of one loop."""
 
-    def __init__(self, w: KernelWriter, dtypes: dict[str, str], body: LoopBody, constants: Iterator[Place]) -> None:
-        self._w, self._dtypes = w, dtypes
+    def __init__(
+        self,
+        w: KernelWriter,
+        dtypes: dict[str, str],
+        body: LoopBody,
+        constants: Iterator[Place],
+        own: Mapping[tuple[int, str], tuple[str, Value]],
+    ) -> None:
+        self._w, self._dtypes, self._own = w, dtypes, own
         self._body, self._network = body, body.network
         self._constants = constants
         self._places = {name: next(constants) for name in body.network.constants}
@@ -87,10 +117,10 @@ class _LoopWriter:
         condition = next(places) if body.has_condition else None
         inputs = iter(self._network.inputs)
         if body.counted:
-            self._private(next(inputs))
+            self._place(next(inputs))
         states = [next(inputs) for _ in range(body.carried)]
         for name in states:
-            self._copy(next(places), self._private(name))
+            self._copy(next(places), self._place(name))
         scanned = [(next(inputs), next(places), each) for each in body.scanned]
         self._places |= dict(zip(inputs, places, strict=True))
         done = w.variable(None, "0")
@@ -120,7 +150,7 @@ class _LoopWriter:
             if each.axis == 0:
                 self._places[name] = found
             else:
-                self._copy(found, self._private(name), sliced=contiguous_strides(outer.shape), axis=each.axis)
+                self._copy(found, self._place(name), sliced=contiguous_strides(outer.shape), axis=each.axis)
         for node in network.nodes:
             self._node(node)
         outputs = list(network.outputs)
@@ -138,10 +168,10 @@ class _LoopWriter:
             source, target = node.inputs[0] or "", node.outputs[0] or ""
             self._places[target] = self._places[source].reshaped(values[target].shape)
             return
-        made = [self._private(name) for name in node.outputs if name is not None]
+        made = [self._place(name) for name in node.outputs if name is not None]
         with w.block("{", "}"):
             if node.kind == "loop":
-                inner = _LoopWriter(w, self._dtypes, node.attributes["body"], self._constants)
+                inner = _LoopWriter(w, self._dtypes, node.attributes["body"], self._constants, self._own)
                 inner.write([self._places[name] for name in node.inputs if name is not None], made)
             else:
                 loop_nodes.write_node(w, node, self._network, self._places)
@@ -174,10 +204,13 @@ class _LoopWriter:
                 lambda at: w.store(result.array, at[0], zero),
             )
 
-    def _private(self, name: str) -> Place:
-        """Declare a private array for a value, and return its place."""
+    def _place(self, name: str) -> Place:
+        """Return the place of a value: in a private array that is declared, or in an array of the kernel's own."""
         value = self._network.values[name]
-        self._places[name] = self._declared(value.dtype, value.shape)
+        own = self._own.get((id(self._body), name))
+        self._places[name] = (
+            self._declared(value.dtype, value.shape) if own is None else Place(own[0], "0", value.shape)
+        )
         return self._places[name]
 
     def _declared(self, dtype: str, shape: tuple[int, ...]) -> Place:

@@ -12,7 +12,7 @@ from typing import Final
 from syclsched.frontends.onnx.network import CanonicalNode, Network
 from syclsched.kernels.common import REAL_DTYPES
 from syclsched.kernels.nn import activation as act
-from syclsched.kernels.tensor.writing.expression import axes_of, infer_dtypes
+from syclsched.kernels.tensor.writing.expression import TypedExpression, axes_of, infer_dtypes
 from syclsched.kernels.tensor.writing.expression_codegen import emit_expression
 from syclsched.kernels.tensor.writing.index_arrays import clamped_index, load_index
 from syclsched.kernels.tensor.writing.iteration_space import broadcast_strides, contiguous_strides, iteration_space
@@ -21,6 +21,13 @@ from syclsched.model.operation import Shape
 
 #: Reductions that there is code for.
 _REDUCTIONS: Final = ("sum", "mean", "max", "min")
+#: Operators of expressions that are computed in vectors.
+_VECTOR_OPERATORS: Final = frozenset(
+    {
+        *("input", "const", "add", "sub", "mul", "div", "neg", "abs", "square", "sqrt", "rsqrt", "reciprocal"),
+        *("exp", "log", "tanh", "sigmoid", "silu"),
+    }
+)
 #: Vectors of columns of a matrix product that are summed at once.
 _BLOCK: Final = 4
 
@@ -63,15 +70,56 @@ def write_elements(
 ) -> None:
     """Emit nested loops over the elements of a shape; the body is given the indices of all operands' elements."""
     space = iteration_space(shape, strides)
+    _write_loops(w, space.shape, space.strides, starts, body)
+
+
+def _write_loops(
+    w: KernelWriter,
+    shape: Shape,
+    strides: Sequence[tuple[int, ...]],
+    starts: Sequence[str],
+    body: Callable[[list[str]], None],
+) -> None:
     with ExitStack() as stack:
         at = list(starts)
-        for axis, extent in enumerate(space.shape):
+        for axis, extent in enumerate(shape):
             number = stack.enter_context(w.loop("0", str(extent), short=True))
-            for operand, steps in enumerate(space.strides):
-                if steps[axis]:
-                    moved = number if steps[axis] == 1 else f"{number} * ({steps[axis]})"
-                    at[operand] = moved if at[operand] == "0" else f"{at[operand]} + {moved}"
+            at = [_moved(each, number, steps[axis]) for each, steps in zip(at, strides, strict=True)]
         body(at)
+
+
+def _moved(index: str, number: str, step: int) -> str:
+    moved = number if step == 1 else f"{number} * ({step})"
+    return index if step == 0 else moved if index == "0" else f"{index} + {moved}"
+
+
+def _write_vectors(
+    w: KernelWriter,
+    shape: Shape,
+    strides: Sequence[tuple[int, ...]],
+    starts: Sequence[str],
+    body: Callable[[list[str], Sequence[int]], None],
+) -> None:
+    """Emit loops as `write_elements` does, along the last axis in vectors where operands are contiguous or constant.
+
+    The body is also given the step of each operand along the vector.
+    """
+    space = iteration_space(shape, strides)
+    if not space.shape or any(steps[-1] not in (0, 1) for steps in space.strides):
+        _write_loops(w, space.shape, space.strides, starts, lambda at: body(at, [0] * len(at)))
+        return
+    extent, steps = space.shape[-1], [each[-1] for each in space.strides]
+    whole = extent // LANES * LANES
+
+    def line(at: list[str]) -> None:
+        if whole:
+            with w.loop("0", str(whole), str(LANES), short=True) as k, w.vectors_of(LANES):
+                body([_moved(each, k, step) for each, step in zip(at, steps, strict=True)], steps)
+        if whole < extent:
+            with w.loop(str(whole), str(extent), short=True) as k:
+                body([_moved(each, k, step) for each, step in zip(at, steps, strict=True)], steps)
+
+    _write_loops(w, space.shape[:-1], [each[:-1] for each in space.strides], starts, line)
 
 
 class _NodeWriter:
@@ -92,6 +140,12 @@ class _NodeWriter:
 
     def place(self, position: int) -> Place:
         return self._places[self.node.inputs[position] or ""]
+
+    def read(self, position: int, index: str, step: int) -> str:
+        """Emit the load of a number, or of a vector along which the operand moves by a step of 1 or 0."""
+        w, array, dtype = self.w, self.place(position).array, self.dtype(position)
+        found: str = w.read(array, index) if step else w.value(dtype, w.spread(dtype, w.load(array, index)))
+        return found
 
     @property
     def y(self) -> Place:
@@ -126,12 +180,27 @@ def _elementwise(n: _NodeWriter) -> None:
     strides += [tuple(int(at == axis + len(shape)) for at in range(len(shape))) for axis in axes]
     starts = [*(n.place(i).first for i in range(count)), *("0" for _ in axes), n.y.first]
 
+    if not axes and _has_vectors(root):
+
+        def vector(at: list[str], steps: Sequence[int]) -> None:
+            inputs = {i: n.read(i, at[i], steps[i]) for i in range(count)}
+            w.write(n.y.array, at[-1], w.value(n.y_dtype, emit_expression(w, root, inputs, {})))
+
+        _write_vectors(w, shape, [*strides, contiguous_strides(shape)], starts, vector)
+        return
+
     def body(at: list[str]) -> None:
         inputs = {i: w.load(n.place(i).array, at[i]) for i in range(count)}
         indices = dict(zip(axes, at[count:-1], strict=True))
         w.store(n.y.array, at[-1], emit_expression(w, root, inputs, indices))
 
     write_elements(w, shape, [*strides, contiguous_strides(shape)], starts, body)
+
+
+def _has_vectors(root: TypedExpression) -> bool:
+    """Return whether an expression can be computed in vectors."""
+    is_real = root.dtype in REAL_DTYPES and root.operator in _VECTOR_OPERATORS
+    return is_real and all(map(_has_vectors, root.operands))
 
 
 def _transpose(n: _NodeWriter) -> None:
@@ -333,24 +402,19 @@ def _finish_product(n: _NodeWriter) -> None:
     others = [position for position in (2, 3) if n.has(position)]
     strides = [broadcast_strides(n.shape(position), shape) for position in others]
 
-    def body(places: list[str]) -> None:
-        text = w.load(n.y.array, places[-1])
+    def body(places: list[str], steps: Sequence[int]) -> None:
+        text = w.read(n.y.array, places[-1])
         if at["alpha"] != 1:
             text = f"{text} * {w.constant(at['alpha'], dtype)}"
-        for position, place in zip(others, places, strict=False):
-            addend = w.load(n.place(position).array, place)
+        for position, place, step in zip(others, places, steps, strict=False):
+            addend = n.read(position, place, step)
             if position == 2 and at["beta"] != 1:
                 addend = f"{addend} * {w.constant(at['beta'], dtype)}"
             text = f"{text} + {addend}"
-        w.store(n.y.array, places[-1], act.emit(w, at["activation"], dtype, w.value(dtype, text)))
+        w.write(n.y.array, places[-1], act.emit(w, at["activation"], dtype, w.value(dtype, text)))
 
-    write_elements(
-        w,
-        shape,
-        [*strides, contiguous_strides(shape)],
-        [*(n.place(position).first for position in others), n.y.first],
-        body,
-    )
+    starts = [*(n.place(position).first for position in others), n.y.first]
+    _write_vectors(w, shape, [*strides, contiguous_strides(shape)], starts, body)
 
 
 _WRITERS: Final[dict[str, Callable[[_NodeWriter], None]]] = {

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from syclsched.frontends.onnx.loops.host_program import LoopOnHost
 from syclsched.frontends.onnx.loops.loop_body import LoopBody
-from syclsched.frontends.onnx.loops.loop_kernel import loop_source, why_no_kernel
+from syclsched.frontends.onnx.loops.loop_kernel import loop_source, own_arrays, step_flops, why_no_kernel
+from syclsched.frontends.onnx.network import Value
 from syclsched.frontends.onnx.operation_arguments import OperationOf
 from syclsched.kernels.common import OPENCL_C
 from syclsched.model.access import AccessMode
@@ -27,6 +27,7 @@ def loop_operation(body: LoopBody, origin: tuple[str, ...], operation_of: Operat
         *(Parameter(f"y{i}", AccessMode.WRITE) for i in range(body.output_count)),
         *(Parameter(f"x{i}", AccessMode.READ) for i in range(body.input_count)),
         *(Parameter(name, AccessMode.READ) for name in loop_constants(body)),
+        *(Parameter(name, AccessMode.WRITE) for name in loop_scratch(body)),
     )
     return Operation(
         name=f"{operator} of {len(body.network.nodes)} operations {body.digest}",
@@ -37,7 +38,7 @@ def loop_operation(body: LoopBody, origin: tuple[str, ...], operation_of: Operat
                 "opencl-c",
                 partial(loop_source, body, parameters=parameters),
                 lambda signature, limits: Launch((1,), (1,)),
-                replace(OPENCL_C, device_kinds=("cpu",), refuses=lambda _: why_no_kernel(body, step_flops(body))),
+                replace(OPENCL_C, device_kinds=("cpu",), refuses=lambda _: why_no_kernel(body)),
                 efficiency=0.3,
             ),
             Implementation("numpy", "host", lambda _: LoopOnHost(body, operation_of), efficiency=0.05),
@@ -52,23 +53,12 @@ def loop_constants(body: LoopBody) -> dict[str, Any]:
     return {f"c{i}": array for i, array in enumerate(every)}
 
 
-def step_flops(body: LoopBody) -> float:
-    """Return the arithmetic operations of one iteration, roughly."""
-    network, total = body.network, 0.0
-    for node in network.nodes:
-        made = sum(math.prod(network.values[name].shape) for name in node.outputs if name is not None)
-        first = network.values[node.inputs[0]].shape if node.inputs and node.inputs[0] is not None else ()
-        if node.kind == "matmul":
-            made *= 2 * (first[-2] if node.attributes["transpose_a"] else first[-1])
-        elif node.kind in ("reduce", "softmax", "arg"):
-            made = math.prod(first)
-        elif node.kind == "loop":
-            inner = node.attributes["body"]
-            made = int(step_flops(inner)) * (inner.rounds or _USUAL_ROUNDS)
-        total += made
-    return total
+def loop_scratch(body: LoopBody) -> dict[str, Value]:
+    """Return the arrays that a loop's kernel needs for itself, by parameter."""
+    return dict(own_arrays(body).values())
 
 
 def _work(signature: Signature, *, body: LoopBody) -> Work:
     rounds = _USUAL_ROUNDS if body.rounds is None else body.rounds
-    return Work(flops=step_flops(body) * rounds, bytes=float(signature.nbytes), dtype="float32", parallelism=1)
+    flops = rounds * sum(step_flops(each) for each in body.with_inner)
+    return Work(flops=flops, bytes=float(signature.nbytes), dtype="float32", parallelism=1)
