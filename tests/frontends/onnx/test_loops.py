@@ -200,3 +200,18 @@ def test_products_of_any_size_within_a_kernel(rows: int, transposed: bool, width
     scan = node("Scan", ["h0", "x0"], ["last", "Y"], body=body, num_scan_inputs=1)
     inputs = {"h0": np.ones((rows, width), np.float32), "x0": np.ones((5, rows, width), np.float32)}
     check(model([scan], inputs, "last Y", w=w, b=w[0]), inputs, tasks=1)
+
+
+def test_a_large_body_is_planned_once_and_run_in_every_iteration() -> None:
+    """A body with convolutions is no kernel; the trip count is an input, and changes without another plan."""
+    weights = (RANDOM.standard_normal((8, 8, 3, 3)) / 9).astype(np.float32)
+    nodes = [
+        node("Conv", ["h", "w"], ["m"], pads=[1, 1, 1, 1]),
+        node("Relu", ["m"], ["p"]),
+        node("Add", ["p", "H"], ["h1"]),
+        node("Identity", ["c"], ["d"]),
+    ]
+    looped = node("Loop", ["n", "", "H"], ["last"], body=graph(nodes, "i c h", "d h1"))
+    image = RANDOM.standard_normal((1, 8, 12, 12)).astype(np.float32)
+    given = [{"H": image * scale, "n": np.array(count)} for scale, count in ((1, 7), (2, 5), (1, 0))]
+    check(model([looped], given[0], "last", w=weights), *given, tasks=1)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from syclsched.errors import ArgumentError
-from syclsched.frontends.onnx.loops.loop_body import LoopBody, ScannedAxis
+from syclsched.frontends.onnx.loops.loop_body import BodyProgram, LoopBody, ScannedAxis
 from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
 from syclsched.frontends.onnx.operation_arguments import OperationOf
 from syclsched.frontends.onnx.shapes import unused_output
@@ -72,7 +72,7 @@ class HostProgram:
 
 
 class LoopOnHost:
-    """All iterations of a loop on the host."""
+    """All iterations of a loop, each by the program that was planned for its body, else by NumPy."""
 
     def __init__(self, body: LoopBody, operation_of: OperationOf) -> None:
         self._body, self._operation_of = body, operation_of
@@ -82,11 +82,14 @@ class LoopOnHost:
     def __call__(self, **arrays: Array) -> None:
         """Execute the loop on the arguments of its operation."""
         with self._lock:
-            if self._program is None:
+            planned = self._body.planned.program
+            if planned is None and self._program is None:
                 self._program = HostProgram(self._body.network, self._operation_of)
-            self._run(self._program, arrays)
+            program = planned or self._program
+            assert program is not None
+            self._run(program, arrays)
 
-    def _run(self, program: HostProgram, arrays: dict[str, Array]) -> None:
+    def _run(self, program: BodyProgram, arrays: dict[str, Array]) -> None:
         body = self._body
         given = iter([arrays[f"x{i}"] for i in range(body.input_count)])
         results = [arrays[f"y{i}"] for i in range(body.output_count)]

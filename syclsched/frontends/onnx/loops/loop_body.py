@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 if TYPE_CHECKING:
     from syclsched.frontends.onnx.network import Network
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +22,28 @@ class ScannedAxis:
 
     axis: int
     backwards: bool = False  # the last slice first
+
+
+class BodyProgram(Protocol):
+    """Executes a body's network on arrays of its own: inputs are written, outputs read by the caller."""
+
+    @property
+    def inputs(self) -> Sequence[Array]:
+        """The arrays of the network's inputs, in order."""
+
+    @property
+    def outputs(self) -> Sequence[Array]:
+        """The arrays of the network's outputs, in order."""
+
+    def run(self) -> None:
+        """Compute the outputs from the inputs."""
+
+
+@dataclass(slots=True)
+class BodyPlan:
+    """A program that was planned for a body; None while there is none, and NumPy executes it."""
+
+    program: BodyProgram | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +66,7 @@ class LoopBody:
     conditional: bool = False
     has_trips: bool = False
     has_condition: bool = False
+    planned: BodyPlan = field(default_factory=BodyPlan, repr=False)
 
     @property
     def is_counted_at_run_time(self) -> bool:

@@ -75,6 +75,8 @@ def step_flops(body: LoopBody) -> float:
         first = network.values[node.inputs[0]].shape if node.inputs and node.inputs[0] is not None else ()
         if node.kind == "matmul":
             made *= 2 * (first[-2] if node.attributes["transpose_a"] else first[-1])
+        elif node.kind in ("conv", "conv_transpose"):
+            made *= 2 * math.prod(network.values[node.inputs[1] or ""].shape[1:])
         elif node.kind in ("reduce", "softmax", "arg"):
             made = math.prod(first)
         total += made

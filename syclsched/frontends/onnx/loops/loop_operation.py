@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -41,10 +41,27 @@ def loop_operation(body: LoopBody, origin: tuple[str, ...], operation_of: Operat
                 replace(OPENCL_C, device_kinds=("cpu",), refuses=lambda _: why_no_kernel(body)),
                 efficiency=0.3,
             ),
-            Implementation("numpy", "host", lambda _: LoopOnHost(body, operation_of), efficiency=0.05),
+            Implementation("numpy", "host", _LoopLoader(body, operation_of), efficiency=0.05),
         ),
         work=partial(_work, body=body),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _LoopLoader:
+    """Loads the host implementation of a loop."""
+
+    body: LoopBody
+    operation_of: OperationOf
+
+    def __call__(self, signature: Signature) -> LoopOnHost:
+        return LoopOnHost(self.body, self.operation_of)
+
+
+def loop_body_of(operation: Operation | None) -> LoopBody | None:
+    """Return the body of a loop's operation; None for other operations."""
+    loads = [each.load for each in operation.implementations] if operation is not None else []
+    return next((each.body for each in loads if isinstance(each, _LoopLoader)), None)
 
 
 def loop_constants(body: LoopBody) -> dict[str, Any]:
