@@ -215,3 +215,23 @@ def test_a_large_body_is_planned_once_and_run_in_every_iteration() -> None:
     image = RANDOM.standard_normal((1, 8, 12, 12)).astype(np.float32)
     given = [{"H": image * scale, "n": np.array(count)} for scale, count in ((1, 7), (2, 5), (1, 0))]
     check(model([looped], given[0], "last", w=weights), *given, tasks=1)
+
+
+def test_of_two_branches_with_much_to_compute_a_run_executes_one() -> None:
+    wide = RANDOM.standard_normal((600, 600)).astype(np.float32) / 25
+    body = graph([node("MatMul", ["h", "wide"], ["h1"]), node("Identity", ["c"], ["d"])], "i c h", "d h1")
+    no = graph([node("Loop", ["n", "", "x"], ["r"], body=body)], "", "r")
+    yes = graph([node("MatMul", ["x", "wide"], ["m"]), node("Tanh", ["m"], ["r"])], "", "r")
+    nodes = [
+        node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        node("Greater", ["sum", "zero"], ["go"]),
+        node("If", ["go"], ["y"], then_branch=yes, else_branch=no),
+        node("Neg", ["y"], ["z"]),
+    ]
+    made = model(nodes, {"x": np.ones((20, 600), np.float32), "n": np.array(3)}, "z", wide=wide, zero=np.float32(0))
+    x = RANDOM.standard_normal((20, 600)).astype(np.float32)
+    check(made, *({"x": x + shift, "n": np.array(n)} for shift, n in ((1, 3), (-1, 3), (-1, 5), (1, 2))))
+    # Were both branches computed, this many iterations would not end.
+    with syclsched.compile(made, devices="cpu", autotune=False) as compiled:
+        endless = {"x": x + 1, "n": np.array(1 << 60)}
+        np.testing.assert_allclose(compiled(endless)["z"], -np.tanh((x + 1) @ wide), rtol=1e-3, atol=1e-4)

@@ -12,17 +12,26 @@ import numpy as np
 
 from syclsched.errors import ModelError, ValueNeededError
 from syclsched.frontends.onnx.importing.lengths import Length
-from syclsched.frontends.onnx.importing.loop_bodies import LONGEST_LOOP, import_loop_body, import_scan_body
+from syclsched.frontends.onnx.importing.loop_bodies import (
+    LONGEST_LOOP,
+    import_branch,
+    import_loop_body,
+    import_scan_body,
+)
 from syclsched.frontends.onnx.importing.reference_fallback import import_reference
 from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, ScopeImporter
 from syclsched.frontends.onnx.importing.sequences import SEQUENCE_IMPORTERS
 from syclsched.frontends.onnx.loops.loop_body import LoopBody, ScannedAxis
+from syclsched.frontends.onnx.loops.loop_kernel import step_flops
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph, ModelNode
 
 #: Branches of If, and the most nodes of both that are computed where one may be enough.
 _BRANCHES: Final = ("then_branch", "else_branch")
 _SHORT: Final = 16
+#: Arithmetic operations of both branches of If from which a run chooses one, and does not compute both: a choice takes
+#: the host some hundred microseconds.
+WORTH_CHOOSING: Final = 1e7
 #: Most iterations of a loop that is unrolled although its body can be replayed.
 MOST_UNROLLED: Final = 4
 
@@ -30,13 +39,17 @@ MOST_UNROLLED: Final = 4
 def _import_if(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     """Import If: inline the branch taken, or compute both and select where only a run knows the condition.
 
-    A condition that follows from single integers and truth values, of which a model is given few, is required to be
-    known if the branches are long: then only one is computed.
+    Long branches of one shape are loops of at most one iteration, of which a run executes one. A condition that follows
+    from single integers and truth values, of which a model is given few, is required to be known if the branches are
+    long in another way: then only one is imported.
     """
     b, name = scope.b, scope.tensor(node.inputs[0])
     if math.prod(b.shape(name)) != 1:
         raise b.wrong(f"its condition has {math.prod(b.shape(name))} elements, expected 1")
     if b.known(name) is None:
+        chosen = _import_choice(scope, node, name)
+        if chosen is not None:
+            return chosen
         sources = b.sources(name)
         floating = any(b.dtype(each) in FLOATS for each in sources) or not sources
         single = all(math.prod(b.shape(each)) == 1 for each in sources)
@@ -46,6 +59,28 @@ def _import_if(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
                 return selected
     condition = b.require(name, "its condition")
     return scope.inline(_graph(scope, node, _BRANCHES[not condition.reshape(-1)[0]]), [], f"{node.name}/")
+
+
+def _import_choice(scope: Scope, node: ModelNode, condition: str) -> Sequence[BoundValue] | None:
+    """Import If with much to compute so that a run computes one branch; None if it is not so."""
+    b = scope.b
+    b.end([], [])
+    try:
+        (yes, first), (no, second) = (import_branch(scope, _graph(scope, node, each)) for each in _BRANCHES)
+    except ModelError:
+        return None
+    finally:
+        b.begin(scope.prefixed(node.name), node.label)
+    flops = sum(step_flops(body) for branch in (yes, no) for body in branch.with_inner)
+    if flops < WORTH_CHOOSING or yes.outputs != no.outputs:
+        return None
+    is_taken = b.reshape(condition, ())
+    made = [b.filled(*each) for each in yes.outputs[: yes.carried]]
+    for body, captured in ((yes, first), (no, second)):
+        results = b.emit_all("loop", [is_taken, *made, *captured], body=body)
+        made = [each for each in results[: body.carried] if each is not None]
+        is_taken = b.elementwise(("not", 0), is_taken)
+    return made
 
 
 def _length(graph: ModelGraph) -> int:

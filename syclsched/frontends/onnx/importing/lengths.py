@@ -132,6 +132,11 @@ def _over_other_axes(given: _Given, _: tuple[int, ...], at: Mapping[str, Any]) -
     return _kept(length, length.axis - gone)
 
 
+def _sums(given: _Given, shape: tuple[int, ...], at: Mapping[str, Any]) -> Length | None:
+    """Return the length of sums, which read nothing beyond it if they begin at the first element."""
+    return _over_other_axes(given, shape, at) if at["reverse"] else given[0][1]
+
+
 def _matmul(given: _Given, shape: tuple[int, ...], at: Mapping[str, Any]) -> Length | None:
     (a, own), (b, other), *more = given
     if own is None or other is not None or len(b.shape) > 2 or any(each is not None for _, each in more):
@@ -175,5 +180,6 @@ _RULES: Final[dict[str, Callable[[_Given, tuple[int, ...], Mapping[str, Any]], L
     "concat": _concat,
     "matmul": _matmul,
     "softmax": lambda given, *_: given[0][1],  # along the axis, it is given what changes nothing
-    **dict.fromkeys(("reduce", "arg", "layer_norm", "topk", "scan_sum"), _over_other_axes),
+    "scan_sum": _sums,
+    **dict.fromkeys(("reduce", "arg", "layer_norm", "topk"), _over_other_axes),
 }

@@ -78,6 +78,8 @@ def _import_body(
     inner.run(graph.nodes)
     outputs = [(f"result {i}", inner.tensor(output.name)) for i, output in enumerate(graph.outputs)]
     captured = inner.captured
+    if any(each in outer.lengths for each in captured):
+        raise outer.wrong("its body reads a value whose length is known only at run time")
     return b.finish(graph.name or "body", outputs), captured
 
 
@@ -171,3 +173,18 @@ def import_scan_body(
     axes = tuple(ScannedAxis(b.axis(each.axis, rank), each.backwards) for each, rank in zip(made, ranks, strict=True))
     body = LoopBody(network, rounds, len(carried), tuple(each for _, each in scanned), axes)
     return body, [*carried, *(x for x, _ in scanned), *captured]
+
+
+def import_branch(scope: Scope, graph: ModelGraph) -> tuple[LoopBody, list[str]]:
+    """Import a branch of If as a loop of one iteration at most; return it and the outer values it reads.
+
+    Its carried values are what its results are if it is not taken.
+    """
+    network, captured = _import_body(scope, graph, [])
+    carried = [replace(network.values[name], name=f"not taken {number}") for number, name in enumerate(network.outputs)]
+    network = replace(
+        network,
+        inputs=(*(each.name for each in carried), *network.inputs),
+        values={**network.values, **{each.name: each for each in carried}},
+    )
+    return LoopBody(network, 1, len(carried), has_condition=True), captured
