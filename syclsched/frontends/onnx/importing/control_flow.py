@@ -233,8 +233,6 @@ def _import_scan(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     if len(lengths) != 1:
         raise b.wrong(f"its scan inputs have different lengths: {sorted(lengths)}")
     rounds = lengths.pop()
-    if rounds > LONGEST_LOOP:
-        raise _too_long(scope, f"{rounds:,}")
     backwards_in = node.integers_or("scan_input_directions", (0,) * count)
     backwards_out = node.integers_or("scan_output_directions", (0,) * made)
     axes_out = node.integers_or("scan_output_axes", (0,) * made)
@@ -245,6 +243,8 @@ def _import_scan(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     )
     if replayed is not None or rounds == 0:
         return replayed
+    if rounds > LONGEST_LOOP:
+        raise _too_long(scope, f"{rounds:,}")
     gathered: list[list[str]] = [[] for _ in range(made)]
     for index in range(rounds):
         parts: list[BoundValue] = []

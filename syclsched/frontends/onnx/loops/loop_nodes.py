@@ -34,7 +34,7 @@ _BLOCK: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value is: an array, and the text of the index of its first element."""
+    """The place of a value: an array, and the text of the index of its first element."""
 
     array: str
     first: str = "0"
