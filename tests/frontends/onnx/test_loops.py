@@ -118,6 +118,23 @@ def test_carried_values_change_places() -> None:
     check(model([looped], inputs, "a b f", count=np.array(7)), inputs)
 
 
+def test_carried_values_change_places_in_other_shapes() -> None:
+    body = graph(
+        [
+            node("Reshape", ["g", "wide"], ["h1"]),
+            node("Reshape", ["h", "tall"], ["g1"]),
+            node("Identity", ["c"], ["d"]),
+        ],
+        "i c h g",
+        "d h1 g1",
+        wide=np.array([3, 4]),
+        tall=np.array([4, 3]),
+    )
+    looped = node("Loop", ["count", "", "H", "G"], ["a", "b"], body=body)
+    inputs = {"H": H, "G": H.reshape(4, 3) + 1}
+    check(model([looped], inputs, "a b", count=np.array(7)), inputs)
+
+
 def test_the_number_of_iterations_is_an_input_or_computed() -> None:
     body = graph([node("Add", ["h", "H"], ["h1"]), node("Identity", ["c"], ["d"])], "i c h", "d h1")
     nodes = [

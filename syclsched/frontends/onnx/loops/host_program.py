@@ -112,7 +112,7 @@ class LoopOnHost:
         for outer, inner in zip(given, inputs, strict=True):
             np.copyto(inner, outer)
         # A carried value that is another's input unchanged would be overwritten before it is read.
-        held = [each.copy() if any(each is state for state in states) else None for each in following]
+        held = [each.copy() if any(map(partial(np.may_share_memory, each), states)) else None for each in following]
         done = 0
         with np.errstate(all="ignore"):
             while goes_on and (trips is None or done < trips):
