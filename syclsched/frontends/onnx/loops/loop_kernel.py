@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from syclsched.frontends.onnx.loops import loop_nodes
 from syclsched.frontends.onnx.loops.loop_body import LoopBody, ScannedAxis
-from syclsched.frontends.onnx.loops.loop_nodes import Place
+from syclsched.frontends.onnx.loops.loop_nodes import ArrayPlace
 from syclsched.frontends.onnx.network import CanonicalNode, Value
 from syclsched.kernels.common import C_TYPES, ITEM_BYTES
 from syclsched.kernels.tensor.writing.iteration_space import contiguous_strides
@@ -88,9 +88,9 @@ def loop_source(body: LoopBody, signature: Signature, parameters: tuple[Paramete
     # Private arrays are added to the writer's dtypes, so that loads and stores know them.
     dtypes = dict(signature.dtypes)
     w = opencl_writer(Signature(signature.shapes, dtypes, signature.scalars, signature.constants), parameters)
-    constants = (Place(f"c{i}", shape=signature.shapes[f"c{i}"]) for i in range(len(parameters)))
-    given = [Place(f"x{i}", shape=signature.shapes[f"x{i}"]) for i in range(body.input_count)]
-    results = [Place(f"y{i}", shape=signature.shapes[f"y{i}"]) for i in range(body.output_count)]
+    constants = (ArrayPlace(f"c{i}", shape=signature.shapes[f"c{i}"]) for i in range(len(parameters)))
+    given = [ArrayPlace(f"x{i}", shape=signature.shapes[f"x{i}"]) for i in range(body.input_count)]
+    results = [ArrayPlace(f"y{i}", shape=signature.shapes[f"y{i}"]) for i in range(body.output_count)]
     _LoopWriter(w, dtypes, body, constants, own_arrays(body)).write(given, results)
     return w.finish()
 
@@ -103,7 +103,7 @@ class _LoopWriter:
         w: KernelWriter,
         dtypes: dict[str, str],
         body: LoopBody,
-        constants: Iterator[Place],
+        constants: Iterator[ArrayPlace],
         own: Mapping[tuple[int, str], tuple[str, Value]],
     ) -> None:
         self._w, self._dtypes, self._own = w, dtypes, own
@@ -111,7 +111,7 @@ class _LoopWriter:
         self._constants = constants
         self._places = {name: next(constants) for name in body.network.constants}
 
-    def write(self, given: Sequence[Place], results: Sequence[Place]) -> None:
+    def write(self, given: Sequence[ArrayPlace], results: Sequence[ArrayPlace]) -> None:
         """Emit the loop, with the places of its inputs and outputs."""
         w, body = self._w, self._body
         places = iter(given)
@@ -142,7 +142,11 @@ class _LoopWriter:
                 self._clear_from(done, result, each.axis)
 
     def _iteration(
-        self, done: str, goes_on: str, scanned: Sequence[tuple[str, Place, ScannedAxis]], results: Sequence[Place]
+        self,
+        done: str,
+        goes_on: str,
+        scanned: Sequence[tuple[str, ArrayPlace, ScannedAxis]],
+        results: Sequence[ArrayPlace],
     ) -> None:
         w, body, network = self._w, self._body, self._network
         if body.counted:
@@ -193,7 +197,7 @@ class _LoopWriter:
             if source.array != state.array:
                 self._copy(source, state)
 
-    def _clear_from(self, done: str, result: Place, axis: int) -> None:
+    def _clear_from(self, done: str, result: ArrayPlace, axis: int) -> None:
         """Write zeros into the slices of a scan output that no iteration has made."""
         w, shape = self._w, result.shape
         zero, strides = w.constant(0, self._dtypes[result.array]), contiguous_strides(shape)
@@ -206,31 +210,31 @@ class _LoopWriter:
                 lambda at: w.store(result.array, at[0], zero),
             )
 
-    def _place(self, name: str) -> Place:
+    def _place(self, name: str) -> ArrayPlace:
         """Return the place of a value: in a private array that is declared, or in an array of the kernel's own."""
         value = self._network.values[name]
         own = self._own.get((id(self._body), name))
         self._places[name] = (
-            self._declared(value.dtype, value.shape) if own is None else Place(own[0], "0", value.shape)
+            self._declared(value.dtype, value.shape) if own is None else ArrayPlace(own[0], "0", value.shape)
         )
         return self._places[name]
 
-    def _declared(self, dtype: str, shape: tuple[int, ...]) -> Place:
+    def _declared(self, dtype: str, shape: tuple[int, ...]) -> ArrayPlace:
         array = self._w.private(dtype, max(1, math.prod(shape)))
         self._dtypes[array] = dtype
-        return Place(array, shape=shape)
+        return ArrayPlace(array, shape=shape)
 
-    def _slice(self, outer: Place, scanned: ScannedAxis, done: str) -> Place:
+    def _slice(self, outer: ArrayPlace, scanned: ScannedAxis, done: str) -> ArrayPlace:
         """Return the place of an iteration's slice of an outer array."""
         shape, axis = outer.shape, scanned.axis
         number = f"({shape[axis] - 1} - {done})" if scanned.backwards else done
         first = self._w.index(f"{outer.first} + {number} * {math.prod(shape[axis + 1 :])}")
-        return Place(outer.array, first, _without(shape, axis))
+        return ArrayPlace(outer.array, first, _without(shape, axis))
 
     def _copy(
         self,
-        source: Place,
-        target: Place,
+        source: ArrayPlace,
+        target: ArrayPlace,
         *,
         sliced: tuple[int, ...] | None = None,
         put: tuple[int, ...] | None = None,

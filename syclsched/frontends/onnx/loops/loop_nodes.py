@@ -33,16 +33,16 @@ _BLOCK: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ArrayPlace:
     """The place of a value: an array, and the text of the index of its first element."""
 
     array: str
     first: str = "0"
     shape: Shape = ()
 
-    def reshaped(self, shape: Shape) -> Place:
+    def reshaped(self, shape: Shape) -> ArrayPlace:
         """Return the place of the same elements in another shape."""
-        return Place(self.array, self.first, shape)
+        return ArrayPlace(self.array, self.first, shape)
 
 
 def why_unsupported(node: CanonicalNode, network: Network) -> str | None:
@@ -56,7 +56,7 @@ def why_unsupported(node: CanonicalNode, network: Network) -> str | None:
     return None
 
 
-def write_node(w: KernelWriter, node: CanonicalNode, network: Network, places: Mapping[str, Place]) -> None:
+def write_node(w: KernelWriter, node: CanonicalNode, network: Network, places: Mapping[str, ArrayPlace]) -> None:
     """Emit the code of a node."""
     _WRITERS[node.kind](_NodeWriter(w, node, network, places))
 
@@ -125,7 +125,9 @@ def _write_vectors(
 class _NodeWriter:
     """Access to a node's values."""
 
-    def __init__(self, w: KernelWriter, node: CanonicalNode, network: Network, places: Mapping[str, Place]) -> None:
+    def __init__(
+        self, w: KernelWriter, node: CanonicalNode, network: Network, places: Mapping[str, ArrayPlace]
+    ) -> None:
         self.w, self.node = w, node
         self._network, self._places = network, places
 
@@ -138,7 +140,7 @@ class _NodeWriter:
     def dtype(self, position: int) -> str:
         return self._network.values[self.node.inputs[position] or ""].dtype
 
-    def place(self, position: int) -> Place:
+    def place(self, position: int) -> ArrayPlace:
         return self._places[self.node.inputs[position] or ""]
 
     def read(self, position: int, index: str, step: int) -> str:
@@ -148,7 +150,7 @@ class _NodeWriter:
         return found
 
     @property
-    def y(self) -> Place:
+    def y(self) -> ArrayPlace:
         return self._places[self.node.outputs[0] or ""]
 
     @property
@@ -159,7 +161,7 @@ class _NodeWriter:
     def y_dtype(self) -> str:
         return self._network.values[self.node.outputs[0] or ""].dtype
 
-    def copy(self, shape: Shape, source: Place, taken: Sequence[int], to: str, put: Sequence[int]) -> None:
+    def copy(self, shape: Shape, source: ArrayPlace, taken: Sequence[int], to: str, put: Sequence[int]) -> None:
         """Emit a copy of elements with strides."""
         w, y = self.w, self.y
         write_elements(
@@ -217,7 +219,7 @@ def _transpose(n: _NodeWriter) -> None:
 def _slice(n: _NodeWriter) -> None:
     strides, at = contiguous_strides(n.shape(0)), n.node.attributes
     first = sum(start * stride for start, stride in zip(at["starts"], strides, strict=True))
-    source = Place(n.place(0).array, n.w.index(f"{n.place(0).first} + {first}"))
+    source = ArrayPlace(n.place(0).array, n.w.index(f"{n.place(0).first} + {first}"))
     taken = [step * stride for step, stride in zip(at["steps"], strides, strict=True)]
     n.copy(n.y_shape, source, taken, "0", contiguous_strides(n.y_shape))
 
@@ -243,7 +245,7 @@ def _gather(n: _NodeWriter) -> None:
         first = w.index(f"{n.place(0).first} + {clamped_index(w, found, x[axis])} * {own[axis]}")
         n.copy(
             inner,
-            Place(n.place(0).array, first),
+            ArrayPlace(n.place(0).array, first),
             _without(own, axis),
             w.index(at[1]),
             (*put[:axis], *put[axis + rank :]),
