@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -335,29 +335,46 @@ def _one_product(n: _NodeWriter, a: str, b: str, y: str) -> None:
     depth = n.shape(0)[-2 if at["transpose_a"] else -1]
     row_step, deep_step = (1, m) if at["transpose_a"] else (depth, 1)
     rows = next(each for each in (4, 3, 2, 1) if m % each == 0)
-    with w.loop("0", str(m), str(rows), short=True) as row:
-        first = [w.index(f"{a} + ({row} + {i}) * {row_step}") for i in range(rows)]
-        to = [w.index(f"{y} + ({row} + {i}) * {columns}") for i in range(rows)]
-        if at["transpose_b"]:
+
+    @contextmanager
+    def some_rows() -> Iterator[tuple[list[str], list[str]]]:
+        """Open a loop over a few rows at once; yield the indices of their first elements in a and in y."""
+        with w.loop("0", str(m), str(rows), short=True) as row:
+            first = [w.index(f"{a} + ({row} + {i}) * {row_step}") for i in range(rows)]
+            yield first, [w.index(f"{y} + ({row} + {i}) * {columns}") for i in range(rows)]
+
+    if at["transpose_b"]:
+        with some_rows() as (first, to):
             _rows_by_columns(n, first, to, b, depth, deep_step)
-        else:
-            _rows_by_rows(n, first, to, b, depth, deep_step)
+    else:
+        _rows_by_rows(n, some_rows, rows, b, depth, deep_step)
 
 
-def _rows_by_rows(n: _NodeWriter, a: list[str], y: list[str], b: str, depth: int, deep_step: int) -> None:
-    """Emit the product of a few rows of a with b, whose rows are contiguous: vectors of columns are summed."""
+def _rows_by_rows(
+    n: _NodeWriter,
+    some_rows: Callable[[], AbstractContextManager[tuple[list[str], list[str]]]],
+    rows: int,
+    b: str,
+    depth: int,
+    deep_step: int,
+) -> None:
+    """Emit the product of a with b, whose rows are contiguous: vectors of columns are summed.
+
+    All rows of a take a block of columns before the next, so that the first cache holds it.
+    """
     w, dtype, columns = n.w, n.y_dtype, n.y_shape[-1]
-    block, done = LANES * max(1, _BLOCK // len(a)), 0
+    block, done = LANES * max(1, _BLOCK // rows), 0
     while done < columns:
         lanes = LANES if columns - done >= LANES else 1
         width = block if columns - done >= block else lanes
         stop = done + (columns - done) // width * width
-        with w.loop(str(done), str(stop), str(width), short=True) as j, w.vectors_of(lanes):
+        with w.loop(str(done), str(stop), str(width), short=True) as j, some_rows() as (a, y), w.vectors_of(lanes):
             vectors = width // lanes
             zero = w.spread(dtype, w.constant(0, dtype))
             sums = [[w.variable(dtype, zero) for _ in range(vectors)] for _ in a]
             with w.loop("0", str(depth), short=True) as k:
-                lines = [w.read(n.place(1).array, f"{b} + {k} * {columns} + {j} + {v * lanes}") for v in range(vectors)]
+                at = [f"{b} + {k} * {columns} + {j} + {v * lanes}" for v in range(vectors)]
+                lines = [w.read(n.place(1).array, each) for each in at]
                 for row, first in enumerate(a):
                     factor = w.spread(dtype, w.load(n.place(0).array, f"{first} + {k} * {deep_step}"))
                     factor = w.value(dtype, factor)
