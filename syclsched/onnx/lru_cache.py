@@ -40,8 +40,10 @@ class BoundModel:
     def close(self) -> None:
         """Close all runners, and then those of its loops' bodies."""
         self.closed = True
-        for each in (self.runner, *self.others, *self.bodies):
-            each.close()
+        for runner in (self.runner, *self.others):
+            runner.close()
+        for body in self.bodies:
+            body.close()
 
 
 class BoundModelCache:

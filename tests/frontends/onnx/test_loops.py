@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -231,7 +232,13 @@ def test_a_large_body_is_planned_once_and_run_in_every_iteration() -> None:
     looped = node("Loop", ["n", "", "H"], ["last"], body=graph(nodes, "i c h", "d h1"))
     image = RANDOM.standard_normal((1, 8, 12, 12)).astype(np.float32)
     given = [{"H": image * scale, "n": np.array(count)} for scale, count in ((1, 7), (2, 5), (1, 0))]
-    check(model([looped], given[0], "last", w=weights), *given, tasks=1)
+    made = model([looped], given[0], "last", w=weights)
+    check(made, *given, tasks=1)
+    with syclsched.compile(made, devices="cpu", autotune=False) as compiled, ThreadPoolExecutor(3) as threads:
+        alone = [compiled(each)["last"] for each in given]
+        for _ in range(3):  # the body's arrays serve one call at a time
+            for got, want in zip(threads.map(lambda each: compiled(each)["last"], given), alone, strict=True):
+                np.testing.assert_array_equal(got, want)
 
 
 def test_of_two_branches_with_much_to_compute_a_run_executes_one() -> None:

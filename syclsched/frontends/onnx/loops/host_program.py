@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -77,11 +76,10 @@ class LoopOnHost:
     def __init__(self, body: LoopBody, operation_of: OperationOf) -> None:
         self._body, self._operation_of = body, operation_of
         self._program: HostProgram | None = None
-        self._lock = threading.Lock()  # the program's arrays serve one loop at a time
 
     def __call__(self, **arrays: Array) -> None:
         """Execute the loop on the arguments of its operation."""
-        with self._lock:
+        with self._body.planned.lock:
             planned = self._body.planned.program
             if planned is None and self._program is None:
                 self._program = HostProgram(self._body.network, self._operation_of)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -44,6 +45,7 @@ class BodyPlan:
     """A program that was planned for a body; None while there is none, and NumPy executes it."""
 
     program: BodyProgram | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)  # held while a loop uses the program's arrays
 
 
 @dataclass(frozen=True, slots=True, eq=False)
