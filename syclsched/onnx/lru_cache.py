@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from syclsched.errors import ExecutionError
@@ -16,6 +16,7 @@ from syclsched.onnx.specialised import Specialised
 
 if TYPE_CHECKING:
     from syclsched.execution import Runner
+    from syclsched.onnx.loop_plans import PlannedBody
 
 
 @dataclass(eq=False, slots=True)
@@ -25,6 +26,24 @@ class BoundModel:
     specialised: Specialised  # the graph
     plan: Plan  # of that graph
     runner: Runner  # of that plan
+    #: Further runners of the plan, for concurrent calls.
+    others: list[Runner] = field(default_factory=list)
+    bodies: Sequence[PlannedBody] = ()  # of its loops
+    closed: bool = False
+
+    def add(self, runner: Runner) -> None:
+        """Take ownership of a further runner."""
+        self.others.append(runner)
+        if self.closed:  # meanwhile
+            runner.close()
+
+    def close(self) -> None:
+        """Close all runners, and then those of its loops' bodies."""
+        self.closed = True
+        for runner in (self.runner, *self.others):
+            runner.close()
+        for body in self.bodies:
+            body.close()
 
 
 class BoundModelCache:
@@ -125,4 +144,4 @@ class _CacheSlot:
         """Close the entry, if any."""
         bound, self.bound = self.bound, None
         if bound is not None:
-            bound.runner.close()
+            bound.close()

@@ -11,6 +11,7 @@ import numpy as np
 
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.index_inputs import IndexInput
+from syclsched.frontends.onnx.network import cut_to_lengths
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.weight_eviction import EvictableConstants
 
@@ -42,6 +43,8 @@ class Specialised:
         The graph rewrites applied before lowering, one line each.
     picked : Mapping[str, IndexInput]
         Inputs of the model that are indices, and the range each of them indexes.
+    lengths : Mapping[str, tuple of int and str]
+        Outputs of which a run fills a part: the axis, and the entry of ``outputs`` that says how many of its elements.
     evictable : EvictableConstants, optional
         Evicts computed constants from host memory; None if they cannot be recomputed.
     """
@@ -53,6 +56,7 @@ class Specialised:
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rewrites: tuple[str, ...] = ()
     picked: Mapping[str, IndexInput] = field(default_factory=dict)
+    lengths: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     evictable: EvictableConstants | None = field(default=None, repr=False)
 
     @property
@@ -74,7 +78,8 @@ class Specialised:
 
     def results(self, found: Mapping[str, Array]) -> dict[str, Array]:
         """Return the model's outputs for values of the graph's arrays; constants are copied."""
-        return {name: found[made] if isinstance(made, str) else made.copy() for name, made in self.outputs.items()}
+        made = {name: found[made] if isinstance(made, str) else made.copy() for name, made in self.outputs.items()}
+        return cut_to_lengths(made, self.lengths) if self.lengths else made
 
 
 def _check(name: str, indices: Any, picked: IndexInput) -> None:
@@ -109,6 +114,7 @@ def specialise(
         origins=lowered.origins,
         rewrites=tuple(map(str, rewritten.changes)),
         picked=find_index_inputs(rewritten.network),
+        lengths=rewritten.network.lengths,
     )
 
 

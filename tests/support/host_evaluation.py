@@ -9,7 +9,7 @@ import numpy as np
 
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.host_evaluation import Array, evaluate_node
-from syclsched.frontends.onnx.network import Network
+from syclsched.frontends.onnx.network import Network, cut_to_lengths
 
 
 def evaluate(network: Network, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -29,4 +29,4 @@ def evaluate(network: Network, inputs: Mapping[str, Array]) -> dict[str, Array]:
         for used in node.inputs:
             if used is not None and used not in kept and last_use[used] == index:
                 known.pop(used, None)
-    return {name: known[name] for name in network.outputs}
+    return cut_to_lengths({name: known[name] for name in network.outputs}, network.lengths)

@@ -30,6 +30,8 @@ attributes. The kinds:
 ``recurrent``        x, w, r, b, optional h0, c0, lengths, peepholes -> y, h, and of an LSTM c: all steps of one
                      direction. ``cell``, ``activations``, ``reverse``, ``coupled``; shapes and order of gates as in
                      `syclsched.kernels.nn.recurrence.recurrent`
+``trees``            x, nodes, thresholds, roots, weights, optional columns -> y. ``rule``, ``combine``, ``missing``,
+                     ``count`` (columns of y), as in `syclsched.kernels.trees`
 ``elementwise``      any number of inputs, broadcast -> y of ``dtype``. ``expression``: see
                      `syclsched.kernels.tensor.writing.expression`; casts, comparisons, where and expand are
                      elementwise, too
@@ -53,6 +55,11 @@ attributes. The kinds:
                      "edge", "wrap"), ``value``
 ``resize``           x -> y. ``mode`` ("nearest", "linear", "cubic"), ``coordinates`` (ONNX's name), ``nearest`` (ONNX's
                      name), ``scales`` (of every axis), ``channels_last`` and ONNX's other attributes
+``counted``          any -> results, length: results of which a run fills the first ``length`` elements along one of
+                     ``axes``, see `syclsched.frontends.onnx.counted.counted_operation`. ``cuts``: inputs with lengths
+``loop``             trip count and condition if they are known only at run time, carried values, scanned inputs, outer
+                     values -> carried values, scan outputs, number of iterations. ``body``: a
+                     `syclsched.frontends.onnx.loops.loop_body.LoopBody`
 ``reference``        any -> any: run on the host with onnx's own reference implementation. ``node``: the serialised
                      NodeProto, ``opsets``: a tuple of (domain, version)
 ===================  ==================================================================================================
@@ -75,7 +82,7 @@ KINDS: Final = frozenset(
         *("conv", "conv_transpose", "pool", "lrn", "batch_norm", "layer_norm", "group_norm", "matmul", "softmax"),
         *("elementwise", "reduce", "arg", "topk", "scan_sum", "transpose", "reshape", "gather", "gather_elements"),
         *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "recurrent"),
-        *("integer_matmul", "integer_conv", "block_matmul", "reference"),
+        *("integer_matmul", "integer_conv", "block_matmul", "trees", "counted", "loop", "reference"),
     }
 )
 
@@ -117,6 +124,8 @@ class Network:
     values: Mapping[str, Value]  # all values by name: inputs, constants and results of nodes
     constants: Mapping[str, np.ndarray[Any, Any]]  # by name; never written to
     nodes: tuple[CanonicalNode, ...]  # in topological order
+    #: Outputs of which a run fills a part: the axis, and the output that says how many of its elements.
+    lengths: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     def producer(self) -> dict[str, CanonicalNode]:
         """Return the producing node of each value."""
@@ -131,3 +140,14 @@ def numbered_name(base: str, taken: set[str]) -> str:
         name = f"{base}#{number}"
     taken.add(name)
     return name
+
+
+def cut_to_lengths(
+    made: Mapping[str, np.ndarray[Any, Any]], lengths: Mapping[str, tuple[int, str]]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Return a network's outputs, given `Network.lengths`: those with a length are cut to it, the lengths left out."""
+    counts = {count: int(made[count].reshape(-1)[0]) for _, count in lengths.values()}
+    found = {name: value for name, value in made.items() if name not in counts}
+    for name, (axis, count) in lengths.items():
+        found[name] = found[name][(slice(None),) * axis + (slice(counts[count]),)].copy()
+    return found

@@ -237,6 +237,10 @@ def _recurrent(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[
     return (((steps, batch, hidden), x.dtype), *[((batch, hidden), x.dtype)] * states)
 
 
+def _trees(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    return (((inputs[0].shape[0], attributes["count"]), inputs[4].dtype),)
+
+
 def _concat(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     axis = attributes["axis"]
     first = inputs[0].shape
@@ -279,6 +283,9 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "concat": _concat,
     "pad": _pad,
     "recurrent": _recurrent,
+    "trees": _trees,
+    "counted": lambda _, attributes: attributes["shapes"],
+    "loop": lambda _, attributes: attributes["body"].outputs,
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from syclsched.errors import ModelError, ValueNeededError
+from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.model_file.dtypes import DTYPES, element_type_name
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.network import CanonicalNode, Value
@@ -27,6 +28,8 @@ class ImportState:
         self.limits = limits
         self.values: dict[str, Value] = {}
         self.constants: dict[str, Array] = {}
+        #: Lengths of values that are known only at run time.
+        self.lengths: dict[str, Length] = {}
         self._inputs: list[str] = []
         self._nodes: list[CanonicalNode] = []
         self._fresh: list[CanonicalNode] = []

@@ -12,6 +12,7 @@ import numpy as np
 from syclsched.errors import SyclschedError
 from syclsched.frontends.onnx.host_evaluation import evaluate_node
 from syclsched.frontends.onnx.importing.import_state import ImportState, Shape
+from syclsched.frontends.onnx.importing.lengths import Length, LengthError, neutral, resulting_length
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.network import CanonicalNode, Network, Value, numbered_name
 from syclsched.frontends.onnx.shapes import ShapeDtype, broadcast, infer, nbytes
@@ -86,6 +87,12 @@ class NetworkBuilder(ImportState):
         self.values[name] = Value(name, array.shape, array.dtype.name)
         return name
 
+    def add_constant(self, name: str, array: np.ndarray[Any, Any]) -> str:
+        """Add a constant that keeps its name."""
+        self.constants[name] = array
+        self.values[name] = Value(name, array.shape, array.dtype.name)
+        return name
+
     def emit(
         self,
         kind: str,
@@ -116,6 +123,9 @@ class NetworkBuilder(ImportState):
         given = list(inputs)
         while given and given[-1] is None:
             given.pop()
+        has_lengths = kind != "counted" and any(each in self.lengths for each in given)
+        if has_lengths:
+            given = self._filled_up(kind, given, attributes)
         if made is None:
             try:
                 made = infer(kind, [None if each is None else self.values[each] for each in given], attributes)
@@ -130,12 +140,71 @@ class NetworkBuilder(ImportState):
             name = self._new_name()
             self.values[name] = Value(name, shape, dtype)
             outputs.append(name)
+            length = self._length(kind, given, shape, attributes) if has_lengths else None
+            if length is not None:
+                self.lengths[name] = length
         node = CanonicalNode(f"{self._node_name}.{len(self._fresh)}", kind, tuple(given), tuple(outputs), attributes)
         if folded and self._foldable(node):
             self._fold(node)
         else:
             self._fresh.append(node)
         return outputs
+
+    def _length(
+        self, kind: str, given: Sequence[str | None], shape: Shape, attributes: Mapping[str, Any]
+    ) -> Length | None:
+        values = [None if each is None else self.values[each] for each in given]
+        lengths = [None if each is None else self.lengths.get(each) for each in given]
+        try:
+            return resulting_length(kind, values, lengths, shape, attributes)
+        except LengthError as error:
+            raise LengthError(error.what, where=self.place()) from None
+
+    def _filled_up(self, kind: str, given: Sequence[str | None], attributes: Mapping[str, Any]) -> list[str | None]:
+        """Return a node's inputs with what changes its result nothing beyond their lengths, where there is such."""
+        found = list(given)
+        for position, name in enumerate(given):
+            length = None if name is None else self.lengths.get(name)
+            if name is None or length is None:
+                continue
+            if kind == "gather" and position == 0 and length.axis == attributes["axis"]:
+                found = [self.without_length(name), self._from_front(given[1] or "", length.count)]
+                continue
+            fill = neutral(kind, length, attributes)
+            if fill is not None:
+                found[position] = self._filled(name, length, fill, keeps_length=kind == "softmax")
+        return found
+
+    def _from_front(self, indices: str, count: str) -> str:
+        """Return indices into an axis of a length: negative ones count from its end."""
+        known = self.known(indices)
+        if known is not None and (known >= 0).all():
+            return indices
+        kind = self.dtype(indices)
+        below = ("less", 0, ("const", 0, kind))
+        return self.elementwise(("where", below, ("add", 0, ("cast", kind, 1)), 0), indices, count)
+
+    def _filled(self, name: str, length: Length, fill: float, *, keeps_length: bool) -> str:
+        kind, shape = self.dtype(name), self.shape(name)
+        if kind == "bool":
+            raise LengthError(f"a reduction of {kind}", where=self.place())
+        if math.isinf(fill) and not kind.startswith("float"):
+            info = np.iinfo(kind)
+            fill = info.max if fill > 0 else info.min
+        inside = ("less", ("index", length.axis - len(shape)), 1)
+        whole = self.without_length(name)
+        made = self.elementwise(("where", inside, 0, ("const", fill, kind)), whole, length.count, shape=shape)
+        if keeps_length:
+            self.lengths[made] = length
+        return made
+
+    def without_length(self, name: str) -> str:
+        """Return a value with all its elements, those beyond its length too."""
+        length = self.lengths.pop(name, None)
+        made = self.emit("reshape", [name], shape=self.shape(name))
+        if length is not None:
+            self.lengths[name] = length
+        return made
 
     def _foldable(self, node: CanonicalNode) -> bool:
         if node.kind not in _FOLDED and node.kind != "reshape":
@@ -295,6 +364,7 @@ class NetworkBuilder(ImportState):
 
     def finish(self, name: str, outputs: Sequence[tuple[str, str]]) -> Network:
         """Return the network with given outputs, pairs of model name and value; unneeded nodes are dropped."""
+        outputs, lengths = self._with_lengths(outputs)
         renamed: dict[str, str] = {}
         for asked, value in outputs:
             if asked == value:
@@ -328,7 +398,20 @@ class NetworkBuilder(ImportState):
             values={each: value for each, value in self.values.items() if each in kept},
             constants={each: array for each, array in self.constants.items() if each in needed},
             nodes=tuple(nodes),
+            lengths=lengths,
         )
+
+    def _with_lengths(
+        self, outputs: Sequence[tuple[str, str]]
+    ) -> tuple[Sequence[tuple[str, str]], dict[str, tuple[int, str]]]:
+        """Return outputs and the lengths among them as further ones; and for each output its axis and length."""
+        counts: dict[str, str] = {}
+        lengths = {}
+        for asked, value in outputs:
+            length = self.lengths.get(value)
+            if length is not None:
+                lengths[asked] = length.axis, counts.setdefault(length.count, f"length of {asked}")
+        return [*outputs, *((asked, count) for count, asked in counts.items())], lengths
 
     def _rename(self, names: Mapping[str, str]) -> None:
         self._rename_values(names)
@@ -340,6 +423,11 @@ class NetworkBuilder(ImportState):
             self.values[new] = Value(new, value.shape, value.dtype)
             if old in self.constants:
                 self.constants[new] = self.constants.pop(old)
+            if old in self.lengths:
+                self.lengths[new] = self.lengths.pop(old)
+            for name, length in self.lengths.items():
+                if length.count == old:
+                    self.lengths[name] = Length(length.axis, new)
 
 
 def _renamed(nodes: Iterable[CanonicalNode], names: Mapping[str, str]) -> list[CanonicalNode]:
