@@ -26,6 +26,7 @@ class CachedCall:
         self._count = len(names)
         self._repeat = repeat
         self._results = bound.specialised.results
+        self._checks = bound.specialised.check_indices if bound.specialised.picked else None
 
     def __call__(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
         """Return the model's outputs; None, without any run, if the inputs differ or the fast path does not apply."""
@@ -34,13 +35,18 @@ class CachedCall:
             if len(by_name) != self._count:
                 return None
             given = tuple(map(by_name.get, self._names))
+        if self._checks is not None:
+            if len(given) != self._count:
+                return None
+            self._checks(dict(zip(self._names, given, strict=True)))
         outputs = self._repeat(given)
         return None if outputs is None else self._results(outputs)
 
 
 def cached_call_for(bound: BoundModel, dtypes: Mapping[str, np.dtype[Any]]) -> CachedCall | None:
-    """Return a fast callable for repeated calls; None if there is none, or index inputs need a range check."""
+    """Return a fast callable for repeated calls; None if there is none."""
     specialised = bound.specialised
-    inputs = [(specialised.inputs.get(name), dtype, specialised.shapes[name]) for name, dtype in dtypes.items()]
-    repeat = None if specialised.picked else bound.runner.repeat(inputs, specialised.fetched)
+    read = {name: array for name, array in specialised.inputs.items() if array in specialised.graph.inputs()}
+    inputs = [(read.get(name), dtype, specialised.shapes[name]) for name, dtype in dtypes.items()]
+    repeat = bound.runner.repeat(inputs, specialised.fetched)
     return None if repeat is None else CachedCall(bound, tuple(dtypes), repeat)

@@ -84,6 +84,7 @@ class OnnxModel:
         self._model = model.with_shapes({name: each for name, each in self._given.items() if isinstance(each, tuple)})
         #: Cached result for the shapes given when it was loaded.
         self._made: Specialised | None = None
+        self._made_carrying: Mapping[str, str] = {}
         self._lock = threading.Lock()
 
     @property
@@ -117,7 +118,12 @@ class OnnxModel:
         """
         return self.specialised().graph
 
-    def specialised(self, shapes: Shapes | None = None, values: Mapping[str, Array] | None = None) -> Specialised:
+    def specialised(
+        self,
+        shapes: Shapes | None = None,
+        values: Mapping[str, Array] | None = None,
+        carried: Mapping[str, str] | None = None,
+    ) -> Specialised:
         """Return the model specialised for input shapes.
 
         Parameters
@@ -126,6 +132,8 @@ class OnnxModel:
             Shapes of all inputs, or of those that differ from the shapes given before.
         values : Mapping[str, numpy.ndarray], optional
             Values of inputs that determine shapes within the model.
+        carried : Mapping[str, str], optional
+            For outputs that stay in memory for the next call: which of its inputs they are.
 
         Returns
         -------
@@ -141,20 +149,19 @@ class OnnxModel:
         new = {name: tuple(shape) for name, shape in (shapes or {}).items()}
         # Dimensions given at loading apply only to inputs without a shape in this call.
         asked = new if all(each.name in new for each in self.inputs) else {**self._given, **new}
-        full = self.full_shapes(asked)
+        full, carrying = self.full_shapes(asked), carried or {}
         with self._lock:
-            if self._made is not None and not values and full == self._made.shapes:
+            if self._made is not None and not values and (full, carrying) == (self._made.shapes, self._made_carrying):
                 return self._made
-            made = specialise(self._model, full, values or {}, self._rewrites)
+            made = specialise(self._model, full, values or {}, self._rewrites, carrying)
             if not values and self._has_fixed_shapes and not self._model.is_file_backed:
                 # No other shapes can be asked for, so the parsed content need not stay in memory.
                 self._model = self._model.without_weights()
             elif not values:
-                made = replace(
-                    made, evictable=EvictableConstants(partial(recompute_values, self._model, full, self._rewrites))
-                )
+                recompute = partial(recompute_values, self._model, full, self._rewrites, carrying)
+                made = replace(made, evictable=EvictableConstants(recompute))
             if not values and (not shapes or self._has_fixed_shapes):
-                self._made = made
+                self._made, self._made_carrying = made, carrying
             return made
 
     @property
@@ -177,17 +184,23 @@ class OnnxModel:
         """
         known = self._given if given is None else given
         extents = {name: extent for name, extent in known.items() if isinstance(extent, int)}
-        found: dict[str, tuple[int, ...]] = {}
         missing: dict[str, None] = {}
+        # Inputs of known shapes first: others may share their dimensions.
+        shaped = {
+            each.name: _fitting(each, shape, extents)
+            for each in self.inputs
+            if isinstance(shape := known.get(each.name), tuple)
+        }
+        found: dict[str, tuple[int, ...]] = {}
         for each in self.inputs:
-            shape = known.get(each.name)
-            if isinstance(shape, tuple):
-                found[each.name] = _fitting(each, shape, extents)
+            of_load = self._given.get(each.name)
+            if each.name in shaped or isinstance(of_load, tuple):
+                found[each.name] = shaped[each.name] if each.name in shaped else of_load
                 continue
             if each.dimensions is None:
                 missing[each.name] = None
                 continue
-            whole = [d if isinstance(d, int) else extents.get(d or "") for d in each.dimensions]
+            whole = [d if isinstance(d, int) else extents.get(d or "", self._given.get(d or "")) for d in each.dimensions]
             for axis, (dimension, extent) in enumerate(zip(each.dimensions, whole, strict=True)):
                 if extent is None:
                     missing[dimension if isinstance(dimension, str) else f"{each.name}[{axis}]"] = None

@@ -56,8 +56,10 @@ class ModelBuilder:
         without: frozenset[str],
         progress: Progress | bool | None,
         trace: bool | int,
+        carried: Mapping[str, str],
     ) -> None:
         self._model = model
+        self._carried = carried
         self.platform = platform if memory_limit is None else with_memory_limit(platform, memory_limit)
         self._request = request
         self._without = without
@@ -82,7 +84,7 @@ class ModelBuilder:
 
         tell_step = partial(self._tell, progress)
         tell_step("making tasks of the model")
-        specialised = self._model.specialised(shapes, values)
+        specialised = self._model.specialised(shapes, values, self._carried)
         graph = without_implementations(specialised.graph, self._without)
         specialised = replace(specialised, graph=graph)
         with self._lock, HistoryStore() as history:  # concurrent timings would disturb each other

@@ -42,6 +42,8 @@ class Specialised:
         The graph rewrites applied before lowering, one line each.
     picked : Mapping[str, IndexInput]
         Inputs of the model that are indices, and the range each of them indexes.
+    carried : Mapping[str, str]
+        The graph's donated array for each input of the model that the next call finds as this one leaves it.
     evictable : EvictableConstants, optional
         Evicts computed constants from host memory; None if they cannot be recomputed.
     """
@@ -53,6 +55,7 @@ class Specialised:
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rewrites: tuple[str, ...] = ()
     picked: Mapping[str, IndexInput] = field(default_factory=dict)
+    carried: Mapping[str, str] = field(default_factory=dict)
     evictable: EvictableConstants | None = field(default=None, repr=False)
 
     @property
@@ -68,9 +71,13 @@ class Specialised:
         ArgumentError
             If an input of indices has one out of range.
         """
+        self.check_indices(values)
+        return {array: values[name] for name, array in self.inputs.items() if name in values}
+
+    def check_indices(self, values: Mapping[str, Any]) -> None:
+        """Raise `ArgumentError` if an input of indices has one out of range."""
         for name, each in self.picked.items():
             _check(name, values[name], each)
-        return {array: values[name] for name, array in self.inputs.items()}
 
     def results(self, found: Mapping[str, Array]) -> dict[str, Array]:
         """Return the model's outputs for values of the graph's arrays; constants are copied."""
@@ -81,6 +88,15 @@ def _check(name: str, indices: Any, picked: IndexInput) -> None:
     if not isinstance(indices, np.ndarray) or not indices.size:
         return
     low, high = int(indices.min()), int(indices.max())
+    if picked.room is not None:
+        if low < 0 or high >= picked.extent:
+            raise ArgumentError(
+                f"its value {low if low < 0 else high} is out of range: the cache of {picked.operator} has room for "
+                f"{picked.room} tokens, so that 0 to {picked.extent - 1} are allowed",
+                where=f"input {name!r}",
+                hint="Begin a new sequence, or give the cache a larger extent when the model is compiled (shapes=)",
+            )
+        return
     if low < -picked.extent or high >= picked.extent:
         raise ArgumentError(
             f"index {low if low < -picked.extent else high} is out of range: "
@@ -94,13 +110,14 @@ def specialise(
     shapes: Shapes,
     values: Mapping[str, Array],
     rewrites: bool | tuple[str, ...],
+    carried: Mapping[str, str],
 ) -> Specialised:
-    """Lower a model to tasks for these input shapes."""
+    """Lower a model to tasks for these input shapes; ``carried`` tells by output which input of the next call it is."""
     from syclsched.frontends.onnx.index_inputs import find_index_inputs
     from syclsched.frontends.onnx.lowering import lower
 
-    rewritten = _rewritten(model, shapes, values, rewrites)
-    lowered = lower(rewritten.network)
+    rewritten = _rewritten(model, shapes, values, rewrites, carried)
+    lowered = lower(rewritten.network, carried)
     return Specialised(
         graph=lowered.graph,
         shapes=dict(shapes),
@@ -109,18 +126,23 @@ def specialise(
         origins=lowered.origins,
         rewrites=tuple(map(str, rewritten.changes)),
         picked=find_index_inputs(rewritten.network),
+        carried=lowered.carried,
     )
 
 
 def recompute_values(
-    model: Model, shapes: Shapes, rewrites: bool | tuple[str, ...], digests: Collection[str]
+    model: Model,
+    shapes: Shapes,
+    rewrites: bool | tuple[str, ...],
+    carried: Mapping[str, str],
+    digests: Collection[str],
 ) -> dict[str, Array]:
     """Recompute constants of a model's tasks; return their values by digest."""
     from syclsched.frontends.onnx.model_file.mapped_files import mapped_location
     from syclsched.model.constant import digest_of
 
     found = {}
-    for array in _rewritten(model, shapes, {}, rewrites).network.constants.values():
+    for array in _rewritten(model, shapes, {}, rewrites, carried).network.constants.values():
         if mapped_location(array) is None or not array.flags.c_contiguous:
             whole = np.ascontiguousarray(array).reshape(array.shape)
             digest = digest_of(whole)
@@ -130,7 +152,11 @@ def recompute_values(
 
 
 def _rewritten(
-    model: Model, shapes: Shapes, values: Mapping[str, Array], rewrites: bool | tuple[str, ...]
+    model: Model,
+    shapes: Shapes,
+    values: Mapping[str, Array],
+    rewrites: bool | tuple[str, ...],
+    carried: Mapping[str, str],
 ) -> OptimisedNetwork:
     from syclsched.frontends.onnx.importing import import_model
     from syclsched.frontends.onnx.model_file.mapped_files import check_unchanged
@@ -138,7 +164,7 @@ def _rewritten(
 
     check_unchanged(model.graph.initialisers.values())
     open_ones = {name: shape for name, shape in shapes.items() if name not in values}
-    network = import_model(model, open_ones, known=values)
+    network = import_model(model, open_ones, known=values, carried=carried.values())
     found = rewrite(network, passes=(DEFAULT_PASSES if rewrites else ()) if isinstance(rewrites, bool) else rewrites)
     check_unchanged(model.graph.initialisers.values())  # the file may have changed meanwhile
     return found

@@ -527,7 +527,8 @@ class Runner:
         with self._lock:
             instances = self._bound.instances
             needed = frozenset(name for name, _, _ in inputs if name is not None)
-            if instances is None or self._bound.repeatable_inputs != needed:
+            # Buffers read in place stay where they are.
+            if instances is None or self._bound.repeatable_inputs != needed | self.zero_copy_inputs.views.keys():
                 return None
             run_call = instances.generations[0].repeat(inputs, names)
             if run_call is None:

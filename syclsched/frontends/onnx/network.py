@@ -23,6 +23,10 @@ attributes. The kinds:
 ``recurrent``        x, w, r, b, optional h0, c0, lengths, peepholes -> y, h, and of an LSTM c: all steps of one
                      direction. ``cell``, ``activations``, ``reverse``, ``coupled``; shapes and order of gates as in
                      `syclsched.kernels.nn.recurrence.recurrent`
+``attention``        q, key, value, starts -> y: causal attention over a cache; ``scale``, ``softcap``, ``window``; see
+                     `syclsched.kernels.nn.attention.attention`
+``cache_write``      cache, rows, starts -> the cache with these rows, in its own memory; ``circular``
+``rotary``           x, cosines, sines, positions -> y. ``interleaved``
 ``elementwise``      any number of inputs, broadcast -> y of ``dtype``. ``expression``: see
                      `syclsched.kernels.tensor.writing.expression`; casts, comparisons, where and expand are
                      elementwise, too
@@ -68,7 +72,7 @@ KINDS: Final = frozenset(
         *("conv", "conv_transpose", "pool", "lrn", "batch_norm", "layer_norm", "group_norm", "matmul", "softmax"),
         *("elementwise", "reduce", "arg", "topk", "scan_sum", "transpose", "reshape", "gather", "gather_elements"),
         *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "recurrent"),
-        "reference",
+        *("attention", "cache_write", "rotary", "reference"),
     }
 )
 

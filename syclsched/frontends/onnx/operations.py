@@ -9,6 +9,9 @@ from typing import Final, NamedTuple
 
 from syclsched.frontends.onnx.network import CanonicalNode, Value
 from syclsched.frontends.onnx.reference import reference_operation
+from syclsched.kernels.nn.attention.attention import attention
+from syclsched.kernels.nn.attention.cache_write import cache_write
+from syclsched.kernels.nn.attention.rotary import rotary
 from syclsched.kernels.nn.convolution.conv import conv
 from syclsched.kernels.nn.convolution.conv_transpose import conv_transpose
 from syclsched.kernels.nn.join import join
@@ -81,7 +84,7 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> _Operati
     if node.kind == "recurrent":
         written = [each.name for each in operation.parameters if each.name in ("y", "h", "c")]
         return _OperationCall(operation, reads, dict(zip(written, node.outputs, strict=False)))
-    updated = {"y": reads.pop("r")} if _in_place(node) else {}
+    updated = {"y": reads.pop("r")} if _in_place(node) else {"y": reads.pop("y")} if "y" in reads else {}
     return _OperationCall(operation, reads, {"y": node.outputs[0]}, updated=updated)
 
 
@@ -169,6 +172,9 @@ _FACTORIES: Final[dict[str, _Factory]] = {
     "slice": _from_attributes(slice_of, "starts", "steps"),
     "pad": _from_attributes(pad, "pads", "mode", "value"),
     "recurrent": _recurrent,
+    "attention": _from_attributes(attention, "scale", "softcap", "window"),
+    "cache_write": _from_attributes(cache_write, "circular"),
+    "rotary": _from_attributes(rotary, "interleaved"),
 }
 
 _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
@@ -179,6 +185,9 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "layer_norm": ("x", "scale", "b"),
     "group_norm": ("x", "scale", "bias"),
     "matmul": ("a", "b", "c", "r"),
+    "attention": ("q", "key", "value", "starts"),
+    "cache_write": ("y", "rows", "starts"),
+    "rotary": ("x", "cosines", "sines", "positions"),
     "recurrent": ("x", "w", "r", "b", "h0", "c0", "lengths", "p"),
     **dict.fromkeys(("gather", "gather_elements", "gather_nd"), ("x", "indices")),
     **dict.fromkeys(("scatter_elements", "scatter_nd"), ("x", "indices", "updates")),

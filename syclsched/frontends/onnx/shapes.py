@@ -220,6 +220,11 @@ def _recurrent(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[
     return (((steps, batch, hidden), x.dtype), *[((batch, hidden), x.dtype)] * states)
 
 
+def _attention(inputs: Sequence[Value], _: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    q, _, value, _ = inputs
+    return (((*q.shape[:3], value.shape[3]), q.dtype),)
+
+
 def _concat(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     axis = attributes["axis"]
     first = inputs[0].shape
@@ -259,6 +264,9 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "concat": _concat,
     "pad": _pad,
     "recurrent": _recurrent,
+    "attention": _attention,
+    "cache_write": _same,
+    "rotary": _same,
 }
 
 

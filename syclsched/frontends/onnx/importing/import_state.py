@@ -27,6 +27,8 @@ class ImportState:
         self.limits = limits
         self.values: dict[str, Value] = {}
         self.constants: dict[str, Array] = {}
+        #: Inputs whose memory takes the next call's value: nodes may overwrite them.
+        self.carried: frozenset[str] = frozenset()
         self._inputs: list[str] = []
         self._nodes: list[CanonicalNode] = []
         self._fresh: list[CanonicalNode] = []

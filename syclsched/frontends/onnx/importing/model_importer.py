@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -41,14 +41,19 @@ def import_model(
     dimensions: Mapping[str, int] | None = None,
     known: Mapping[str, Any] | None = None,
     limits: ModelLimits | None = None,
+    carried: Collection[str] = (),
 ) -> Network:
-    """Import a model for given shapes of its inputs, which replace extents that the model declares."""
+    """Import a model for given shapes of its inputs, which replace extents that the model declares.
+
+    Nodes may overwrite the inputs that are ``carried`` from call to call.
+    """
     load_families()
     for name, shape in (shapes or {}).items():
         for extent in shape:
             _check_extent(extent, f"{model.where}, input {name!r}")
     model = model.with_shapes(shapes or {})
     b = NetworkBuilder(model.where, model.opset, model.opsets, limits or ModelLimits())
+    b.carried = frozenset(carried)
     scope = Scope(b, CONTROL_FLOW_IMPORTERS)
     scope.add_constants(model.graph.initialisers)
     _declare_inputs(b, scope, model, dict(shapes or {}), dict(dimensions or {}), dict(known or {}))
