@@ -26,6 +26,7 @@ class CachedCall:
         self._count = len(names)
         self._repeat = repeat
         self._results = bound.specialised.results
+        self._shapes = [bound.specialised.shapes[name] for name in names]
         self._checks = bound.specialised.check_indices if bound.specialised.picked else None
 
     def __call__(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
@@ -36,8 +37,8 @@ class CachedCall:
                 return None
             given = tuple(map(by_name.get, self._names))
         if self._checks is not None:
-            if len(given) != self._count:
-                return None
+            if [getattr(each, "shape", None) for each in given] != self._shapes:
+                return None  # other plans allow other indices
             self._checks(dict(zip(self._names, given, strict=True)))
         outputs = self._repeat(given)
         return None if outputs is None else self._results(outputs)

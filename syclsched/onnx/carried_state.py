@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,6 +19,9 @@ from syclsched.errors import ArgumentError, ExecutionError
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.specialised import Array, Shapes
+
+if TYPE_CHECKING:
+    from syclsched.execution import Runner
 
 #: Customary names of a cache: ``present.0.key`` is ``past_key_values.0.key`` of the next call.
 _CUSTOMARY: Final = re.compile(r"present(_key_values|_key|_value)?(?=[._\d]|$)")
@@ -35,7 +38,7 @@ def carried_pairs(
             rest = _CUSTOMARY.sub("", output, count=1) if _CUSTOMARY.match(output) else None
             kind = "" if rest is None else output[: len(output) - len(rest)].removeprefix("present")
             candidates = [] if rest is None else [f"past{kind}{rest}", f"past_key_values{rest}"]
-            found.update({output: name for name in candidates[::-1] if name in names})
+            found.update((output, name) for name in candidates[::-1] if name in names)
         if not found:
             raise ArgumentError(
                 "no output is named as the next call's input: present* and past*",
@@ -71,13 +74,19 @@ class CarriedState:
         self._lost = False
         #: Whether the values are the first ones, so that calls may change their shapes.
         self._is_new = True
+        #: Names of values that each call makes in new memory, as their shapes change.
+        self._loose: set[str] = set()
         #: For each bound plan, the arrays of its graph that it cannot update in place, with their inputs.
-        self._copied: WeakKeyDictionary[BoundModel, dict[str, str]] = WeakKeyDictionary()
+        self._copied: WeakKeyDictionary[Runner, dict[str, str]] = WeakKeyDictionary()
 
     @property
     def shapes(self) -> Shapes:
         """The shapes of the values; empty before the first call, and after a reset."""
         return {} if self._is_new else {name: value.shape for name, value in self._arrays.items()}
+
+    def changes_shape(self, name: str) -> bool:
+        """Return whether each call may leave a value of another shape."""
+        return name in self._loose
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -102,7 +111,10 @@ class CarriedState:
             given = {name: np.asarray(value) for name, value in values.items()}
             for name in self.names:
                 held, value = self._arrays.get(name), given.get(name)
-                if held is not None and (value is None or (held.shape, held.dtype) == (value.shape, value.dtype)):
+                if value is None and name in self._loose:
+                    self._arrays.pop(name, None)
+                    self._copied.clear()
+                elif held is not None and (value is None or (held.shape, held.dtype) == (value.shape, value.dtype)):
                     held[...] = 0 if value is None else value
                 elif value is not None:
                     self._arrays[name] = value.copy()
@@ -113,7 +125,7 @@ class CarriedState:
         """Run a bound plan on the values; in a turn."""
         specialised = bound.specialised
         copied = self._copied_of(bound)
-        loose = [name for name in self.names if name in specialised.inputs and name not in specialised.carried]
+        loose = [name for name in self.names if name not in specialised.carried]
         given = specialised.given({**values, **{name: self._arrays[name] for name in loose}})
         given |= {array: self._arrays[name] for array, name in copied.items()}
         self._lost = True
@@ -128,7 +140,7 @@ class CarriedState:
 
     def can_repeat(self, bound: BoundModel) -> bool:
         """Return whether calls need nothing but a run of the plan."""
-        return self._copied.get(bound) == {} and set(self.names) <= set(bound.specialised.carried)
+        return self._copied.get(bound.runner) == {} and set(self.names) <= set(bound.specialised.carried)
 
     def copies(self, bound: BoundModel) -> dict[str, Array]:
         """Return copies of the values by array of the graph, for runs that must not change them; in a turn."""
@@ -138,7 +150,7 @@ class CarriedState:
 
     def _copied_of(self, bound: BoundModel) -> dict[str, str]:
         """Return the values to copy before and after a run of a plan; let it update the others in place."""
-        found = self._copied.get(bound)
+        found = self._copied.get(bound.runner)
         if found is not None:
             return found
         specialised, runner, found = bound.specialised, bound.runner, {}
@@ -150,6 +162,7 @@ class CarriedState:
                 self._copied.clear()  # plans for other shapes have the memory of before
             array = specialised.carried.get(name)
             if array is None:
+                self._loose.add(name)
                 self._arrays[name] = np.zeros(wanted, dtype) if held is None else held
                 continue
             place = runner.zero_copy_inputs.share(runner.plan, array, held) if array in runner.plan.residents else None
@@ -157,7 +170,7 @@ class CarriedState:
                 found[array] = name
                 place = np.zeros(wanted, dtype) if held is None else held
             self._arrays[name] = place
-        self._copied[bound] = found
+        self._copied[runner] = found
         return found
 
     def _wanted(self, bound: BoundModel, name: str) -> tuple[tuple[int, ...], Any]:

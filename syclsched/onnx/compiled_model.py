@@ -21,8 +21,8 @@ from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.text.sections import Section, facts, sections_html, sections_text
 from syclsched.model.text.units import plural
-from syclsched.onnx.carried_state import CarriedState, carried_pairs
 from syclsched.onnx.cached_call import CachedCall, cached_call_for
+from syclsched.onnx.carried_state import CarriedState, carried_pairs
 from syclsched.onnx.implementations import check_names
 from syclsched.onnx.kernel_selection import default_rewrite
 from syclsched.onnx.lru_cache import BoundModel, BoundModelCache
@@ -505,9 +505,18 @@ class CompiledModel:
         carried = self._state.shapes or self.model.full_shapes(shapes)
         return (*key, *(carried[name] for name in self._state.names))
 
-    def _full_shapes(self, shapes: Shapes) -> Shapes:
+    def _full_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         """Return the shapes of all inputs: of a call's and of the carried ones."""
-        return self.model.full_shapes({**shapes, **({} if self._state is None else self._state.shapes)})
+        found, state = self.model.full_shapes(shapes), self._state
+        for name, shape in {}.items() if state is None else state.shapes.items():
+            if state is not None and found[name] != shape and not state.changes_shape(name):
+                raise ArgumentError(
+                    f"calls so far have left a value of shape {shape}, and this one needs {found[name]}",
+                    where=f"input {name!r} of model {self.model.name!r}",
+                    hint="Call reset() to begin anew",
+                )
+            found[name] = shape
+        return found
 
     def _check_carries_nothing(self, what: str) -> None:
         if self._state is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from syclsched.execution import Runner
 
 
-@dataclass(eq=False, slots=True, weakref_slot=True)
+@dataclass(eq=False, slots=True)
 class BoundModel:
     """A model for known shapes, planned and bound."""
 

@@ -184,27 +184,27 @@ class OnnxModel:
         """
         known = self._given if given is None else given
         extents = {name: extent for name, extent in known.items() if isinstance(extent, int)}
+        shaped = {name: shape for name, shape in known.items() if isinstance(shape, tuple)}
         missing: dict[str, None] = {}
-        # Inputs of known shapes first: others may share their dimensions.
-        shaped = {
-            each.name: _fitting(each, shape, extents)
-            for each in self.inputs
-            if isinstance(shape := known.get(each.name), tuple)
-        }
-        found: dict[str, tuple[int, ...]] = {}
+        # Inputs of known shapes first: others may share their dimensions, or have them from loading.
+        found = {each.name: _fitting(each, shaped[each.name], extents) for each in self.inputs if each.name in shaped}
+        for name, given_then in self._given.items():
+            if isinstance(given_then, tuple):
+                found.setdefault(name, given_then)
+            else:
+                extents.setdefault(name, given_then)
         for each in self.inputs:
-            of_load = self._given.get(each.name)
-            if each.name in shaped or isinstance(of_load, tuple):
-                found[each.name] = shaped[each.name] if each.name in shaped else of_load
+            if each.name in found:
                 continue
             if each.dimensions is None:
                 missing[each.name] = None
                 continue
-            whole = [d if isinstance(d, int) else extents.get(d or "", self._given.get(d or "")) for d in each.dimensions]
+            whole = [d if isinstance(d, int) else extents.get(d or "") for d in each.dimensions]
             for axis, (dimension, extent) in enumerate(zip(each.dimensions, whole, strict=True)):
                 if extent is None:
                     missing[dimension if isinstance(dimension, str) else f"{each.name}[{axis}]"] = None
             found[each.name] = tuple(extent or 0 for extent in whole)
+        found = {each.name: found[each.name] for each in self.inputs if each.name in found}
         if missing:
             raise OpenDimensionError(
                 f"the model leaves extents of its inputs open: {', '.join(missing)}",

@@ -47,8 +47,8 @@ class ZeroCopyInputs:
             raise ArgumentError(
                 "its value is not read in place, so there is no buffer to fill",
                 where=f"array {name!r}",
-                hint='Declare it with usm="shared" or usm="host"; it must be an input that no task writes, or donated, and '
-                "be read, by this plan, on a device that reaches memory of that kind",
+                hint='Declare it with usm="shared" or usm="host"; it must be an input that no task writes, or donated, '
+                "and be read, by this plan, on a device that reaches memory of that kind",
             )
         view = self.share(plan, name, None)
         assert view is not None

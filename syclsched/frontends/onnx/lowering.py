@@ -210,8 +210,9 @@ class _Lowering:
         readers = [each.name for each in self._network.nodes if name in each.inputs and each.kind != "reshape"]
         output = next((output for output, each in self._carried.items() if each == name), None)
         if len(readers) > 1 or output is None:
+            why = "no output is carried to" if output is None else "others read, too"
             raise ModelError(
-                f"it writes into its input {name!r}, which {'others read, too' if output else 'no output is carried to'}",
+                f"it writes into its input {name!r}, which {why}",
                 where=f"node {', '.join(node.origin) or node.name}",
                 hint="Leave that input out of carried=",
             )

@@ -221,7 +221,7 @@ def _recurrent(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[
 
 
 def _attention(inputs: Sequence[Value], _: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
-    q, _, value, _ = inputs
+    q, value = inputs[0], inputs[2]
     return (((*q.shape[:3], value.shape[3]), q.dtype),)
 
 

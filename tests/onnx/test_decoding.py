@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decoding token by token: caches stay in memory, one plan serves all tokens, and the tokens are the right ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import syclsched
+from syclsched.errors import ArgumentError, ExecutionError
+from syclsched.onnx import CompiledModel
+from syclsched.testing import faults
+
+onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
+runtime = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
+
+from onnx import TensorProto, helper  # noqa: E402
+
+from syclsched.testing.decoder_model import decoder_model  # noqa: E402
+
+pytestmark = pytest.mark.sycl
+
+LAYERS, GROUPS, SIZE, ROOM, VOCABULARY = 2, 2, 16, 24, 40
+MODEL = decoder_model(LAYERS, 4 * SIZE, 4, groups=GROUPS, vocabulary=VOCABULARY, positions=ROOM)
+
+
+@pytest.fixture(scope="module")
+def decoder() -> Iterator[CompiledModel]:
+    shapes = {"past_sequence_length": ROOM}
+    with syclsched.compile(MODEL, devices="cpu", shapes=shapes, carried=True, autotune=False) as compiled:
+        yield compiled
+
+
+def step(ids: Any, lengths: Any) -> dict[str, Any]:
+    """Return the inputs for new tokens, with the lengths of the sequences including them."""
+    return {
+        "input_ids": np.asarray(ids, np.int64),
+        "seqlens_k": np.asarray(lengths, np.int32) - 1,
+        "total_sequence_length": np.array(max(lengths), np.int32),
+    }
+
+
+class Runtime:
+    """ONNX Runtime with caches that the host passes on."""
+
+    def __init__(self, batch: int, model: Any = MODEL) -> None:
+        self._session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        shape = batch, GROUPS, ROOM, SIZE
+        self._past = {
+            f"past_key_values.{n}.{kind}": np.zeros(shape, np.float32)
+            for n in range(LAYERS)
+            for kind in ("key", "value")
+        }
+
+    def __call__(self, inputs: dict[str, Any]) -> Any:
+        logits, *present = self._session.run(None, {**inputs, **self._past})
+        self._past = dict(zip(self._past, present, strict=True))
+        return logits
+
+
+def decoded(call: Any, prompt: Any, lengths: list[int], count: int) -> tuple[list[list[int]], list[Any]]:
+    """Return the greedy tokens after prompts of some lengths, and the logits."""
+    logits = call(step(prompt, lengths))
+    last = logits[np.arange(len(lengths)), np.array(lengths) - 1]
+    tokens, seen = [last.argmax(-1)], [last]
+    for _ in range(count - 1):
+        lengths = [length + 1 for length in lengths]
+        last = call(step(tokens[-1][:, None], lengths))[:, 0]
+        tokens.append(last.argmax(-1))
+        seen.append(last)
+    return np.stack(tokens, 1).tolist(), seen
+
+
+@pytest.mark.parametrize(
+    ("prompt", "lengths"),
+    [([[3, 1, 4, 1, 5]], [5]), ([[9]], [1]), ([[2, 6, 5, 3], [5, 8, 0, 0]], [4, 2])],
+    ids=["a prompt", "one token", "two lengths"],
+)
+def test_tokens_are_those_of_onnx_runtime(decoder: CompiledModel, prompt: Any, lengths: list[int]) -> None:
+    decoder.reset()
+    found, logits = decoded(lambda given: decoder(given)["logits"], prompt, lengths, 15)
+    wanted, expected = decoded(Runtime(len(lengths)), prompt, lengths, 15)
+    assert found == wanted
+    np.testing.assert_allclose(logits, expected, atol=1e-4)
+
+
+def test_a_prompt_continues_what_is_there(decoder: CompiledModel) -> None:
+    decoder.reset()
+    whole = decoder(step([[3, 1, 4, 1, 5, 9, 2]], [7]))["logits"]
+    decoder(step([[3, 1, 4]], [3]))
+    rest = decoder(step([[1, 5, 9, 2]], [7]))["logits"]
+    np.testing.assert_allclose(rest, whole[:, 3:], atol=1e-5)
+
+
+def test_one_plan_and_the_same_memory_serve_all_tokens(decoder: CompiledModel) -> None:
+    decoder.reset()
+    decoder(step([[1, 2]], [2]))
+    decoder(step([[3]], [3]))
+    plans, resident = decoder.kept_shapes, decoder.plan.residents
+    assert set(decoder(step([[3]], [4]))) == {"logits"}
+    for length in range(5, ROOM + 1):
+        decoder(step([[3]], [length]))
+    assert decoder.kept_shapes == plans
+    assert len(resident) == 2 * LAYERS, "caches are updated in place"
+    # The work does not depend on the room: the tasks write and read rows, and copy no cache.
+    assert not [task.name for task in decoder.graph.tasks if task.name.startswith("carry")]
+
+
+def test_a_full_cache_is_refused_and_a_new_sequence_begins(decoder: CompiledModel) -> None:
+    decoder.reset()
+    decoder(step([[1, 2]], [2]))
+    first = decoder(step([[3]], [3]))["logits"]
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match=f"room for {ROOM} tokens.*larger extent"):
+            decoder(step([[3]], [ROOM + 1]))
+    decoder(step([[1, 2]], [2]))
+    assert np.array_equal(decoder(step([[3]], [3]))["logits"], first)
+    with pytest.raises(syclsched.errors.ModelError, match=f"room for {ROOM} tokens.*larger extent"):
+        decoder(step([[0] * (ROOM + 1)], [ROOM + 1]))
+
+
+def test_caches_are_set(decoder: CompiledModel) -> None:
+    """A cache computed by another program is the beginning of a sequence."""
+    other = Runtime(1)
+    other(step([[3, 1, 4]], [3]))
+    decoder.reset(**other._past)
+    expected = other(step([[1]], [4]))
+    np.testing.assert_allclose(decoder(step([[1]], [4]))["logits"], expected, atol=1e-4)
+    with pytest.raises(ArgumentError, match=r"'x' is not carried.*past_key_values\.0\.key"):
+        decoder.reset(x=1)
+
+
+def test_other_batches_need_a_reset(decoder: CompiledModel) -> None:
+    decoder.reset()
+    decoder(step([[1, 2]], [2]))
+    with pytest.raises(ArgumentError, match=r"reset"):
+        decoder(step([[1, 2], [3, 4]], [2, 2]))
+    decoder.reset()
+    assert decoder(step([[1, 2], [3, 4]], [2, 2]))["logits"].shape == (2, 2, VOCABULARY)
+
+
+def test_timing_changes_nothing(decoder: CompiledModel) -> None:
+    decoder.reset()
+    decoder(step([[1, 2]], [2]))
+    expected = decoder(step([[3]], [3]))["logits"]
+    assert decoder.times(step([[5]], [3]), repeat=2)
+    assert np.array_equal(decoder(step([[3]], [3]))["logits"], expected)
+    for refused in (decoder.start, lambda given: next(decoder.stream([given]))):
+        with pytest.raises(ArgumentError, match="each call begins with what the last one leaves"):
+            refused(step([[3]], [4]))
+
+
+def test_values_are_lost_with_a_failed_call(decoder: CompiledModel) -> None:
+    decoder.reset()
+    decoder(step([[1, 2]], [2]))
+    with faults.inject(faults.fail_submission(3)), pytest.raises(ExecutionError):
+        decoder(step([[3]], [3]))
+    with pytest.raises(ExecutionError, match=r"Call reset\(\)"):
+        decoder(step([[3]], [3]))
+    decoder.reset()
+    decoder(step([[1, 2]], [2]))
+
+
+def accumulator(growing: bool = False) -> Any:
+    """Return a model that adds its input to a state, or appends it."""
+    operator = helper.make_node("Concat", ["past", "x"], ["present"], axis=0) if growing else None
+    nodes = [
+        operator or helper.make_node("Add", ["past", "x"], ["present"]),
+        helper.make_node("ReduceSum", ["present"], ["y"], keepdims=0),
+    ]
+    shape = ["length"] if growing else [3]
+    graph = helper.make_graph(
+        nodes,
+        "accumulator",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [3]),
+            helper.make_tensor_value_info("past", TensorProto.FLOAT, shape),
+        ],
+        [
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, []),
+            helper.make_tensor_value_info("present", TensorProto.FLOAT, None),
+        ],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("growing", [False, True])
+def test_any_state_is_carried(growing: bool) -> None:
+    shapes = {"length": 0} if growing else None
+    model = accumulator(growing)
+    with syclsched.compile(model, devices="cpu", shapes=shapes, carried={"present": "past"}, autotune=False) as add:
+        for _ in range(2):
+            assert [float(add(np.full(3, n, np.float32))["y"]) for n in (1, 2, 3)] == [3, 9, 18]
+            add.reset()
+        add.reset(past=np.full(3, 5, np.float32))
+        assert float(add(np.ones(3, np.float32))["y"]) == 18
+
+
+def test_wrong_pairs_are_refused() -> None:
+    for carried, message in (
+        ({"present": "x1"}, "no input 'x1'"),
+        ({"z": "past"}, "no output 'z'"),
+        ({"present": "past", "y": "past"}, "two outputs"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            syclsched.compile(accumulator(), devices="cpu", carried=carried)
+    with (
+        syclsched.compile(accumulator(), devices="cpu") as plain,
+        pytest.raises(ArgumentError, match="carries nothing"),
+    ):
+        plain.reset()
