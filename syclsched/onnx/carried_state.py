@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from syclsched.errors import ArgumentError, ExecutionError
+from syclsched.errors import ArgumentError, ExecutionError, SyclschedError
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.specialised import Array, Shapes
@@ -98,7 +98,14 @@ class CarriedState:
                     where=self._where,
                     hint="Call reset(), and begin again",
                 )
-            yield
+            try:
+                yield
+            except SyclschedError as error:
+                self._lost = isinstance(error, ExecutionError)  # others are raised before anything runs
+                raise
+            except BaseException:
+                self._lost = True
+                raise
 
     def reset(self, values: Mapping[str, Any]) -> None:
         """Set values, the others to 0."""
@@ -128,14 +135,13 @@ class CarriedState:
         loose = [name for name in self.names if name not in specialised.carried]
         given = specialised.given({**values, **{name: self._arrays[name] for name in loose}})
         given |= {array: self._arrays[name] for array, name in copied.items()}
-        self._lost = True
         found = bound.runner(given, (*specialised.fetched, *copied))
         for array, name in copied.items():
             np.copyto(self._arrays[name], found[array])
         results = specialised.results(found)
         for name in loose:
             self._arrays[name] = results[self._output_of[name]]
-        self._lost = self._is_new = False
+        self._is_new = False
         return {name: value for name, value in results.items() if name not in self.pairs}
 
     def can_repeat(self, bound: BoundModel) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from syclsched.model.platform import Platform
 from syclsched.onnx.autotune import VariantBuilder, faster_variant, rebind
-from syclsched.onnx.implementations import chosen_before, on_devices, without_implementations
+from syclsched.onnx.implementations import chosen_before, is_bound_by_weights, on_devices, without_implementations
 from syclsched.onnx.kernel_selection import is_worth_mixing
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import OnnxModel
@@ -102,14 +102,18 @@ class ModelBuilder:
                 variants = VariantBuilder(
                     session, self._opened(), specialised, tell_step, self._trace, tries=not self._mixes
                 )
-                if 2 * sum(task.name in self._chosen for task in graph.tasks) > len(graph):
-                    known = chosen_before(graph, self.platform, self._chosen)
-                    return variants.plan_and_bind(known, calibrate=False)
+                # Other shapes take the implementations of the first, but products of one row differ from all others.
+                is_decoding = is_bound_by_weights(graph)
+                known = sum(task.name in self._chosen for task in graph.tasks)
+                if 2 * known > len(graph) and not is_decoding:
+                    kept = chosen_before(graph, self.platform, self._chosen)
+                    return variants.plan_and_bind(kept, calibrate=False)
                 bound = variants.plan_and_bind(on_devices(graph, self.platform), calibrate=self._autotune)
                 if not self._mixes:
                     return bound
                 bound = faster_variant(bound, graph, values, variants)
-                self._chosen.update((each.task, each.implementation) for each in bound.plan.schedule.assignments)
+                if not is_decoding:
+                    self._chosen.update((each.task, each.implementation) for each in bound.plan.schedule.assignments)
                 return bound
             finally:
                 self._release_unneeded(specialised)
