@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text, character by character: a small language model keeps its cache of keys and values on the device.
+"""Text, character by character, by a small language model whose cache of keys and values stays on the device.
 
-The model is a decoder with random weights; only its last matrix is trained, by least squares, to tell the next character
+The model is a decoder with random weights; only its last matrix is trained, by least squares, to tell the next letter
 of a rhyme from the hidden states.
 """
 

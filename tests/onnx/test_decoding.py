@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -212,3 +214,29 @@ def test_wrong_pairs_are_refused() -> None:
         pytest.raises(ArgumentError, match="carries nothing"),
     ):
         plain.reset()
+
+
+def two_memories() -> Any:
+    """Return two halves of the CPU device, each with a memory of its own."""
+    platform = syclsched.discover("cpu", sub_devices=2)
+    (first, second, host), (space, rest) = platform.devices, platform.spaces
+    second = replace(second, space="other", reaches=tuple("other" if n == space.name else n for n in second.reaches))
+    pairs = itertools.permutations((space.name, "other", rest.name), 2)
+    links = tuple(replace(platform.links[0], source=source, destination=destination) for source, destination in pairs)
+    spaces = (space, replace(space, name="other"), rest)
+    return replace(platform, devices=(first, second, host), spaces=spaces, links=links)
+
+
+@pytest.mark.parametrize("policy", ["auto", "round-robin"])
+@pytest.mark.parametrize("memories", [1, 2])
+def test_two_devices_make_the_same_tokens(memories: int, policy: str) -> None:
+    """Wherever layers and caches are: those that one memory holds are updated there, and others are brought along."""
+    platform = two_memories() if memories == 2 else syclsched.discover("cpu", sub_devices=2)
+    shapes = {"past_sequence_length": ROOM}
+    given: dict[str, Any] = {"shapes": shapes, "carried": True, "autotune": False, "policy": policy}
+    with syclsched.compile(MODEL, platform, **given) as decoder:
+        found, _ = decoded(lambda inputs: decoder(inputs)["logits"], [[3, 1, 4]], [3], 8)
+        used = {each.device for each in decoder.plan.schedule.assignments}
+        assert policy == "auto" or {"cpu.0", "cpu.1"} <= used
+        assert memories == 2 or len(decoder.plan.residents) == 2 * LAYERS
+    assert found == decoded(Runtime(1), [[3, 1, 4]], [3], 8)[0]

@@ -14,7 +14,8 @@ attributes. The kinds:
                      ``count_include_pad``, ``channels_last``, optional ``activation``
 ``lrn``              x -> y. ``alpha``, ``beta``, ``bias``, ``size``, ``channels_last``
 ``batch_norm``       x, scale, bias, mean, variance -> y. ``epsilon``, ``channels_last``, ``activation``
-``layer_norm``       x, scale, optional bias -> y. ``axis``, ``epsilon``
+``layer_norm``       x, scale, optional bias -> y. ``axis``, ``epsilon``, ``centred`` (by default; else by the root mean
+                     square)
 ``group_norm``       x, scale, bias -> y. ``groups`` (of all channels: instance norm), ``epsilon``, ``channels_last``
 ``matmul``           a, b, optional bias, optional residual -> y. ``transpose_a``, ``transpose_b`` (of the last two
                      axes), ``alpha`` (of a @ b), ``beta`` (of the bias), ``activation``; leading axes broadcast, and so

@@ -151,7 +151,7 @@ _FACTORIES: Final[dict[str, _Factory]] = {
         pool, "mode", "kernel", "strides", "pads", "dilations", "count_include_pad", "channels_last", "activation"
     ),
     "matmul": _from_attributes(matmul, "transpose_a", "transpose_b", "alpha", "beta", "activation", bias=2, residual=3),
-    "layer_norm": _from_attributes(layer_norm, "axis", "epsilon", bias=2),
+    "layer_norm": _from_attributes(layer_norm, "axis", "epsilon", "centred", bias=2),
     "lrn": _from_attributes(lrn, "alpha", "beta", "bias", "size", "channels_last"),
     "batch_norm": _from_attributes(batch_norm, "epsilon", "channels_last", "activation"),
     "group_norm": _from_attributes(group_norm, "groups", "epsilon", "channels_last", "activation"),
