@@ -34,7 +34,7 @@ def number(value: float) -> str:
 
 
 def standardised(x: Any, axes: tuple[int, ...], epsilon: float, *, centred: bool = True) -> Any:
-    """Return x normalised to mean 0, unless it stays where it is, and variance 1 over the axes; x has the dtype of sums."""
+    """Return x normalised to variance 1 and, if centred, mean 0 over the axes; x has the dtype of sums."""
     import numpy as np
 
     difference = x - x.mean(axis=axes, keepdims=True) if centred else x

@@ -216,6 +216,50 @@ def test_wrong_pairs_are_refused() -> None:
         plain.reset()
 
 
+def standard_decoder(mode: str) -> Any:
+    """Return attention of opset 24 over caches that TensorScatter fills."""
+    nodes = [
+        helper.make_node("TensorScatter", [f"past_{n}", n, "before"], [f"present_{n}"], mode=mode) for n in ("k", "v")
+    ]
+    heads = {"q_num_heads": 4, "kv_num_heads": 2, "is_causal": 1}
+    given = ["q", "present_k", "present_v", "", "", "", "length"]
+    nodes.append(helper.make_node("Attention", given, ["y"], **heads))
+    sizes = {"q": ["count", 32], "k": ["count", 16], "v": ["count", 16], "past_k": [12, 16], "past_v": [12, 16]}
+    whole = [helper.make_tensor_value_info(name, TensorProto.INT64, [2]) for name in ("before", "length")]
+    made = [("y", ["count", 32]), ("present_k", [12, 16]), ("present_v", [12, 16])]
+    graph = helper.make_graph(
+        nodes,
+        "standard",
+        [*(helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, *size]) for n, size in sizes.items()), *whole],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, *size]) for name, size in made],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11)
+
+
+def test_attention_of_opset_24_is_over_caches_in_place() -> None:
+    random, counts = np.random.default_rng(0), np.array([5, 3])
+    whole = {
+        n: random.standard_normal((2, 9, width)).astype(np.float32) for n, width in (("q", 32), ("k", 16), ("v", 16))
+    }
+    with syclsched.compile(standard_decoder("linear"), devices="cpu", carried=True, autotune=False) as step_by_step:
+        prompt = {name: value[:, :5] for name, value in whole.items()}
+        step_by_step({**prompt, "before": np.zeros(2, np.int64), "length": np.array([5, 5])})
+        for turn in range(4):
+            at = counts + turn
+            rows = {name: value[[0, 1], at][:, None] for name, value in whole.items()}
+            found = step_by_step({**rows, "before": at, "length": at + 1})["y"]
+            for sample in range(2):
+                last = at[sample] + 1
+                q, k, v = (whole[n][sample, :last].reshape(last, -1, 8).astype(float) for n in "qkv")
+                scores = np.einsum("hd,jhd->hj", q[-1], k.repeat(2, 1)) / np.sqrt(8)
+                weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+                wanted = np.einsum("hj,jhd->hd", weights, v.repeat(2, 1)).reshape(-1)
+                np.testing.assert_allclose(found[sample, 0], wanted, atol=1e-5)
+        assert len(step_by_step.plan.residents) == 2
+        with pytest.raises(ArgumentError, match="room for 12 tokens"):
+            step_by_step({**rows, "before": np.array([12, 3]), "length": np.array([13, 4])})
+
+
 def two_memories() -> Any:
     """Return two halves of the CPU device, each with a memory of its own."""
     platform = syclsched.discover("cpu", sub_devices=2)

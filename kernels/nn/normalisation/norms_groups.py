@@ -28,7 +28,9 @@ def softmax(axis: int, log: bool) -> Implementation:
 def layer_norm(axis: int, epsilon: float, bias: bool, centred: bool) -> Implementation:
     """Return the implementation of `syclsched.kernels.nn.normalisation.layer_norm`."""
     form = partial(_from, axis=axis)
-    return implementation(partial(_layer, form=form, epsilon=epsilon, bias=bias, centred=centred), partial(_launch, form=form))
+    return implementation(
+        partial(_layer, form=form, epsilon=epsilon, bias=bias, centred=centred), partial(_launch, form=form)
+    )
 
 
 def group_norm(groups: int, epsilon: float, last: bool, activation: Activation) -> Implementation:

@@ -16,9 +16,7 @@ from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT, ModelNode
 _EPSILON: Final = 1e-12
 
 
-def rms_norm(
-    b: NetworkBuilder, x: str, scale: str, axis: int, epsilon: float, *, with_factor: bool = False
-) -> Names:
+def rms_norm(b: NetworkBuilder, x: str, scale: str, axis: int, epsilon: float, *, with_factor: bool = False) -> Names:
     """Return a value divided by its root mean square over the axes from one on, and the factor if it is wanted."""
     if not with_factor and b.dtype(x) == b.dtype(scale) != "float16" and b.shape(scale) == b.shape(x)[axis:]:
         return [b.emit("layer_norm", [x, scale], axis=axis, epsilon=epsilon, centred=False), None]

@@ -38,6 +38,9 @@ def _attention(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         past = b.shape(past_key)[2]
         k, v = b.concat([past_key, k], 2), b.concat([past_value, v], 2)
     (batch, heads, queries, size), keys = b.shape(q), b.shape(k)[2]
+    if _is_over_cache(b, node, inputs, (q, k, v)):
+        y = _over_cache(b, node, inputs.required(6, "nonpad_kv_seqlen"), (q, k, v))
+        return [join_heads(b, y) if joined else y, k, v]
     bias = _bias(b, node, inputs, (batch, heads, queries, keys), past, dtype)
     number = node.integer("softmax_precision")
     stages = attend(
@@ -58,6 +61,34 @@ def _attention(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     if mode == 3 and len(node.outputs) > 3 and node.outputs[3]:
         shown = _without_keyless(b, stages.weights, bias)
     return [y, k, v, shown]
+
+
+def _is_over_cache(b: NetworkBuilder, node: ModelNode, inputs: Inputs, operands: Sequence[str]) -> bool:
+    """Return whether new tokens attend to all tokens so far, of which the run tells the number."""
+    counts, (q, k, v) = inputs.optional(6), operands
+    if counts is None or inputs.optional(3) is not None or b.shape(counts) != b.shape(q)[:1]:
+        return False
+    shown = len(node.outputs) > 3 and node.outputs[3]
+    right, precision = node.integer("right_window_size", -1), node.integer("softmax_precision")
+    plain = right >= -1 and not shown and (not precision or b.element_dtype(precision) == b.dtype(q) != "float16")
+    return plain and bool(node.integer("is_causal")) and b.dtype(q) == b.dtype(k) == b.dtype(v)
+
+
+def _over_cache(b: NetworkBuilder, node: ModelNode, counts: str, operands: Sequence[str]) -> str:
+    (batch, heads, queries, size), groups = b.shape(operands[0]), b.shape(operands[1])[1]
+    if groups < 1 or heads % groups:
+        raise b.wrong(f"{heads} heads of queries cannot share {groups} heads of keys evenly")
+    before: Any = ("sub", ("cast", "int64", 0), ("const", queries, "int64"))
+    left = node.integer("left_window_size", -1)
+    if left < -1:
+        raise b.wrong(f"the window is {left} to the left, expected -1 (no bound) or more")
+    return b.emit(
+        "attention",
+        [*operands, b.elementwise(before, counts, shape=(batch,), dtype="int64")],
+        scale=node.number("scale", 1 / math.sqrt(size) if size else 1.0),
+        softcap=node.number("softcap"),
+        window=left if left < 0 else left + 1,
+    )
 
 
 class AttentionStages(NamedTuple):
