@@ -72,6 +72,8 @@ class CarriedState:
         self._arrays: dict[str, Array] = {}
         self._turn = threading.Lock()
         self._lost = False
+        #: Increases when values move to other memory.
+        self.version = 0
         #: Whether the values are the first ones, so that calls may change their shapes.
         self._is_new = True
         #: Names of values that each call makes in new memory, as their shapes change.
@@ -120,13 +122,17 @@ class CarriedState:
                 held, value = self._arrays.get(name), given.get(name)
                 if value is None and name in self._loose:
                     self._arrays.pop(name, None)
-                    self._copied.clear()
+                    self._move()
                 elif held is not None and (value is None or (held.shape, held.dtype) == (value.shape, value.dtype)):
                     held[...] = 0 if value is None else value
                 elif value is not None:
                     self._arrays[name] = value.copy()
-                    self._copied.clear()
+                    self._move()
             self._is_new, self._lost = not given, False
+
+    def _move(self) -> None:
+        self._copied.clear()
+        self.version += 1
 
     def run(self, bound: BoundModel, values: Mapping[str, Any]) -> dict[str, Array]:
         """Run a bound plan on the values; in a turn."""
@@ -165,7 +171,7 @@ class CarriedState:
             held = self._arrays.get(name)
             if held is not None and (held.shape, held.dtype) != (wanted, dtype):
                 held = None
-                self._copied.clear()  # plans for other shapes have the memory of before
+                self._move()  # plans for other shapes have the memory of before
             array = specialised.carried.get(name)
             if array is None:
                 self._loose.add(name)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -37,7 +38,7 @@ from syclsched.scheduling.objectives import minimize as aim_at
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from syclsched.execution import Run
+    from syclsched.execution import Run, Runner
     from syclsched.planner import ModelPlanOptions, PlanRequest
 
 _Result = TypeVar("_Result")
@@ -207,6 +208,9 @@ class CompiledModel:
         #: Fast path for the last input shapes, and the bound model for which it was last built.
         self._cached_call: CachedCall | None = None
         self._cached_call_of: BoundModel | None = None
+        #: With carried values, the fast paths of all plans for one version of these values' memory.
+        self._cached_calls: WeakKeyDictionary[Runner, CachedCall | None] = WeakKeyDictionary()
+        self._carried_version = -1
         self._closed = False
         self._lock = threading.Lock()
 
@@ -255,9 +259,20 @@ class CompiledModel:
         last = self._last
         if last is not None and last is not self._cached_call_of and not self._shape_inputs:
             self._cached_call_of = last
-            can_repeat = self._state is None or self._state.can_repeat(last)
-            self._cached_call = cached_call_for(last, self._dtypes) if can_repeat else None
+            self._cached_call = self._cached_call_for(last)
         return made
+
+    def _cached_call_for(self, bound: BoundModel) -> CachedCall | None:
+        state = self._state
+        if state is None:
+            return cached_call_for(bound, self._dtypes)
+        # Prompts and tokens alternate; each keeps its fast path while the carried values stay where they are.
+        if self._carried_version != state.version:
+            self._cached_calls.clear()
+            self._carried_version = state.version
+        if bound.runner not in self._cached_calls and state.can_repeat(bound):
+            self._cached_calls[bound.runner] = cached_call_for(bound, self._dtypes)
+        return self._cached_calls.get(bound.runner)
 
     def reset(self, **values: Any) -> None:
         """Set the values that are carried from call to call to 0, or to given ones by input; see `compile`.
@@ -270,8 +285,7 @@ class CompiledModel:
         if self._state is None:
             raise ArgumentError("it carries nothing", where=f"model {self.model.name!r}", hint="See compile(carried=)")
         self._state.reset(values)
-        # Shapes may change.
-        self._cached_call = self._cached_call_of = None
+        self._cached_call = self._cached_call_of = None  # shapes may change
 
     def start(self, *inputs: Any, **named: Any) -> Run:
         """Start a run and return at once.
@@ -430,6 +444,7 @@ class CompiledModel:
                 return
             self._closed = True
             self._cached_call = None
+            self._cached_calls.clear()
         self._kept.close()
         self._builder.close()
 
