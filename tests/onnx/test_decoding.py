@@ -166,19 +166,19 @@ def test_values_are_lost_with_a_failed_call(decoder: CompiledModel) -> None:
     decoder(step([[1, 2]], [2]))
 
 
-def accumulator(growing: bool = False) -> Any:
+def accumulator(growing: bool = False, size: int = 3) -> Any:
     """Return a model that adds its input to a state, or appends it."""
     operator = helper.make_node("Concat", ["past", "x"], ["present"], axis=0) if growing else None
     nodes = [
         operator or helper.make_node("Add", ["past", "x"], ["present"]),
         helper.make_node("ReduceSum", ["present"], ["y"], keepdims=0),
     ]
-    shape = ["length"] if growing else [3]
+    shape = ["length"] if growing else [size]
     graph = helper.make_graph(
         nodes,
         "accumulator",
         [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, [3]),
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [size]),
             helper.make_tensor_value_info("past", TensorProto.FLOAT, shape),
         ],
         [
@@ -284,3 +284,13 @@ def test_two_devices_make_the_same_tokens(memories: int, policy: str) -> None:
         assert policy == "auto" or {"cpu.0", "cpu.1"} <= used
         assert memories == 2 or len(decoder.plan.residents) == 2 * LAYERS
     assert found == decoded(Runtime(1), [[3, 1, 4]], [3], 8)[0]
+
+
+def test_a_call_that_outlasts_its_slice_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread takes over then, with the carried values, which calls are not given."""
+    size = 1 << 21
+    with syclsched.compile(accumulator(size=size), devices="cpu", carried=True, autotune=False) as add:
+        one = np.ones(size, np.float32)
+        assert [float(add(one)["y"]) / size for _ in range(3)] == [1, 2, 3]
+        monkeypatch.setattr("syclsched.execution.replay.native_run_cache.SLICE_S", 0.0)
+        assert [float(add(one)["y"]) / size for _ in range(3)] == [4, 5, 6]
