@@ -33,7 +33,7 @@ def carried_pairs(
     """Return for each carried output the input of the next call, as given or by their customary names."""
     names, made = {each.name for each in inputs}, [each.name for each in outputs]
     if carried is True:
-        found = {}
+        found: dict[str, str] = {}
         for output in made:
             rest = _CUSTOMARY.sub("", output, count=1) if _CUSTOMARY.match(output) else None
             kind = "" if rest is None else output[: len(output) - len(rest)].removeprefix("present")

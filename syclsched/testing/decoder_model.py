@@ -59,8 +59,8 @@ def decoder_model(
         raise ArgumentError(f"{heads} heads in {groups} groups do not share a width of {width}")
     random, size, node = np.random.default_rng(seed), width // heads, helper.make_node
 
-    def matrix(rows: int, columns: int) -> NDArray[np.float32]:
-        return (random.standard_normal((rows, columns)) / np.sqrt(rows)).astype(np.float32)
+    def matrix(rows: int, columns: int) -> NDArray[Any]:
+        return np.asarray(random.standard_normal((rows, columns)) / np.sqrt(rows), np.float32)
 
     angles = np.arange(positions)[:, None] / 10000.0 ** (np.arange(size // 2) / (size // 2))
     weights: dict[str, NDArray[Any]] = {
@@ -74,7 +74,8 @@ def decoder_model(
         node("SimplifiedLayerNormalization", ["hidden", "scale"], ["normalised"], axis=-1, epsilon=1e-5),
     ]
     hidden, normalised = "hidden", "normalised"
-    inputs, outputs = [], []
+    inputs: list[Any] = []
+    outputs: list[Any] = []
 
     def product(x: str, name: str, rows: int, columns: int) -> str:
         weights[f"{name}.weight"] = matrix(rows, columns)
@@ -92,7 +93,7 @@ def decoder_model(
         present = [f"present.{layer}.{kind}" for kind in ("key", "value")]
         packed = product(normalised, f"qkv.{layer}", width, (heads + 2 * groups) * size)
         given = [packed, "", "", *past, "seqlens_k", "total_sequence_length", "cosines", "sines"]
-        attributes = {"num_heads": heads, "kv_num_heads": groups, "do_rotary": 1}
+        attributes: dict[str, Any] = {"num_heads": heads, "kv_num_heads": groups, "do_rotary": 1}
         made = [f"attention.{layer}", *present]
         nodes.append(node("GroupQueryAttention", given, made, made[0], domain=_MICROSOFT, **attributes))
         hidden, normalised = added(product(made[0], f"joined.{layer}", width, width), f"first.{layer}")
@@ -100,11 +101,11 @@ def decoder_model(
         nodes.append(node("Gelu", [wide], [f"gelu.{layer}"], domain=_MICROSOFT))
         hidden, normalised = added(product(f"gelu.{layer}", f"down.{layer}", 4 * width, width), f"second.{layer}")
         for names, values, extent in ((past, inputs, "past_sequence_length"), (present, outputs, "total_length")):
-            shape = ["batch", groups, extent, size]
+            shape: list[str | int | None] = ["batch", groups, extent, size]
             values += [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in names]
     weights["head"] = matrix(width, vocabulary) if head is None else np.asarray(head, np.float32)
     nodes.append(node("MatMul", [normalised, "head"], ["logits"]))
-    logits = ["batch", "sequence", weights["head"].shape[1]]
+    logits: list[str | int | None] = ["batch", "sequence", weights["head"].shape[1]]
     graph = helper.make_graph(
         nodes,
         "decoder",
