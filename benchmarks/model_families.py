@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from classical_models import forest, k_means, pipeline
+from text_models import reader, text_classifier
 
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 _FLOAT = 1
@@ -108,6 +110,17 @@ FAMILIES: Mapping[str, tuple[Callable[[], Any], float]] = {
     "gated": (partial(gated, 8, 128), 1.2),
     "perceptron, 64": (partial(perceptron, 1, 64, 64, 64, 10), 1.2),
     "perceptron, 784 to 10": (partial(perceptron, 16, 784, 512, 512, 10), 1.2),
+    "isolation forest, 30 trees": (partial(forest, 1, 30, 8), 1.0),
+    "isolation forest, 30 trees, 100 rows": (partial(forest, 100, 30, 8), 1.0),
+    "random forest, 100 trees, 10 classes": (partial(forest, 1, 100, 10, classes=10, votes=True), 1.0),
+    "random forest, 100 trees, 10 classes, 64 rows": (partial(forest, 64, 100, 10, classes=10, votes=True), 1.0),
+    "boosted, 300 trees, 3 classes": (partial(forest, 1, 300, 6, classes=3), 1.0),
+    "boosted, 300 trees, 3 classes, 256 rows": (partial(forest, 256, 300, 6, classes=3), 1.0),
+    "scaler, components, regression": (partial(pipeline, 1, 64, 16, 10), 1.0),
+    "scaler, components, regression, 100 rows": (partial(pipeline, 100, 64, 16, 10), 1.0),
+    "text classifier, 64 words": (text_classifier, 1.1),
+    "reader of a line of text": (reader, 1.1),
+    "k-means, 100 rows": (partial(k_means, 100, 32, 8), 1.0),
 }
 
 

@@ -8,7 +8,8 @@ The models are the networks in the ``onnx`` package with seeded random weights, 
 BERT's base model on 128 tokens; with ``--families`` those of ``model_families.py``: recurrent, with control flow, tiny.
 Both sides get NumPy arrays, in every call others than in the last ones, and give NumPy arrays. ONNX Runtime runs with 1
 and with 2 threads (or those of ``--threads``) and the faster counts; its threads stop spinning at the end of a run, so
-that they take nothing from the other side. Results are compared before anything is timed.
+that they take nothing from the other side. Results are compared before anything is timed. Where ``openvino`` is
+installed, OpenVINO takes turns, too, for latency and in single precision, with the faster number of threads.
 
 ``--blocks K`` also times K calls of one side after each other, with a pause before, in turns: what a side takes that
 has the machine for itself. ONNX Runtime's threads may spin on then, where that is faster than to stop or never to spin.
@@ -112,6 +113,25 @@ def runtime_session(path: Path, threads: int, *, arena: bool = True, spinning: s
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
+def openvino_call(path: Path, shapes: Any, threads: int) -> Callable[[Arrays], Any] | None:
+    """Return OpenVINO's call of a model; None if it is not installed or refuses the model."""
+    try:
+        import openvino
+    except ImportError:
+        return None
+    options = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads}
+    try:
+        core = openvino.Core()
+        model = core.read_model(str(path))
+        if shapes:
+            model.reshape({name: list(shape) for name, shape in shapes.items()})
+        request = core.compile_model(model, "CPU", options).create_infer_request()
+    except RuntimeError as error:
+        print(f"OpenVINO refuses {path.name}: {str(error).splitlines()[-1]}", file=sys.stderr)
+        return None
+    return lambda inputs: request.infer(dict(inputs))
+
+
 def ours(path: Path, shapes: Any) -> Any:
     """Return the model compiled for the CPU device."""
     import syclsched
@@ -176,6 +196,7 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
     threads = min(tries, key=lambda each: tries[each])
     session = sessions[threads]
     sessions.clear()
+    vino = fastest([openvino_call(path, shapes_of(name), each) for each in options.threads], inputs)
     begun = time.perf_counter()
     with ours(path, shapes_of(name)) as compiled:
         compiling_s = time.perf_counter() - begun
@@ -184,12 +205,14 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
             raise SystemExit(f"{name}: wrong by {error:.3g}")
         gc.collect()
         gc.disable()
-        turns = {side: itertools.cycle(several) for side in ("ours", "runtime")}
+        turns = {side: itertools.cycle(several) for side in ("ours", "runtime", "openvino")}
         calls = {
             "ours": lambda: compiled(next(turns["ours"])),
             "runtime": lambda: session.run(None, next(turns["runtime"])),
+            **({"openvino": lambda: vino(next(turns["openvino"]))} if vino else {}),
         }
-        mine, theirs = ([1e3 * s for s in times] for times in alternating(calls, options.runs, _WARM_UPS).values())
+        timed = alternating(calls, options.runs, _WARM_UPS)
+        mine, theirs, others = ([1e3 * s for s in timed.get(side, ())] for side in turns)
         blocks = in_blocks(compiled, path, inputs, options) if options.blocks else None
         gc.enable()
         submission = submission_us(compiled, inputs)
@@ -203,6 +226,8 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
             "runtime_spread_ms": deviation(theirs),
             "runtime_least_ms": min(theirs),
             "runtime_threads": threads,
+            "openvino_ms": statistics.median(others) if others else None,
+            "openvino_ratio": statistics.median(mine) / statistics.median(others) if others else None,
             "ratio": statistics.median(mine) / statistics.median(theirs),
             "least_ratio": min(mine) / min(theirs),
             "target": TARGETS[name],
@@ -215,6 +240,13 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
             "planned_peak_bytes": compiled.peak_bytes,
             "operators": compiled.times(inputs, repeat=5) if options.operators else [],
         }
+
+
+def fastest(calls: list[Callable[[Arrays], Any] | None], inputs: Arrays) -> Callable[[Arrays], Any] | None:
+    """Return the call with the shortest median of a few."""
+    known = [call for call in calls if call is not None]
+    tries = [statistics.median([seconds(lambda c=call: c(inputs)) for _ in range(8)][2:]) for call in known]
+    return known[tries.index(min(tries))] if known else None
 
 
 def nodes_of(path: Path) -> int:
@@ -339,7 +371,7 @@ def show_first(rows: list[dict[str, Any]]) -> None:
 
 def show(rows: list[dict[str, Any]], operators: int) -> None:
     """Print what was timed."""
-    columns = ("model", "ours, ms", "ONNX Runtime, ms", "ratio", "of the least", "wanted")
+    columns = ("model", "ours, ms", "ONNX Runtime, ms", "ratio", "of the least", "wanted", "OpenVINO, ms", "ratio")
     columns += ("submitting, µs", "a task", "an operator", "tasks", "operators")
     lines = []
     for row in rows:
@@ -359,6 +391,10 @@ def show(rows: list[dict[str, Any]], operators: int) -> None:
                 f"[{'green' if met else 'red'}]{row['ratio']:.2f}[/]",
                 f"{row['least_ratio']:.2f}",
                 f"{row['target']:.1f}",
+                *(
+                    "-" if row[f"openvino_{each}"] is None else f"{row[f'openvino_{each}']:.2f}"
+                    for each in ("ms", "ratio")
+                ),
                 *told[:2],
                 f"[{'green' if quick else 'red'}]{told[2]}[/]",
                 str(row["tasks"]),

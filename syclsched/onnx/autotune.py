@@ -109,7 +109,7 @@ def faster_variant(
     finally:
         for each in made:
             if each is not best:
-                each.runner.close()
+                each.close()
     return best
 
 
@@ -180,7 +180,7 @@ def _compare_plans(
         mixed = make(tried)
         learnt_kernels = ensure_times(mixed, kernels)
         if learnt_kernels and left and chosen_kernels() != kernels:
-            mixed.runner.close()
+            mixed.close()
             continue
         if learnt_kernels and (
             known or (may_win(kernels) and measure_is_faster(device, history, between, partial(time_both, mixed)))

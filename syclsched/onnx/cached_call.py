@@ -8,23 +8,46 @@ all inputs in one pass, and every other precondition is a single test.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.specialised import Array
 
+if TYPE_CHECKING:
+    from syclsched.execution import Runner
+    from syclsched.execution.runner.bound_plan import Repeat
+
+#: A call that waits for others and takes no longer justifies a further runner: longer runs use all cores themselves.
+SHORT_S: Final = 2e-3
+
 
 class CachedCall:
-    """A fast callable for inputs of known shapes and dtypes; made by `cached_call_for`."""
+    """A fast callable for inputs of known shapes and dtypes; made by `cached_call_for`.
 
-    def __init__(self, bound: BoundModel, names: tuple[str, ...], repeat: Any) -> None:
+    Where calls of several threads meet and are short, each core gets a runner of its own.
+    """
+
+    def __init__(
+        self,
+        bound: BoundModel,
+        names: tuple[str, ...],
+        repeat: Repeat,
+        another: Callable[[], Repeat | None],
+    ) -> None:
         self.bound = bound
         self._names = names
         self._count = len(names)
-        self._repeat = repeat
+        self._first = repeat
+        self._idle = [repeat]
+        self._another = another
+        self._making = threading.Lock()
+        self._is_full = False
         self._results = bound.specialised.results
         self._shapes = [bound.specialised.shapes[name] for name in names]
         self._checks = bound.specialised.check_indices if bound.specialised.picked else None
@@ -40,14 +63,50 @@ class CachedCall:
             if [getattr(each, "shape", None) for each in given] != self._shapes:
                 return None  # other plans allow other indices
             self._checks(dict(zip(self._names, given, strict=True)))
-        outputs = self._repeat(given)
+        try:
+            repeat = self._idle.pop()
+        except IndexError:
+            outputs = self._first(given) if self._is_full else self._grow(given)
+        else:
+            try:
+                outputs = repeat(given)
+            finally:
+                self._idle.append(repeat)
         return None if outputs is None else self._results(outputs)
 
+    def _grow(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
+        """Return the outputs of a call behind others; make a further runner if such calls are short."""
+        begun_s = time.perf_counter()
+        outputs = self._first(given)
+        is_short = time.perf_counter() - begun_s < SHORT_S
+        if outputs is not None and is_short and self._making.acquire(blocking=False):
+            try:
+                made = None if self._is_full else self._another()
+                self._is_full = made is None
+                if made is not None:
+                    self._idle.append(made)
+            finally:
+                self._making.release()
+        return outputs
 
-def cached_call_for(bound: BoundModel, dtypes: Mapping[str, np.dtype[Any]]) -> CachedCall | None:
+
+def cached_call_for(
+    bound: BoundModel,
+    dtypes: Mapping[str, np.dtype[Any]],
+    another_runner: Callable[[BoundModel], Runner | None],
+) -> CachedCall | None:
     """Return a fast callable for repeated calls; None if there is none."""
     specialised = bound.specialised
     read = {name: array for name, array in specialised.inputs.items() if array in specialised.graph.inputs()}
     inputs = [(read.get(name), dtype, specialised.shapes[name]) for name, dtype in dtypes.items()]
     repeat = bound.runner.repeat(inputs, specialised.fetched)
-    return None if repeat is None else CachedCall(bound, tuple(dtypes), repeat)
+    most = len(os.sched_getaffinity(0))
+
+    def another() -> Repeat | None:
+        runner = another_runner(bound) if len(bound.others) + 1 < most else None
+        if runner is None:
+            return None
+        bound.add(runner)
+        return runner.repeat(inputs, specialised.fetched)
+
+    return None if repeat is None else CachedCall(bound, tuple(dtypes), repeat, another)

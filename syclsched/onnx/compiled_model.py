@@ -265,13 +265,13 @@ class CompiledModel:
     def _cached_call_for(self, bound: BoundModel) -> CachedCall | None:
         state = self._state
         if state is None:
-            return cached_call_for(bound, self._dtypes)
+            return cached_call_for(bound, self._dtypes, self._builder.another_runner)
         # Prompts and tokens alternate; each keeps its fast path while the carried values stay where they are.
         if self._carried_version != state.version:
             self._cached_calls.clear()
             self._carried_version = state.version
         if bound.runner not in self._cached_calls and state.can_repeat(bound):
-            self._cached_calls[bound.runner] = cached_call_for(bound, self._dtypes)
+            self._cached_calls[bound.runner] = cached_call_for(bound, self._dtypes, lambda _: None)
         return self._cached_calls.get(bound.runner)
 
     def reset(self, **values: Any) -> None:

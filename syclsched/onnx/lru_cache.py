@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from syclsched.errors import ExecutionError
@@ -25,6 +25,21 @@ class BoundModel:
     specialised: Specialised  # the graph
     plan: Plan  # of that graph
     runner: Runner  # of that plan
+    #: Further runners of the plan, for concurrent calls.
+    others: list[Runner] = field(default_factory=list)
+    closed: bool = False
+
+    def add(self, runner: Runner) -> None:
+        """Take ownership of a further runner."""
+        self.others.append(runner)
+        if self.closed:  # meanwhile
+            runner.close()
+
+    def close(self) -> None:
+        """Close all runners."""
+        self.closed = True
+        for runner in (self.runner, *self.others):
+            runner.close()
 
 
 class BoundModelCache:
@@ -125,4 +140,4 @@ class _CacheSlot:
         """Close the entry, if any."""
         bound, self.bound = self.bound, None
         if bound is not None:
-            bound.runner.close()
+            bound.close()

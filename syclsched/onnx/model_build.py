@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from syclsched.model.platform import Platform
 from syclsched.onnx.autotune import VariantBuilder, faster_variant, rebind
 from syclsched.onnx.implementations import chosen_before, is_bound_by_weights, on_devices, without_implementations
-from syclsched.onnx.kernel_selection import is_worth_mixing
+from syclsched.onnx.kernel_selection import is_worth_mixing, sample_inputs
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import OnnxModel
 from syclsched.onnx.specialised import Array, Shapes, Specialised
@@ -62,7 +62,7 @@ class ModelBuilder:
         self._carried = carried
         self.platform = platform if memory_limit is None else with_memory_limit(platform, memory_limit)
         self._request = request
-        self._without = without
+        self._without, self._is_limited = without, memory_limit is not None
         self._autotune, self._progress, self._trace = autotune, progress, trace
         self._reuse, self._deterministic = reuse, deterministic
         self._mixes = autotune and is_worth_mixing(platform, request, is_limited=memory_limit is not None)
@@ -139,6 +139,21 @@ class ModelBuilder:
     def rebind(self, bound: BoundModel, trace: int | Literal["exact"]) -> Runner:
         """Bind a model's plan again; see `syclsched.onnx.autotune.rebind`."""
         return rebind(bound, self._opened(), trace)
+
+    def another_runner(self, bound: BoundModel) -> Runner | None:
+        """Return a further runner of a model's plan, which has run once; None if memory is limited or there is state.
+
+        Weights are shared; inputs, outputs and activations are not.
+        """
+        from syclsched.execution import bind
+
+        if self._is_limited or bound.plan.residents:
+            return None
+        specialised = bound.specialised
+        with self._lock:
+            runner = bind(bound.plan, specialised.graph, self._opened(), trace=False, recover=True)
+        runner(specialised.given(sample_inputs(specialised, {})), specialised.fetched)
+        return runner
 
     def close(self) -> None:
         """Close the devices."""

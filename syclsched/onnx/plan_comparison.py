@@ -30,6 +30,8 @@ _FLOOR: Final = 0.005
 #: Distance of a ratio from `CLEARLY`, in standard errors, to be certain, and to end a comparison early. The latter is
 #: tested after every turn, so it must be stricter.
 _CERTAIN, _EARLY = 2.0, 4.0
+#: Part of the keys of stored ratios: increased when the way in which plans are run changes.
+_REVISION: Final = 1
 #: Samples of each plan stored by a full comparison, and the number of comparisons after which the ratio is final.
 _KEPT, _RACES = MOST_RUNS // 2 + 1, 3
 
@@ -97,7 +99,7 @@ def comparison_key(graph: TaskGraph) -> str:
         for task in graph.tasks
         if task.operation is not None
     ]
-    return hashlib.sha256(repr((graph.fingerprint(), offered)).encode()).hexdigest()[:32]
+    return hashlib.sha256(repr((_REVISION, graph.fingerprint(), offered)).encode()).hexdigest()[:32]
 
 
 def stored_ratio(device: Device, history: RecordingHistory, mixed: str) -> _PlanRatio | None:

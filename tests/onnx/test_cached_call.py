@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import gc
+import os
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from support.onednn_calls import needs_onednn
 
 import syclsched
 from syclsched.errors import ArgumentError, ExecutionError
+from syclsched.onnx import cached_call
 from syclsched.onnx.cached_call import CachedCall
 from syclsched.testing import faults
 
@@ -139,3 +142,28 @@ def own_bytes() -> int:
     gc.collect()
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_Dirty:"))
+
+
+@pytest.mark.parametrize("limit", [None, "1 GiB"])
+def test_calls_of_many_threads_get_runners_and_are_right(onednn_on_cpu, monkeypatch, limit) -> None:
+    monkeypatch.setattr(cached_call, "SHORT_S", 60.0)
+    given = [images(seed) for seed in range(8)]
+    wanted = [ReferenceEvaluator(str(MODEL)).run(None, {"image": image})[0] for image in given]
+    with syclsched.compile(MODEL, devices="cpu", autotune=False, memory_limit=limit) as model:
+        model(given[0])
+        model(given[0])
+
+        def call(number: int) -> bool:
+            found = [model(given[number])["probabilities"] for _ in range(40)]
+            return all(np.allclose(each, wanted[number], atol=1e-5) for each in found)
+
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(call, range(8)))
+        others = model._current().others
+        assert bool(others) == (limit is None and len(os.sched_getaffinity(0)) > 1)
+        assert len(others) < max(2, len(os.sched_getaffinity(0)))
+    with pytest.raises(ExecutionError, match="closed"):
+        model(given[0])
+    for runner in others:
+        with pytest.raises(ExecutionError, match="closed"):
+            runner({})

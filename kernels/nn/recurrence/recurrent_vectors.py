@@ -4,6 +4,9 @@
 The products with the inputs are computed for several steps at once, the weights of one vector of hidden units after
 another, so that these stay in the first cache. The products with the state follow step by step. Weights are packed once
 in the order in which they are read.
+
+The direction follows the packed weights as a number: both directions have the same code, and their launches can be
+joined, so that two cores compute them.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ def recurrent(
     parameters: tuple[str, ...], cell: str, activations: tuple[Activation, ...], reverse: bool, coupled: bool
 ) -> Implementation:
     """Return the implementation of `syclsched.kernels.nn.recurrence.recurrent`."""
-    known = partial(_Loop, parameters=parameters, cell=cell, activations=activations, reverse=reverse)
+    known = partial(_Loop, parameters=parameters, cell=cell, activations=activations)
     return Implementation(
         "opencl-c",
         "opencl-c",
@@ -57,7 +60,7 @@ def recurrent(
             refuses=partial(_refuses, cell=cell, coupled=coupled),
         ),
         efficiency=0.3,
-        prepare=partial(_prepare, cell=cell),
+        prepare=partial(_prepare, cell=cell, reverse=reverse),
     )
 
 
@@ -113,7 +116,9 @@ def _launch(signature: Signature, limits: DeviceLimits) -> Launch:
     return Launch((_tiled(signature, limits.compute_units).groups,), (1,))
 
 
-def _prepare(signature: Signature, queue: Any, constants: Mapping[str, Any], *, cell: str) -> Mapping[str, Any]:
+def _prepare(
+    signature: Signature, queue: Any, constants: Mapping[str, Any], *, cell: str, reverse: bool
+) -> Mapping[str, Any]:
     """Return the constants with the matrices packed: by phase, block of hidden units, row, gate and unit."""
     import numpy as np
 
@@ -126,7 +131,7 @@ def _prepare(signature: Signature, queue: Any, constants: Mapping[str, Any], *, 
         columns = constants[name].reshape(rows, len(every), hidden)
         padded = np.pad(columns, ((0, 0), (0, 0), (0, -hidden % width))).reshape(rows, len(every), -1, width)
         pieces = [padded[:, part].transpose(2, 0, 1, 3).ravel() for part in parts]
-        packed[name] = np.concatenate(pieces).reshape(1, -1)
+        packed[name] = np.concatenate([*pieces, np.array([reverse], columns.dtype)]).reshape(1, -1)
     return {**constants, **packed}
 
 
@@ -143,7 +148,6 @@ class _Loop:
     parameters: tuple[str, ...]
     cell: str
     activations: tuple[Activation, ...]
-    reverse: bool
 
     def source(self) -> OpenCLSource:
         """Return the kernel."""
@@ -158,7 +162,8 @@ class _Loop:
         )
         has_cell, extra = self.cell == "lstm", self.cell == "gru"
         block = RegisterBlock(tiled.rows, 1, tiled.width)
-        time = f"{steps - 1} - (from + step)" if self.reverse else "from + step"
+        packed = self._hidden * self._gates * lines
+        time = f"backwards ? {steps - 1} - (from + step) : from + step"
         source = f"""{header(dtype)}{panels.preamble(block, dtype)}
 #define EACH_ROW for (int row = 0; row < {tiled.rows}; ++row)
 {functions}
@@ -168,6 +173,7 @@ WHOLE_VECTORS __kernel void recurrent({given}) {{
   A products[{tiled.steps}][{tiled.rows}][{tiled.blocks}][{self._gates}][{tiled.width}];
   A bias[{self._biases}][{lines}];
   const long first = (long)get_global_id(0) * {tiled.rows};
+  const int backwards = r[{packed}] != 0;
   for (int g = 0; g < {self._biases}; ++g)
     for (int j = 0; j < {lines}; ++j) bias[g][j] = j < {hidden} ? b[g * {hidden} + j] : 0;
   EACH_ROW for (int j = 0; j < {lines}; ++j) {{

@@ -96,6 +96,9 @@ struct given {
 int32_t syclsched_look(struct given *given, int64_t count, const void *tuple);
 int32_t syclsched_take(struct given *given, int64_t count);
 
+/* Return the data address of an array in a tuple. */
+void *syclsched_data_of(const void *tuple, int64_t index);
+
 /* Call a library function that submits to a lane's queue. Returns 0 on success; *assigned tells whether the function
  * has assigned the SYCL event, if there is one. */
 int32_t syclsched_call(const struct command *command, ref event, int *assigned);

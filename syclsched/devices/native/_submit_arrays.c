@@ -43,10 +43,20 @@ static int is_as(const struct array *array, const struct given *wanted)
     return 1;
 }
 
+static const struct array *const *items_of(const void *tuple)
+{
+    return (const void *)((const char *)tuple + syclsched_tuple_bytes);
+}
+
+void *syclsched_data_of(const void *tuple, int64_t index)
+{
+    return items_of(tuple)[index]->data;
+}
+
 /* Read the data addresses of all arrays in a tuple. Returns 0 if one is not an array of the expected form. */
 int32_t syclsched_look(struct given *given, int64_t count, const void *tuple)
 {
-    const struct array *const *items = (const void *)((const char *)tuple + syclsched_tuple_bytes);
+    const struct array *const *items = items_of(tuple);
     if (((const struct tuple *)tuple)->count != count)
         return 0;
     for (int64_t i = 0; i < count; ++i) {

@@ -6,6 +6,9 @@
  * The caller submits the commands that do not block, allocates the results while the first of them run, and calls
  * again; a thread submits the rest and waits for the end. The caller waits for that thread, not for the runtime, so
  * that it can time out if a run hangs.
+ *
+ * A run of a few small kernels is shorter than the way to the runtime's threads and back. Such runs are executed on the
+ * calling thread if that proves faster: the first runs take turns.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -17,7 +20,7 @@
 #include "_submit.h"
 
 struct result {
-    void *to;
+    void *to; /* set by the caller, or by `fly_into` */
     const void *from;
     size_t nbytes;
 };
@@ -28,13 +31,13 @@ struct job {
     int64_t lanes_count;
     const struct command *const *commands;
     int64_t count;
-    int64_t ahead;             /* number of first commands that the caller submits */
+    int64_t ahead;             /* number of first commands that the caller submits, or executes, in this run */
     struct event *events;
     int64_t events_count;
     int64_t *submit_ns;
     struct event *made;        /* space for 2 * `count` */
     const volatile int32_t *stop;
-    const struct result *results;
+    struct result *results;
     int64_t results_count;
     int64_t done[2];           /* submissions by the caller, and by the thread */
     int64_t made_count[2];     /* events from made[0] and from made[2 * ahead] */
@@ -48,13 +51,23 @@ struct job {
     int64_t handed_at_ns;      /* when the caller had made its submissions */
     int64_t took_ns;           /* duration of the last run from then on */
     int64_t spreads;           /* whether computing threads may be moved to the caller's core when it waits */
+    int64_t submitted_ahead;   /* `ahead` of a run that is submitted */
+    const struct lane *local;  /* by lane, a queue that executes commands on the calling thread; or null */
+    int64_t way;               /* how this run is made: SUBMITTED or ON_CALLER */
+    int64_t begun_at_ns;
+    int64_t trials[2];         /* timed runs: submitted, and on the calling thread */
+    int64_t least_ns[2];       /* the shortest of each */
 };
 
-/* BEGUN: the caller's part is submitted. FLYING: the thread works. FOLLOWED: the same, but the caller uses the events
+/* BEGUN: the caller's part is submitted. HERE: the caller executes the commands. FLYING: the thread works. FOLLOWED: the same, but the caller uses the events
  * meanwhile and releases them. LANDED: completed, events to be released by the thread. ENDED: ended, events left to the
  * caller. */
-enum state { IDLE, BEGUN, FLYING, FOLLOWED, LANDED, ENDED };
+enum state { IDLE, BEGUN, HERE, FLYING, FOLLOWED, LANDED, ENDED };
 enum { NOT_YET = 0, WELL = 1, OTHERWISE = -1 };
+enum { SUBMITTED = 0, ON_CALLER = 1 };
+
+/* Timed runs of each way, which take turns, and the longest run for which the calling thread is tried. */
+enum { TRIALS = 8, LONGEST_NS = 1000000 };
 
 struct flight {
     struct job *job;
@@ -188,15 +201,39 @@ static void wait_while(struct flight *flight, enum state state, const struct tim
                      : pthread_cond_wait(&flight->changed, &flight->mutex);
 }
 
+/* Return how the next run is made: a trial of the way with fewer trials, then the way with the shortest run. */
+static int way_of(const struct job *job)
+{
+    if (!job->local || !job->trials[SUBMITTED] || job->least_ns[SUBMITTED] > LONGEST_NS)
+        return SUBMITTED;
+    if (job->trials[ON_CALLER] < TRIALS)
+        return job->trials[ON_CALLER] < job->trials[SUBMITTED] ? ON_CALLER : SUBMITTED;
+    return job->least_ns[ON_CALLER] < job->least_ns[SUBMITTED] ? ON_CALLER : SUBMITTED;
+}
+
+/* Count a completed run; the calling thread is not tried again once it takes twice as long. */
+static void note(struct job *job)
+{
+    int64_t way = job->way, took_ns = syclsched_now_ns() - job->begun_at_ns;
+    if (!job->trials[way]++ || took_ns < job->least_ns[way])
+        job->least_ns[way] = took_ns;
+    if (way == ON_CALLER && took_ns > 2 * job->least_ns[SUBMITTED])
+        job->trials[way] = TRIALS;
+}
+
 static void begin(struct flight *flight, const struct command *const *commands)
 {
+    struct job *job = flight->job;
+    job->begun_at_ns = syclsched_now_ns();
     pthread_mutex_lock(&flight->mutex);
     wait_while(flight, LANDED, NULL);
     flight->state = BEGUN;
     pthread_mutex_unlock(&flight->mutex);
-    flight->job->commands = commands;
-    flight->job->done[1] = flight->job->made_count[1] = 0;
-    submit(flight->job, 0);
+    job->commands = commands;
+    job->way = way_of(job);
+    job->ahead = job->way == SUBMITTED ? job->submitted_ahead : 0;
+    job->done[1] = job->made_count[1] = 0;
+    submit(job, 0);
 }
 
 /* Submit the caller's part, once the events of the last run are released; then call fly or follow. */
@@ -214,6 +251,40 @@ int32_t syclsched_flight_begin_with(struct flight *flight, const void *tuple)
         return 0;
     begin(flight, job->own);
     return 1;
+}
+
+/* Execute the run's commands on the calling thread. Returns whether it has completed: if a command is refused or the
+ * run is stopped, the rest is left to the thread. */
+static int perform_here(struct flight *flight)
+{
+    struct job *job = flight->job;
+    int64_t i = 0;
+    pthread_mutex_lock(&flight->mutex);
+    int mine = flight->state == BEGUN; /* otherwise it is followed */
+    if (mine)
+        flight->state = HERE;
+    pthread_mutex_unlock(&flight->mutex);
+    if (!mine)
+        return 0;
+    for (; i < job->count && !*job->stop; ++i) {
+        const struct command *command = job->commands[i];
+        const struct lane *lane = &job->local[command->lane];
+        if (command->kind == COPY)
+            memcpy(command->to, command->from, command->nbytes);
+        else if (lane->way->perform(lane, command) != 0)
+            break;
+    }
+    job->ahead = job->done[0] = i;
+    if (i == job->count)
+        copy_results(job);
+    pthread_mutex_lock(&flight->mutex);
+    change(flight, i == job->count ? IDLE : BEGUN);
+    pthread_mutex_unlock(&flight->mutex);
+    if (i < job->count)
+        job->local = NULL; /* not again */
+    else
+        note(job);
+    return i == job->count;
 }
 
 /* Poll for the end of the run, if it is submitted completely and the last run was so short that two thread switches
@@ -240,6 +311,7 @@ static int end_here(struct flight *flight, double seconds)
         copy_results(job);
         clean(job);
         change(flight, IDLE);
+        note(job);
     }
     pthread_mutex_unlock(&flight->mutex);
     return well;
@@ -250,7 +322,8 @@ static int end_here(struct flight *flight, double seconds)
 int32_t syclsched_flight_fly(struct flight *flight, double seconds)
 {
     struct timespec until;
-    if (end_here(flight, seconds))
+    struct job *job = flight->job;
+    if (job->way == ON_CALLER ? perform_here(flight) : end_here(flight, seconds))
         return WELL;
     clock_gettime(CLOCK_MONOTONIC, &until);
     int64_t ns = until.tv_nsec + (int64_t)(seconds * 1e9);
@@ -259,7 +332,7 @@ int32_t syclsched_flight_fly(struct flight *flight, double seconds)
     pthread_mutex_lock(&flight->mutex);
     flight->state = FLYING;
     pthread_cond_signal(&flight->begun);
-    struct spread *spread = flight->job->spreads ? flight->spread : NULL;
+    struct spread *spread = job->spreads ? flight->spread : NULL;
     if (spread) {
         pthread_mutex_unlock(&flight->mutex);
         syclsched_spread(spread, flight->id);
@@ -268,9 +341,20 @@ int32_t syclsched_flight_fly(struct flight *flight, double seconds)
     wait_while(flight, FLYING, &until);
     int32_t found = flight->state == FLYING ? NOT_YET : flight->state == ENDED ? OTHERWISE : WELL;
     pthread_mutex_unlock(&flight->mutex);
+    if (found == WELL && job->way == SUBMITTED)
+        note(job);
     if (spread && found == WELL)
         syclsched_spread_end(spread);
     return found;
+}
+
+/* The same, with a tuple of arrays for the results; their forms are the caller's concern. */
+int32_t syclsched_flight_fly_into(struct flight *flight, double seconds, const void *tuple)
+{
+    struct job *job = flight->job;
+    for (int64_t i = 0; i < job->results_count; ++i)
+        job->results[i].to = syclsched_data_of(tuple, i);
+    return syclsched_flight_fly(flight, seconds);
 }
 
 /* Keep the events of the run in progress; a run that was only begun continues. Returns WELL if it has completed already
@@ -278,6 +362,7 @@ int32_t syclsched_flight_fly(struct flight *flight, double seconds)
 int32_t syclsched_flight_follow(struct flight *flight)
 {
     pthread_mutex_lock(&flight->mutex);
+    wait_while(flight, HERE, NULL);
     int32_t found = flight->state == IDLE || flight->state == LANDED ? WELL : NOT_YET;
     if (flight->state == BEGUN)
         pthread_cond_signal(&flight->begun);

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
@@ -26,17 +27,17 @@ _SMALL_GROUP = 16
 #: kernel that is launched itself: OpenCL C 3.0, 6.7.1), synchronisation of work-items (a group chosen by the runtime
 #: could contain work-items of two launches).
 _NOT_JOINED = re.compile(
-    r"\b(?:__local|local|reqd_work_group_size|work_group_size_hint|vec_type_hint|get_work_dim|get_global_linear_id"
+    r"\b(?:__local|local|reqd_work_group_size|work_group_size_hint|get_work_dim|get_global_linear_id"
     r"|get_global_offset|barrier|work_group_\w+|sub_group_\w+|printf|image[123]d\w*|sampler_t|pipe)\b"
     r"|\bget_(?:global_id|local_id|group_id|num_groups|global_size|local_size|enqueued_local_size)\b(?!\s*\(\s*[01]\s*\))"
 )
 _LAST_NAME = re.compile(r"([A-Za-z_]\w*)\s*$")
 
 
-def join_key(executable: Executable, queue: SyclQueue) -> tuple[Hashable, int] | None:
-    """Return a key equal for launches that can be joined, and the most per submission; None if not joinable.
+def join_key(executable: Executable, queue: SyclQueue) -> tuple[Hashable, int, int] | None:
+    """Return a key equal for launches that can be joined, the most per submission, and how many run at a time.
 
-    Nothing is compiled here; `can_join` tells whether the device compiles the joined kernel.
+    None if not joinable. Nothing is compiled here; `can_join` tells whether the device compiles the joined kernel.
     """
     if not isinstance(executable, KernelExecutable) or not isinstance(executable.code, OpenCLSource):
         return None
@@ -45,7 +46,9 @@ def join_key(executable: Executable, queue: SyclQueue) -> tuple[Hashable, int] |
         return None
     local = executable.local_range
     ranges = tuple(executable.global_range), None if local is None else tuple(local)
-    return (executable.code, *ranges, queue.sycl_context, queue.sycl_device), most
+    groups = math.prod(executable.global_range) // math.prod(local or (1,))
+    at_a_time = queue.sycl_device.max_compute_units // groups
+    return (executable.code, *ranges, queue.sycl_context, queue.sycl_device), most, at_a_time
 
 
 def can_join(executable: Executable, count: int, queue: SyclQueue) -> bool:
@@ -99,40 +102,42 @@ def joined_source(code: OpenCLSource, count: int) -> OpenCLSource | None:
     """Return a program with a kernel that does the work of several launches of one kernel; None if impossible.
 
     The kernel takes the arguments of all launches, one after another, and is launched over one more dimension, the
-    slowest: its index selects the launch. The first two dimensions are unchanged.
+    slowest: its index selects the arguments. The first two dimensions are unchanged.
     """
     plain = COMMENT.sub(" ", code.source)
-    parameters = _parameters(plain, code.kernel_name)
-    if parameters is None or _NOT_JOINED.search(plain):
+    found = _declaration(plain, code.kernel_name)
+    if found is None or _NOT_JOINED.search(plain):
         return None
+    hints, parameters = found
     name = f"syclsched_{count}_{code.kernel_name}"
     declared = [f"{head}{own}_{n}" for n in range(count) for head, own in parameters]
-    cases = [
-        f"    case {n}: {code.kernel_name}({', '.join(f'{own}_{n}' for _, own in parameters)}); break;"
-        for n in range(count)
+    # One call: several would be inlined, each with the kernel's private memory.
+    selected = [
+        " : ".join([*(f"launch == {n} ? {own}_{n}" for n in range(count - 1)), f"{own}_{count - 1}"])
+        for _, own in parameters
     ]
     text = "\n".join(
         (
             code.source,
-            f"__kernel void {name}({', '.join(declared)}) {{",
-            "    switch (get_global_id(2)) {",
-            *cases,
-            "    }",
+            f"{hints}__kernel void {name}({', '.join(declared)}) {{",
+            "    const size_t launch = get_global_id(2);",
+            f"    {code.kernel_name}({', '.join(selected)});",
             "}",
         )
     )
     return OpenCLSource(text, name, code.options)
 
 
-def _parameters(source: str, kernel: str) -> list[tuple[str, str]] | None:
-    """Return declaration and name of each kernel parameter; None if the text is too complex."""
-    found = re.findall(rf"\b(?:__)?kernel\s+void\s+{re.escape(kernel)}\s*\(([^()]*)\)\s*\{{", source)
+def _declaration(source: str, kernel: str) -> tuple[str, list[tuple[str, str]]] | None:
+    """Return the text before a kernel on its line, and declaration and name of each parameter; None if too complex."""
+    found = re.findall(rf"([^\n;}}]*)\b(?:__)?kernel\s+void\s+{re.escape(kernel)}\s*\(([^()]*)\)\s*\{{", source)
     if len(found) != 1:
         return None
+    hints, declared = found[0]
     parameters = []
-    for text in found[0].split(","):
+    for text in declared.split(","):
         name = _LAST_NAME.search(text)
         if name is None or not text[: name.start()].strip():
             return None
         parameters.append((text[: name.start()], name.group(1)))
-    return parameters
+    return hints, parameters

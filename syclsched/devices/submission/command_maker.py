@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -27,6 +27,7 @@ from syclsched.devices.submission.commands import (
     CommandSequence,
     CommandStructure,
 )
+from syclsched.devices.submission.local_queues import LocalQueues, open_local_queues
 from syclsched.errors import ExecutionError
 from syclsched.model.operation import NativeCall
 
@@ -307,6 +308,10 @@ class CommandMaker:
     def is_on_host(self, lane: int) -> bool:
         """Return whether a lane submits to a native queue, or outside it, and all its work is on the host's cores."""
         return lane in self._native and self._queues[lane].sycl_device.is_cpu
+
+    def local_queues(self, lanes: Iterable[int]) -> LocalQueues | None:
+        """Return queues that execute commands of lanes on the submitting thread; None if a device has none."""
+        return open_local_queues({lane: self._queues[lane] for lane in lanes})
 
     @property
     def tables(self) -> tuple[int, int, int, int]:

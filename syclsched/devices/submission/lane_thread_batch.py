@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,21 +20,8 @@ from syclsched.devices.backends.registry import backend_of
 from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.submission.commands import Command
+from syclsched.devices.submission.local_queues import LocalQueues, open_local_queues
 from syclsched.devices.submission.submission_loop import SubmissionLoop
-
-
-class LocalQueues:
-    """Queues of one-core lanes that execute commands on the submitting thread."""
-
-    def __init__(self) -> None:
-        self.handles: dict[int, int] = {}
-        self.release: dict[int, Callable[[int], object]] = {}
-
-    def close(self) -> None:
-        """Release the queues."""
-        for lane, handle in self.handles.items():
-            self.release[lane](handle)
-        self.handles = {}
 
 
 def why_not_local(queues: Mapping[int, SyclQueue]) -> str | None:
@@ -44,19 +31,9 @@ def why_not_local(queues: Mapping[int, SyclQueue]) -> str | None:
     return next(filter(None, reasons), None if fits else f"there are {len(queues)} lanes, and fewer cores")
 
 
-def local_queues(queues: Mapping[int, SyclQueue]) -> LocalQueues | None:
+def lane_thread_queues(queues: Mapping[int, SyclQueue]) -> LocalQueues | None:
     """Return local queues for lanes, or None if not every lane is one core of the host."""
-    if why_not_local(queues) is not None:
-        return None
-    found = LocalQueues()
-    for lane, queue in queues.items():
-        native = backend_of(queue).native()
-        handle = None if native is None else native.local_queue(queue)
-        if native is None or handle is None:
-            found.close()
-            return None
-        found.handles[lane], found.release[lane] = handle, native.release_queue
-    return found
+    return None if why_not_local(queues) is not None else open_local_queues(queues)
 
 
 class _Performer(ctypes.Structure):

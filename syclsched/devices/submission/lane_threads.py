@@ -16,7 +16,8 @@ from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.native.wakeup import Wakeup
 from syclsched.devices.submission.command_maker import NO_LIMIT, LaneStructure
-from syclsched.devices.submission.lane_thread_batch import LocalQueues, local_queues
+from syclsched.devices.submission.lane_thread_batch import lane_thread_queues
+from syclsched.devices.submission.local_queues import LocalQueues
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 
 
@@ -61,7 +62,7 @@ class SharedLaneThreads:
     def lanes(self, loop: SubmissionLoop) -> Any | None:
         """Return the lanes to submit to instead of a loop's own, the same for all loops; None if unavailable."""
         if self._threads is None and self.why_not is None:
-            local = local_queues(self._queues) if loop.native else None
+            local = lane_thread_queues(self._queues) if loop.native else None
             if local is None:
                 self.why_not = "the runtime has no queues that execute commands on the submitting thread"
                 return None

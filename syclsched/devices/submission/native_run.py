@@ -20,6 +20,7 @@ from syclsched.devices.native.input_arrays import InputArrays
 from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.submission.command_list import MAX_CALLS_IN_FLIGHT, MAX_IN_FLIGHT, CommandList, EventRange
 from syclsched.devices.submission.commands import CallCommand, Command
+from syclsched.devices.submission.local_queues import LocalQueues
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.oneapi.fork_check import is_forked
 
@@ -34,6 +35,8 @@ SPREADING_VARIABLE = "SYCLSCHED_SPREADING"
 #: another thread, and the wake-up, cost some 60 us.
 SHORT_NS = 150_000
 _UNKNOWN = (1 << 63) - 1
+#: Most commands of a run that may be executed on the calling thread.
+MOST_ON_CALLER = 256
 
 
 class _Result(ctypes.Structure):
@@ -67,6 +70,12 @@ class _Job(ctypes.Structure):
         ("handed_at_ns", ctypes.c_int64),
         ("took_ns", ctypes.c_int64),
         ("spreads", ctypes.c_int64),
+        ("submitted_ahead", ctypes.c_int64),
+        ("local", ctypes.c_void_p),
+        ("way", ctypes.c_int64),
+        ("begun_at_ns", ctypes.c_int64),
+        ("trials", ctypes.c_int64 * 2),
+        ("least_ns", ctypes.c_int64 * 2),
     ]
 
 
@@ -104,8 +113,10 @@ class NativeRun:
         commands: CommandList,
         ahead: int,
         results: Sequence[tuple[int, int]],
+        local: LocalQueues | None = None,
     ) -> None:
         self._library = library
+        lanes_on_caller = None if local is None else loop.copy_lanes(local.handles)
         self._results = (_Result * len(results))(*[_Result(None, source, nbytes) for source, nbytes in results])
         count = len(commands)
         self._made, submit_ns = loop.new_event_array(2 * count), (ctypes.c_int64 * count)()
@@ -118,10 +129,13 @@ class NativeRun:
             short_ns=SHORT_NS,
             took_ns=_UNKNOWN,
             spreads=len(os.sched_getaffinity(0)) > 1 and os.environ.get(SPREADING_VARIABLE, "1") != "0",
+            submitted_ahead=ahead,
+            local=None if lanes_on_caller is None else ctypes.addressof(lanes_on_caller),
         )
         self._own: InPlaceCommands | None = None
         self._arrays: tuple[Any, ...] | None = None
-        keep = loop, commands, self._job, self._results, self._made, submit_ns
+        keep = loop, commands, self._job, self._results, self._made, submit_ns, lanes_on_caller
+        self._local = local
         handle = library.flight_new(ctypes.byref(self._job))
         #: Whether its thread exists.
         self.is_ready = handle is not None
@@ -147,10 +161,12 @@ class NativeRun:
         self._arrays = arrays  # they must live until all commands have completed
         return bool(self._library.flight_begin_with(self._handle, arrays))
 
-    def run_blocking(self, targets: Sequence[int], seconds: float) -> int:
-        """Complete the run that was begun, for at most this many seconds, without the GIL."""
+    def run_blocking(self, targets: tuple[Any, ...], seconds: float) -> int:
+        """Complete the run that was begun and copy its results into arrays, without the GIL; for at most this long."""
+        if self._own is not None:
+            return int(self._library.fly_into(self._handle, seconds, targets))
         for result, target in zip(self._results, targets, strict=True):
-            result.to = target
+            result.to = target.ctypes.data
         return int(self._library.fly(self._handle, seconds))
 
     def follow(self) -> bool:
@@ -178,6 +194,11 @@ class NativeRun:
         return int(self._job.handed_ns)
 
     @property
+    def runs_on_caller(self) -> int:
+        """The number of runs executed on the calling thread, or eight if that has proved slower."""
+        return int(self._job.trials[1])
+
+    @property
     def done(self) -> int:
         """The number of submissions made, after `take_over`."""
         return int(sum(self._job.done))
@@ -192,6 +213,8 @@ class NativeRun:
         if self.is_ready:
             self.is_ready = False
             self._finalizer()
+        if self._local is not None:
+            self._local.close()
 
 
 def native_run_for(
@@ -206,7 +229,12 @@ def native_run_for(
     copies = sum(1 for _ in takewhile(lambda part: part.is_copy, parts))
     calls = sum(1 for _ in takewhile(lambda part: isinstance(part, CallCommand), parts[copies:]))
     ahead = copies + min(calls, MAX_CALLS_IN_FLIGHT)
-    made = NativeRun(library, loop, commands, ahead if len(lanes) == 1 else 0, results)
+    # The calling thread is tried for plans of few kernels; library calls submit to queues of their own.
+    is_small = len(parts) <= MOST_ON_CALLER and not any(isinstance(part, CallCommand) for part in parts)
+    local = loop.local_queues(lanes) if is_small else None
+    made = NativeRun(library, loop, commands, ahead if len(lanes) == 1 else 0, results, local)
+    if not made.is_ready:
+        made.close()
     return made if made.is_ready else None
 
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 
 from syclsched.execution.core.program import Program, ProgramNode
 
-#: Longest predicted duration of a launch to be fused. A launch costs the runtime a few microseconds: little compared
-#: with a longer kernel, whose dependents would have to wait for the whole fused launch.
+#: Longest predicted duration of a launch to be fused with others that keep all compute units busy. A launch costs the
+#: runtime a few microseconds: little compared with a longer kernel, whose dependents would have to wait for the whole
+#: fused launch. Longer launches of so few work-groups that several run at a time, such as those of the two directions
+#: of a recurrent layer, are fused as far as they do.
 MAX_DURATION_S = 50e-6
 #: Maximum number of tasks per fused launch.
 MAX_FUSED = 8
@@ -21,13 +23,15 @@ MIN_SAVED_LAUNCHES = 8
 def fuse_launches(
     program: Program,
     nodes: Sequence[ProgramNode],
-    key: Callable[[ProgramNode], tuple[Hashable, int] | None],
+    key: Callable[[ProgramNode], tuple[Hashable, int, int] | None],
     edges: Collection[tuple[str, str]],
     behind: Mapping[int, int],
     levels: Mapping[int, int],
     possible: Callable[[ProgramNode, int], bool] = lambda _, __: True,
 ) -> list[tuple[ProgramNode, ...]]:
     """Group a plan's submissions into units, each submitted as one command.
+
+    ``key`` returns the code of a launch, the most launches of one submission, and how many of them run at a time.
 
     A launch is fused with its predecessor on the lane if both use the same code, neither accesses an array that the
     other writes, and all predecessors of the launch are submitted before the first launch of the group. Then none of
@@ -39,7 +43,8 @@ def fuse_launches(
     for node in nodes:
         kind = key(node) if node.instruction.kind == "launch" else None
         group = open_groups.get(node.lane)
-        if kind is not None and node.instruction.duration_s <= MAX_DURATION_S:
+        is_long = node.instruction.duration_s > MAX_DURATION_S
+        if kind is not None and (not is_long or kind[2] > 1):
             reads, writes = _touched(program, node)
             level = levels[node.id]
             if (
@@ -49,8 +54,8 @@ def fuse_launches(
             ):
                 group.add(node, reads, writes)
             else:
-                most = min(kind[1], MAX_FUSED)
-                group = _LaunchGroup(kind[0], most, position[node.id], [node], reads, writes, level)
+                most = min(kind[1], MAX_FUSED, kind[2] if is_long else MAX_FUSED)
+                group = _LaunchGroup(kind[0], most, position[node.id], [node], reads, writes, level, is_long)
                 found.append(group)
             open_groups[node.lane] = group
         else:
@@ -64,7 +69,8 @@ def fuse_launches(
     for group in found:
         kind_of = group.key, len(group.nodes)
         if kind_of not in joins:
-            joins[kind_of] = saved[kind_of] >= MIN_SAVED_LAUNCHES and possible(group.nodes[0], len(group.nodes))
+            is_worth_it = len(group.nodes) > 1 if group.is_long else saved[kind_of] >= MIN_SAVED_LAUNCHES
+            joins[kind_of] = is_worth_it and possible(group.nodes[0], len(group.nodes))
         if joins[kind_of]:
             units.append(tuple(group.nodes))
         else:
@@ -84,6 +90,7 @@ class _LaunchGroup:
     reads: set[tuple[str, str]] = field(default_factory=set)
     writes: set[tuple[str, str]] = field(default_factory=set)
     level: int = 0
+    is_long: bool = False
 
     def takes(
         self,

@@ -14,10 +14,13 @@ from syclsched.devices.submission.native_run import COMPLETED, NativeRun, native
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.execution.core.program import Program
 from syclsched.execution.core.waiting import SLICE_S
-from syclsched.execution.memory.buffers import AllocatedBuffer, BufferTable, NumpyArray
+from syclsched.execution.memory.buffers import BufferTable, NumpyArray
 
 #: Maximum number of prepared result selections, each with its own thread; beyond it all are dropped.
 MOST = 8
+
+#: Shape and dtype of a result.
+_Form = tuple[tuple[int, ...], np.dtype[Any]]
 
 
 class NativeRunCache:
@@ -30,7 +33,7 @@ class NativeRunCache:
         self._loop = loop
         self._program = program
         self._buffers = buffers
-        self._made: dict[tuple[str, ...], tuple[NativeRun | None, Sequence[AllocatedBuffer]]] = {}
+        self._made: dict[tuple[str, ...], tuple[NativeRun | None, Sequence[_Form]]] = {}
         self._last: NativeRun | None = None
         #: Result arrays of the run in flight, kept alive until it is known to have ended; None if no run is in flight.
         self._written: dict[str, NumpyArray] | None = None
@@ -42,12 +45,12 @@ class NativeRunCache:
             if len(self._made) == MOST:
                 self.close()
             found = self._made[names] = self._make(commands, names)
-        self._last, buffers = found
+        self._last, forms = found
         if self._last is None:
             return None
         self._written = {}
         self._last.begin()
-        return self._complete_run(self._last, names, buffers)
+        return self._complete_run(self._last, names, forms)
 
     def ready(self, names: tuple[str, ...]) -> NativeRun | None:
         """Return the prepared run for a selection of results; None if there is none."""
@@ -66,16 +69,15 @@ class NativeRunCache:
         return self._complete_run(native_run, names, self._made[names][1])
 
     def _complete_run(
-        self, native_run: NativeRun, names: tuple[str, ...], buffers: Sequence[AllocatedBuffer]
+        self, native_run: NativeRun, names: tuple[str, ...], forms: Sequence[_Form]
     ) -> dict[str, NumpyArray] | None:
         """Complete a run that has begun."""
         assert self._written is not None
         results = self._written
         # Allocated while the devices work: with cold caches each array takes microseconds.
-        for name, b in zip(names, buffers, strict=True):
-            results[name] = np.empty(b.array.shape, b.array.dtype)
-        targets = [each.__array_interface__["data"][0] for each in results.values()]
-        if native_run.run_blocking(targets, SLICE_S) != COMPLETED and self.unfinished() is not None:
+        for name, (shape, dtype) in zip(names, forms, strict=True):
+            results[name] = np.empty(shape, dtype)
+        if native_run.run_blocking(tuple(results.values()), SLICE_S) != COMPLETED and self.unfinished() is not None:
             return None
         self._written = None
         return results
@@ -113,9 +115,7 @@ class NativeRunCache:
         self._made.clear()
         self._last = self._written = None
 
-    def _make(
-        self, commands: CommandList, names: tuple[str, ...]
-    ) -> tuple[NativeRun | None, Sequence[AllocatedBuffer]]:
+    def _make(self, commands: CommandList, names: tuple[str, ...]) -> tuple[NativeRun | None, Sequence[_Form]]:
         finals, segments = self._program.final_buffers, self._program.segments
         # An array without a writer is the caller's own and may be at another address in the next run.
         if len(set(names)) < len(names) or any(
@@ -124,4 +124,5 @@ class NativeRunCache:
             return None, ()
         buffers = [self._buffers[finals[name][0]] for name in names]
         results = [(buffer.address, buffer.array.nbytes) for buffer in buffers]
-        return native_run_for(self._library, self._loop, commands, results), buffers
+        forms = [(buffer.array.shape, np.dtype(buffer.array.dtype)) for buffer in buffers]
+        return native_run_for(self._library, self._loop, commands, results), forms

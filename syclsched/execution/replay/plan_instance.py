@@ -19,8 +19,9 @@ from syclsched.devices.programs.joined_launches import can_join, join_key
 from syclsched.devices.submission import faultpoints
 from syclsched.devices.submission.command_list import CommandList
 from syclsched.devices.submission.commands import Command
-from syclsched.devices.submission.lane_thread_batch import LaneThreadBatch, LocalQueues, local_queues
+from syclsched.devices.submission.lane_thread_batch import LaneThreadBatch, lane_thread_queues
 from syclsched.devices.submission.lane_threads import SharedLaneThreads
+from syclsched.devices.submission.local_queues import LocalQueues
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import ExecutionError
 from syclsched.execution.core.clock import host_clocks
@@ -103,7 +104,7 @@ class PlanInstance:
         nodes = sorted((program.nodes[number] for number in levels.of), key=lambda node: levels.of[node.id])
         self._library = library
         if self._lane_threads is not None and not levels.steps:  # with host steps, lanes must wait for the host
-            self._local_queues = local_queues({lane: lanes[lane] for lane in {node.lane for node in nodes}})
+            self._local_queues = lane_thread_queues({lane: lanes[lane] for lane in {node.lane for node in nodes}})
         self._lane_batch: LaneThreadBatch | None = None
         joins = self.loop.native and self._lane_threads is None
         #: Instructions in submission order; those of one tuple are submitted as one command.
@@ -343,7 +344,7 @@ class PlanInstance:
                 return True
         return False
 
-    def _join_key(self, node: ProgramNode) -> tuple[Hashable, int] | None:
+    def _join_key(self, node: ProgramNode) -> tuple[Hashable, int, int] | None:
         executable, work = self._executables.get(node.id), self._prepared.work.get(node.id)
         if executable is None or work is None or work.writes_nothing:
             return None

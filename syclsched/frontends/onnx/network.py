@@ -28,6 +28,8 @@ attributes. The kinds:
                      `syclsched.kernels.nn.attention.attention`
 ``cache_write``      cache, rows, starts -> the cache with these rows, in its own memory; ``circular``
 ``rotary``           x, cosines, sines, positions -> y. ``interleaved``
+``trees``            x, nodes, thresholds, roots, weights, optional columns -> y. ``rule``, ``combine``, ``missing``,
+                     ``count`` (columns of y), as in `syclsched.kernels.trees`
 ``elementwise``      any number of inputs, broadcast -> y of ``dtype``. ``expression``: see
                      `syclsched.kernels.tensor.writing.expression`; casts, comparisons, where and expand are
                      elementwise, too
@@ -73,7 +75,7 @@ KINDS: Final = frozenset(
         *("conv", "conv_transpose", "pool", "lrn", "batch_norm", "layer_norm", "group_norm", "matmul", "softmax"),
         *("elementwise", "reduce", "arg", "topk", "scan_sum", "transpose", "reshape", "gather", "gather_elements"),
         *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "recurrent"),
-        *("attention", "cache_write", "rotary", "reference"),
+        *("attention", "cache_write", "rotary", "trees", "reference"),
     }
 )
 

@@ -37,6 +37,7 @@ from syclsched.kernels.tensor.reductions.topk import topk
 from syclsched.kernels.tensor.scatter import scatter_elements, scatter_nd
 from syclsched.kernels.tensor.strided_slice import slice_of
 from syclsched.kernels.tensor.transpose import transpose
+from syclsched.kernels.trees import trees
 from syclsched.model.operation import Operation, Shape
 
 _Factory = Callable[[CanonicalNode, Mapping[str, Value]], Operation]
@@ -175,6 +176,7 @@ _FACTORIES: Final[dict[str, _Factory]] = {
     "attention": _from_attributes(attention, "scale", "softcap", "window"),
     "cache_write": _from_attributes(cache_write, "circular"),
     "rotary": _from_attributes(rotary, "interleaved"),
+    "trees": _from_attributes(trees, "rule", "combine", "missing", sparse=5),
 }
 
 _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
@@ -188,6 +190,7 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "attention": ("q", "key", "value", "starts"),
     "cache_write": ("y", "rows", "starts"),
     "rotary": ("x", "cosines", "sines", "positions"),
+    "trees": ("x", "nodes", "thresholds", "roots", "weights", "columns"),
     "recurrent": ("x", "w", "r", "b", "h0", "c0", "lengths", "p"),
     **dict.fromkeys(("gather", "gather_elements", "gather_nd"), ("x", "indices")),
     **dict.fromkeys(("scatter_elements", "scatter_nd"), ("x", "indices", "updates")),

@@ -225,6 +225,10 @@ def _attention(inputs: Sequence[Value], _: Mapping[str, Any]) -> tuple[ShapeDtyp
     return (((*q.shape[:3], value.shape[3]), q.dtype),)
 
 
+def _trees(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    return (((inputs[0].shape[0], attributes["count"]), inputs[4].dtype),)
+
+
 def _concat(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     axis = attributes["axis"]
     first = inputs[0].shape
@@ -267,6 +271,7 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "attention": _attention,
     "cache_write": _same,
     "rotary": _same,
+    "trees": _trees,
 }
 
 

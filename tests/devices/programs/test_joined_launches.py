@@ -29,7 +29,8 @@ def test_takes_the_arguments_of_all_launches_in_order() -> None:
     assert f"__kernel void {joined.kernel_name}(" in made
     for n in range(3):
         assert f"y_{n}" in made
-        assert f"case {n}: axpy(y_{n}, x_{n}, a_{n}, n_{n}); break;" in made
+    each = ", ".join(f"launch == 0 ? {p}_0 : launch == 1 ? {p}_1 : {p}_2" for p in "yxan")
+    assert f"axpy({each});" in made
     assert "const REAL a_2" in made
     assert "long2 n_0" in made
 
@@ -37,7 +38,16 @@ def test_takes_the_arguments_of_all_launches_in_order() -> None:
 def test_other_kernels_of_the_program_are_left_alone() -> None:
     joined = joined_source(OpenCLSource(PLAIN, "other"), 2)
     assert joined is not None
-    assert "case 1: other(x_1)" in joined.source
+    assert "other(launch == 0 ? x_0 : x_1);" in joined.source
+
+
+def test_hints_to_the_compiler_are_kept() -> None:
+    hint = "__attribute__((vec_type_hint(float8)))"
+    joined = joined_source(
+        OpenCLSource(f"#define WHOLE {hint}\nWHOLE __kernel void k(__global int *x) {{ *x = 1; }}", "k"), 2
+    )
+    assert joined is not None
+    assert f"WHOLE __kernel void {joined.kernel_name}(" in joined.source
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_launches_that_use_the_same_memory_are_not_made_as_one(plan: Plan) -> No
         patch.setattr(launch_fusion, "MIN_SAVED_LAUNCHES", 1)
         patch.setattr(launch_fusion, "MAX_DURATION_S", 10.0)
         units = launch_fusion.fuse_launches(
-            program, nodes, lambda node: ("same", 8), (), layout.behind, plan_host_sync(program).of
+            program, nodes, lambda node: ("same", 8, 0), (), layout.behind, plan_host_sync(program).of
         )
     together = {node.id: {other.id for other in unit} for unit in units for node in unit}
     users = users_of(plan)

@@ -50,11 +50,14 @@ def on_lanes(graph: TaskGraph, platform: Any, lanes: int, device: str = "cpu") -
     return plan_by(graph, platform, lambda name: (device, int(name.rpartition("_")[2]) % lanes, IMPLEMENTATION))
 
 
-def units_of(plan: Any, graph: TaskGraph, most: int = 8, possible: Any = lambda _, __: True) -> list[tuple[str, ...]]:
+def units_of(
+    plan: Any, graph: TaskGraph, most: int = 8, possible: Any = lambda _, __: True, at_a_time: int = 0
+) -> list[tuple[str, ...]]:
     program = Program(plan)
     nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
     levels = plan_host_sync(program).of
-    units = fuse_launches(program, nodes, lambda node: ("same", most), frozenset(graph.edges), {}, levels, possible)
+    kind = "same", most, at_a_time
+    units = fuse_launches(program, nodes, lambda _: kind, frozenset(graph.edges), {}, levels, possible)
     assert sorted(node.id for unit in units for node in unit) == sorted(node.id for node in nodes)
     return [
         tuple(node.instruction.task or "" for node in unit) for unit in units if unit[0].instruction.kind == "launch"
@@ -115,6 +118,20 @@ def test_what_takes_long_goes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert longest_s > 0
     monkeypatch.setattr(launch_fusion, "MAX_DURATION_S", longest_s / 2)
     assert all(len(unit) == 1 for unit in units_of(plan, graph))
+    assert all(len(unit) == 1 for unit in units_of(plan, graph, at_a_time=1))
+
+
+def test_long_launches_that_leave_compute_units_idle_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    platform, _ = live_on(None)
+    graph = wide()
+    plan = on_lanes(graph, platform, 1)
+    monkeypatch.setattr(launch_fusion, "MAX_DURATION_S", 0.0)
+    monkeypatch.setattr(launch_fusion, "MIN_SAVED_LAUNCHES", 100)
+    units = units_of(plan, graph, at_a_time=2)
+    assert ("t0_3", "t1_0") in units and ("t1_1", "t1_2") in units
+    assert max(map(len, units)) == 2
+    assert units_of(plan, graph, at_a_time=100) == units_of(plan, graph, at_a_time=8)
+    assert all(len(unit) == 1 for unit in units_of(plan, graph, possible=lambda _, __: False, at_a_time=2))
 
 
 def test_what_the_device_does_not_compile_for_several_goes_alone() -> None:

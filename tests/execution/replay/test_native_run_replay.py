@@ -14,6 +14,7 @@ from support.opened import live_on
 from support.running import DTYPE, plan_by, plan_on
 
 from syclsched.devices.submission.command_list import MAX_CALLS_IN_FLIGHT
+from syclsched.devices.submission.command_maker import CommandMaker
 from syclsched.devices.submission.native_run import COMPLETED, STILL_RUNNING, NativeRun
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import TaskFailedError
@@ -102,6 +103,62 @@ def test_results_are_right_every_time_and_the_callers_own(runner: Any, flown: li
     assert np.array_equal(bound({"y": inputs(3)})["y"], wanted(inputs(3)))
     assert bound({"y": inputs(3)}, results=()) == {}
     assert len(flown) == 10
+
+
+@pytest.fixture
+def on_caller(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many runs had been executed on the calling thread after each run."""
+    found: list[int] = []
+    run_blocking = NativeRun.run_blocking
+
+    def noted(self: NativeRun, *arguments: Any) -> int:
+        ended = run_blocking(self, *arguments)
+        found.append(self.runs_on_caller)
+        return ended
+
+    monkeypatch.setattr(NativeRun, "run_blocking", noted)
+    return found
+
+
+def small_kernels() -> tuple[Any, TaskGraph, Any]:
+    """Return a plan of three small kernels, which count y from 0 to 1, then to 3, in place, and add x."""
+    platform, live = live_on(None)
+    graph = TaskGraph("small")
+    x, y = graph.array("x", (64,), "float32"), graph.array("y", (64,), "float32")
+    graph.kernel(FILL, name="one", x=y.write(), value=1.0)
+    graph.kernel(SCALE, name="three", x=y, alpha=3.0)
+    graph.kernel(AXPY, name="sum", y=y, x=x, alpha=1.0)
+    return plan_by(graph, platform, lambda name: ("cpu", 0, _device_way(graph, name))), graph, live
+
+
+def test_short_runs_are_tried_on_the_calling_thread(local_queues: None, on_caller: list[int]) -> None:
+    plan, graph, live = small_kernels()
+    with bind(plan, graph, live, trace=False) as bound:
+        for turn in range(500):
+            x = np.full(64, turn, np.float32)
+            assert np.array_equal(bound({"x": x}, ["y"])["y"], x + 3)
+            if turn > 20 and on_caller[-1]:
+                break
+        assert on_caller[-1]
+
+
+def test_kernels_refused_on_the_calling_thread_are_submitted(
+    local_queues: None, on_caller: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, perform = CommandMaker.copy_lanes, []
+
+    def without_queues(self: CommandMaker, queues: Any) -> Any:
+        perform.append(queues)
+        return real(self, dict.fromkeys(queues, 0))
+
+    monkeypatch.setattr(CommandMaker, "copy_lanes", without_queues)
+    plan, graph, live = small_kernels()
+    with bind(plan, graph, live, trace=False) as bound:
+        for turn in range(40):
+            x = np.full(64, turn, np.float32)
+            assert np.array_equal(bound({"x": x}, ["y"])["y"], x + 3)
+        assert perform
+        assert on_caller == [0] * 40
 
 
 @needs_onednn

@@ -85,6 +85,25 @@ def test_missing_values_go_where_they_are_said_to(tracks: list[int] | None) -> N
     same("TreeEnsembleRegressor", x, **said)
 
 
+@pytest.mark.parametrize("tracks", [0, 1])
+def test_nodes_of_several_rules(tracks: int) -> None:
+    x = np.concatenate([X, np.full((1, 4), np.nan, np.float32), np.full((1, 4), -np.inf, np.float32)])
+    said = forest(1, what="target", n_targets=1)
+    said["nodes_missing_value_tracks_true"] = [tracks] * 11
+    branches = [at for at, mode in enumerate(said["nodes_modes"]) if mode != "LEAF"]
+    for shift in range(4):
+        for turn, at in enumerate(branches):
+            said["nodes_modes"][at] = RULES[(turn + shift) % 4]
+        same("TreeEnsembleRegressor", x, **said)
+
+
+def test_trees_are_one_task_however_many_there_are() -> None:
+    network = imported(
+        model("TreeEnsembleClassifier", {"x": X}, 2, **forest(3, what="class", classlabels_int64s=[0, 1, 2]))
+    )
+    assert [node.kind for node in network.nodes] == ["trees", "arg"]
+
+
 @pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX"])
 @pytest.mark.parametrize("labels", [[0, 1, 2], [7, 3, 5]])
 def test_classifier(post: str, labels: list[int]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from syclsched.devices.native.submission_library import load_library
 from syclsched.devices.native.sycl_types import SyclContext, SyclQueue, Waitable
 from syclsched.devices.native.wakeup import Wakeup
-from syclsched.devices.submission.lane_thread_batch import local_queues
+from syclsched.devices.submission.lane_thread_batch import lane_thread_queues
 from syclsched.devices.submission.lane_threads import LaneThreads
 from syclsched.execution.dynamic.submission.run_resources import RunResources
 from syclsched.execution.lanes.instruction_commands import CommandFactory
@@ -41,7 +41,7 @@ class Submitter(InstructionSubmitter):
         Work on the SYCL queues must be submitted before, or after all work of the lane threads has completed.
         """
         self.wakeup, self.idle_wakeup = Wakeup(self.library), Wakeup(self.library)
-        queues = local_queues(self._queues) if self.loop.native else None
+        queues = lane_thread_queues(self._queues) if self.loop.native else None
         if queues is not None:
             try:
                 self.threads = LaneThreads(self.library, self.loop, queues, self.wakeup)

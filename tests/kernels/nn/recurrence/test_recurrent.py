@@ -12,9 +12,11 @@ from support.examples import examples
 from support.operations import NO_SHRINKING, UNCHECKED, close, described, numbers, on_host, unwritten
 from support.recurrent_layers import SIGMOID, TANH, Case, layers
 
+from syclsched.devices.programs.joined_launches import joined_source
 from syclsched.errors import ArgumentError
 from syclsched.kernels import nn
 from syclsched.kernels.nn.recurrence.recurrent import CELLS
+from syclsched.model.operation import DeviceLimits, Signature
 
 
 @given(layers())
@@ -81,6 +83,19 @@ def test_few_hidden_units(run: Any, cell: str, hidden: int) -> None:
     operation = nn.recurrent(cell, (TANH,) if cell == "rnn" else (SIGMOID, TANH, TANH)[:functions])
     for name in ("opencl-c-groups", "opencl-c"):
         close(run(operation, name, arrays, ("w", "r"))["y"], on_host(operation, arrays), "float32", 20)
+
+
+@pytest.mark.parametrize("cell", [*CELLS])
+def test_both_directions_have_the_same_code(cell: str) -> None:
+    """So that their launches can be joined."""
+    gates, biases, functions = CELLS[cell]
+    shapes = {"y": (9, 1, 16), "x": (9, 1, 4), "w": (4, gates * 16), "r": (16, gates * 16), "b": (biases * 16,)}
+    called = Signature(shapes, dict.fromkeys(shapes, "float32"), {}, frozenset("wrb"))
+    activations = (TANH,) if cell == "rnn" else (SIGMOID, TANH, TANH)[:functions]
+    ways = [nn.recurrent(cell, activations, reverse=reverse).implementation("opencl-c") for reverse in (False, True)]
+    forward, backward = (way.load(called).of(DeviceLimits(64, 2, 1 << 15)) for way in ways)
+    assert forward == backward
+    assert joined_source(forward, 2) is not None
 
 
 def test_wrong_shapes_are_refused() -> None:
