@@ -145,11 +145,14 @@ class _Lowering:
         self._graph.kernel(copy_operation(), name=name, source=given, destination=array.write())
 
     def _task(self, node: CanonicalNode) -> None:
+        origin = ", ".join(node.origin) or node.name
         try:
             self._made(node)
         except SyclschedError as error:
-            origin = ", ".join(node.origin) or node.name
-            raise ModelError(str(error), where=f"node {origin}") from error
+            raise ModelError(error.what, where=f"node {origin}", hint=error.hint) from error
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            what = f"no operation does it: {type(error).__name__}: {error}"
+            raise ModelError(what, where=f"node {origin}") from error
 
     def _made(self, node: CanonicalNode) -> None:
         network = self._network

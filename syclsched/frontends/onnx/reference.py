@@ -32,6 +32,7 @@ def reference_operation(node: CanonicalNode) -> Operation:
     )
     operator = node.origin[0].split(" ", 1)[0] if node.origin else "operator"
     evaluator = partial(_evaluator, node.attributes["node"], node.attributes["opsets"], names, results)
+    label = (node.origin or (node.name,))[0]
     return Operation(
         name=f"reference {operator}",
         parameters=(
@@ -39,7 +40,9 @@ def reference_operation(node: CanonicalNode) -> Operation:
             *(Parameter(f"x{i}", AccessMode.READ) for i in range(len(names))),
         ),
         implementations=(
-            Implementation(REFERENCE, "host", lambda _: partial(_run, evaluator, names, results), efficiency=0.01),
+            Implementation(
+                REFERENCE, "host", lambda _: partial(_run, evaluator, names, results, label), efficiency=0.01
+            ),
         ),
         work=_work,
         pure=operator not in RANDOM,
@@ -61,16 +64,22 @@ def _work(signature: Signature) -> Work:
     return Work(flops=0.0, bytes=signature.nbytes, parallelism=1)
 
 
-def _run(evaluator: Any, names: tuple[str, ...], results: tuple[str, ...], /, **arrays: Any) -> None:
+def _run(evaluator: Any, names: tuple[str, ...], results: tuple[str, ...], label: str, /, **arrays: Any) -> None:
     import numpy as np
 
     given = {name: arrays[f"x{i}"] for i, name in enumerate(names)}
-    with np.errstate(all="ignore"):
-        made = evaluator().run(None, given)
+    try:
+        with np.errstate(all="ignore"):
+            made = evaluator().run(None, given)
+    except Exception as error:
+        raise ModelError(
+            f"onnx's reference implementation cannot compute it: {type(error).__name__}: {error}", where=f"node {label}"
+        ) from error
     for i, (name, value) in enumerate(zip(results, made, strict=True)):
         target, value = arrays[f"y{i}"], np.asarray(value)
         if value.shape != target.shape:
-            raise ModelError(f"it gives shape {value.shape}, and {target.shape} was expected", where=f"value {name!r}")
+            what = f"its result {name!r} has shape {value.shape}, and {target.shape} was expected"
+            raise ModelError(what, where=f"node {label}")
         target[...] = value
 
 

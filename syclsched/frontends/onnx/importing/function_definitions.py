@@ -59,7 +59,10 @@ def function_definition(
         functions=[body],
         opset_imports=[helper.make_opsetid("", version), helper.make_opsetid(_DOMAIN, 1)],
     )
-    flat = onnx.inliner.inline_local_functions(model)
+    try:
+        flat = onnx.inliner.inline_local_functions(model)
+    except Exception as error:
+        raise b.wrong(f"it does not fit its definition by other operators: {str(error).strip()}") from error
     found = read_graph(onnx, flat.graph, {"": version}, where=b.place(), folder=None, limits=b.limits)
     return found, version
 

@@ -53,8 +53,9 @@ def import_model(
     scope.add_constants(model.graph.initialisers)
     _declare_inputs(b, scope, model, dict(shapes or {}), dict(dimensions or {}), dict(known or {}))
     scope.run(model.graph.nodes)
-    outputs = [(output.name, scope.tensor(output.name)) for output in model.outputs]
-    for output, (_, value) in zip(model.outputs, outputs, strict=True):
+    declared = {output.name: output for output in model.outputs}
+    outputs = [(name, scope.tensor(name)) for name in declared]
+    for output, (_, value) in zip(declared.values(), outputs, strict=True):
         _check_output(output, b.shape(value), b.dtype(value), model.where)
     return b.finish(model.name, outputs)
 

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,7 @@ class Scope:
         for node in nodes:
             try:
                 self._import(node)
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
                 what = f"it is not what {node.operator} should be: {type(error).__name__}: {error}"
                 raise ModelError(what, where=self.b.place()) from error
 
@@ -116,6 +117,7 @@ class Scope:
     def _results(self, node: ModelNode) -> Sequence[BoundValue]:
         """Import a node by its importer, else by its function definition, else by onnx's reference implementation."""
         inputs = [self.tensor(name) if name else None for name in node.inputs]
+        _check_types(self.b, node, inputs)
         importer = importer_of(node)
         if importer is None:
             meanings = self._by_definition(node, inputs)
@@ -139,6 +141,10 @@ class Scope:
         found = function_definition(self.b, node, inputs)
         if found is None:
             return None
+        # The definitions do not check these.
+        if "axis" in node.attributes and inputs[0] is not None:
+            self.b.axis(node.integer("axis"), len(self.b.shape(inputs[0])))
+        node.flag("periodic")
         graph, version = found
         given = dict(zip(node.inputs, inputs, strict=True))
         outside, self.b.opset = self.b.opset, version
@@ -158,3 +164,41 @@ class Scope:
                 continue
             result = results[index] if index < len(results) else None
             self._names[name] = named[self._prefix + name] if isinstance(result, str) else result
+
+
+def _check_types(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> None:
+    """Raise if an input has an element type that its operator does not take."""
+    formals = _input_types(node.operator, node.domain, dict(b.opsets).get(node.domain, 0) if node.domain else b.opset)
+    for position, value in enumerate(inputs if formals else ()):
+        name, types = formals[min(position, len(formals) - 1)]
+        if value is not None and types and b.dtype(value) not in types:
+            raise b.wrong(
+                f"its input {name!r} has elements of {b.dtype(value)}, and {node.operator} of opset "
+                f"{dict(b.opsets).get(node.domain, b.opset)} takes {', '.join(sorted(types))}",
+                hint="Cast it in the model, or export the model with another opset",
+            )
+
+
+@cache
+def _input_types(operator: str, domain: str, version: int) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return the name of each input of an operator, and the element types it takes; nothing if ONNX does not say."""
+    import onnx
+
+    try:
+        schema = onnx.defs.get_schema(operator, version, domain)
+    except onnx.defs.SchemaError:
+        return ()
+    # Not formal.types, which Python cannot read in onnx 1.20.
+    allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    return tuple(
+        (formal.name, frozenset(_dtypes(allowed.get(formal.type_str, (formal.type_str,))))) for formal in schema.inputs
+    )
+
+
+def _dtypes(types: Iterable[str]) -> Iterator[str]:
+    """Yield the dtypes of ONNX's names of types: of ``tensor(float)`` float32."""
+    short = {"float": "float32", "double": "float64"}
+    for each in types:
+        kind, _, element = each.rstrip(")").rpartition("(")
+        if kind == "tensor":
+            yield short.get(element, element)

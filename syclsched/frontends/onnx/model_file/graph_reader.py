@@ -45,6 +45,7 @@ def read_graph(
         raise ModelError(f"graphs within graphs, more than {_DEEPEST} deep", where=where)
     if len(proto.node) > limits.nodes:
         raise ModelError(f"{len(proto.node):,} nodes, at most {limits.nodes:,} are accepted", where=where)
+    _check_names(proto, where)
     initialisers: dict[str, Array] = {}
     total = 0
     for number, tensor in enumerate(proto.initializer):
@@ -276,6 +277,19 @@ class _NodeReader:
             outside=visible,
             depth=self._depth + 1,
         )
+
+
+def _check_names(graph: Any, where: str) -> None:
+    """Raise if a name is not valid UTF-8: protobuf then gives bytes."""
+    names = [graph.name, *(tensor.name for tensor in graph.initializer)]
+    for value in (*graph.input, *graph.output):
+        names += [value.name, *(dimension.dim_param for dimension in value.type.tensor_type.shape.dim)]
+    for node in graph.node:
+        names += [node.name, node.op_type, node.domain, *node.input, *node.output]
+        names += [attribute.name for attribute in node.attribute]
+    for name in names:
+        if not isinstance(name, str):
+            raise ModelError(f"the name {name!r} is not valid UTF-8", where=where, hint="The file is damaged")
 
 
 def _hint(domain: str, operator: str) -> str | None:

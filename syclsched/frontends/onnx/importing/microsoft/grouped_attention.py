@@ -101,7 +101,7 @@ def _rotated(
         extent = batch if positions.number is None else 1
         values = [b.reshape(each, (extent, 1)) for each in positions.values]
         position_ids = b.elementwise(("add", positions.before, KEY), *values, shape=(extent, count))
-    found, interleaved = angles(b, position_ids, cosines, sines), bool(node.integer("rotary_interleaved"))
+    found, interleaved = angles(b, position_ids, cosines, sines), node.flag("rotary_interleaved")
     turned = [rotated(b, each, *found, interleaved=interleaved) for each in (q, k)]
     return turned[0], turned[1]
 

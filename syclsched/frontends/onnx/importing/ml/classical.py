@@ -73,7 +73,7 @@ def _imputer(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     if not values.size:
         raise b.wrong(f"it has no values for missing numbers of {b.dtype(x)}")
     _check_features(b, values, b.shape(x), "imputed values")
-    replaced = node.number("replaced_value_float") if is_floating else node.integer("replaced_value_int64")
+    replaced = node.attributes.get("replaced_value_float", 0.0) if is_floating else node.integer("replaced_value_int64")
     missing: Any = ("isnan", 0) if replaced != replaced else ("equal", 0, ("const", replaced))
     filled = b.constant(values.astype(b.dtype(x)))
     return [b.elementwise(("where", missing, 1, 0), x, filled, shape=b.shape(x))]
@@ -131,8 +131,8 @@ def _label_encoder(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         raise b.wrong(f"{len(keys)} keys and {len(values)} values")
     default = node.attributes.get("default_tensor")
     if not isinstance(default, np.ndarray):
-        other = node.number("default_float", -0.0) if values.dtype.kind == "f" else node.integer("default_int64", -1)
-        default = np.array(other)
+        name, other = ("default_float", -0.0) if values.dtype.kind == "f" else ("default_int64", -1)
+        default = np.array(node.attributes.get(name, other))
     shape = b.shape(x)
     # The first of equal keys matches; the entry after the last key is the default.
     hit = ("cast", "int32", ("equal", 0, 1))

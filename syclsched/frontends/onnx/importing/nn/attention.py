@@ -39,12 +39,14 @@ def _attention(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         k, v = b.concat([past_key, k], 2), b.concat([past_value, v], 2)
     (batch, heads, queries, size), keys = b.shape(q), b.shape(k)[2]
     bias = _bias(b, node, inputs, (batch, heads, queries, keys), past, dtype)
-    number = node.integer("softmax_precision")
+    number, scale = node.integer("softmax_precision"), node.number("scale", 1 / math.sqrt(size) if size else 1.0)
+    if scale <= 0:
+        raise b.wrong(f"its scale is {scale}, and its root scales the queries and keys")
     stages = attend(
         b,
         (q, k, v),
         bias,
-        scale=node.number("scale", 1 / math.sqrt(size) if size else 1.0),
+        scale=scale,
         softcap=node.number("softcap"),
         precision=b.element_dtype(number, "a softmax in") if number else dtype,
     )
@@ -159,7 +161,7 @@ def _visible(b: NetworkBuilder, node: ModelNode, position: Any) -> list[Any]:
     if min(left, right) < -1:
         raise b.wrong(f"the window is {left} to the left and {right} to the right, expected -1 (no bound) or more")
     visible: list[Any] = []
-    if node.integer("is_causal"):
+    if node.flag("is_causal"):
         visible.append(("less_equal", KEY, position))
     if left >= 0:
         visible.append(("greater_equal", ("add", KEY, ("const", left, "int64")), position))
