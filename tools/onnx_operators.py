@@ -31,7 +31,7 @@ whole pipeline of a user's model (read, import, rewrite, plan, run) on the CPU d
 emulator, and as networks evaluated by the host. A test of an older opset counts if its operators are the same in opset
 {oldest} ({restamped:,} of them). In {known:,} tests no operator is left to run, since all inputs are constants or
 determine shapes. Tolerances, relative and absolute: {tolerances};
-integers and booleans must be equal.
+all others must be equal.
 
 - **device**: executed by operations of this project, on every SYCL device.
 - **beforehand**: evaluated while the model is loaded: its result follows from shapes and constants.

@@ -92,7 +92,7 @@ def cached_call_for(
     """Return a fast callable for repeated calls; None if there is none, or index inputs need a range check."""
     specialised = bound.specialised
     inputs = [(specialised.inputs.get(name), dtype, specialised.shapes[name]) for name, dtype in dtypes.items()]
-    repeat = None if specialised.picked else bound.runner.repeat(inputs, specialised.fetched)
+    repeat = None if specialised.picked or specialised.elements else bound.runner.repeat(inputs, specialised.fetched)
     most = len(os.sched_getaffinity(0))
 
     def another() -> Repeat | None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.index_inputs import IndexInput
+from syclsched.frontends.onnx.model_file.dtypes import carrier, numpy_dtype
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.weight_eviction import EvictableConstants
 
@@ -42,6 +43,8 @@ class Specialised:
         The graph rewrites applied before lowering, one line each.
     picked : Mapping[str, IndexInput]
         Inputs of the model that are indices, and the range each of them indexes.
+    elements : Mapping[str, str]
+        Inputs and outputs of types that NumPy lacks: graphs hold their elements in a wider dtype.
     evictable : EvictableConstants, optional
         Evicts computed constants from host memory; None if they cannot be recomputed.
     """
@@ -54,6 +57,7 @@ class Specialised:
     rewrites: tuple[str, ...] = ()
     picked: Mapping[str, IndexInput] = field(default_factory=dict)
     evictable: EvictableConstants | None = field(default=None, repr=False)
+    elements: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fetched(self) -> tuple[str, ...]:
@@ -70,11 +74,17 @@ class Specialised:
         """
         for name, each in self.picked.items():
             _check(name, values[name], each)
-        return {array: values[name] for name, array in self.inputs.items()}
+        given = {array: values[name] for name, array in self.inputs.items()}
+        for name in self.elements.keys() & self.inputs.keys():
+            given[self.inputs[name]] = np.asarray(values[name]).astype(carrier(self.elements[name]))
+        return given
 
     def results(self, found: Mapping[str, Array]) -> dict[str, Array]:
         """Return the model's outputs for values of the graph's arrays; constants are copied."""
-        return {name: found[made] if isinstance(made, str) else made.copy() for name, made in self.outputs.items()}
+        results = {name: found[made] if isinstance(made, str) else made.copy() for name, made in self.outputs.items()}
+        for name in self.elements.keys() & results.keys():
+            results[name] = results[name].astype(numpy_dtype(self.elements[name]))
+        return results
 
 
 def _check(name: str, indices: Any, picked: IndexInput) -> None:
@@ -109,6 +119,11 @@ def specialise(
         origins=lowered.origins,
         rewrites=tuple(map(str, rewritten.changes)),
         picked=find_index_inputs(rewritten.network),
+        elements={
+            name: element
+            for name, element in rewritten.network.elements.items()
+            if name in lowered.inputs or name in lowered.outputs
+        },
     )
 
 

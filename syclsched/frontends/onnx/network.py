@@ -113,6 +113,8 @@ class Network:
     values: Mapping[str, Value]  # all values by name: inputs, constants and results of nodes
     constants: Mapping[str, np.ndarray[Any, Any]]  # by name; never written to
     nodes: tuple[CanonicalNode, ...]  # in topological order
+    #: Value -> the narrow type of its elements, where that is not the dtype they are held in.
+    elements: Mapping[str, str] = field(default_factory=dict)
 
     def producer(self) -> dict[str, CanonicalNode]:
         """Return the producing node of each value."""

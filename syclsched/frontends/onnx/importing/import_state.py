@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from syclsched.errors import ModelError, ValueNeededError
-from syclsched.frontends.onnx.model_file.dtypes import DTYPES, element_type_name
+from syclsched.frontends.onnx.model_file.dtypes import DTYPES, carrier, element_type_name
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.network import CanonicalNode, Value
 
@@ -27,6 +27,7 @@ class ImportState:
         self.limits = limits
         self.values: dict[str, Value] = {}
         self.constants: dict[str, Array] = {}
+        self.elements: dict[str, str] = {}  # value -> narrow type of its elements; its dtype is the carrier
         self._inputs: list[str] = []
         self._nodes: list[CanonicalNode] = []
         self._fresh: list[CanonicalNode] = []
@@ -41,6 +42,10 @@ class ImportState:
     def dtype(self, name: str) -> str:
         """Return a value's dtype."""
         return self.values[name].dtype
+
+    def element(self, name: str) -> str:
+        """Return the type of a value's elements: the dtype, or a narrow type."""
+        return self.elements.get(name) or self.values[name].dtype
 
     def known(self, name: str) -> Array | None:
         """Return a value if it is constant, else None."""
@@ -72,10 +77,10 @@ class ImportState:
         return int(self.require(name, what).reshape(-1)[0])
 
     def element_dtype(self, number: int, what: str = "elements of type") -> str:
-        """Return the dtype of an ONNX element type."""
+        """Return the dtype in which elements of an ONNX type are held."""
         if number not in DTYPES:
             raise self.wrong(f"{what} {element_type_name(number)}, which is not supported")
-        return DTYPES[number]
+        return carrier(DTYPES[number])
 
     def sources(self, name: str) -> tuple[str, ...]:
         """Return the network inputs that a value depends on."""

@@ -56,7 +56,7 @@ def import_model(
     declared = {output.name: output for output in model.outputs}
     outputs = [(name, scope.tensor(name)) for name in declared]
     for output, (_, value) in zip(declared.values(), outputs, strict=True):
-        _check_output(output, b.shape(value), b.dtype(value), model.where)
+        _check_output(output, b.shape(value), b.element(value), model.where)
     return b.finish(model.name, outputs)
 
 

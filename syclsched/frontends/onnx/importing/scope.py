@@ -13,8 +13,10 @@ import numpy as np
 from syclsched.errors import ModelError
 from syclsched.frontends.onnx.importing.function_definitions import function_definition
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, UnsupportedFormError, importer_of
+from syclsched.frontends.onnx.importing.narrow_results import with_narrow_results
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.reference_fallback import import_reference
+from syclsched.frontends.onnx.model_file.dtypes import element_type_name
 from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT, ModelGraph, ModelNode
 
 
@@ -118,6 +120,9 @@ class Scope:
         """Import a node by its importer, else by its function definition, else by onnx's reference implementation."""
         inputs = [self.tensor(name) if name else None for name in node.inputs]
         _check_types(self.b, node, inputs)
+        return with_narrow_results(self.b, node, inputs, self._imported(node, inputs))
+
+    def _imported(self, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[BoundValue]:
         importer = importer_of(node)
         if importer is None:
             meanings = self._by_definition(node, inputs)
@@ -171,9 +176,9 @@ def _check_types(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None
     formals = _input_types(node.operator, node.domain, dict(b.opsets).get(node.domain, 0) if node.domain else b.opset)
     for position, value in enumerate(inputs if formals else ()):
         name, types = formals[min(position, len(formals) - 1)]
-        if value is not None and types and b.dtype(value) not in types:
+        if value is not None and types and b.element(value) not in types:
             raise b.wrong(
-                f"its input {name!r} has elements of {b.dtype(value)}, and {node.operator} of opset "
+                f"its input {name!r} has elements of {b.element(value)}, and {node.operator} of opset "
                 f"{dict(b.opsets).get(node.domain, b.opset)} takes {', '.join(sorted(types))}",
                 hint="Cast it in the model, or export the model with another opset",
             )
@@ -197,8 +202,9 @@ def _input_types(operator: str, domain: str, version: int) -> tuple[tuple[str, f
 
 def _dtypes(types: Iterable[str]) -> Iterator[str]:
     """Yield the dtypes of ONNX's names of types: of ``tensor(float)`` float32."""
-    short = {"float": "float32", "double": "float64"}
+    import onnx
+
     for each in types:
         kind, _, element = each.rstrip(")").rpartition("(")
         if kind == "tensor":
-            yield short.get(element, element)
+            yield element_type_name(onnx.TensorProto.DataType.Value(element.upper()))
