@@ -41,6 +41,10 @@ all others must be equal.
   in this way, too, if the shapes of its results follow from the shapes of its inputs. If they follow from values
   ("constants only"), all inputs must be known when the model is loaded.
 
+Elements of bfloat16, float8, float6, float4, and integers of 2 and 4 bits are held in float32, int8 or uint8. Operators
+compute in these, and each result is rounded to its type, ties to even; operators that only move elements need no
+rounding. Inputs and outputs are arrays of the package `ml_dtypes`. Operators on bits are refused for them.
+
 An index beyond its axis is refused if it is known when the model is loaded, or is in an input; one that is computed
 at run time selects the nearest element, as on every device. All steps of `RNN`, `GRU` and
 `LSTM` are one task for each direction. Of `If`, the branch taken is executed if its condition is known when the model
@@ -84,7 +88,7 @@ Before anything is computed, with the problem and its place (`ModelError`; `Stor
 - files that are no ONNX model, or truncated; other opsets; operators that do not exist, are newer than the model's
   opset, or belong to other domains; nodes that violate their operator's schema; cycles; values
   with no or two producers;
-- tensors with more or fewer data than their shape says; element types other than those of NumPy; external data outside
+- tensors with more or fewer data than their shape says; strings, complex numbers and float8e8m0; external data outside
   the model's folder, with all links followed. Data inside it is memory-mapped, not read;
 - a file, an array, or all constants together, larger than this machine's memory (`ModelLimits.memory_bytes`); constants
   that are computed beforehand, by Expand, Tile, Range and so on, larger than {folded} MiB each

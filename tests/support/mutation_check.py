@@ -17,7 +17,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from support.host_evaluation import evaluate
-from support.node_cases import RANDOM, TOLERANCES
+from support.node_cases import RANDOM, differences
 from syclsched.errors import SyclschedError, ValueNeededError
 from syclsched.frontends.onnx.importing import import_model
 from syclsched.frontends.onnx.lowering import lower
@@ -93,12 +93,14 @@ def _compared(model: onnx.ModelProto | bytes, given: Mapping[str, Any], got: Map
         try:
             with np.errstate(all="ignore"):
                 want = compute(proto, passed)
+            if any(np.asarray(value).dtype.names for value in want):
+                raise TypeError("types of narrow elements as onnx had them before 1.19")
         except Exception as error:  # they may refuse what they like
             said.append(f"{compute.__name__}: {type(error).__name__}: {str(error)[:200]}")
             refused += 1
             continue
         named = dict(zip((each.name for each in proto.graph.output), want, strict=True))
-        wrong = [_difference(got[name], value) for name, value in named.items()]
+        wrong = [differences(got[name], value) for name, value in named.items()]
         if not any(wrong):
             return f"computed as {compute.__name__}"
         said.append(f"{compute.__name__}: {[each for each in wrong if each]}")
@@ -137,15 +139,3 @@ def _run_by_runtime(model: bytes, given: dict[str, Any]) -> list[Any]:
     except Exception as error:  # ONNX Runtime's own cannot be sent
         raise RuntimeError(f"{type(error).__name__}: {error}") from None
     return made
-
-
-def _difference(got: Any, want: Any) -> str | None:
-    got, want = np.asarray(got), np.asarray(want)
-    if got.shape != want.shape or got.dtype != want.dtype:
-        return f"{got.dtype} {got.shape}, expected {want.dtype} {want.shape}"
-    if want.dtype.kind != "f":
-        return None if (got == want).all() else f"{got.ravel()[:6]}, expected {want.ravel()[:6]}"
-    relative, absolute = TOLERANCES[want.dtype.name]
-    if np.isclose(got, want, rtol=relative, atol=absolute, equal_nan=True).all():
-        return None
-    return f"{got.ravel()[:6]}, expected {want.ravel()[:6]}"

@@ -78,6 +78,8 @@ def test_an_output_may_stand_twice() -> None:
         (node("Mod", ["x", "x"], ["y"], name="n7"), "must be 1 for float32"),
         (node("ReduceSum", ["x"], ["y"], name="n7", keepdims=-1), "'keepdims' is -1, expected 0 or 1"),
         (node("Celu", ["x"], ["y"], name="n7", alpha=float("nan")), "'alpha' is nan, expected a number"),
+        (node("PRelu", ["x", "w34"], ["y"], name="n7"), "slope (3, 4, 1, 1) cannot be broadcast"),
+        (node("Celu", ["x"], ["y"], name="n7", alpha=0.0), "its alpha is 0.0"),
         (node("RMSNormalization", ["x", "w"], ["y"], name="n7", axis=1 << 40), "there is no axis"),
         (node("Resize", ["x", "", "sizes"], ["y"], name="n7"), "'scales' has elements of int64"),
         (node("ConvTranspose", ["x", "k"], ["y"], name="n7", output_padding=[-1]), "output_padding (-1,)"),
@@ -91,6 +93,7 @@ def test_an_output_may_stand_twice() -> None:
 def test_senseless_attributes_and_types_are_refused(broken: Any, said: str) -> None:
     constants = {
         "w": np.ones(4, np.float32),
+        "w34": np.ones((3, 4, 1, 1), np.float32),
         "k": np.ones((3, 2, 2), np.float32),
         "sizes": np.array([1, 1, 2]),
         "zero": np.array(0),

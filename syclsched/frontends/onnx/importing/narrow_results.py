@@ -55,6 +55,7 @@ def _result_types(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | Non
         raise b.wrong("it is too large for onnx's type inference")
     proto = onnx.NodeProto()
     proto.ParseFromString(node.proto)
+    proto.domain = node.domain
     given = {name: value for name, value in zip(node.inputs, inputs, strict=True) if name and value is not None}
     graph = helper.make_graph(
         [proto],
@@ -64,7 +65,10 @@ def _result_types(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | Non
     )
     opsets = {**dict(b.opsets), "": b.opset}
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*each) for each in opsets.items()])
-    inferred = onnx.shape_inference.infer_shapes(model)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model)
+    except Exception as error:
+        raise b.wrong(f"onnx's type inference refuses it: {str(error).strip()}") from error
     found = {}
     for value in inferred.graph.output:
         number = value.type.tensor_type.elem_type

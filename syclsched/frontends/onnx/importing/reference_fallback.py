@@ -121,6 +121,7 @@ def _shapes(b: NetworkBuilder, node: ModelNode, given: dict[str, str], results: 
 
     proto = onnx.NodeProto()
     proto.ParseFromString(node.proto)
+    proto.domain = node.domain
     inputs = [helper.make_tensor_value_info(n, NUMBERS[b.element(v)], b.shape(v)) for n, v in given.items()]
     small = {n: b.constants[v] for n, v in given.items() if v in b.constants and b.constants[v].size <= 4096}
     graph = helper.make_graph(

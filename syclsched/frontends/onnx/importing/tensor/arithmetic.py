@@ -51,8 +51,8 @@ def _variadic(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
 def _mod(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Mod, with the sign of the divisor or as C's fmod."""
     x, y = inputs.first("A", "B")
-    if b.dtype(x) in FLOATS and not node.flag("fmod"):
-        raise b.wrong(f"fmod is 0, and must be 1 for {b.dtype(x)}")
+    if b.opset < 28 and b.dtype(x) in FLOATS and not node.flag("fmod"):
+        raise b.wrong(f"fmod is 0, and must be 1 for {b.dtype(x)} before opset 28")
     return [b.elementwise(("fmod" if node.flag("fmod") else "mod", 0, 1), x, y)]
 
 
