@@ -12,6 +12,7 @@ import numpy as np
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.index_inputs import IndexInput
 from syclsched.frontends.onnx.model_file.dtypes import carrier, numpy_dtype
+from syclsched.frontends.onnx.network import Decoding
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.weight_eviction import EvictableConstants
 
@@ -45,6 +46,8 @@ class Specialised:
         Inputs of the model that are indices, and the range each of them indexes.
     elements : Mapping[str, str]
         Inputs and outputs of types that NumPy lacks: graphs hold their elements in a wider dtype.
+    decodings : Mapping[str, Decoding]
+        Outputs that the host turns into text, or into maps.
     evictable : EvictableConstants, optional
         Evicts computed constants from host memory; None if they cannot be recomputed.
     """
@@ -58,6 +61,7 @@ class Specialised:
     picked: Mapping[str, IndexInput] = field(default_factory=dict)
     evictable: EvictableConstants | None = field(default=None, repr=False)
     elements: Mapping[str, str] = field(default_factory=dict)
+    decodings: Mapping[str, Decoding] = field(default_factory=dict)
 
     @property
     def fetched(self) -> tuple[str, ...]:
@@ -84,6 +88,8 @@ class Specialised:
         results = {name: found[made] if isinstance(made, str) else made.copy() for name, made in self.outputs.items()}
         for name in self.elements.keys() & results.keys():
             results[name] = results[name].astype(numpy_dtype(self.elements[name]))
+        for name, decoding in self.decodings.items():
+            results[name] = decoding.decode(results[name])
         return results
 
 
@@ -119,6 +125,7 @@ def specialise(
         origins=lowered.origins,
         rewrites=tuple(map(str, rewritten.changes)),
         picked=find_index_inputs(rewritten.network),
+        decodings=rewritten.network.decodings,
         elements={
             name: element
             for name, element in rewritten.network.elements.items()

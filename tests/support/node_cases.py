@@ -181,8 +181,6 @@ def out_of_scope(case: Case) -> str | None:
             return "training"
         if operator.startswith("ai.onnx.preview::"):
             return "preview of operators to come"
-        if "::" in operator:
-            return "other domains than ONNX's own"
         if operator in RANDOM:
             return "random results"
     for value in (*case.model.graph.input, *case.model.graph.output):

@@ -103,6 +103,20 @@ class CanonicalNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Decoding:
+    """How the host turns an output of numbers into text, or into maps from label to number."""
+
+    labels: tuple[str, ...] | tuple[int, ...]
+    as_maps: bool = False  # else the numbers are positions in the labels
+
+    def decode(self, numbers: np.ndarray[Any, Any]) -> Any:
+        """Return an array of text, or a list with a map for each row."""
+        if self.as_maps:
+            return [dict(zip(self.labels, row, strict=True)) for row in numbers.tolist()]
+        return np.array(self.labels, object)[numbers]
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """A model for given input shapes."""
 
@@ -115,6 +129,7 @@ class Network:
     nodes: tuple[CanonicalNode, ...]  # in topological order
     #: Value -> the narrow type of its elements, where that is not the dtype they are held in.
     elements: Mapping[str, str] = field(default_factory=dict)
+    decodings: Mapping[str, Decoding] = field(default_factory=dict)  # output -> how it is decoded, if it is
 
     def producer(self) -> dict[str, CanonicalNode]:
         """Return the producing node of each value."""

@@ -11,7 +11,7 @@ import numpy as np
 from syclsched.errors import ModelError, ValueNeededError
 from syclsched.frontends.onnx.model_file.dtypes import DTYPES, carrier, element_type_name
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
-from syclsched.frontends.onnx.network import CanonicalNode, Value
+from syclsched.frontends.onnx.network import CanonicalNode, Decoding, Value
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -28,6 +28,7 @@ class ImportState:
         self.values: dict[str, Value] = {}
         self.constants: dict[str, Array] = {}
         self.elements: dict[str, str] = {}  # value -> narrow type of its elements; its dtype is the carrier
+        self.decodings: dict[str, Decoding] = {}  # values that stand for text or maps, which only outputs can be
         self._inputs: list[str] = []
         self._nodes: list[CanonicalNode] = []
         self._fresh: list[CanonicalNode] = []

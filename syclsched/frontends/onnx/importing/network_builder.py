@@ -140,6 +140,8 @@ class NetworkBuilder(ImportState):
             outputs.append(name)
         if given and (kind in _MOVING or attributes.get("expression", -1) == 0) and given[0] in self.elements:
             self.elements[outputs[0] or ""] = self.elements[given[0] or ""]
+        if kind in _MOVING - {"concat"} and given[0] in self.decodings:
+            self.decodings[outputs[0] or ""] = self.decodings[given[0] or ""]
         node = CanonicalNode(f"{self._node_name}.{len(self._fresh)}", kind, tuple(given), tuple(outputs), attributes)
         if self._foldable(node):
             self._fold(node)
@@ -337,6 +339,8 @@ class NetworkBuilder(ImportState):
                 self._rename({asked: self._new_name()})
             if value in self.elements and (value in self.constants or fixed):
                 self.elements[asked] = self.elements[value]
+            if value in self.decodings and (value in self.constants or fixed):
+                self.decodings[asked] = self.decodings[value]
             if value in self.constants:
                 self.constants[asked] = self.constants[value]
                 self.values[asked] = Value(asked, self.shape(value), self.dtype(value))
@@ -363,6 +367,7 @@ class NetworkBuilder(ImportState):
             constants={each: array for each, array in self.constants.items() if each in needed},
             nodes=tuple(nodes),
             elements={each: self.elements[each] for each in kept if each in self.elements},
+            decodings={asked: self.decodings[asked] for asked, _ in outputs if asked in self.decodings},
         )
 
     def _rename(self, names: Mapping[str, str]) -> None:
@@ -377,6 +382,8 @@ class NetworkBuilder(ImportState):
                 self.constants[new] = self.constants.pop(old)
             if old in self.elements:
                 self.elements[new] = self.elements.pop(old)
+            if old in self.decodings:
+                self.decodings[new] = self.decodings.pop(old)
 
 
 def _renamed(nodes: Iterable[CanonicalNode], names: Mapping[str, str]) -> list[CanonicalNode]:

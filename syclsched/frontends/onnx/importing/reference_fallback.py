@@ -142,7 +142,6 @@ def _shapes(b: NetworkBuilder, node: ModelNode, given: dict[str, str], results: 
         if kind not in (None, "tensor_type"):
             raise b.wrong(
                 f"its result {value.name!r} is of type {kind.removesuffix('_type')}, and only tensors are supported",
-                hint="Export it with options={'zipmap': False}" if node.operator == "ZipMap" else None,
             )
         tensor = value.type.tensor_type
         dtype = DTYPES.get(tensor.elem_type)

@@ -332,7 +332,12 @@ def _declared(value: Any, where: str, what: str) -> DeclaredValue:
             return DeclaredValue(value.name, None, None)
         if kind != "tensor_type":
             shown = "undeclared" if kind is None else kind.removesuffix("_type")
-            raise ModelError(f"it is {shown}, and only dense tensors are supported", where=place)
+            raise ModelError(
+                f"it is {shown}, and only dense tensors are supported",
+                where=place,
+                hint="Make its tensors inputs of their own, or take the part of the model behind it "
+                "with onnx.utils.extract_model",
+            )
         raise ModelError(
             f"elements are of type {element_type_name(tensor.elem_type)}, which is not supported",
             where=place,
