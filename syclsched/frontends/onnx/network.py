@@ -104,7 +104,7 @@ class CanonicalNode:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How the host turns an output of numbers into text, or into maps from label to number."""
+    """The meaning of an output of numbers that the host turns into text, or into maps from label to number."""
 
     labels: tuple[str, ...] | tuple[int, ...]
     as_maps: bool = False  # else the numbers are positions in the labels
