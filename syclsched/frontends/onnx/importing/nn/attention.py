@@ -122,7 +122,7 @@ def join_heads(b: NetworkBuilder, x: str) -> str:
 
 def _capped(b: NetworkBuilder, scores: str, cap: float) -> str:
     """Return scores limited smoothly to (-cap, cap)."""
-    if not cap:
+    if cap <= 0:  # as ONNX Runtime and the reference implementation do
         return scores
     limit = ("const", cap, b.dtype(scores))
     return b.elementwise(("mul", ("tanh", ("div", 0, limit)), limit), scores)
