@@ -47,11 +47,10 @@ rounding. Inputs and outputs are arrays of the package `ml_dtypes`. Operators on
 
 An index beyond its axis is refused if it is known when the model is loaded, or is in an input; one that is computed
 at run time selects the nearest element, as on every device. All steps of `RNN`, `GRU` and
-`LSTM` are one task for each direction. Of `If`, the branch taken is executed if its condition is known when the model
-is loaded or follows from a single integer or truth value; else both, and one is selected. `Loop` and `Scan` are
-expanded if their lengths are known when the model is loaded.
+`LSTM` are one task for each direction. Control flow, and results whose extents follow from values, are
+[planned once](../how-to/onnx.md#control-flow-and-results-of-unknown-length).
 
-A shape that follows from the *value* of an input is fixed when the model is loaded: that input's value must be
+Any other shape that follows from the *value* of an input is fixed when the model is loaded: that input's value must be
 given. The tests do so.
 
 Of the domain of classical machine learning, `ai.onnx.ml`, as exported from scikit-learn, XGBoost and LightGBM, devices
@@ -93,7 +92,8 @@ Before anything is computed, with the problem and its place (`ModelError`; `Stor
   the model's folder, with all links followed. Data inside it is memory-mapped, not read;
 - a file, an array, or all constants together, larger than this machine's memory (`ModelLimits.memory_bytes`); constants
   that are computed beforehand, by Expand, Tile, Range and so on, larger than {folded} MiB each
-  (`ModelLimits.folded_bytes`); loops of known length with more than {rounds:,} rounds; more than {nodes:,} nodes;
+  (`ModelLimits.folded_bytes`); loops of more than {rounds:,} rounds that have to be
+  unrolled; more than {nodes:,} nodes;
 - dimensions left open (`OpenDimensionError`, with their names), inputs with more or fewer dimensions than declared,
   shapes that contradict each other, and shapes that follow from values which are not given (`ValueNeededError`, with
   the inputs' names). Given extents that contradict declared ones are used, with a `DeclaredShapeWarning`.
@@ -128,8 +128,8 @@ def page() -> str:
     import onnx
     from support import node_cases
 
-    from syclsched.frontends.onnx.importing.control_flow import LONGEST_LOOP
     from syclsched.frontends.onnx.importing.importer_registry import ML, operators
+    from syclsched.frontends.onnx.importing.loop_bodies import LONGEST_LOOP
     from syclsched.frontends.onnx.importing.model_importer import load_families
     from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
     from syclsched.frontends.onnx.model_file.model_reader import OPSETS
@@ -184,8 +184,10 @@ def _table(tested: Counter[str], on_host: dict[str, Counter[bool]]) -> Iterator[
         by = on_host.get(operator, Counter())
         if operator in _BEFOREHAND:
             how = "beforehand"
+        elif operator in ("If", "Loop", "Scan"):
+            how = "device" + ("" if operator == "Scan" else ", some forms host")
         elif operator in CONTROL_FLOW_IMPORTERS:
-            how = "beforehand" + (", else host" if by[True] or operator in ("If", "Loop") else "")
+            how = "beforehand" + (", else host" if by[True] else "")
         elif operator in ours:
             how = "device" + (", some forms host" if by[True] else "")
         elif not by[True] and _defined(operator):

@@ -12,7 +12,7 @@ import numpy as np
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.index_inputs import IndexInput
 from syclsched.frontends.onnx.model_file.dtypes import carrier, numpy_dtype
-from syclsched.frontends.onnx.network import Decoding
+from syclsched.frontends.onnx.network import Decoding, cut_to_lengths
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.weight_eviction import EvictableConstants
 
@@ -44,6 +44,8 @@ class Specialised:
         The graph rewrites applied before lowering, one line each.
     picked : Mapping[str, IndexInput]
         Inputs of the model that are indices, and the range each of them indexes.
+    lengths : Mapping[str, tuple of int and str]
+        Outputs of which a run fills a part: the axis, and the entry of ``outputs`` that says how many of its elements.
     elements : Mapping[str, str]
         Inputs and outputs of types that NumPy lacks: graphs hold their elements in a wider dtype.
     decodings : Mapping[str, Decoding]
@@ -59,6 +61,7 @@ class Specialised:
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rewrites: tuple[str, ...] = ()
     picked: Mapping[str, IndexInput] = field(default_factory=dict)
+    lengths: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     evictable: EvictableConstants | None = field(default=None, repr=False)
     elements: Mapping[str, str] = field(default_factory=dict)
     decodings: Mapping[str, Decoding] = field(default_factory=dict)
@@ -85,7 +88,8 @@ class Specialised:
 
     def results(self, found: Mapping[str, Array]) -> dict[str, Array]:
         """Return the model's outputs for values of the graph's arrays; constants are copied."""
-        results = {name: found[made] if isinstance(made, str) else made.copy() for name, made in self.outputs.items()}
+        made = {name: found[made] if isinstance(made, str) else made.copy() for name, made in self.outputs.items()}
+        results = cut_to_lengths(made, self.lengths) if self.lengths else made
         for name in self.elements.keys() & results.keys():
             results[name] = results[name].astype(numpy_dtype(self.elements[name]))
         for name, decoding in self.decodings.items():
@@ -125,6 +129,7 @@ def specialise(
         origins=lowered.origins,
         rewrites=tuple(map(str, rewritten.changes)),
         picked=find_index_inputs(rewritten.network),
+        lengths=rewritten.network.lengths,
         decodings=rewritten.network.decodings,
         elements={
             name: element

@@ -10,7 +10,7 @@ import numpy as np
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.host_evaluation import Array, evaluate_node
 from syclsched.frontends.onnx.model_file.dtypes import numpy_dtype
-from syclsched.frontends.onnx.network import Network
+from syclsched.frontends.onnx.network import Network, cut_to_lengths
 
 
 def evaluate(network: Network, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -32,7 +32,7 @@ def evaluate(network: Network, inputs: Mapping[str, Array]) -> dict[str, Array]:
         for used in node.inputs:
             if used is not None and used not in kept and last_use[used] == index:
                 known.pop(used, None)
+    made = cut_to_lengths({name: known[name] for name in network.outputs}, network.lengths)
     return {
-        name: known[name].astype(numpy_dtype(network.elements.get(name, known[name].dtype.name)))
-        for name in network.outputs
+        name: each.astype(numpy_dtype(network.elements.get(name, each.dtype.name))) for name, each in made.items()
     }

@@ -158,6 +158,8 @@ class _Lowering:
         network = self._network
         call = operation_call(node, network.values)
         arguments: dict[str, Any] = {parameter: self._read(name) for parameter, name in call.reads.items()}
+        for parameter, array in call.constants.items():
+            arguments[parameter] = shared_constant(array, _safe(f"{node.name} {parameter}"))
         for position, (parameter, name) in enumerate(call.writes.items()):
             if name is not None and parameter in call.updated:
                 # The result overwrites the value it updates.

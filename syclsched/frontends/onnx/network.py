@@ -48,6 +48,11 @@ attributes. The kinds:
                      "edge", "wrap"), ``value``
 ``resize``           x -> y. ``mode`` ("nearest", "linear", "cubic"), ``coordinates`` (ONNX's name), ``nearest`` (ONNX's
                      name), ``scales`` (of every axis), ``channels_last`` and ONNX's other attributes
+``counted``          any -> results, length: results of which a run fills the first ``length`` elements along one of
+                     ``axes``, see `syclsched.frontends.onnx.counted.counted_operation`. ``cuts``: inputs with lengths
+``loop``             trip count and condition if they are known only at run time, carried values, scanned inputs, outer
+                     values -> carried values, scan outputs, number of iterations. ``body``: a
+                     `syclsched.frontends.onnx.loops.loop_body.LoopBody`
 ``reference``        any -> any: run on the host with onnx's own reference implementation. ``node``: the serialised
                      NodeProto, ``opsets``: a tuple of (domain, version)
 ===================  ==================================================================================================
@@ -70,8 +75,7 @@ KINDS: Final = frozenset(
         *("conv", "conv_transpose", "pool", "lrn", "batch_norm", "layer_norm", "group_norm", "matmul", "softmax"),
         *("elementwise", "reduce", "arg", "topk", "scan_sum", "transpose", "reshape", "gather", "gather_elements"),
         *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "recurrent"),
-        "trees",
-        "reference",
+        *("trees", "counted", "loop", "reference"),
     }
 )
 
@@ -130,6 +134,8 @@ class Network:
     #: Value -> the narrow type of its elements, where that is not the dtype they are held in.
     elements: Mapping[str, str] = field(default_factory=dict)
     decodings: Mapping[str, Decoding] = field(default_factory=dict)  # output -> how it is decoded, if it is
+    #: Outputs of which a run fills a part: the axis, and the output that says how many of its elements.
+    lengths: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     def producer(self) -> dict[str, CanonicalNode]:
         """Return the producing node of each value."""
@@ -144,3 +150,14 @@ def numbered_name(base: str, taken: set[str]) -> str:
         name = f"{base}#{number}"
     taken.add(name)
     return name
+
+
+def cut_to_lengths(
+    made: Mapping[str, np.ndarray[Any, Any]], lengths: Mapping[str, tuple[int, str]]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Return a network's outputs, given `Network.lengths`: those with a length are cut to it, the lengths left out."""
+    counts = {count: int(made[count].reshape(-1)[0]) for _, count in lengths.values()}
+    found = {name: value for name, value in made.items() if name not in counts}
+    for name, (axis, count) in lengths.items():
+        found[name] = found[name][(slice(None),) * axis + (slice(counts[count]),)].copy()
+    return found

@@ -22,7 +22,8 @@ RANDOM = frozenset(
 
 def host_operators(network: Network) -> tuple[str, ...]:
     """Return the ONNX nodes that run on the host with onnx's reference implementation, as ``"NonZero node_7"``."""
-    return tuple(label for node in network.nodes if node.kind == "reference" for label in (node.origin or (node.name,)))
+    by_reference = [node for node in network.nodes if node.kind == "reference" or "node" in node.attributes]
+    return tuple(label for node in by_reference for label in (node.origin or (node.name,)))
 
 
 def reference_operation(node: CanonicalNode) -> Operation:

@@ -269,6 +269,8 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "pad": _pad,
     "recurrent": _recurrent,
     "trees": _trees,
+    "counted": lambda _, attributes: attributes["shapes"],
+    "loop": lambda _, attributes: attributes["body"].outputs,
 }
 
 

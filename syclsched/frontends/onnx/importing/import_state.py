@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from syclsched.errors import ModelError, ValueNeededError
+from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.model_file.dtypes import DTYPES, carrier, element_type_name
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.network import CanonicalNode, Decoding, Value
@@ -29,6 +30,8 @@ class ImportState:
         self.constants: dict[str, Array] = {}
         self.elements: dict[str, str] = {}  # value -> narrow type of its elements; its dtype is the carrier
         self.decodings: dict[str, Decoding] = {}  # values that stand for text or maps, which only outputs can be
+        #: Lengths of values that are known only at run time.
+        self.lengths: dict[str, Length] = {}
         self._inputs: list[str] = []
         self._nodes: list[CanonicalNode] = []
         self._fresh: list[CanonicalNode] = []

@@ -12,6 +12,7 @@ import numpy as np
 from syclsched.errors import SyclschedError
 from syclsched.frontends.onnx.host_evaluation import evaluate_node
 from syclsched.frontends.onnx.importing.import_state import ImportState, Shape
+from syclsched.frontends.onnx.importing.lengths import Length, LengthError, neutral, resulting_length
 from syclsched.frontends.onnx.model_file.dtypes import NARROW_FLOATS, NARROW_INTEGERS, carrier, is_narrow
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.network import CanonicalNode, Network, Value, numbered_name
@@ -96,6 +97,12 @@ class NetworkBuilder(ImportState):
             self.elements[name] = element
         return name
 
+    def add_constant(self, name: str, array: np.ndarray[Any, Any]) -> str:
+        """Add a constant that keeps its name."""
+        self.constants[name] = array
+        self.values[name] = Value(name, array.shape, array.dtype.name)
+        return name
+
     def emit(
         self,
         kind: str,
@@ -124,6 +131,9 @@ class NetworkBuilder(ImportState):
         given = list(inputs)
         while given and given[-1] is None:
             given.pop()
+        has_lengths = kind != "counted" and any(each in self.lengths for each in given)
+        if has_lengths:
+            given = self._filled_up(kind, given, attributes)
         if made is None:
             try:
                 made = infer(kind, [None if each is None else self.values[each] for each in given], attributes)
@@ -138,6 +148,9 @@ class NetworkBuilder(ImportState):
             name = self._new_name()
             self.values[name] = Value(name, shape, dtype)
             outputs.append(name)
+            length = self._length(kind, given, shape, attributes) if has_lengths else None
+            if length is not None:
+                self.lengths[name] = length
         if given and (kind in _MOVING or attributes.get("expression", -1) == 0) and given[0] in self.elements:
             self.elements[outputs[0] or ""] = self.elements[given[0] or ""]
         if kind in _MOVING - {"concat"} and given[0] in self.decodings:
@@ -148,6 +161,62 @@ class NetworkBuilder(ImportState):
         else:
             self._fresh.append(node)
         return outputs
+
+    def _length(
+        self, kind: str, given: Sequence[str | None], shape: Shape, attributes: Mapping[str, Any]
+    ) -> Length | None:
+        values = [None if each is None else self.values[each] for each in given]
+        lengths = [None if each is None else self.lengths.get(each) for each in given]
+        try:
+            return resulting_length(kind, values, lengths, shape, attributes)
+        except LengthError as error:
+            raise LengthError(error.what, where=self.place()) from None
+
+    def _filled_up(self, kind: str, given: Sequence[str | None], attributes: Mapping[str, Any]) -> list[str | None]:
+        """Return a node's inputs with what changes its result nothing beyond their lengths, where there is such."""
+        found = list(given)
+        for position, name in enumerate(given):
+            length = None if name is None else self.lengths.get(name)
+            if name is None or length is None:
+                continue
+            if kind == "gather" and position == 0 and length.axis == attributes["axis"]:
+                found = [self.without_length(name), self._from_front(given[1] or "", length.count)]
+                continue
+            fill = neutral(kind, length, attributes)
+            if fill is not None:
+                found[position] = self._filled(name, length, fill, keeps_length=kind == "softmax")
+        return found
+
+    def _from_front(self, indices: str, count: str) -> str:
+        """Return indices into an axis of a length: negative ones count from its end."""
+        known = self.known(indices)
+        if known is not None and (known >= 0).all():
+            return indices
+        kind = self.dtype(indices)
+        below = ("less", 0, ("const", 0, kind))
+        return self.elementwise(("where", below, ("add", 0, ("cast", kind, 1)), 0), indices, count)
+
+    def _filled(self, name: str, length: Length, fill: float, *, keeps_length: bool) -> str:
+        kind, shape = self.dtype(name), self.shape(name)
+        if kind == "bool":
+            raise LengthError(f"a reduction of {kind}", where=self.place())
+        if math.isinf(fill) and not kind.startswith("float"):
+            info = np.iinfo(kind)
+            fill = info.max if fill > 0 else info.min
+        inside = ("less", ("index", length.axis - len(shape)), 1)
+        whole = self.without_length(name)
+        made = self.elementwise(("where", inside, 0, ("const", fill, kind)), whole, length.count, shape=shape)
+        if keeps_length:
+            self.lengths[made] = length
+        return made
+
+    def without_length(self, name: str) -> str:
+        """Return a value with all its elements, those beyond its length too."""
+        length = self.lengths.pop(name, None)
+        made = self.emit("reshape", [name], shape=self.shape(name))
+        if length is not None:
+            self.lengths[name] = length
+        return made
 
     def _foldable(self, node: CanonicalNode) -> bool:
         if node.kind not in _FOLDED and node.kind != "reshape":
@@ -329,6 +398,7 @@ class NetworkBuilder(ImportState):
 
     def finish(self, name: str, outputs: Sequence[tuple[str, str]]) -> Network:
         """Return the network with given outputs, pairs of model name and value; unneeded nodes are dropped."""
+        outputs, lengths = self._with_lengths(outputs)
         renamed: dict[str, str] = {}
         for asked, value in outputs:
             if asked == value:
@@ -368,7 +438,20 @@ class NetworkBuilder(ImportState):
             nodes=tuple(nodes),
             elements={each: self.elements[each] for each in kept if each in self.elements},
             decodings={asked: self.decodings[asked] for asked, _ in outputs if asked in self.decodings},
+            lengths=lengths,
         )
+
+    def _with_lengths(
+        self, outputs: Sequence[tuple[str, str]]
+    ) -> tuple[Sequence[tuple[str, str]], dict[str, tuple[int, str]]]:
+        """Return outputs and the lengths among them as further ones; and for each output its axis and length."""
+        counts: dict[str, str] = {}
+        lengths = {}
+        for asked, value in outputs:
+            length = self.lengths.get(value)
+            if length is not None:
+                lengths[asked] = length.axis, counts.setdefault(length.count, f"length of {asked}")
+        return [*outputs, *((asked, count) for count, asked in counts.items())], lengths
 
     def _rename(self, names: Mapping[str, str]) -> None:
         self._rename_values(names)
@@ -384,6 +467,11 @@ class NetworkBuilder(ImportState):
                 self.elements[new] = self.elements.pop(old)
             if old in self.decodings:
                 self.decodings[new] = self.decodings.pop(old)
+            if old in self.lengths:
+                self.lengths[new] = self.lengths.pop(old)
+            for name, length in self.lengths.items():
+                if length.count == old:
+                    self.lengths[name] = Length(length.axis, new)
 
 
 def _renamed(nodes: Iterable[CanonicalNode], names: Mapping[str, str]) -> list[CanonicalNode]:

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from syclsched.errors import ModelError
+from syclsched.frontends.onnx.importing.counted_results import import_on_cut_inputs
 from syclsched.frontends.onnx.importing.function_definitions import function_definition
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, UnsupportedFormError, importer_of
+from syclsched.frontends.onnx.importing.lengths import LengthError
 from syclsched.frontends.onnx.importing.narrow_results import with_narrow_results
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.reference_fallback import import_reference
@@ -49,7 +51,7 @@ class Scope:
         prefix: str = "",
     ) -> None:
         self.b = b
-        self._importers = importers
+        self.importers = importers
         self._around = around
         self._prefix = prefix
         self._names: dict[str, BoundValue] = {}
@@ -105,7 +107,7 @@ class Scope:
 
     def inline(self, graph: ModelGraph, arguments: Sequence[BoundValue], prefix: str) -> list[BoundValue]:
         """Import a subgraph of a node; return the bindings of its outputs."""
-        inner = Scope(self.b, self._importers, self, self._prefix + prefix)
+        inner = Scope(self.b, self.importers, self, self._prefix + prefix)
         inner.add_constants(graph.initialisers)
         for declared, argument in zip(graph.inputs, arguments, strict=True):
             inner.bind(declared.name, argument)
@@ -115,8 +117,12 @@ class Scope:
     def _import(self, node: ModelNode) -> None:
         label = node.label if not self._prefix else f"{node.operator} {self._prefix + node.name!r}"
         self.b.begin(self._prefix + node.name, label)
-        special = self._importers.get(node.operator) if node.domain == "" else None
-        results = None if special is None else special(self, node)
+        special = self.importers.get(node.operator) if node.domain == "" else None
+        try:
+            results = None if special is None else special(self, node)
+        except LengthError:
+            self.b.drop()
+            results = None
         if results is None:
             if special is not None:
                 self.b.begin(self._prefix + node.name, label)
@@ -127,7 +133,22 @@ class Scope:
         """Import a node by its importer, else by its function definition, else by onnx's reference implementation."""
         inputs = [self.tensor(name) if name else None for name in node.inputs]
         _check_types(self.b, node, inputs)
-        return with_narrow_results(self.b, node, inputs, self._imported(node, inputs))
+        return with_narrow_results(self.b, node, inputs, self._of_any_length(node, inputs))
+
+    def _of_any_length(self, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[BoundValue]:
+        """Import a node; where an input has a length and the importer cannot follow it, on inputs cut to theirs."""
+        if not any(each in self.b.lengths for each in inputs):
+            return self._imported(node, inputs)
+        try:
+            results = self._imported(node, inputs)
+            fixed = [each for each in results if isinstance(each, str) and each in self.b.constants]
+            if not fixed or node.operator == "Shape":
+                return results
+        except LengthError:
+            pass
+        self.b.drop()
+        self.b.begin(self._prefix + node.name, node.label)
+        return import_on_cut_inputs(self.b, node, inputs, self)
 
     def _imported(self, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[BoundValue]:
         importer = importer_of(node)
@@ -146,6 +167,8 @@ class Scope:
                         hint="Take the model as it was before ONNX Runtime's optimiser",
                     ) from None
                 self.b.drop()
+        if any(each in self.b.lengths for each in inputs):
+            raise LengthError("the host computes it", where=self.b.place())
         return import_reference(self.b, node, inputs, self)
 
     def _by_definition(self, node: ModelNode, inputs: Sequence[str | None]) -> list[BoundValue] | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
+from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
@@ -68,8 +69,16 @@ def _cum_sum(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
 def _topk(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import TopK; k is an attribute before opset 10, then an input."""
     x, count = inputs.required(0, "X"), inputs.optional(1)
-    k = node.integer("k", -1) if count is None else b.integer(count, "the k of TopK")
     axis = b.axis(node.integer("axis", -1), len(b.shape(x)))
+    is_open = count is not None and b.known(count) is None
+    if is_open:  # all are ordered, and the first of them count
+        k = b.shape(x)[axis]
+    else:
+        k = node.integer("k", -1) if count is None else b.integer(count, "the k of TopK")
     wanted = [bool(name) for name in (*node.outputs, "")[:2]]
     largest, ordered = node.flag("largest", 1), node.flag("sorted", 1)
-    return b.emit_all("topk", [x], wanted=wanted, k=k, axis=axis, largest=largest, sorted=ordered)
+    made = b.emit_all("topk", [x], wanted=wanted, k=k, axis=axis, largest=largest, sorted=ordered or is_open)
+    if is_open:
+        length = Length(axis, b.reshape(count or "", ()))
+        b.lengths |= {each: length for each in made if each is not None}
+    return made
