@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from classical_models import forest, k_means, pipeline
+from control_flow_models import CONTROL_FLOW
 from text_models import reader, text_classifier
 
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -121,6 +122,7 @@ FAMILIES: Mapping[str, tuple[Callable[[], Any], float]] = {
     "text classifier, 64 words": (text_classifier, 1.1),
     "reader of a line of text": (reader, 1.1),
     "k-means, 100 rows": (partial(k_means, 100, 32, 8), 1.0),
+    **CONTROL_FLOW,
 }
 
 

@@ -99,7 +99,7 @@ def cached_call_for(
     specialised = bound.specialised
     read = {name: array for name, array in specialised.inputs.items() if array in specialised.graph.inputs()}
     inputs = [(read.get(name), dtype, specialised.shapes[name]) for name, dtype in dtypes.items()]
-    repeat = bound.runner.repeat(inputs, specialised.fetched)
+    repeat = None if specialised.elements else bound.runner.repeat(inputs, specialised.fetched)
     most = len(os.sched_getaffinity(0))
 
     def another() -> Repeat | None:

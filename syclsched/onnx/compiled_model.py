@@ -575,9 +575,9 @@ class CompiledModel:
                 unknown = set(error.inputs) - set(self._shape_inputs)
                 if entered or not unknown or not set(error.inputs) <= set(self._names):
                     raise
-                self._add_shape_inputs(error.inputs)
+                self._add_shape_inputs(error.inputs, error.where)
 
-    def _add_shape_inputs(self, names: Iterable[str]) -> None:
+    def _add_shape_inputs(self, names: Iterable[str], where: str | None) -> None:
         """Make input values part of the cache key; warn of floating-point values, which rarely repeat."""
         new = [name for name in names if name not in self._shape_inputs]
         self._shape_inputs = (*self._shape_inputs, *dict.fromkeys(new))
@@ -585,7 +585,7 @@ class CompiledModel:
         if floating:
             warnings.warn(
                 f"model {self.model.name!r} is planned and bound anew for every value of {', '.join(floating)}, as "
-                "shapes follow from it; export the model with constant shapes if calls are to be quick",
+                f"shapes follow from it at {where}; export the model with constant shapes if calls are to be quick",
                 RemadeModelWarning,
                 stacklevel=2,
             )

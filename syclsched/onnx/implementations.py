@@ -31,6 +31,16 @@ IMPLEMENTATIONS: Final = (
 )
 
 
+def device_supports(task: Task, costs: CostModel) -> bool:
+    """Return whether a device can run a task."""
+    return task.operation is not None and any(
+        costs.supports(task, each, device) is None
+        for each in task.operation.implementations
+        if each.kind not in ("host", "cost-only")
+        for device in costs.platform.compute_devices
+    )
+
+
 def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = ()) -> TaskGraph:
     """Return a graph whose tasks run on the host only if no device can run them: a host task stalls the devices.
 
@@ -39,14 +49,6 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
     host's cores, and another maker's, which the library may refuse, adds none.
     """
     costs = CostModel(platform)
-
-    def device_supports(task: Task) -> bool:
-        return task.operation is not None and any(
-            costs.supports(task, each, device) is None
-            for each in task.operation.implementations
-            if each.kind not in ("host", "cost-only")
-            for device in platform.compute_devices
-        )
 
     def library_supports(task: Task) -> bool:
         by_library = [each for each in task.operation.implementations if each.name == LIBRARY] if task.operation else []
@@ -57,7 +59,7 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
         if task.name in oversized:
             return each.kind == "host"
         if each.kind == "host":
-            return not device_supports(task)
+            return not device_supports(task, costs)
         if not only_cpus or not library_supports(task):
             return True
         return (each.name == LIBRARY) != (task.name in kernels)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from syclsched.onnx.specialised import Specialised
 
 if TYPE_CHECKING:
     from syclsched.execution import Runner
+    from syclsched.onnx.loop_plans import PlannedBody
 
 
 @dataclass(eq=False, slots=True)
@@ -27,6 +28,7 @@ class BoundModel:
     runner: Runner  # of that plan
     #: Further runners of the plan, for concurrent calls.
     others: list[Runner] = field(default_factory=list)
+    bodies: Sequence[PlannedBody] = ()  # of its loops
     closed: bool = False
 
     def add(self, runner: Runner) -> None:
@@ -36,10 +38,12 @@ class BoundModel:
             runner.close()
 
     def close(self) -> None:
-        """Close all runners."""
+        """Close all runners, and then those of its loops' bodies."""
         self.closed = True
         for runner in (self.runner, *self.others):
             runner.close()
+        for body in self.bodies:
+            body.close()
 
 
 class BoundModelCache:

@@ -216,7 +216,9 @@ class OnnxModel:
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """Return the dtype of an input."""
-        return next(np.dtype(each.dtype) for each in self.inputs if each.name == name)
+        from syclsched.frontends.onnx.model_file.dtypes import numpy_dtype
+
+        return next(numpy_dtype(each.dtype or "float32") for each in self.inputs if each.name == name)
 
     def __repr__(self) -> str:
         inputs = ", ".join(value_text(each) for each in self.inputs)

@@ -11,10 +11,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
+from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.onnx.autotune import VariantBuilder, faster_variant, rebind
 from syclsched.onnx.implementations import chosen_before, is_bound_by_weights, on_devices, without_implementations
 from syclsched.onnx.kernel_selection import is_worth_mixing, sample_inputs
+from syclsched.onnx.loop_plans import plan_bodies
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import OnnxModel
 from syclsched.onnx.specialised import Array, Shapes, Specialised
@@ -102,21 +104,36 @@ class ModelBuilder:
                 variants = VariantBuilder(
                     session, self._opened(), specialised, tell_step, self._trace, tries=not self._mixes
                 )
-                # Other shapes take the implementations of the first, but products of one row differ from all others.
-                is_decoding = is_bound_by_weights(graph)
-                known = sum(task.name in self._chosen for task in graph.tasks)
-                if 2 * known > len(graph) and not is_decoding:
-                    kept = chosen_before(graph, self.platform, self._chosen)
-                    return variants.plan_and_bind(kept, calibrate=False)
-                bound = variants.plan_and_bind(on_devices(graph, self.platform), calibrate=self._autotune)
-                if not self._mixes:
-                    return bound
-                bound = faster_variant(bound, graph, values, variants)
-                if not is_decoding:
-                    self._chosen.update((each.task, each.implementation) for each in bound.plan.schedule.assignments)
+                bodies = plan_bodies(graph, self.platform, partial(self._bound_body, variants))
+                try:
+                    bound = self._bound(variants, graph, values)
+                except BaseException:
+                    for each in bodies:
+                        each.close()
+                    raise
+                bound.bodies = bodies
                 return bound
             finally:
                 self._release_unneeded(specialised)
+
+    def _bound_body(self, variants: VariantBuilder, graph: TaskGraph) -> Runner:
+        graph = on_devices(without_implementations(graph, self._without), self.platform)
+        return variants.plan_and_bind(graph, calibrate=self._autotune).runner
+
+    def _bound(self, variants: VariantBuilder, graph: TaskGraph, values: Mapping[str, Array]) -> BoundModel:
+        """Return the model with the implementations chosen for other shapes, else with the fastest."""
+        # Products of one row, which decoding makes, differ from those of all other shapes.
+        is_decoding = is_bound_by_weights(graph)
+        if 2 * sum(task.name in self._chosen for task in graph.tasks) > len(graph) and not is_decoding:
+            known = chosen_before(graph, self.platform, self._chosen)
+            return variants.plan_and_bind(known, calibrate=False)
+        bound = variants.plan_and_bind(on_devices(graph, self.platform), calibrate=self._autotune)
+        if not self._mixes:
+            return bound
+        bound = faster_variant(bound, graph, values, variants)
+        if not is_decoding:
+            self._chosen.update((each.task, each.implementation) for each in bound.plan.schedule.assignments)
+        return bound
 
     @staticmethod
     def _release_unneeded(specialised: Specialised) -> None:

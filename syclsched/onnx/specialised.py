@@ -11,6 +11,8 @@ import numpy as np
 
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.index_inputs import IndexInput
+from syclsched.frontends.onnx.model_file.dtypes import carrier, numpy_dtype
+from syclsched.frontends.onnx.network import Decoding, cut_to_lengths
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.weight_eviction import EvictableConstants
 
@@ -44,6 +46,12 @@ class Specialised:
         Inputs of the model that are indices, and the range each of them indexes.
     carried : Mapping[str, str]
         The graph's donated array for each input of the model that the next call finds as this one leaves it.
+    lengths : Mapping[str, tuple of int and str]
+        Outputs of which a run fills a part: the axis, and the entry of ``outputs`` that says how many of its elements.
+    elements : Mapping[str, str]
+        Inputs and outputs of types that NumPy lacks: graphs hold their elements in a wider dtype.
+    decodings : Mapping[str, Decoding]
+        Outputs that the host turns into text, or into maps.
     evictable : EvictableConstants, optional
         Evicts computed constants from host memory; None if they cannot be recomputed.
     """
@@ -56,7 +64,10 @@ class Specialised:
     rewrites: tuple[str, ...] = ()
     picked: Mapping[str, IndexInput] = field(default_factory=dict)
     carried: Mapping[str, str] = field(default_factory=dict)
+    lengths: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     evictable: EvictableConstants | None = field(default=None, repr=False)
+    elements: Mapping[str, str] = field(default_factory=dict)
+    decodings: Mapping[str, Decoding] = field(default_factory=dict)
 
     @property
     def fetched(self) -> tuple[str, ...]:
@@ -72,7 +83,10 @@ class Specialised:
             If an input of indices has one out of range.
         """
         self.check_indices(values)
-        return {array: values[name] for name, array in self.inputs.items() if name in values}
+        given = {array: values[name] for name, array in self.inputs.items() if name in values}
+        for name in self.elements.keys() & self.inputs.keys() & values.keys():
+            given[self.inputs[name]] = np.asarray(values[name]).astype(carrier(self.elements[name]))
+        return given
 
     def check_indices(self, values: Mapping[str, Any]) -> None:
         """Raise `ArgumentError` if an input of indices has one out of range."""
@@ -81,7 +95,13 @@ class Specialised:
 
     def results(self, found: Mapping[str, Array]) -> dict[str, Array]:
         """Return the model's outputs for values of the graph's arrays; constants are copied."""
-        return {name: found[made] if isinstance(made, str) else made.copy() for name, made in self.outputs.items()}
+        made = {name: found[made] if isinstance(made, str) else made.copy() for name, made in self.outputs.items()}
+        results = cut_to_lengths(made, self.lengths) if self.lengths else made
+        for name in self.elements.keys() & results.keys():
+            results[name] = results[name].astype(numpy_dtype(self.elements[name]))
+        for name, decoding in self.decodings.items():
+            results[name] = decoding.decode(results[name])
+        return results
 
 
 def _check(name: str, indices: Any, picked: IndexInput) -> None:
@@ -127,6 +147,13 @@ def specialise(
         rewrites=tuple(map(str, rewritten.changes)),
         picked=find_index_inputs(rewritten.network),
         carried=lowered.carried,
+        lengths=rewritten.network.lengths,
+        decodings=rewritten.network.decodings,
+        elements={
+            name: element
+            for name, element in rewritten.network.elements.items()
+            if name in lowered.inputs or name in lowered.outputs
+        },
     )
 
 

@@ -160,7 +160,7 @@ def test_all_that_was_bound_is_closed_but_what_wins(monkeypatch, wins: str | Non
     closed = []
 
     def bound(name: str) -> SimpleNamespace:
-        return SimpleNamespace(name=name, runner=SimpleNamespace(close=lambda: closed.append(name)))
+        return SimpleNamespace(name=name, close=lambda: closed.append(name))
 
     def raced(by_library, graph, values, variants, make):
         by_kernels = make(graph)
@@ -252,7 +252,7 @@ class Stage:
             runner=runner,
             doing=doing,
         )
-        runner.close = lambda: self.closed.append(made)
+        made.close = lambda: self.closed.append(made)
         self.made.append(made)
         return made
 

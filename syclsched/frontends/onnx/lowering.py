@@ -172,16 +172,21 @@ class _Lowering:
         self._graph.kernel(copy_operation(), name=name, source=given, destination=array.write())
 
     def _task(self, node: CanonicalNode) -> None:
+        origin = ", ".join(node.origin) or node.name
         try:
             self._made(node)
         except SyclschedError as error:
-            origin = ", ".join(node.origin) or node.name
-            raise ModelError(str(error), where=f"node {origin}") from error
+            raise ModelError(error.what, where=f"node {origin}", hint=error.hint) from error
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            what = f"no operation does it: {type(error).__name__}: {error}"
+            raise ModelError(what, where=f"node {origin}") from error
 
     def _made(self, node: CanonicalNode) -> None:
         network = self._network
         call = operation_call(node, network.values)
         arguments: dict[str, Any] = {parameter: self._read(name) for parameter, name in call.reads.items()}
+        for parameter, array in call.constants.items():
+            arguments[parameter] = shared_constant(array, _safe(f"{node.name} {parameter}"))
         for position, (parameter, name) in enumerate(call.writes.items()):
             if name is not None and parameter in call.updated:
                 # The result overwrites the value it updates.

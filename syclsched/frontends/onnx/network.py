@@ -53,6 +53,11 @@ attributes. The kinds:
                      "edge", "wrap"), ``value``
 ``resize``           x -> y. ``mode`` ("nearest", "linear", "cubic"), ``coordinates`` (ONNX's name), ``nearest`` (ONNX's
                      name), ``scales`` (of every axis), ``channels_last`` and ONNX's other attributes
+``counted``          any -> results, length: results of which a run fills the first ``length`` elements along one of
+                     ``axes``, see `syclsched.frontends.onnx.counted.counted_operation`. ``cuts``: inputs with lengths
+``loop``             trip count and condition if they are known only at run time, carried values, scanned inputs, outer
+                     values -> carried values, scan outputs, number of iterations. ``body``: a
+                     `syclsched.frontends.onnx.loops.loop_body.LoopBody`
 ``reference``        any -> any: run on the host with onnx's own reference implementation. ``node``: the serialised
                      NodeProto, ``opsets``: a tuple of (domain, version)
 ===================  ==================================================================================================
@@ -75,7 +80,7 @@ KINDS: Final = frozenset(
         *("conv", "conv_transpose", "pool", "lrn", "batch_norm", "layer_norm", "group_norm", "matmul", "softmax"),
         *("elementwise", "reduce", "arg", "topk", "scan_sum", "transpose", "reshape", "gather", "gather_elements"),
         *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "recurrent"),
-        *("attention", "cache_write", "rotary", "trees", "reference"),
+        *("attention", "cache_write", "rotary", "trees", "counted", "loop", "reference"),
     }
 )
 
@@ -107,6 +112,20 @@ class CanonicalNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Decoding:
+    """The meaning of an output of numbers that the host turns into text, or into maps from label to number."""
+
+    labels: tuple[str, ...] | tuple[int, ...]
+    as_maps: bool = False  # else the numbers are positions in the labels
+
+    def decode(self, numbers: np.ndarray[Any, Any]) -> Any:
+        """Return an array of text, or a list with a map for each row."""
+        if self.as_maps:
+            return [dict(zip(self.labels, row, strict=True)) for row in numbers.tolist()]
+        return np.array(self.labels, object)[numbers]
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """A model for given input shapes."""
 
@@ -117,6 +136,11 @@ class Network:
     values: Mapping[str, Value]  # all values by name: inputs, constants and results of nodes
     constants: Mapping[str, np.ndarray[Any, Any]]  # by name; never written to
     nodes: tuple[CanonicalNode, ...]  # in topological order
+    #: Value -> the narrow type of its elements, where that is not the dtype they are held in.
+    elements: Mapping[str, str] = field(default_factory=dict)
+    decodings: Mapping[str, Decoding] = field(default_factory=dict)  # output -> how it is decoded, if it is
+    #: Outputs of which a run fills a part: the axis, and the output that says how many of its elements.
+    lengths: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     def producer(self) -> dict[str, CanonicalNode]:
         """Return the producing node of each value."""
@@ -131,3 +155,14 @@ def numbered_name(base: str, taken: set[str]) -> str:
         name = f"{base}#{number}"
     taken.add(name)
     return name
+
+
+def cut_to_lengths(
+    made: Mapping[str, np.ndarray[Any, Any]], lengths: Mapping[str, tuple[int, str]]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Return a network's outputs, given `Network.lengths`: those with a length are cut to it, the lengths left out."""
+    counts = {count: int(made[count].reshape(-1)[0]) for _, count in lengths.values()}
+    found = {name: value for name, value in made.items() if name not in counts}
+    for name, (axis, count) in lengths.items():
+        found[name] = found[name][(slice(None),) * axis + (slice(counts[count]),)].copy()
+    return found

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
+from syclsched.frontends.onnx.counted.counted_operation import counted_call
+from syclsched.frontends.onnx.loops.loop_operation import loop_constants, loop_operation, loop_scratch
 from syclsched.frontends.onnx.network import CanonicalNode, Value
+from syclsched.frontends.onnx.operation_arguments import OperationCall
 from syclsched.frontends.onnx.reference import reference_operation
 from syclsched.kernels.nn.attention.attention import attention
 from syclsched.kernels.nn.attention.cache_write import cache_write
@@ -38,7 +40,7 @@ from syclsched.kernels.tensor.scatter import scatter_elements, scatter_nd
 from syclsched.kernels.tensor.strided_slice import slice_of
 from syclsched.kernels.tensor.transpose import transpose
 from syclsched.kernels.trees import trees
-from syclsched.model.operation import Operation, Shape
+from syclsched.model.operation import Operation
 
 _Factory = Callable[[CanonicalNode, Mapping[str, Value]], Operation]
 
@@ -46,56 +48,54 @@ _Factory = Callable[[CanonicalNode, Mapping[str, Value]], Operation]
 _WINDOWS: Final = ("strides", "pads", "dilations", "groups", "channels_last", "activation")
 
 
-class _OperationCall(NamedTuple):
-    """An operation and its arguments."""
-
-    operation: Operation
-    reads: dict[str, str]  # parameter -> value
-    writes: dict[str, str | None]  # parameter -> value; None for an unused result
-    #: Parameter -> description of a scratch array.
-    scratch: Mapping[str, Value] = MappingProxyType({})
-    #: Parameter -> shape it is passed with, where that differs from the value's own.
-    reshaped: Mapping[str, Shape] = MappingProxyType({})
-    #: Written parameter -> the value that is updated in place and overwritten.
-    updated: Mapping[str, str] = MappingProxyType({})
-
-
-def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> _OperationCall:
+def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> OperationCall:
     """Return the operation of a node and its arguments."""
     present = [name for name in node.inputs if name is not None]
     if node.kind == "reference":
         reads = {f"x{i}": name for i, name in enumerate(present)}
         made = [name for name in node.outputs if name is not None]
-        return _OperationCall(reference_operation(node), reads, {f"y{i}": name for i, name in enumerate(made)})
+        return OperationCall(reference_operation(node), reads, {f"y{i}": name for i, name in enumerate(made)})
+    if node.kind == "counted":
+        return counted_call(node, values)
+    if node.kind == "loop":
+        body = node.attributes["body"]
+        reads = {f"x{i}": name for i, name in enumerate(present)}
+        return OperationCall(
+            loop_operation(body, node.origin, operation_call),
+            reads,
+            {f"y{i}": name for i, name in enumerate(node.outputs)},
+            constants=loop_constants(body),
+            scratch=loop_scratch(body),
+        )
     if node.kind in ("elementwise", "concat"):
         factory, what = (elementwise, "expression") if node.kind == "elementwise" else (concat, "axis")
         operation = factory(node.attributes[what], len(present))
-        return _OperationCall(operation, {f"x{i}": name for i, name in enumerate(present)}, {"y": node.outputs[0]})
+        return OperationCall(operation, {f"x{i}": name for i, name in enumerate(present)}, {"y": node.outputs[0]})
     if node.kind == "join":
         parts = len(present) - 2
         reads = dict(zip((*(f"x{i}" for i in range(parts)), "scale", "shift"), present, strict=True))
-        return _OperationCall(join(parts, node.attributes["activation"]), reads, {"y": node.outputs[0]})
+        return OperationCall(join(parts, node.attributes["activation"]), reads, {"y": node.outputs[0]})
     if node.kind == "reduce" and (full := _full_reduction(node, values)) is not None:
         return full
     operation = _FACTORIES[node.kind](node, values)
     names = _PARAMETERS[node.kind]
     reads = {parameter: name for parameter, name in zip(names, node.inputs, strict=False) if name is not None}
     if node.kind == "topk":
-        return _OperationCall(operation, reads, {"values": node.outputs[0], "indices": node.outputs[1]})
+        return OperationCall(operation, reads, {"values": node.outputs[0], "indices": node.outputs[1]})
     if node.kind == "recurrent":
         written = [each.name for each in operation.parameters if each.name in ("y", "h", "c")]
-        return _OperationCall(operation, reads, dict(zip(written, node.outputs, strict=False)))
+        return OperationCall(operation, reads, dict(zip(written, node.outputs, strict=False)))
     updated = {"y": reads.pop("r")} if _in_place(node) else {"y": reads.pop("y")} if "y" in reads else {}
-    return _OperationCall(operation, reads, {"y": node.outputs[0]}, updated=updated)
+    return OperationCall(operation, reads, {"y": node.outputs[0]}, updated=updated)
 
 
-def _full_reduction(node: CanonicalNode, values: Mapping[str, Value]) -> _OperationCall | None:
+def _full_reduction(node: CanonicalNode, values: Mapping[str, Value]) -> OperationCall | None:
     """Return the call for reducing a large array to one number on all compute units; None for other reductions."""
     x, mode = values[node.inputs[0] or ""], node.attributes["mode"]
     if not reduce_whole_is_faster(mode, x.shape, node.attributes["axes"], x.dtype):
         return None
     scratch = {"parts": Value(f"{node.name} parts", (PARTS,), x.dtype)}
-    return _OperationCall(reduce_whole(mode), {"x": x.name}, {"y": node.outputs[0]}, scratch, {"y": ()})
+    return OperationCall(reduce_whole(mode), {"x": x.name}, {"y": node.outputs[0]}, scratch, {"y": ()})
 
 
 def _in_place(node: CanonicalNode) -> bool:

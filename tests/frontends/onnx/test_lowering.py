@@ -133,8 +133,7 @@ def test_results_nobody_asks_for() -> None:
 
 
 @pytest.mark.sycl
-@pytest.mark.filterwarnings("ignore::syclsched.errors.HostOperatorWarning")
-def test_results_of_the_hosts_that_nobody_asks_for() -> None:
+def test_results_of_a_loop_that_nobody_asks_for() -> None:
     carried = (("v", 1, (3,)), ("n", 6, ()), ("w", 7, (2, 1)))
     body = helper.make_graph(
         [
@@ -157,6 +156,6 @@ def test_results_of_the_hosts_that_nobody_asks_for() -> None:
         dtypes={"most": 6},
     )
     network = rewrite(imported(model)).network
-    assert [each.outputs for each in network.nodes if each.kind == "reference"] == [(None, "n2", None)]
+    assert [each.outputs for each in network.nodes if each.kind == "loop"] == [(None, "n2", None, None)]
     x = np.arange(3, dtype=np.float32)
     assert results(lower(network), {"x": x, "most": np.int32(4)})["z"] == 4

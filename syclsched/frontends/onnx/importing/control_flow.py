@@ -1,38 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Import of If, Loop and Scan with control flow known at import: their subgraphs are inlined."""
+"""Import of If, Loop and Scan: bodies of loops become networks of their own, other subgraphs are inlined."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from syclsched.errors import ModelError, ValueNeededError
+from syclsched.frontends.onnx.importing.lengths import Length
+from syclsched.frontends.onnx.importing.loop_bodies import (
+    LONGEST_LOOP,
+    import_branch,
+    import_loop_body,
+    import_scan_body,
+)
 from syclsched.frontends.onnx.importing.reference_fallback import import_reference
 from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, ScopeImporter
 from syclsched.frontends.onnx.importing.sequences import SEQUENCE_IMPORTERS
+from syclsched.frontends.onnx.loops.loop_body import LoopBody, ScannedAxis
+from syclsched.frontends.onnx.loops.loop_kernel import step_flops
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph, ModelNode
 
 #: Branches of If, and the most nodes of both that are computed where one may be enough.
 _BRANCHES: Final = ("then_branch", "else_branch")
 _SHORT: Final = 16
-#: Most iterations of an unrolled loop; longer ones are refused.
-LONGEST_LOOP: Final = 10_000
+#: Arithmetic operations of both branches of If from which a run chooses one, and does not compute both: a choice takes
+#: the host some hundred microseconds.
+WORTH_CHOOSING: Final = 1e7
+#: Most iterations of a loop that is unrolled although its body can be replayed.
+MOST_UNROLLED: Final = 4
 
 
 def _import_if(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     """Import If: inline the branch taken, or compute both and select where only a run knows the condition.
 
-    A condition that follows from single integers and truth values, of which a model is given few, is required to be
-    known if the branches are long: then only one is computed.
+    Long branches of one shape are loops of at most one iteration, of which a run executes one. A condition that follows
+    from single integers and truth values, of which a model is given few, is required to be known if the branches are
+    long in another way: then only one is imported.
     """
     b, name = scope.b, scope.tensor(node.inputs[0])
     if math.prod(b.shape(name)) != 1:
         raise b.wrong(f"its condition has {math.prod(b.shape(name))} elements, expected 1")
     if b.known(name) is None:
+        chosen = _import_choice(scope, node, name)
+        if chosen is not None:
+            return chosen
         sources = b.sources(name)
         floating = any(b.dtype(each) in FLOATS for each in sources) or not sources
         single = all(math.prod(b.shape(each)) == 1 for each in sources)
@@ -42,6 +59,28 @@ def _import_if(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
                 return selected
     condition = b.require(name, "its condition")
     return scope.inline(_graph(scope, node, _BRANCHES[not condition.reshape(-1)[0]]), [], f"{node.name}/")
+
+
+def _import_choice(scope: Scope, node: ModelNode, condition: str) -> Sequence[BoundValue] | None:
+    """Import If with much to compute so that a run computes one branch; None if it is not so."""
+    b = scope.b
+    b.end([], [])
+    try:
+        (yes, first), (no, second) = (import_branch(scope, _graph(scope, node, each)) for each in _BRANCHES)
+    except ModelError:
+        return None
+    finally:
+        b.begin(scope.prefixed(node.name), node.label)
+    flops = sum(step_flops(body) for branch in (yes, no) for body in branch.with_inner)
+    if flops < WORTH_CHOOSING or yes.outputs != no.outputs:
+        return None
+    is_taken = b.reshape(condition, ())
+    made = [b.filled(*each) for each in yes.outputs[: yes.carried]]
+    for body, captured in ((yes, first), (no, second)):
+        results = b.emit_all("loop", [is_taken, *made, *captured], body=body)
+        made = [each for each in results[: body.carried] if each is not None]
+        is_taken = b.elementwise(("not", 0), is_taken)
+    return made
 
 
 def _length(graph: ModelGraph) -> int:
@@ -75,6 +114,9 @@ def _import_both(scope: Scope, node: ModelNode, condition: str) -> Sequence[Boun
 def _import_loop(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     """Import Loop with a known number of iterations by unrolling it."""
     body = _graph(scope, node, "body")
+    replayed = _as_one_task(scope, node, partial(_loop_body, scope, node, body))
+    if replayed is not None:
+        return replayed
     trips_name, condition_name = (*node.inputs, "", "")[:2]
     trips = scope.b.known(scope.tensor(trips_name)) if trips_name else None
     proceed = scope.b.known(scope.tensor(condition_name)) if condition_name else np.array(True)
@@ -107,6 +149,48 @@ def _import_loop(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     return [*carried, *(scope.b.stack(values, 0) for values in gathered)] if all(gathered) else None
 
 
+def _loop_body(scope: Scope, node: ModelNode, graph: ModelGraph) -> tuple[LoopBody, list[str]] | None:
+    """Import the body of a Loop as a network of its own; None if its carried values are not all tensors."""
+    carried = [scope.meaning(name) if name else None for name in node.inputs[2:]]
+    if not all(isinstance(each, str) for each in carried):
+        return None
+    given = (scope.tensor(name) if name else None for name in (*node.inputs, "", "")[:2])
+    return import_loop_body(scope, graph, [each for each in carried if isinstance(each, str)], *given)
+
+
+def _as_one_task(
+    scope: Scope, node: ModelNode, import_body: Callable[[], tuple[LoopBody, list[str]] | None]
+) -> Sequence[BoundValue] | None:
+    """Import a loop as one node that executes its body again and again; None if it is to be unrolled.
+
+    Unrolled are loops of few iterations, since operations of several iterations can then be fused; loops of constants,
+    which are computed beforehand; and loops whose body depends on the iteration in a way that only constants express.
+    """
+    b = scope.b
+    b.end([], [])
+    try:
+        found = import_body()
+    except ModelError:
+        found = None
+    b.begin(scope.prefixed(node.name), node.label)
+    if found is None:
+        return None
+    body, inputs = found
+    if body.rounds == 0 and not body.is_counted_at_run_time:
+        return [*inputs[: body.carried], *(b.constant(np.zeros(*each)) for each in body.outputs[body.carried :])]
+    is_short = not body.is_counted_at_run_time and body.rounds is not None and body.rounds <= MOST_UNROLLED
+    is_endless = not body.is_counted_at_run_time and body.rounds is None
+    is_open = bool(body.made) and body.is_counted_at_run_time and (body.rounds or math.inf) > LONGEST_LOOP
+    if is_short or is_endless or is_open or all(each in b.constants for each in inputs):
+        return None
+    if any(each in b.lengths for each in inputs):
+        return None
+    made = b.emit_all("loop", inputs, body=body)
+    if body.is_counted_at_run_time and made[-1] is not None:
+        b.lengths |= {name: Length(0, made[-1]) for name in made[body.carried : -1] if name is not None}
+    return made[: body.carried + len(body.made)]
+
+
 def _on_host(scope: Scope, node: ModelNode, body: ModelGraph) -> Sequence[BoundValue] | None:
     """Leave a loop to the host if its body declares that the carried values keep their shapes."""
     b = scope.b
@@ -137,10 +221,12 @@ def _import_scan(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     if b.opset < 9:
         return None
     body, count = _graph(scope, node, "body"), node.integer("num_scan_inputs")
+    if not 1 <= count <= len(node.inputs):
+        raise b.wrong(f"num_scan_inputs is {count}, expected 1 to {len(node.inputs)}")
     given = [scope.tensor(name) for name in node.inputs]
     states: list[BoundValue] = list(given[: len(given) - count])
     scanned = given[len(given) - count :]
-    if count < 1 or len(body.inputs) != len(given) or len(body.outputs) < len(states):
+    if len(body.inputs) != len(given) or len(body.outputs) < len(states):
         raise b.wrong(f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs for {len(given)} inputs")
     made = len(body.outputs) - len(states)
     given_axes = node.integers_or("scan_input_axes", (0,) * count)
@@ -149,12 +235,18 @@ def _import_scan(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     if len(lengths) != 1:
         raise b.wrong(f"its scan inputs have different lengths: {sorted(lengths)}")
     rounds = lengths.pop()
-    if rounds > LONGEST_LOOP:
-        raise _too_long(scope, f"{rounds:,}")
-    if rounds == 0:
-        return None
     backwards_in = node.integers_or("scan_input_directions", (0,) * count)
     backwards_out = node.integers_or("scan_output_directions", (0,) * made)
+    axes_out = node.integers_or("scan_output_axes", (0,) * made)
+    slices = [(x, ScannedAxis(axis, bool(way))) for x, axis, way in zip(scanned, axes_in, backwards_in, strict=True)]
+    results_at = [ScannedAxis(axis, bool(way)) for axis, way in zip(axes_out, backwards_out, strict=True)]
+    replayed = _as_one_task(
+        scope, node, partial(import_scan_body, scope, body, given[: len(states)], slices, results_at, rounds)
+    )
+    if replayed is not None or rounds == 0:
+        return replayed
+    if rounds > LONGEST_LOOP:
+        raise _too_long(scope, f"{rounds:,}")
     gathered: list[list[str]] = [[] for _ in range(made)]
     for index in range(rounds):
         parts: list[BoundValue] = []
@@ -170,7 +262,6 @@ def _import_scan(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
                 raise b.wrong("its body gives a sequence")
             found.append(value)
     stacked: list[BoundValue] = []
-    axes_out = node.integers_or("scan_output_axes", (0,) * made)
     for values, axis, backwards in zip(gathered, axes_out, backwards_out, strict=True):
         at = b.axis(axis, len(b.shape(values[0])) + 1)
         stacked.append(b.stack(values[::-1] if backwards else values, at))

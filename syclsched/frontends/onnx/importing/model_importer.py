@@ -14,6 +14,7 @@ import numpy as np
 
 from syclsched.errors import DeclaredShapeWarning, ModelError, OpenDimensionError
 from syclsched.frontends.onnx.importing.control_flow import CONTROL_FLOW_IMPORTERS
+from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.scope import Scope
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
@@ -58,9 +59,10 @@ def import_model(
     scope.add_constants(model.graph.initialisers)
     _declare_inputs(b, scope, model, dict(shapes or {}), dict(dimensions or {}), dict(known or {}))
     scope.run(model.graph.nodes)
-    outputs = [(output.name, scope.tensor(output.name)) for output in model.outputs]
-    for output, (_, value) in zip(model.outputs, outputs, strict=True):
-        _check_output(output, b.shape(value), b.dtype(value), model.where)
+    declared = {output.name: output for output in model.outputs}
+    outputs = [(name, scope.tensor(name)) for name in declared]
+    for output, (_, value) in zip(declared.values(), outputs, strict=True):
+        _check_output(output, b.shape(value), b.element(value), model.where, b.lengths.get(value))
     return b.finish(model.name, outputs)
 
 
@@ -135,14 +137,18 @@ def _declare_inputs(
         )
 
 
-def _check_output(declared: DeclaredValue, shape: Shape, dtype: str, where: str) -> None:
+def _check_output(declared: DeclaredValue, shape: Shape, dtype: str, where: str, length: Length | None) -> None:
     """Raise if an output's dtype is not the declared one; warn if the shape differs, as some exporters err there."""
     place = f"{where}, output {declared.name!r}"
     if declared.dtype not in (None, dtype):
         raise ModelError(f"its elements are {dtype}, and {declared.dtype} is declared", where=place)
     said = declared.dimensions
     if said is not None and (
-        len(said) != len(shape) or any(isinstance(d, int) and d != n for d, n in zip(said, shape, strict=True))
+        len(said) != len(shape)
+        or any(
+            isinstance(d, int) and d != n and (length is None or axis != length.axis)
+            for axis, (d, n) in enumerate(zip(said, shape, strict=True))
+        )
     ):
         warnings.warn(
             f"{place}: its shape is {shape}, and {declared.shape_text} is declared",

@@ -12,6 +12,8 @@ import numpy as np
 from syclsched.errors import SyclschedError
 from syclsched.frontends.onnx.host_evaluation import evaluate_node
 from syclsched.frontends.onnx.importing.import_state import ImportState, Shape
+from syclsched.frontends.onnx.importing.lengths import Length, LengthError, neutral, resulting_length
+from syclsched.frontends.onnx.model_file.dtypes import NARROW_FLOATS, NARROW_INTEGERS, carrier, is_narrow
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.network import CanonicalNode, Network, Value, numbered_name
 from syclsched.frontends.onnx.shapes import ShapeDtype, broadcast, infer, nbytes
@@ -24,6 +26,8 @@ _FOLDED: Final = frozenset(
         *("scatter_elements", "scatter_nd", "concat", "slice", "pad", "resize", "softmax", "matmul", "batch_norm"),
     }
 )
+#: Kinds whose first output has elements of the first input only.
+_MOVING: Final = frozenset({"transpose", "gather", "gather_elements", "gather_nd", "concat", "slice", "reshape"})
 
 
 class NetworkBuilder(ImportState):
@@ -40,8 +44,11 @@ class NetworkBuilder(ImportState):
 
     def add_input(self, name: str, shape: Shape, dtype: str) -> str:
         """Declare an input of the network."""
-        self._check_size(shape, dtype, f"input {name!r}")
-        self.values[name] = Value(name, shape, dtype)
+        held = carrier(dtype)
+        self._check_size(shape, held, f"input {name!r}")
+        self.values[name] = Value(name, shape, held)
+        if held != dtype:
+            self.elements[name] = dtype
         self._inputs.append(name)
         return name
 
@@ -76,12 +83,22 @@ class NetworkBuilder(ImportState):
     def constant(self, value: Any, dtype: Any = None) -> str:
         """Add a constant and return its name."""
         array = np.asarray(value, dtype)
+        element = array.dtype.name
+        array = array.astype(carrier(element), copy=False)
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
         if array.flags.writeable:
             array = array.view()
             array.flags.writeable = False
         name = self._new_name()
+        self.constants[name] = array
+        self.values[name] = Value(name, array.shape, array.dtype.name)
+        if is_narrow(element):
+            self.elements[name] = element
+        return name
+
+    def add_constant(self, name: str, array: np.ndarray[Any, Any]) -> str:
+        """Add a constant that keeps its name."""
         self.constants[name] = array
         self.values[name] = Value(name, array.shape, array.dtype.name)
         return name
@@ -114,6 +131,9 @@ class NetworkBuilder(ImportState):
         given = list(inputs)
         while given and given[-1] is None:
             given.pop()
+        has_lengths = kind != "counted" and any(each in self.lengths for each in given)
+        if has_lengths:
+            given = self._filled_up(kind, given, attributes)
         if made is None:
             try:
                 made = infer(kind, [None if each is None else self.values[each] for each in given], attributes)
@@ -128,12 +148,75 @@ class NetworkBuilder(ImportState):
             name = self._new_name()
             self.values[name] = Value(name, shape, dtype)
             outputs.append(name)
+            length = self._length(kind, given, shape, attributes) if has_lengths else None
+            if length is not None:
+                self.lengths[name] = length
+        if given and (kind in _MOVING or attributes.get("expression", -1) == 0) and given[0] in self.elements:
+            self.elements[outputs[0] or ""] = self.elements[given[0] or ""]
+        if kind in _MOVING - {"concat"} and given[0] in self.decodings:
+            self.decodings[outputs[0] or ""] = self.decodings[given[0] or ""]
         node = CanonicalNode(f"{self._node_name}.{len(self._fresh)}", kind, tuple(given), tuple(outputs), attributes)
         if self._foldable(node):
             self._fold(node)
         else:
             self._fresh.append(node)
         return outputs
+
+    def _length(
+        self, kind: str, given: Sequence[str | None], shape: Shape, attributes: Mapping[str, Any]
+    ) -> Length | None:
+        values = [None if each is None else self.values[each] for each in given]
+        lengths = [None if each is None else self.lengths.get(each) for each in given]
+        try:
+            return resulting_length(kind, values, lengths, shape, attributes)
+        except LengthError as error:
+            raise LengthError(error.what, where=self.place()) from None
+
+    def _filled_up(self, kind: str, given: Sequence[str | None], attributes: Mapping[str, Any]) -> list[str | None]:
+        """Return a node's inputs with what changes its result nothing beyond their lengths, where there is such."""
+        found = list(given)
+        for position, name in enumerate(given):
+            length = None if name is None else self.lengths.get(name)
+            if name is None or length is None:
+                continue
+            if kind == "gather" and position == 0 and length.axis == attributes["axis"]:
+                found = [self.without_length(name), self._from_front(given[1] or "", length.count)]
+                continue
+            fill = neutral(kind, length, attributes)
+            if fill is not None:
+                found[position] = self._filled(name, length, fill, keeps_length=kind == "softmax")
+        return found
+
+    def _from_front(self, indices: str, count: str) -> str:
+        """Return indices into an axis of a length: negative ones count from its end."""
+        known = self.known(indices)
+        if known is not None and (known >= 0).all():
+            return indices
+        kind = self.dtype(indices)
+        below = ("less", 0, ("const", 0, kind))
+        return self.elementwise(("where", below, ("add", 0, ("cast", kind, 1)), 0), indices, count)
+
+    def _filled(self, name: str, length: Length, fill: float, *, keeps_length: bool) -> str:
+        kind, shape = self.dtype(name), self.shape(name)
+        if kind == "bool":
+            raise LengthError(f"a reduction of {kind}", where=self.place())
+        if math.isinf(fill) and not kind.startswith("float"):
+            info = np.iinfo(kind)
+            fill = info.max if fill > 0 else info.min
+        inside = ("less", ("index", length.axis - len(shape)), 1)
+        whole = self.without_length(name)
+        made = self.elementwise(("where", inside, 0, ("const", fill, kind)), whole, length.count, shape=shape)
+        if keeps_length:
+            self.lengths[made] = length
+        return made
+
+    def without_length(self, name: str) -> str:
+        """Return a value with all its elements, those beyond its length too."""
+        length = self.lengths.pop(name, None)
+        made = self.emit("reshape", [name], shape=self.shape(name))
+        if length is not None:
+            self.lengths[name] = length
+        return made
 
     def _foldable(self, node: CanonicalNode) -> bool:
         if node.kind not in _FOLDED and node.kind != "reshape":
@@ -222,6 +305,35 @@ class NetworkBuilder(ImportState):
         """Return a value converted to a dtype."""
         return x if self.dtype(x) == dtype else self.elementwise(("cast", dtype, 0), x)
 
+    def copy(self, x: str) -> str:
+        """Return a value with the same elements that is another one."""
+        return self.emit("elementwise", [x], shape=self.shape(x), expression=0)
+
+    def narrowed(self, x: str, element: str, *, cut: bool = True) -> str:
+        """Return a value rounded to a narrow type; ``cut``: numbers that are too large become the largest."""
+        if element in NARROW_INTEGERS:
+            bits = NARROW_INTEGERS[element]
+            low: Any = ("bit_and", self._wrapped(x, element), ("const", (1 << bits) - 1))
+            sign = ("const", 1 << (bits - 1))
+            made = self.elementwise(low if element[0] == "u" else ("sub", ("bit_xor", low, sign), sign), x)
+        else:
+            form = NARROW_FLOATS[element]
+            rounded: Any = ("narrow", form.fraction_bits, form.least_exponent, 0)
+            most = ("const", form.most)
+            if element != "bfloat16" and (cut or form.beyond is None):
+                rounded = ("clip", -form.most, form.most, rounded)
+            elif element != "bfloat16":
+                beyond: Any = ("const", form.beyond)
+                rounded = ("where", ("greater", rounded, most), beyond, rounded)
+                below = ("const", -(form.beyond or 0.0))
+                rounded = ("where", ("less", rounded, ("const", -form.most)), below, rounded)
+            made = self.elementwise(rounded, x)
+        self.elements[made] = element
+        return made
+
+    def _wrapped(self, x: str, element: str) -> Any:
+        return 0 if self.dtype(x) == carrier(element) else ("cast", carrier(element), 0)
+
     def expand(self, x: str, shape: Shape) -> str:
         """Return a value broadcast to a shape."""
         return x if self.shape(x) == shape else self.elementwise(0, x, shape=shape)
@@ -286,6 +398,7 @@ class NetworkBuilder(ImportState):
 
     def finish(self, name: str, outputs: Sequence[tuple[str, str]]) -> Network:
         """Return the network with given outputs, pairs of model name and value; unneeded nodes are dropped."""
+        outputs, lengths = self._with_lengths(outputs)
         renamed: dict[str, str] = {}
         for asked, value in outputs:
             if asked == value:
@@ -294,6 +407,10 @@ class NetworkBuilder(ImportState):
             if asked in self.values:
                 # Another, internal value has this name; rename it.
                 self._rename({asked: self._new_name()})
+            if value in self.elements and (value in self.constants or fixed):
+                self.elements[asked] = self.elements[value]
+            if value in self.decodings and (value in self.constants or fixed):
+                self.decodings[asked] = self.decodings[value]
             if value in self.constants:
                 self.constants[asked] = self.constants[value]
                 self.values[asked] = Value(asked, self.shape(value), self.dtype(value))
@@ -319,7 +436,22 @@ class NetworkBuilder(ImportState):
             values={each: value for each, value in self.values.items() if each in kept},
             constants={each: array for each, array in self.constants.items() if each in needed},
             nodes=tuple(nodes),
+            elements={each: self.elements[each] for each in kept if each in self.elements},
+            decodings={asked: self.decodings[asked] for asked, _ in outputs if asked in self.decodings},
+            lengths=lengths,
         )
+
+    def _with_lengths(
+        self, outputs: Sequence[tuple[str, str]]
+    ) -> tuple[Sequence[tuple[str, str]], dict[str, tuple[int, str]]]:
+        """Return outputs and the lengths among them as further ones; and for each output its axis and length."""
+        counts: dict[str, str] = {}
+        lengths = {}
+        for asked, value in outputs:
+            length = self.lengths.get(value)
+            if length is not None:
+                lengths[asked] = length.axis, counts.setdefault(length.count, f"length of {asked}")
+        return [*outputs, *((asked, count) for count, asked in counts.items())], lengths
 
     def _rename(self, names: Mapping[str, str]) -> None:
         self._rename_values(names)
@@ -331,6 +463,15 @@ class NetworkBuilder(ImportState):
             self.values[new] = Value(new, value.shape, value.dtype)
             if old in self.constants:
                 self.constants[new] = self.constants.pop(old)
+            if old in self.elements:
+                self.elements[new] = self.elements.pop(old)
+            if old in self.decodings:
+                self.decodings[new] = self.decodings.pop(old)
+            if old in self.lengths:
+                self.lengths[new] = self.lengths.pop(old)
+            for name, length in self.lengths.items():
+                if length.count == old:
+                    self.lengths[name] = Length(length.axis, new)
 
 
 def _renamed(nodes: Iterable[CanonicalNode], names: Mapping[str, str]) -> list[CanonicalNode]:

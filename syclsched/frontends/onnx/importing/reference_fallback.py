@@ -3,22 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from syclsched.errors import ValueNeededError
-from syclsched.frontends.onnx.importing.import_state import Array
+from syclsched.frontends.onnx.importing.import_state import Array, Shape
 from syclsched.frontends.onnx.importing.importer_registry import ML
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
-from syclsched.frontends.onnx.model_file.dtypes import DTYPES, NUMBERS, element_type_name
+from syclsched.frontends.onnx.model_file.dtypes import DTYPES, NUMBERS, carrier, element_type_name, numpy_dtype
 from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph, ModelNode
 from syclsched.frontends.onnx.reference import RANDOM, evaluate_reference
 from syclsched.frontends.onnx.shapes import ShapeDtype
 
 
-class _NameScope(Protocol):
+class NameScope(Protocol):
     """Look-up of the values bound to names of the model."""
 
     def tensor(self, name: str) -> str:
@@ -32,22 +32,21 @@ def import_reference(
     b: NetworkBuilder,
     node: ModelNode,
     inputs: Sequence[str | None],
-    scope: _NameScope,
+    scope: NameScope,
     *,
     made: Sequence[ShapeDtype] | None = None,
 ) -> Sequence[str | None]:
     """Add a host node; if all its inputs are constant, evaluate it now instead."""
-    if not node.proto:
-        raise b.wrong("it is too large for onnx's reference implementation")
-    given = {name: value for name, value in zip(node.inputs, inputs, strict=True) if name and value is not None}
-    for name in _captured(node):
-        if name not in given and scope.has(name):
-            given[name] = scope.tensor(name)
+    given = reference_inputs(b, node, inputs, scope)
     results = tuple(name for name in node.outputs if name)
     if all(value in b.constants for value in given.values()) and node.operator not in RANDOM:
         return _computed(b, node, given, results)
     if made is None:
-        made = _shapes_by_evaluation(b, node, given, results) if node.domain == ML else _shapes(b, node, given, results)
+        made = (
+            _shapes_by_evaluation(b, node, given, results)
+            if node.domain == ML
+            else inferred_shapes(b, node, given, results)
+        )
     values = b.emit_all(
         "reference",
         list(given.values()),
@@ -55,10 +54,24 @@ def import_reference(
         node=node.proto,
         opsets=b.opsets,
         names=tuple(given),
+        elements=tuple(b.element(value) for value in given.values()),
         results=results,
     )
     found = dict(zip(results, values, strict=True))
     return [found.get(name) for name in node.outputs]
+
+
+def reference_inputs(
+    b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None], scope: NameScope
+) -> dict[str, str]:
+    """Return the values that a node reads by the model's names, those within its subgraphs included."""
+    if not node.proto:
+        raise b.wrong("it is too large for onnx's reference implementation")
+    given = {name: value for name, value in zip(node.inputs, inputs, strict=True) if name and value is not None}
+    for name in _captured(node):
+        if name not in given and scope.has(name):
+            given[name] = scope.tensor(name)
+    return given
 
 
 def _shapes_by_evaluation(
@@ -66,7 +79,7 @@ def _shapes_by_evaluation(
 ) -> list[ShapeDtype]:
     """Return shapes and dtypes of ai.onnx.ml results, of which onnx infers few, by evaluating one row of zeros."""
     try:
-        return _shapes(b, node, given, results)
+        return inferred_shapes(b, node, given, results)
     except ValueNeededError:
         rows = {b.shape(value)[:1] for name, value in given.items() if value not in b.constants}
         if len(rows) != 1 or () in rows or (0,) in rows:
@@ -81,7 +94,7 @@ def _shapes_by_evaluation(
         raise b.wrong(f"onnx's reference implementation cannot compute it: {_line(error)}") from error
     checked = [_checked(b, array, name) for name, array in zip(results, made, strict=True)]
     if any(array.shape[:1] != (1,) for array in checked):
-        return _shapes(b, node, given, results)
+        return inferred_shapes(b, node, given, results)
     (count,) = rows
     return [((*count, *array.shape[1:]), array.dtype.name) for array in checked]
 
@@ -90,12 +103,13 @@ def _computed(
     b: NetworkBuilder, node: ModelNode, given: dict[str, str], results: tuple[str, ...]
 ) -> Sequence[str | None]:
     try:
-        for shape, dtype in _shapes(b, node, given, results):
+        for shape, dtype in inferred_shapes(b, node, given, results):
             b.check_folded(shape, dtype)
     except ValueNeededError:
         pass  # the size depends on the values
     try:
-        arrays = evaluate_reference(node.proto, b.opsets, {n: b.constants[v] for n, v in given.items()}, results)
+        held = {n: b.constants[v].astype(numpy_dtype(b.element(v)), copy=False) for n, v in given.items()}
+        arrays = evaluate_reference(node.proto, b.opsets, held, results)
     except MemoryError:
         raise b.wrong("there is not enough memory to compute it beforehand") from None
     except Exception as error:
@@ -112,21 +126,29 @@ def _checked(b: NetworkBuilder, value: object, name: str) -> Array:
     return array
 
 
-def _shapes(b: NetworkBuilder, node: ModelNode, given: dict[str, str], results: tuple[str, ...]) -> list[ShapeDtype]:
-    """Return shapes and dtypes from onnx's shape inference, given the constant inputs."""
+def inferred_shapes(
+    b: NetworkBuilder,
+    node: ModelNode,
+    given: Mapping[str, str],
+    results: tuple[str, ...],
+    other: Mapping[str, Shape] | None = None,
+) -> list[ShapeDtype]:
+    """Return shapes and dtypes from onnx's shape inference, given the constant inputs; some may have other shapes."""
+    shapes = {n: b.shape(v) for n, v in given.items()} | dict(other or {})
     import onnx
     from onnx import helper, numpy_helper
 
     proto = onnx.NodeProto()
     proto.ParseFromString(node.proto)
-    inputs = [helper.make_tensor_value_info(n, NUMBERS[b.dtype(v)], b.shape(v)) for n, v in given.items()]
+    proto.domain = node.domain
+    inputs = [helper.make_tensor_value_info(n, NUMBERS[b.element(v)], shapes[n]) for n, v in given.items()]
     small = {n: b.constants[v] for n, v in given.items() if v in b.constants and b.constants[v].size <= 4096}
     graph = helper.make_graph(
         [proto],
         "node",
         inputs,
         [onnx.ValueInfoProto(name=name) for name in results],
-        [numpy_helper.from_array(array, name) for name, array in small.items()],
+        [numpy_helper.from_array(array, name) for name, array in small.items() if given[name] not in b.elements],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*each) for each in b.opsets])
     try:
@@ -139,7 +161,6 @@ def _shapes(b: NetworkBuilder, node: ModelNode, given: dict[str, str], results: 
         if kind not in (None, "tensor_type"):
             raise b.wrong(
                 f"its result {value.name!r} is of type {kind.removesuffix('_type')}, and only tensors are supported",
-                hint="Export it with options={'zipmap': False}" if node.operator == "ZipMap" else None,
             )
         tensor = value.type.tensor_type
         dtype = DTYPES.get(tensor.elem_type)
@@ -157,7 +178,7 @@ def _shapes(b: NetworkBuilder, node: ModelNode, given: dict[str, str], results: 
                 where=b.place(),
                 hint="Give these inputs' values when the model is loaded (known=), or take the part before it",
             )
-        made.append((tuple(n for n in extents if n is not None), dtype))
+        made.append((tuple(n for n in extents if n is not None), carrier(dtype)))
     return made
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from syclsched.errors import ArgumentError
@@ -127,7 +127,7 @@ def rewrite(
         )
     wanted = [each for each in _TABLE if each.name in passes and each.name not in without]
     done: dict[tuple[str, str], list[str]] = {}
-    current = network
+    current = _with_rewritten_bodies(network, passes, without)
     rounds = 0
     changed = True
     while changed and rounds < _MOST_ROUNDS:
@@ -144,3 +144,16 @@ def rewrite(
     deeds = [NetworkChange(name, what, tuple(nodes)) for (name, what), nodes in done.items()]
     deeds.sort(key=lambda deed: order.index(deed.rewrite))
     return OptimisedNetwork(current, tuple(deeds), len(network.nodes), rounds)
+
+
+def _with_rewritten_bodies(network: Network, passes: Sequence[str], without: Iterable[str]) -> Network:
+    """Return a network with the bodies of its loops rewritten."""
+    if not any(node.kind == "loop" for node in network.nodes):
+        return network
+    nodes = list(network.nodes)
+    for number, node in enumerate(nodes):
+        if node.kind == "loop":
+            body = node.attributes["body"]
+            body = replace(body, network=rewrite(body.network, passes=passes, without=without).network)
+            nodes[number] = replace(node, attributes={**node.attributes, "body": body})
+    return replace(network, nodes=tuple(nodes))

@@ -148,7 +148,7 @@ def _rotated(
         extent = batch if positions.number is None else 1
         values = [b.reshape(each, (extent, 1)) for each in positions.values]
         position_ids = b.elementwise(("add", positions.before, KEY), *values, shape=(extent, count))
-    interleaved = bool(node.integer("rotary_interleaved"))
+    interleaved = node.flag("rotary_interleaved")
     turned = [rotated(b, each, position_ids, caches, interleaved=interleaved) for each in (q, k)]
     return turned[0], turned[1]
 

@@ -65,7 +65,7 @@ def _qgemm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         "A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point"
     )
     bias, scale, zero = (inputs.optional(position) for position in (6, 7, 8))
-    transpose_a, transpose_b = bool(node.integer("transA")), bool(node.integer("transB"))
+    transpose_a, transpose_b = node.flag("transA"), node.flag("transB")
     factors = centred(b, x, x_zero, -2), centred(b, y, y_zero, 0 if transpose_b else -1)
     wide = None if bias is None else b.cast(bias, "float64")
     total = b.matmul(*factors, wide, transpose_a=transpose_a, transpose_b=transpose_b)

@@ -34,7 +34,7 @@ def _rotary_embedding(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Nam
         # The first position; the others follow.
         following: Any = ("add", ("cast", "int64", 0), ("index", -1))
         position_ids = b.elementwise(following, position_ids, shape=(1, count))
-    turned = rotated(b, x, position_ids, caches, interleaved=bool(node.integer("interleaved")))
+    turned = rotated(b, x, position_ids, caches, interleaved=node.flag("interleaved"))
     return [join_heads(b, turned) if joined else turned]
 
 

@@ -42,12 +42,14 @@ def _attention(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         y = _over_cache(b, node, inputs.required(6, "nonpad_kv_seqlen"), (q, k, v))
         return [join_heads(b, y) if joined else y, k, v]
     bias = _bias(b, node, inputs, (batch, heads, queries, keys), past, dtype)
-    number = node.integer("softmax_precision")
+    number, scale = node.integer("softmax_precision"), node.number("scale", 1 / math.sqrt(size) if size else 1.0)
+    if scale <= 0:
+        raise b.wrong(f"its scale is {scale}, and its root scales the queries and keys")
     stages = attend(
         b,
         (q, k, v),
         bias,
-        scale=node.number("scale", 1 / math.sqrt(size) if size else 1.0),
+        scale=scale,
         softcap=node.number("softcap"),
         precision=b.element_dtype(number, "a softmax in") if number else dtype,
     )
@@ -151,7 +153,7 @@ def join_heads(b: NetworkBuilder, x: str) -> str:
 
 def _capped(b: NetworkBuilder, scores: str, cap: float) -> str:
     """Return scores limited smoothly to (-cap, cap)."""
-    if not cap:
+    if cap <= 0:  # as ONNX Runtime and the reference implementation do
         return scores
     limit = ("const", cap, b.dtype(scores))
     return b.elementwise(("mul", ("tanh", ("div", 0, limit)), limit), scores)
@@ -190,7 +192,7 @@ def _visible(b: NetworkBuilder, node: ModelNode, position: Any) -> list[Any]:
     if min(left, right) < -1:
         raise b.wrong(f"the window is {left} to the left and {right} to the right, expected -1 (no bound) or more")
     visible: list[Any] = []
-    if node.integer("is_causal"):
+    if node.flag("is_causal"):
         visible.append(("less_equal", KEY, position))
     if left >= 0:
         visible.append(("greater_equal", ("add", KEY, ("const", left, "int64")), position))

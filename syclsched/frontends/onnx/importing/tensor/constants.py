@@ -39,16 +39,26 @@ def _constant_of_shape(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Na
 @imports("Shape")
 def _shape(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Shape, whole or from ``start`` to ``end``."""
-    extents = b.shape(inputs.required(0, "data"))
+    x = inputs.required(0, "data")
+    extents, length = b.shape(x), b.lengths.get(x)
     start, end = node.integer("start"), node.integer("end", len(extents))
     rank = len(extents)
     low, high = (min(max(n + rank if n < 0 else n, 0), rank) for n in (start, end))
-    return [b.constant(np.array(extents[low : max(high, low)], np.int64))]
+    if length is None or not low <= length.axis < high:
+        return [b.constant(np.array(extents[low : max(high, low)], np.int64))]
+    before, after = extents[low : length.axis], extents[length.axis + 1 : high]
+    parts = [b.constant(np.array(each, np.int64)) for each in (before, after)]
+    return [b.concat([parts[0], b.reshape(length.count, (1,)), parts[1]], 0)]
 
 
 @imports("Size")
 def _size(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
-    return [b.constant(np.array(math.prod(b.shape(inputs.required(0, "data"))), np.int64))]
+    x = inputs.required(0, "data")
+    length = b.lengths.get(x)
+    if length is None:
+        return [b.constant(np.array(math.prod(b.shape(x)), np.int64))]
+    others = math.prod(n for axis, n in enumerate(b.shape(x)) if axis != length.axis)
+    return [b.elementwise(("mul", 0, ("const", others, "int64")), length.count)]
 
 
 @imports("Range")
@@ -105,6 +115,6 @@ def _trilu(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Trilu: the upper or lower triangle, with zeros elsewhere."""
     x, offset = inputs.required(0, "input"), inputs.optional(1)
     k = 0 if offset is None else b.integer(offset, "the diagonal of Trilu")
-    name = "greater_equal" if node.integer("upper", 1) else "less_equal"
+    name = "greater_equal" if node.flag("upper", 1) else "less_equal"
     kept = (name, ("index", -1), ("add", ("index", -2), ("const", k, "int64")))
     return [b.elementwise(("where", kept, 0, ("const", 0, b.dtype(x))), x)]

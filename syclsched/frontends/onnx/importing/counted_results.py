@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Import of operators whose results have a length known only at run time, and of those that need cut inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from syclsched.errors import ValueNeededError
+from syclsched.frontends.onnx.importing.import_state import Shape
+from syclsched.frontends.onnx.importing.lengths import Length
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.importing.reference_fallback import NameScope, inferred_shapes, reference_inputs
+from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
+
+
+def emit_counted(
+    b: NetworkBuilder,
+    operator: str,
+    inputs: Sequence[str | None],
+    made: Sequence[tuple[Shape, str, int | None]],
+    **attributes: Any,
+) -> list[str | None]:
+    """Add a counted node; return its results, given as shape, dtype and the axis along which they have a length."""
+    given = list(inputs)
+    cuts = []
+    for position, name in enumerate(inputs):
+        length = None if name is None else b.lengths.get(name)
+        if length is not None:
+            cuts.append((position, length.axis, len(given)))
+            given.append(length.count)
+    results = b.emit_all(
+        "counted",
+        given,
+        shapes=(*((shape, dtype) for shape, dtype, _ in made), ((), "int64")),
+        operator=operator,
+        cuts=tuple(cuts),
+        axes=tuple(axis for _, _, axis in made),
+        count=len(inputs),
+        **{"options": (), **attributes},
+    )
+    *found, count = results
+    for name, (_, _, axis) in zip(found, made, strict=True):
+        if axis is not None and name is not None and count is not None:
+            b.lengths[name] = Length(axis, count)
+    return found
+
+
+def import_on_cut_inputs(
+    b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None], scope: NameScope
+) -> Sequence[str | None]:
+    """Leave a node to onnx's reference implementation on the host, with its inputs cut to their lengths."""
+    given = reference_inputs(b, node, inputs, scope)
+    results = tuple(name for name in node.outputs if name)
+    whole = inferred_shapes(b, node, given, results)
+    one_less = {}
+    for name, value in given.items():
+        length = b.lengths.get(value)
+        if length is not None:
+            shape = b.shape(value)
+            one_less[name] = (*shape[: length.axis], max(shape[length.axis] - 1, 0), *shape[length.axis + 1 :])
+    made: list[tuple[Shape, str, int | None]] = []
+    for (shape, dtype), (less, _), name in zip(
+        whole, inferred_shapes(b, node, given, results, one_less), results, strict=True
+    ):
+        axes = [axis for axis, (n, m) in enumerate(zip(shape, less, strict=True)) if n != m]
+        if len(axes) > 1:
+            raise ValueNeededError(
+                f"several extents of its result {name!r} are known only at run time",
+                inputs=tuple(dict.fromkeys(source for value in given.values() for source in b.sources(value))),
+                where=b.place(),
+            )
+        made.append((shape, dtype, axes[0] if axes else None))
+    found = dict(
+        zip(
+            results,
+            emit_counted(
+                b,
+                node.operator,
+                list(given.values()),
+                made,
+                node=node.proto,
+                opsets=b.opsets,
+                names=tuple(given),
+                results=results,
+            ),
+            strict=True,
+        )
+    )
+    return [found.get(name) for name in node.outputs]

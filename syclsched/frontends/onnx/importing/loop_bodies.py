@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Import of the bodies of Loop and Scan as networks of their own, which one task executes as often as needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from syclsched.frontends.onnx.importing.import_state import Shape
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, ScopeImporter
+from syclsched.frontends.onnx.loops.host_program import HostProgram
+from syclsched.frontends.onnx.loops.loop_body import LoopBody, ScannedAxis
+from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph
+from syclsched.frontends.onnx.network import Network
+from syclsched.frontends.onnx.operations import operation_call
+
+#: Most iterations of a loop whose iterations are counted or unrolled while it is imported.
+LONGEST_LOOP: Final = 10_000
+
+
+class _BodyScope(Scope):
+    """The scope of a body: values of outer graphs become inputs of its network, and constants its constants."""
+
+    def __init__(self, b: NetworkBuilder, importers: Mapping[str, ScopeImporter], outer: Scope) -> None:
+        super().__init__(b, importers)
+        self._outer = outer
+        #: Outer value -> the network's value for it.
+        self._inner: dict[str, str] = {}
+
+    def meaning(self, name: str) -> BoundValue:
+        if super().has(name):
+            return super().meaning(name)
+        found = self._outer.meaning(name)
+        if not isinstance(found, str):
+            return found
+        if found not in self._inner:
+            outer = self._outer.b
+            known = outer.known(found)
+            label = f"outer value {len(self._inner)}"
+            if known is None:
+                self.b.add_input(label, outer.shape(found), outer.dtype(found))
+            else:
+                self.b.add_constant(label, known)
+            self._inner[found] = label
+        return self._inner[found]
+
+    def has(self, name: str) -> bool:
+        return super().has(name) or self._outer.has(name)
+
+    @property
+    def captured(self) -> list[str]:
+        """The outer values that are inputs of the network, in order."""
+        return [outer for outer, inner in self._inner.items() if self.b.known(inner) is None]
+
+
+def _import_body(
+    scope: Scope, graph: ModelGraph, formals: Sequence[tuple[str, Shape, str] | None]
+) -> tuple[Network, list[str]]:
+    """Import a body; return its network, and the outer values that follow the formal inputs.
+
+    Formal inputs are name, shape and dtype; None stands for a condition, which is true whenever the body is executed.
+    """
+    outer = scope.b
+    b = NetworkBuilder(outer.where, outer.opset, dict(outer.opsets), outer.limits)
+    inner = _BodyScope(b, scope.importers, scope)
+    if len(graph.inputs) != len(formals):
+        raise outer.wrong(f"its body has {len(graph.inputs)} inputs, expected {len(formals)}")
+    for declared, formal in zip(graph.inputs, formals, strict=True):
+        if formal is None:
+            inner.bind(declared.name, b.add_constant("condition", np.array(True)))
+        else:
+            inner.bind(declared.name, b.add_input(*formal))
+    inner.add_constants(graph.initialisers)
+    inner.run(graph.nodes)
+    outputs = [(f"result {i}", inner.tensor(output.name)) for i, output in enumerate(graph.outputs)]
+    captured = inner.captured
+    if any(each in outer.lengths for each in captured):
+        raise outer.wrong("its body reads a value whose length is known only at run time")
+    return b.finish(graph.name or "body", outputs), captured
+
+
+def _formals(scope: Scope, kind: str, values: Sequence[str]) -> list[tuple[str, Shape, str] | None]:
+    return [(f"{kind} {i}", scope.b.shape(each), scope.b.dtype(each)) for i, each in enumerate(values)]
+
+
+def _check_carried(scope: Scope, network: Network, carried: Sequence[str], first: int) -> None:
+    for name, start in zip(network.outputs[first:], carried, strict=False):
+        made, given = network.values[name], scope.b.values[start]
+        if (made.shape, made.dtype) != (given.shape, given.dtype):
+            raise scope.b.wrong(
+                f"a carried value changes from {given.dtype} {given.shape} to {made.dtype} {made.shape}"
+            )
+
+
+def import_loop_body(
+    scope: Scope, graph: ModelGraph, carried: Sequence[str], trips: str | None, condition: str | None
+) -> tuple[LoopBody, list[str]]:
+    """Import the body of a Loop; return it and the inputs of its node.
+
+    Trip count and condition are values, or None if they are left out.
+    """
+    b = scope.b
+    network, captured = _import_body(
+        scope, graph, [("counter", (), "int64"), None, *_formals(scope, "carried", carried)]
+    )
+    _check_carried(scope, network, carried, 1)
+    known_trips, known_condition = (None if each is None else b.known(each) for each in (trips, condition))
+    most = _rounds_by_counter(network)
+    if known_condition is not None and not bool(known_condition.reshape(-1)[0]):
+        limit: int | None = 0
+    else:
+        limits = [most or None, None if known_trips is None else max(0, int(known_trips.reshape(-1)[0]))]
+        limit = min((each for each in limits if each is not None), default=None)
+    body = LoopBody(
+        network if most is None else replace(network, outputs=network.outputs[1:]),
+        limit,
+        len(carried),
+        made=(ScannedAxis(0),) * (len(graph.outputs) - 1 - len(carried)),
+        counted=True,
+        conditional=most is None,
+        has_trips=trips is not None and known_trips is None,
+        has_condition=condition is not None and known_condition is None,
+    )
+    first = [each for each, is_given in ((trips, body.has_trips), (condition, body.has_condition)) if is_given]
+    return body, [*(each for each in first if each is not None), *carried, *captured]
+
+
+def _rounds_by_counter(network: Network) -> int | None:
+    """Return after how many iterations a body's condition ends the loop, 0 for never; None if values decide it."""
+    producer, waiting = network.producer(), [network.outputs[0]]
+    needed = set(waiting)
+    while waiting:
+        node = producer.get(waiting.pop())
+        more = {each for each in node.inputs if each is not None} - needed if node is not None else set()
+        needed |= more
+        waiting += more
+    nodes = tuple(node for node in network.nodes if needed.intersection(node.outputs))
+    if needed.intersection(network.inputs) - {"counter"} or any(node.kind == "reference" for node in nodes):
+        return None
+    program = HostProgram(
+        replace(network, inputs=("counter",), outputs=network.outputs[:1], nodes=nodes), operation_call
+    )
+    (counter,), (condition,) = program.inputs, program.outputs
+    for number in range(LONGEST_LOOP if nodes else 1):
+        counter[...] = number
+        program.run()
+        if not bool(condition.reshape(-1)[0]):
+            return number + 1
+    return 0
+
+
+def import_scan_body(
+    scope: Scope,
+    graph: ModelGraph,
+    carried: Sequence[str],
+    scanned: Sequence[tuple[str, ScannedAxis]],
+    made: Sequence[ScannedAxis],
+    rounds: int,
+) -> tuple[LoopBody, list[str]]:
+    """Import the body of a Scan; return it and the inputs of its node. Axes of results may count from the end."""
+    b = scope.b
+    shapes = [(b.shape(x), each.axis, b.dtype(x)) for x, each in scanned]
+    slices = [
+        (f"slice {i}", (*shape[:axis], *shape[axis + 1 :]), dtype) for i, (shape, axis, dtype) in enumerate(shapes)
+    ]
+    network, captured = _import_body(scope, graph, [*_formals(scope, "carried", carried), *slices])
+    _check_carried(scope, network, carried, 0)
+    ranks = [len(network.values[name].shape) + 1 for name in network.outputs[len(carried) :]]
+    axes = tuple(ScannedAxis(b.axis(each.axis, rank), each.backwards) for each, rank in zip(made, ranks, strict=True))
+    body = LoopBody(network, rounds, len(carried), tuple(each for _, each in scanned), axes)
+    return body, [*carried, *(x for x, _ in scanned), *captured]
+
+
+def import_branch(scope: Scope, graph: ModelGraph) -> tuple[LoopBody, list[str]]:
+    """Import a branch of If as a loop of one iteration at most; return it and the outer values it reads.
+
+    Its carried values are what its results are if it is not taken.
+    """
+    network, captured = _import_body(scope, graph, [])
+    carried = [replace(network.values[name], name=f"not taken {number}") for number, name in enumerate(network.outputs)]
+    network = replace(
+        network,
+        inputs=(*(each.name for each in carried), *network.inputs),
+        values={**network.values, **{each.name: each for each in carried}},
+    )
+    return LoopBody(network, 1, len(carried), has_condition=True), captured

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Importers of NonZero, Compress, Unique and NonMaxSuppression: as many results as values say."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from syclsched.frontends.onnx.importing.counted_results import emit_counted
+from syclsched.frontends.onnx.importing.import_state import Shape
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
+
+
+def _given(b: NetworkBuilder, inputs: Inputs, count: int) -> list[str | None]:
+    """Return a node's inputs, unless all are constant: then its result is computed beforehand."""
+    given = [inputs.optional(position) for position in range(count)]
+    if all(each is None or b.known(each) is not None for each in given):
+        raise UnsupportedFormError
+    return given
+
+
+@imports("NonZero")
+def _nonzero(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    (x,) = _given(b, inputs, 1)
+    shape = b.shape(x or "")
+    if not shape:
+        raise UnsupportedFormError
+    return emit_counted(b, "NonZero", [x], [((len(shape), math.prod(shape)), "int64", 1)])
+
+
+def _lines(b: NetworkBuilder, node: ModelNode, shape: Shape) -> tuple[int | None, int, Shape]:
+    """Return the axis of a selection, None for that of all elements, its axis in the result, and that's shape."""
+    if "axis" not in node.attributes:
+        return None, 0, (math.prod(shape),)
+    axis = b.axis(node.integer("axis"), len(shape))
+    return axis, axis, shape
+
+
+@imports("Compress")
+def _compress(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    given = _given(b, inputs, 2)
+    x = given[0] or ""
+    axis, counted, shape = _lines(b, node, b.shape(x))
+    return emit_counted(b, "Compress", given, [(shape, b.dtype(x), counted)], options=(("axis", axis),))
+
+
+@imports("Unique")
+def _unique(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    given = _given(b, inputs, 1)
+    x = given[0] or ""
+    axis, counted, shape = _lines(b, node, b.shape(x))
+    line = (shape[counted],)
+    if x in b.lengths:  # one result would have its length, and the others another
+        raise UnsupportedFormError
+    made: list[Any] = [(shape, b.dtype(x), counted), (line, "int64", 0), (line, "int64", None), (line, "int64", 0)]
+    options = (("axis", axis), ("ordered", bool(node.integer("sorted", 1))))
+    return emit_counted(b, "Unique", given, made, options=options)[: len(node.outputs)]
+
+
+@imports("NonMaxSuppression")
+def _non_max_suppression(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    given = _given(b, inputs, 5)
+    (batches, boxes, _), kinds = b.shape(given[0] or ""), b.shape(given[1] or "")[1]
+    most = b.known(given[2]) if given[2] is not None else None
+    if given[2] is None:
+        boxes = 0
+    elif most is not None:
+        boxes = min(boxes, max(0, int(most.reshape(-1)[0])))
+    options = (("centered", bool(node.integer("center_point_box"))),)
+    shape = (batches * kinds * boxes, 3)
+    if not math.prod(shape):
+        raise UnsupportedFormError
+    return emit_counted(b, "NonMaxSuppression", given, [(shape, "int64", 0)], options=options)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results as long as values say: planned once for all values, and right as ONNX Runtime."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import syclsched
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+ort = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
+
+from onnx import helper  # noqa: E402
+from support.small_models import model_of  # noqa: E402
+
+from syclsched.errors import HostOperatorWarning  # noqa: E402
+
+pytestmark = pytest.mark.sycl
+
+node = helper.make_node
+DTYPES = {"float32": 1, "int64": 7, "bool": 9}
+RANDOM = np.random.default_rng(0)
+X = RANDOM.standard_normal((3, 5)).astype(np.float32)
+NOTHING, ALL = np.full_like(X, -1), np.full_like(X, 2)
+ROWS = RANDOM.standard_normal((15, 4)).astype(np.float32)
+CONSTANTS = {"rows": ROWS, "one": np.array([1]), "zero": np.array(0, np.float32), "w": ROWS[:4, :3].copy()}
+
+
+def check(nodes: list[Any], outputs: Mapping[str, str], *inputs: Mapping[str, Any], on_host: bool = False) -> None:
+    """Compare a model with ONNX Runtime for some inputs of the same shapes; it is planned once."""
+    first = inputs[0]
+    types = {name: DTYPES[value.dtype.name] for name, value in first.items()}
+    types |= {name: DTYPES[kind] for name, kind in outputs.items()}
+    shapes = {name: value.shape for name, value in first.items()}
+    model = model_of(nodes, shapes, list(outputs), CONSTANTS, opset=18, dtypes=types)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    with warnings.catch_warnings(), syclsched.compile(model, devices="cpu", autotune=False) as compiled:
+        warnings.simplefilter("error")
+        if on_host:
+            warnings.simplefilter("ignore", HostOperatorWarning)
+        for each in inputs:
+            got = compiled(dict(each))
+            assert list(got) == list(outputs)
+            for name, wanted in zip(outputs, session.run(None, dict(each)), strict=True):
+                assert got[name].dtype == wanted.dtype
+                np.testing.assert_allclose(got[name], wanted, rtol=1e-5, atol=1e-6)
+        assert len(compiled.kept_shapes) == 1
+
+
+POSITIVE = [node("Greater", ["x", "zero"], ["mask"]), node("NonZero", ["mask"], ["places"])]
+
+
+def test_places_of_numbers_that_are_not_zero() -> None:
+    check(POSITIVE, {"places": "int64"}, *({"x": x} for x in (X, NOTHING, ALL)))
+
+
+def test_what_follows_from_places_is_as_long() -> None:
+    nodes = [
+        *POSITIVE,
+        node("Transpose", ["places"], ["pairs"]),
+        node("GatherND", ["x", "pairs"], ["found"]),
+        node("Exp", ["found"], ["powers"]),
+        node("Gather", ["places", "one"], ["columns"], axis=0),
+        node("Squeeze", ["columns", "none"], ["column"]),
+        node("Gather", ["rows", "column"], ["lines"], axis=0),
+        node("MatMul", ["lines", "w"], ["products"]),
+        node("Cast", ["column"], ["numbers"], to=1),
+        node("Shape", ["products"], ["shape"]),
+        node("Size", ["products"], ["size"]),
+    ]
+    nodes.insert(0, node("Constant", [], ["none"], value_ints=[0]))
+    outputs = {"powers": "float32", "products": "float32", "numbers": "float32", "shape": "int64", "size": "int64"}
+    check(nodes, outputs, *({"x": x} for x in (X, NOTHING, ALL)))
+
+
+def test_reductions_count_only_what_there_is() -> None:
+    nodes = [
+        *POSITIVE,
+        node("Compress", ["x", "chosen"], ["lines"], axis=0),
+        node("ReduceSum", ["lines"], ["total"], keepdims=0),
+        node("ReduceMax", ["lines", "first"], ["most"], keepdims=0),
+        node("ArgMin", ["lines"], ["least"], axis=0, keepdims=0),
+        node("Softmax", ["lines"], ["shares"], axis=0),
+    ]
+    nodes.insert(0, node("Constant", [], ["first"], value_ints=[0]))
+    outputs = {"lines": "float32", "total": "float32", "most": "float32", "least": "int64", "shares": "float32"}
+    chosen = [np.array(each) for each in ([True, False, True], [False, True, False], [True] * 3)]
+    check(nodes, outputs, *({"x": X, "chosen": each} for each in chosen))
+
+
+def test_the_first_numbers_in_order_as_many_as_an_input_says() -> None:
+    nodes = [node("TopK", ["x", "k"], ["best", "at"]), node("Neg", ["best"], ["negative"])]
+    check(nodes, {"negative": "float32", "at": "int64"}, *({"x": X, "k": np.array([k])} for k in (1, 3, 5)))
+
+
+@pytest.mark.parametrize("ordered", [0, 1])
+def test_numbers_that_differ(ordered: int) -> None:
+    nodes = [node("Unique", ["x"], ["y", "first", "inverse", "counts"], sorted=ordered)]
+    outputs = {"y": "int64", "first": "int64", "inverse": "int64", "counts": "int64"}
+    check(nodes, outputs, *({"x": np.array(x)} for x in ([3, 1, 3, 2], [5, 5, 5, 5], [4, 3, 2, 1])))
+
+
+def test_what_no_rule_covers_is_computed_by_the_host_from_cut_arrays() -> None:
+    nodes = [*POSITIVE, node("CumSum", ["places", "axis"], ["sums"], reverse=1)]
+    nodes.insert(0, node("Constant", [], ["axis"], value_int=1))
+    check(nodes, {"sums": "int64"}, *({"x": x} for x in (X, ALL)), on_host=True)
+
+
+def test_a_loop_that_ends_by_its_values_has_as_many_results() -> None:
+    values = {"i": (7, ()), "c": (9, ()), "v": (1, (3,))}
+    body = helper.make_graph(
+        [
+            node("Add", ["v", "v"], ["v1"]),
+            node("ReduceMax", ["v1"], ["most"], keepdims=0),
+            node("Less", ["most", "limit"], ["d"]),
+            node("Identity", ["v1"], ["line"]),
+        ],
+        "body",
+        [helper.make_tensor_value_info(name, *each) for name, each in values.items()],
+        [helper.make_tensor_value_info(n, k, s) for n, k, s in (("d", 9, ()), ("v1", 1, (3,)), ("line", 1, (3,)))],
+        [helper.make_tensor("limit", 1, (), [100.0])],
+    )
+    nodes = [
+        node("Constant", [], ["trips"], value_int=20),
+        node("Loop", ["trips", "", "x"], ["last", "all"], body=body),
+        node("Neg", ["all"], ["y"]),
+    ]
+    starts = ([1, 2, 3], [60, 1, 1], [-1, -1, -1])
+    check(nodes, {"last": "float32", "y": "float32"}, *({"x": np.array(x, np.float32)} for x in starts))
+
+
+@pytest.mark.parametrize("centered", [0, 1])
+@pytest.mark.parametrize("least", [True, False])
+def test_boxes_that_do_not_overlap(centered: int, least: bool) -> None:
+    given = ["boxes", "scores", "most", "limit", *(["least"] if least else [])]
+    nodes = [
+        node("Constant", [], ["most"], value_ints=[4]),
+        node("Constant", [], ["limit"], value_floats=[0.3]),
+        node("Constant", [], ["least"], value_floats=[0.2]),
+        node("NonMaxSuppression", given, ["chosen"], center_point_box=centered),
+    ]
+    inputs = []
+    for size in (0.1, 0.5, 2.0):
+        corners = RANDOM.random((2, 12, 2), np.float32)
+        boxes = np.concatenate([corners, corners + size * RANDOM.random((2, 12, 2), np.float32)], axis=2)
+        scores = np.round(RANDOM.random((2, 3, 12), np.float32), 1)  # some are equal
+        inputs.append({"boxes": boxes[..., [2, 1, 0, 3]].copy(), "scores": scores})
+    inputs.append({**inputs[0], "scores": np.zeros((2, 3, 12), np.float32)})
+    check(nodes, {"chosen": "int64"}, *inputs)
+
+
+def test_a_detector_is_planned_once_for_all_images() -> None:
+    """Boxes and scores by a convolution, the boxes that do not overlap, and of those the best."""
+    kernels = (RANDOM.standard_normal((6, 3, 3, 3)) / 3).astype(np.float32)
+    ints = {"last": [2], "lines": [1, 6, 64], "parts": [4, 2], "most": [5], "three": [3], "flat": [-1]}
+    nodes = [
+        *(node("Constant", [], [name], value_ints=value) for name, value in ints.items()),
+        node("Constant", [], ["limit"], value_floats=[0.4]),
+        node("Constant", [], ["least"], value_floats=[0.6]),
+        node("Constant", [], ["kernels"], value=onnx.numpy_helper.from_array(kernels)),
+        node("Conv", ["image", "kernels"], ["features"], pads=[1, 1, 1, 1]),
+        node("Sigmoid", ["features"], ["positive"]),
+        node("Reshape", ["positive", "lines"], ["columns"]),
+        node("Split", ["columns", "parts"], ["corners", "scores"], axis=1),
+        node("Transpose", ["corners"], ["boxes"], perm=[0, 2, 1]),
+        node("NonMaxSuppression", ["boxes", "scores", "most", "limit", "least"], ["chosen"], center_point_box=1),
+        node("Gather", ["chosen", "last"], ["at"], axis=1),
+        node("Reshape", ["at", "flat"], ["places"]),
+        node("Gather", ["boxes", "places"], ["found"], axis=1),
+        node("GatherND", ["scores", "chosen"], ["kept"]),
+        node("Shape", ["kept"], ["count"]),
+        node("Min", ["count", "three"], ["k"]),
+        node("TopK", ["kept", "k"], ["best", "order"]),
+        node("Gather", ["found", "order"], ["y"], axis=1),
+    ]
+    images = [scale * RANDOM.standard_normal((1, 3, 8, 8)).astype(np.float32) for scale in (0.2, 1.0, 3.0)]
+    images.append(np.zeros((1, 3, 8, 8), np.float32))
+    outputs = {"chosen": "int64", "best": "float32", "y": "float32"}
+    check(nodes, outputs, *({"image": image} for image in images))

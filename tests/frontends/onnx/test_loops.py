@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loop and Scan as one task: right as ONNX Runtime, in a kernel and on the host, however often they iterate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import syclsched
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+ort = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
+
+from onnx import helper, numpy_helper  # noqa: E402
+from support.host_evaluation import evaluate  # noqa: E402
+from support.small_models import imported  # noqa: E402
+
+pytestmark = pytest.mark.sycl
+
+node = helper.make_node
+DTYPES = {"i": 7, "n": 7, "c": 9, "d": 9, "e": 9, "go": 9}
+SHAPES = {"i": (), "n": (), "c": (), "go": ()}
+RANDOM = np.random.default_rng(0)
+X = RANDOM.standard_normal((6, 3, 4)).astype(np.float32)
+H = RANDOM.standard_normal((3, 4)).astype(np.float32)
+W = RANDOM.standard_normal((4, 4)).astype(np.float32)
+MATRIX = {"W": W, "one": np.array(1), "limit": np.array(40, np.float32), "axes": np.array([0], np.int64)}
+
+
+def values(names: str, shapes: Mapping[str, Any]) -> list[Any]:
+    known = {**SHAPES, **shapes}
+    return [helper.make_tensor_value_info(each, DTYPES.get(each, 1), known.get(each)) for each in names.split()]
+
+
+def graph(nodes: list[Any], inputs: str, outputs: str, shapes: Mapping[str, Any] = SHAPES, **constants: Any) -> Any:
+    weights = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    return helper.make_graph(nodes, "body", values(inputs, shapes), values(outputs, {}), weights)
+
+
+def model(nodes: list[Any], inputs: Mapping[str, Any], outputs: str, **constants: Any) -> Any:
+    shapes = {name: value.shape for name, value in inputs.items()}
+    made = graph(nodes, " ".join(inputs), outputs, shapes, **{**MATRIX, **constants})
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+def check(made: Any, *inputs: dict[str, Any], tasks: int | None = None) -> None:
+    """Compare a model with ONNX Runtime for some inputs: on a device, and by NumPy; it is planned once."""
+    session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    network = imported(made)
+    with syclsched.compile(made, devices="cpu", autotune=False) as compiled:
+        for each in inputs:
+            names = [output.name for output in session.get_outputs()]
+            wanted = dict(zip(names, session.run(None, each), strict=True))
+            for got in (compiled(each), evaluate(network, each)):
+                for name, value in wanted.items():
+                    assert got[name].dtype == value.dtype
+                    np.testing.assert_allclose(got[name], value, rtol=1e-4, atol=1e-5)
+        assert len(compiled.kept_shapes) == 1
+        if tasks is not None:
+            assert len(compiled.graph) == tasks
+
+
+STEP = [
+    node("MatMul", ["h", "W"], ["m"]),
+    node("Add", ["m", "x"], ["s"]),
+    node("Tanh", ["s"], ["h1"]),
+    node("Mul", ["h1", "x"], ["y"]),
+]
+
+
+@pytest.mark.parametrize("steps", [0, 5, 6])
+def test_a_loop_of_constant_length_is_one_task(steps: int) -> None:
+    body = graph([node("Gather", ["X", "i"], ["x"]), *STEP, node("Identity", ["c"], ["d"])], "i c h", "d h1 y")
+    body.output[2].CopyFrom(helper.make_tensor_value_info("y", 1, (3, 4)))  # ONNX Runtime asks, without iterations
+    looped = node("Loop", ["count", "", "H"], ["last", "Y"], body=body)
+    inputs = {"X": X, "H": H}
+    check(model([looped], inputs, "last Y", count=np.array(steps)), inputs, tasks=1 if steps else None)
+
+
+def test_the_number_of_tasks_does_not_grow_with_steps() -> None:
+    body = graph([*STEP], "h x", "h1 y")
+    scan = node("Scan", ["H", "X"], ["last", "Y"], body=body, num_scan_inputs=1)
+    counts = []
+    for steps in (5, 50):
+        inputs = {"X": np.resize(X, (steps, 3, 4)), "H": H}
+        made = model([scan], inputs, "last Y")
+        check(made, inputs)
+        counts.append(len(imported(made).nodes))
+    assert counts[0] == counts[1] == 1
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("backwards", [0, 1])
+def test_scans_go_along_any_axis_in_both_directions(axis: int, backwards: int) -> None:
+    body = graph([*STEP, node("Neg", ["x"], ["z"])], "h x", "h1 y z")
+    scan = node(
+        "Scan",
+        ["H", "X"],
+        ["last", "Y", "Z"],
+        body=body,
+        num_scan_inputs=1,
+        scan_input_axes=[axis],
+        scan_input_directions=[backwards],
+        scan_output_axes=[axis, 0],
+        scan_output_directions=[1 - backwards, backwards],
+    )
+    inputs = {"X": np.moveaxis(X, 0, axis).copy(), "H": H}
+    check(model([scan], inputs, "last Y Z"), inputs, tasks=1)
+
+
+def test_carried_values_change_places() -> None:
+    body = graph([node("Add", ["h", "g"], ["s"]), node("Identity", ["c"], ["d"])], "i c h g k", "d g h s")
+    looped = node("Loop", ["count", "", "H", "G", "K"], ["a", "b", "f"], body=body)
+    inputs = {"H": H, "G": H + 1, "K": H * 2}
+    check(model([looped], inputs, "a b f", count=np.array(7)), inputs)
+
+
+def test_carried_values_change_places_in_other_shapes() -> None:
+    body = graph(
+        [
+            node("Reshape", ["g", "wide"], ["h1"]),
+            node("Reshape", ["h", "tall"], ["g1"]),
+            node("Identity", ["c"], ["d"]),
+        ],
+        "i c h g",
+        "d h1 g1",
+        wide=np.array([3, 4]),
+        tall=np.array([4, 3]),
+    )
+    looped = node("Loop", ["count", "", "H", "G"], ["a", "b"], body=body)
+    inputs = {"H": H, "G": H.reshape(4, 3) + 1}
+    check(model([looped], inputs, "a b", count=np.array(7)), inputs)
+
+
+def test_the_number_of_iterations_is_an_input_or_computed() -> None:
+    body = graph([node("Add", ["h", "H"], ["h1"]), node("Identity", ["c"], ["d"])], "i c h", "d h1")
+    nodes = [
+        node("Add", ["n", "one"], ["count"]),
+        node("Loop", ["count", "go", "H"], ["last"], body=body),
+        node("Mul", ["last", "H"], ["y"]),
+    ]
+    given = [{"H": H, "n": np.array(n), "go": np.array(go)} for n, go in ((7, True), (0, True), (-1, True), (4, False))]
+    check(model(nodes, given[0], "y"), *given)
+
+
+def test_a_condition_computed_by_the_body_ends_the_loop() -> None:
+    body = graph(
+        [
+            node("Add", ["h", "H"], ["h1"]),
+            node("ReduceSum", ["h1"], ["total"], keepdims=0),
+            node("Less", ["total", "limit"], ["d"]),
+        ],
+        "i c h",
+        "d h1",
+    )
+    looped = node("Loop", ["", "", "H"], ["last"], body=body)
+    check(model([looped], {"H": H}, "last"), *({"H": np.full((3, 4), v, np.float32)} for v in (0.5, 1, 9)))
+
+
+def test_loops_nest_and_read_values_around_them() -> None:
+    inner = graph(
+        [node("MatMul", ["g", "W"], ["p"]), node("Sub", ["p", "h"], ["g1"]), node("Identity", ["c"], ["e"])],
+        "i c g",
+        "e g1 p",
+    )
+    outer = graph(
+        [
+            node("Loop", ["inner_count", "", "h"], ["h0", "P"], body=inner),
+            node("Sigmoid", ["h0"], ["h1"]),
+            node("ReduceMax", ["P"], ["top"], keepdims=0),
+            node("Identity", ["c"], ["d"]),
+        ],
+        "i c h",
+        "d h1 top",
+    )
+    looped = node("Loop", ["count", "", "H"], ["last", "tops"], body=outer)
+    made = model([looped], {"H": H}, "last tops", count=np.array(6), inner_count=np.array(5))
+    check(made, {"H": H}, tasks=1)
+
+
+def test_a_choice_in_a_body_is_made_in_every_iteration() -> None:
+    yes, no = graph([node("Neg", ["h"], ["r"])], "", "r"), graph([node("Add", ["h", "x"], ["r"])], "", "r")
+    body = graph(
+        [
+            node("Gather", ["X", "i"], ["x"]),
+            node("ReduceSum", ["h"], ["total"], keepdims=0),
+            node("Greater", ["total", "limit"], ["chosen"]),
+            node("If", ["chosen"], ["h1"], then_branch=yes, else_branch=no),
+            node("Identity", ["c"], ["d"]),
+        ],
+        "i c h",
+        "d h1 total",
+        limit=np.array(0.5, np.float32),
+    )
+    looped = node("Loop", ["count", "", "H"], ["last", "totals"], body=body)
+    inputs = {"X": X, "H": H}
+    check(model([looped], inputs, "last totals", count=np.array(6)), inputs, {"X": -X, "H": H})
+
+
+def test_bodies_without_a_kernel_run_on_the_host() -> None:
+    body = graph([node("CumSum", ["x", "one"], ["s"]), node("Add", ["h", "s"], ["h1"])], "h x", "h1 s")
+    scan = node("Scan", ["H", "X"], ["last", "Y"], body=body, num_scan_inputs=1)
+    inputs = {"X": X, "H": H}
+    check(model([scan], inputs, "last Y"), inputs)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("width", [5, 40, 81])
+def test_products_of_any_size_within_a_kernel(rows: int, transposed: bool, width: int) -> None:
+    w = (RANDOM.standard_normal((width, width)) / width).astype(np.float32)
+    cell = [node("Gemm", ["h", "w", "b"], ["m"], transB=int(transposed), alpha=0.5), node("Add", ["m", "x"], ["h1"])]
+    body = graph([*cell, node("Softmax", ["h1"], ["y"])], "h x", "h1 y")
+    scan = node("Scan", ["h0", "x0"], ["last", "Y"], body=body, num_scan_inputs=1)
+    inputs = {"h0": np.ones((rows, width), np.float32), "x0": np.ones((5, rows, width), np.float32)}
+    check(model([scan], inputs, "last Y", w=w, b=w[0]), inputs, tasks=1)
+
+
+def test_a_large_body_is_planned_once_and_run_in_every_iteration() -> None:
+    """A body with convolutions is no kernel; the trip count is an input, and changes without another plan."""
+    weights = (RANDOM.standard_normal((8, 8, 3, 3)) / 9).astype(np.float32)
+    nodes = [
+        node("Conv", ["h", "w"], ["m"], pads=[1, 1, 1, 1]),
+        node("Relu", ["m"], ["p"]),
+        node("Add", ["p", "H"], ["h1"]),
+        node("Identity", ["c"], ["d"]),
+    ]
+    looped = node("Loop", ["n", "", "H"], ["last"], body=graph(nodes, "i c h", "d h1"))
+    image = RANDOM.standard_normal((1, 8, 12, 12)).astype(np.float32)
+    given = [{"H": image * scale, "n": np.array(count)} for scale, count in ((1, 7), (2, 5), (1, 0))]
+    made = model([looped], given[0], "last", w=weights)
+    check(made, *given, tasks=1)
+    with syclsched.compile(made, devices="cpu", autotune=False) as compiled, ThreadPoolExecutor(3) as threads:
+        alone = [compiled(each)["last"] for each in given]
+        for _ in range(3):  # the body's arrays serve one call at a time
+            for got, want in zip(threads.map(lambda each: compiled(each)["last"], given), alone, strict=True):
+                np.testing.assert_array_equal(got, want)
+
+
+def test_of_two_branches_with_much_to_compute_a_run_executes_one() -> None:
+    wide = RANDOM.standard_normal((600, 600)).astype(np.float32) / 25
+    body = graph([node("MatMul", ["h", "wide"], ["h1"]), node("Identity", ["c"], ["d"])], "i c h", "d h1")
+    no = graph([node("Loop", ["n", "", "x"], ["r"], body=body)], "", "r")
+    yes = graph([node("MatMul", ["x", "wide"], ["m"]), node("Tanh", ["m"], ["r"])], "", "r")
+    nodes = [
+        node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        node("Greater", ["sum", "zero"], ["go"]),
+        node("If", ["go"], ["y"], then_branch=yes, else_branch=no),
+        node("Neg", ["y"], ["z"]),
+    ]
+    made = model(nodes, {"x": np.ones((20, 600), np.float32), "n": np.array(3)}, "z", wide=wide, zero=np.float32(0))
+    x = RANDOM.standard_normal((20, 600)).astype(np.float32)
+    check(made, *({"x": x + shift, "n": np.array(n)} for shift, n in ((1, 3), (-1, 3), (-1, 5), (1, 2))))
+    # Were both branches computed, this many iterations would not end.
+    with syclsched.compile(made, devices="cpu", autotune=False) as compiled:
+        endless = {"x": x + 1, "n": np.array(1 << 60)}
+        np.testing.assert_allclose(compiled(endless)["z"], -np.tanh((x + 1) @ wide), rtol=1e-3, atol=1e-4)
