@@ -123,8 +123,18 @@ class FormatError(SyclschedError):
     """A file or document violates its format; names the file, the place and what is expected there."""
 
 
+#: What to do about a model, if an error does not say more.
+_MODEL_HINT = (
+    "onnx.checker.check_model(model, full_check=True) says whether the model is valid; onnx.utils.extract_model takes "
+    "the part of a model before or after a node"
+)
+
+
 class ModelError(FormatError):
     """A machine-learning model cannot be imported; names the model, the place in it and what is expected there."""
+
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(what, where=where, hint=hint or _MODEL_HINT)
 
 
 class OpenDimensionError(ModelError):

@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write docs/reference/onnx-operators.md: which operators are taken, what does them, which of onnx's node tests pass.
 
-Usage: ``python tools/onnx_operators.py`` writes the page; with ``--check`` it ends with 1 if the page is out of date.
-The tests of ``tests/frontends/onnx/test_node_conformance.py`` hold that every test that is counted here passes.
+Usage: ``python tools/onnx_operators.py`` writes the page, and the record of the installed release of onnx, from which
+the tables by release are made; with ``--record`` the record only, with ``--check`` neither: it ends with 1 if one of
+them is out of date. The tests of ``tests/frontends/onnx/test_node_conformance.py`` hold that every test that is
+counted here passes.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "onnx-operators.md"
+#: Release of onnx -> number of its node tests, and the names of those that are out of scope by reason.
+RECORD = ROOT / "tools" / "onnx_node_tests.json"
 
 _HEAD = """% Made by tools/onnx_operators.py from the importers and the node tests of onnx {version}; run it again.
 
@@ -25,7 +31,7 @@ whole pipeline of a user's model (read, import, rewrite, plan, run) on the CPU d
 emulator, and as networks evaluated by the host. A test of an older opset counts if its operators are the same in opset
 {oldest} ({restamped:,} of them). In {known:,} tests no operator is left to run, since all inputs are constants or
 determine shapes. Tolerances, relative and absolute: {tolerances};
-integers and booleans must be equal.
+all others must be equal.
 
 - **device**: executed by operations of this project, on every SYCL device.
 - **beforehand**: evaluated while the model is loaded: its result follows from shapes and constants.
@@ -34,6 +40,10 @@ integers and booleans must be equal.
   (`HostOperatorWarning`) and names the nodes. Any other ONNX operator of the reference implementation is executed
   in this way, too, if the shapes of its results follow from the shapes of its inputs. If they follow from values
   ("constants only"), all inputs must be known when the model is loaded.
+
+Elements of bfloat16, float8, float6, float4, and integers of 2 and 4 bits are held in float32, int8 or uint8. Operators
+compute in these, and each result is rounded to its type, ties to even; operators that only move elements need no
+rounding. Inputs and outputs are arrays of the package `ml_dtypes`. Operators on bits are refused for them.
 
 An index beyond its axis is refused if it is known when the model is loaded, or is in an input; one that is computed
 at run time selects the nearest element, as on every device. All steps of `RNN`, `GRU` and
@@ -46,8 +56,9 @@ given. The tests do so.
 Of the domain of classical machine learning, `ai.onnx.ml`, as exported from scikit-learn, XGBoost and LightGBM, devices
 execute {classical}, with exceptions: trees whose
 nodes use different comparisons, the transforms SOFTMAX_ZERO and PROBIT, and probabilities of support vectors run on
-the host. Rows traverse all trees at once, level by level. Text is not supported: train with integers as
-labels, and export with `options={{"zipmap": False}}`.
+the host. Rows traverse all trees at once, level by level. Labels that are text, of
+classifiers and of `LabelEncoder` from integers, and the maps of `ZipMap` are made by the host of the outputs; in
+between, text may only be moved. Text as an input or a constant is refused.
 
 Of the domain `com.microsoft`, in which ONNX Runtime's optimiser (up to `ORT_ENABLE_EXTENDED`) and quantiser write their
 operators, devices execute {microsoft}. They are composed of the operations of the others, so an optimised model
@@ -77,7 +88,7 @@ Before anything is computed, with the problem and its place (`ModelError`; `Stor
 - files that are no ONNX model, or truncated; other opsets; operators that do not exist, are newer than the model's
   opset, or belong to other domains; nodes that violate their operator's schema; cycles; values
   with no or two producers;
-- tensors with more or fewer data than their shape says; element types other than those of NumPy; external data outside
+- tensors with more or fewer data than their shape says; strings, complex numbers and float8e8m0; external data outside
   the model's folder, with all links followed. Data inside it is memory-mapped, not read;
 - a file, an array, or all constants together, larger than this machine's memory (`ModelLimits.memory_bytes`); constants
   that are computed beforehand, by Expand, Tile, Range and so on, larger than {folded} MiB each
@@ -91,9 +102,29 @@ Unordered nodes are sorted; sparse constants are expanded; functions are inlined
 """
 
 
+def recorded() -> dict[str, dict[str, Any]]:
+    """Return the record: what each release's node tests come to."""
+    found: dict[str, dict[str, Any]] = json.loads(RECORD.read_text(encoding="utf-8"))
+    return dict(sorted(found.items(), key=lambda item: tuple(map(int, item[0].split(".")))))
+
+
+def measured() -> dict[str, Any]:
+    """Return what the installed release's node tests come to."""
+    from support import node_cases
+
+    refused: defaultdict[str, list[str]] = defaultdict(list)
+    for case in node_cases.cases():
+        reason = node_cases.out_of_scope(case)
+        if reason is not None:
+            refused[reason].append(case.name)
+    return {
+        "tests": len(node_cases.cases()),
+        "refused": {reason: sorted(refused[reason]) for reason in sorted(refused)},
+    }
+
+
 def page() -> str:
     """Return the page as Markdown."""
-    sys.path.insert(0, str(ROOT / "tests"))
     import onnx
     from support import node_cases
 
@@ -106,12 +137,9 @@ def page() -> str:
 
     tested: Counter[str] = Counter()
     on_host: defaultdict[str, Counter[bool]] = defaultdict(Counter)
-    refused: Counter[str] = Counter()
     passed = restamped = known = 0
     for case in node_cases.cases():
-        reason = node_cases.out_of_scope(case)
-        if reason is not None:
-            refused[reason] += 1
+        if node_cases.out_of_scope(case) is not None:
             continue
         passed += 1
         restamped += case.restamped
@@ -119,7 +147,7 @@ def page() -> str:
         _, network = node_cases.prepared(case, given)
         known += not network.nodes
         done = {label.split(" ", 1)[0] for node in network.nodes if node.kind == "reference" for label in node.origin}
-        for operator in case.operators:
+        for operator in (each for each in case.operators if "::" not in each):
             tested[operator] += 1
             on_host[operator][operator in done] += 1
     tolerances = ", ".join(
@@ -130,7 +158,7 @@ def page() -> str:
         classical=", ".join(f"`{operator}`" for operator in operators(ML)),
         microsoft=", ".join(f"`{operator}`" for operator in operators(MICROSOFT)),
         version=onnx.__version__,
-        total=passed + sum(refused.values()),
+        total=len(node_cases.cases()),
         passed=passed,
         restamped=restamped,
         oldest=OPSETS.start,
@@ -140,7 +168,7 @@ def page() -> str:
     )
     limits = ModelLimits()
     tail = _TAIL.format(folded=limits.folded_bytes >> 20, nodes=limits.nodes, rounds=LONGEST_LOOP)
-    return "\n".join([head, *_table(tested, on_host), "", *_refused(refused), tail])
+    return "\n".join([head, *_table(tested, on_host), "", *releases(recorded()), tail])
 
 
 def _table(tested: Counter[str], on_host: dict[str, Counter[bool]]) -> Iterator[str]:
@@ -180,24 +208,64 @@ def _defined(operator: str) -> bool:
 _BEFOREHAND = frozenset({"Constant", "Shape", "Size", "Range", "Identity"})
 
 
-def _refused(reasons: Counter[str]) -> Iterator[str]:
-    yield "## Out of scope"
+def releases(record: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Return the tables by release of onnx: how many tests pass, and which do not and why."""
+    counts: Counter[str] = Counter()
+    names: defaultdict[str, dict[str, list[str]]] = defaultdict(dict)
+    for release, found in record.items():
+        for reason, refused in found["refused"].items():
+            counts[reason] += len(refused)
+            for name in refused:
+                names[reason].setdefault(name, []).append(release)
+    reasons = sorted(counts, key=lambda reason: (-counts[reason], reason))
+    yield "## Node tests by release of onnx"
     yield ""
-    yield "| Tests | Why |"
-    yield "|---:|---|"
-    for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
-        yield f"| {count} | {reason} |"
+    yield f"| onnx | {' | '.join(record)} |"
+    yield f"|---|{'---:|' * len(record)}"
+    passed = {r: found["tests"] - sum(map(len, found["refused"].values())) for r, found in record.items()}
+    yield f"| Tests | {' | '.join(str(found['tests']) for found in record.values())} |"
+    yield f"| **Passed** | {' | '.join(f'**{passed[release]}**' for release in record)} |"
+    for reason in reasons:
+        yield f"| {reason} | {' | '.join(str(len(found['refused'].get(reason, ()))) for found in record.values())} |"
+    yield ""
+    yield "The tests that are not passed, with the releases if not in all of them:"
+    for reason in reasons:
+        yield ""
+        shown = (
+            f"`{name.removeprefix('test_')}`" + ("" if len(held) == len(record) else f" ({_span(held, list(record))})")
+            for name, held in sorted(names[reason].items())
+        )
+        yield f"- **{reason}**: {', '.join(shown)}"
+
+
+def _span(held: list[str], known: list[str]) -> str:
+    """Return some of the known releases as text: ``1.18.0``, or ``1.19.1 to 1.21.0`` if none between is missing."""
+    first, last = known.index(held[0]), known.index(held[-1])
+    return f"{held[0]} to {held[-1]}" if len(held) > 1 and last - first + 1 == len(held) else ", ".join(held)
 
 
 def main() -> int:
-    """Write the page, or compare it."""
-    made = page()
+    """Write the page and the record, or compare them."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    import onnx
+
+    record = recorded()
     if "--check" in sys.argv[1:]:
-        if PAGE.read_text(encoding="utf-8") != made:
-            print(f"{PAGE} is out of date: run tools/onnx_operators.py", file=sys.stderr)
-            return 1
-        return 0
-    PAGE.write_text(made, encoding="utf-8")
+        old = [
+            str(path)
+            for path, same in (
+                (RECORD, lambda: record.get(onnx.__version__) == measured()),
+                (PAGE, lambda: PAGE.read_text(encoding="utf-8") == page()),
+            )
+            if not same()
+        ]
+        if old:
+            print(f"{' and '.join(old)} out of date: run tools/onnx_operators.py", file=sys.stderr)
+        return bool(old)
+    record[onnx.__version__] = measured()
+    RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    if "--record" not in sys.argv[1:]:
+        PAGE.write_text(page(), encoding="utf-8")
     return 0
 
 

@@ -7,6 +7,9 @@ Equal attributes return the same operation. Importing this package imports no SY
 from __future__ import annotations
 
 from syclsched.kernels.nn.activation import Activation
+from syclsched.kernels.nn.attention.attention import attention
+from syclsched.kernels.nn.attention.cache_write import cache_write
+from syclsched.kernels.nn.attention.rotary import rotary
 from syclsched.kernels.nn.convolution.conv import conv
 from syclsched.kernels.nn.convolution.conv_transpose import conv_transpose
 from syclsched.kernels.nn.convolution.im2col import im2col
@@ -23,7 +26,9 @@ from syclsched.kernels.nn.recurrence.recurrent import recurrent
 
 __all__ = [
     "Activation",
+    "attention",
     "batch_norm",
+    "cache_write",
     "conv",
     "conv_transpose",
     "group_norm",
@@ -35,5 +40,6 @@ __all__ = [
     "pool",
     "recurrent",
     "resize",
+    "rotary",
     "softmax_over",
 ]

@@ -33,11 +33,10 @@ def number(value: float) -> str:
     return str(single).removesuffix(".0") if single == value else f"{value:.9g}"
 
 
-def standardised(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
-    """Return x normalised to mean 0 and variance 1 over the axes; x has the dtype of sums."""
+def standardised(x: Any, axes: tuple[int, ...], epsilon: float, *, centred: bool = True) -> Any:
+    """Return x normalised to variance 1 and, if centred, mean 0 over the axes; x has the dtype of sums."""
     import numpy as np
 
-    mean = x.mean(axis=axes, keepdims=True)
-    difference = x - mean
+    difference = x - x.mean(axis=axes, keepdims=True) if centred else x
     variance = np.square(difference).mean(axis=axes, keepdims=True)
     return difference / np.sqrt(variance + x.dtype.type(epsilon))

@@ -74,6 +74,7 @@ class _ArraySpec(TypedDict, total=False):
     dtype: str
     temporary: bool
     usm: UsmKind
+    donated: bool
     data: Any
 
 
@@ -112,6 +113,7 @@ def to_networkx(graph: TaskGraph) -> nx.DiGraph:
     digraph.graph["arrays"] = {
         a.name: {"shape": a.shape, "dtype": a.dtype, "temporary": a.temporary}
         | ({"usm": a.usm} if a.usm is not None else {})
+        | ({"donated": True} if a.donated else {})
         | ({"data": data[a.name]} if a.name in data else {})
         for a in graph.arrays.values()
     }
@@ -313,7 +315,7 @@ def _submission(digraph: nx.DiGraph, names: Mapping[Hashable, str], order: tuple
 def _declare(graph: TaskGraph, name: str, spec: Any) -> None:
     where = f"array {name!r}"
     if isinstance(spec, LogicalArray):
-        graph.array(name, spec.shape, spec.dtype, temporary=spec.temporary, usm=spec.usm)
+        graph.array(name, spec.shape, spec.dtype, temporary=spec.temporary, usm=spec.usm, donated=spec.donated)
     elif isinstance(spec, Mapping):
         unknown = sorted(set(spec) - set(_ArraySpec.__annotations__))
         if unknown:

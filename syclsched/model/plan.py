@@ -149,6 +149,7 @@ class PlannedArray(Serialisable):
     is_input: bool = False
     rows: PlannedRows | None = None
     usm: UsmKind | None = None
+    donated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

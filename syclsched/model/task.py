@@ -73,6 +73,8 @@ class LogicalArray(_Accessible):
         True if its value is not needed after the run, so that its memory can be freed early.
     usm : str or None, optional
         Requested kind of USM memory; None if plans choose.
+    donated : bool, optional
+        True if tasks may overwrite the input's own memory; see `TaskGraph.array`.
     """
 
     name: str
@@ -80,6 +82,7 @@ class LogicalArray(_Accessible):
     dtype: str
     temporary: bool = False
     usm: UsmKind | None = None
+    donated: bool = False
 
     @property
     def nbytes(self) -> int:

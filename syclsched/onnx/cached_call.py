@@ -49,6 +49,8 @@ class CachedCall:
         self._making = threading.Lock()
         self._is_full = False
         self._results = bound.specialised.results
+        self._shapes = [bound.specialised.shapes[name] for name in names]
+        self._checks = bound.specialised.check_indices if bound.specialised.picked else None
 
     def __call__(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
         """Return the model's outputs; None, without any run, if the inputs differ or the fast path does not apply."""
@@ -57,6 +59,10 @@ class CachedCall:
             if len(by_name) != self._count:
                 return None
             given = tuple(map(by_name.get, self._names))
+        if self._checks is not None:
+            if [getattr(each, "shape", None) for each in given] != self._shapes:
+                return None  # other plans allow other indices
+            self._checks(dict(zip(self._names, given, strict=True)))
         try:
             repeat = self._idle.pop()
         except IndexError:
@@ -89,10 +95,11 @@ def cached_call_for(
     dtypes: Mapping[str, np.dtype[Any]],
     another_runner: Callable[[BoundModel], Runner | None],
 ) -> CachedCall | None:
-    """Return a fast callable for repeated calls; None if there is none, or index inputs need a range check."""
+    """Return a fast callable for repeated calls; None if there is none."""
     specialised = bound.specialised
-    inputs = [(specialised.inputs.get(name), dtype, specialised.shapes[name]) for name, dtype in dtypes.items()]
-    repeat = None if specialised.picked else bound.runner.repeat(inputs, specialised.fetched)
+    read = {name: array for name, array in specialised.inputs.items() if array in specialised.graph.inputs()}
+    inputs = [(read.get(name), dtype, specialised.shapes[name]) for name, dtype in dtypes.items()]
+    repeat = None if specialised.elements else bound.runner.repeat(inputs, specialised.fetched)
     most = len(os.sched_getaffinity(0))
 
     def another() -> Repeat | None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from syclsched.model.platform import Platform
 from syclsched.model.text.sections import Section, facts, sections_html, sections_text
 from syclsched.model.text.units import plural
 from syclsched.onnx.cached_call import CachedCall, cached_call_for
+from syclsched.onnx.carried_state import CarriedState, carried_pairs
 from syclsched.onnx.implementations import check_names
 from syclsched.onnx.kernel_selection import default_rewrite
 from syclsched.onnx.lru_cache import BoundModel, BoundModelCache
@@ -36,7 +38,7 @@ from syclsched.scheduling.objectives import minimize as aim_at
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from syclsched.execution import Run
+    from syclsched.execution import Run, Runner
     from syclsched.planner import ModelPlanOptions, PlanRequest
 
 _Result = TypeVar("_Result")
@@ -58,6 +60,7 @@ def compile(
     progress: Progress | bool | None = None,
     keep: int = KEPT,
     trace: bool | int = False,
+    carried: Mapping[str, str] | bool = False,
     **planning: Unpack[ModelPlanOptions],
 ) -> CompiledModel:
     """Make an ONNX model ready to be called with inputs.
@@ -98,6 +101,10 @@ def compile(
         Number of sets of input shapes in the cache, evicted least recently used.
     trace : bool or int, optional
         Record traces of runs; see `syclsched.bind`.
+    carried : Mapping[str, str] or bool, optional
+        Outputs that are inputs of the next call, such as a language model's cache of keys and values:
+        ``{"present.0.key": "past_key_values.0.key"}``; ``True`` for those with such names. They stay in the device's
+        memory, 0 at first, and are neither given to calls nor returned; see `CompiledModel.reset`.
 
     Returns
     -------
@@ -134,6 +141,7 @@ def compile(
         loaded = model
     else:
         loaded = load(model, shapes=shapes, rewrites=rewrites)
+    pairs = carried_pairs(carried, loaded.inputs, loaded.outputs)
     platform = default_platform(devices) if platform is None else platform
     builder = ModelBuilder(
         loaded,
@@ -146,8 +154,9 @@ def compile(
         without=without,
         progress=progress,
         trace=trace,
+        carried=pairs,
     )
-    return CompiledModel(loaded, builder, keep=keep)
+    return CompiledModel(loaded, builder, keep=keep, carried=pairs)
 
 
 def _request(planning: ModelPlanOptions) -> tuple[PlanRequest, str | None]:
@@ -176,14 +185,21 @@ class CompiledModel:
         Plans and binds it.
     keep : int
         As for `compile`.
+    carried : Mapping[str, str], optional
+        For each carried output the input of the next call.
     """
 
-    def __init__(self, model: OnnxModel, builder: ModelBuilder, *, keep: int = KEPT) -> None:
+    def __init__(
+        self, model: OnnxModel, builder: ModelBuilder, *, keep: int = KEPT, carried: Mapping[str, str] | None = None
+    ) -> None:
         if keep < 1:
             raise ArgumentError(f"keep={keep} keeps nothing", where="compile()", hint="At least 1")
         self.model = model
         self._builder = builder
-        self._names = tuple(each.name for each in model.inputs)
+        #: The values carried from call to call, if any.
+        self._state = CarriedState(carried, f"model {model.name!r}") if carried else None
+        kept = self._state.names if self._state is not None else ()
+        self._names = tuple(each.name for each in model.inputs if each.name not in kept)
         self._dtypes = {name: model.dtype(name) for name in self._names}
         #: Inputs whose values determine shapes.
         self._shape_inputs: tuple[str, ...] = ()
@@ -192,6 +208,9 @@ class CompiledModel:
         #: Fast path for the last input shapes, and the bound model for which it was last built.
         self._cached_call: CachedCall | None = None
         self._cached_call_of: BoundModel | None = None
+        #: With carried values, the fast paths of all plans for one version of these values' memory.
+        self._cached_calls: WeakKeyDictionary[Runner, CachedCall | None] = WeakKeyDictionary()
+        self._carried_version = -1
         self._closed = False
         self._lock = threading.Lock()
 
@@ -220,17 +239,53 @@ class CompiledModel:
         TaskFailedError, ExecutionError
             If the run fails.
         """
+        if self._state is None:
+            return self._call(inputs, named, _run)
+        with self._state.turn():
+            return self._call(inputs, named, self._state.run)
+
+    def _call(
+        self,
+        inputs: tuple[Any, ...],
+        named: Mapping[str, Any],
+        run: Callable[[BoundModel, Mapping[str, Any]], dict[str, Array]],
+    ) -> dict[str, Array]:
         cached = self._cached_call
         found = None if cached is None or named else cached(inputs)
         if found is not None:
             return found
         values = self._values(inputs, named)
-        made = self._call_with(_run, values)
+        made = self._call_with(run, values)
         last = self._last
         if last is not None and last is not self._cached_call_of and not self._shape_inputs:
             self._cached_call_of = last
-            self._cached_call = cached_call_for(last, self._dtypes, self._builder.another_runner)
+            self._cached_call = self._cached_call_for(last)
         return made
+
+    def _cached_call_for(self, bound: BoundModel) -> CachedCall | None:
+        state = self._state
+        if state is None:
+            return cached_call_for(bound, self._dtypes, self._builder.another_runner)
+        # Prompts and tokens alternate; each keeps its fast path while the carried values stay where they are.
+        if self._carried_version != state.version:
+            self._cached_calls.clear()
+            self._carried_version = state.version
+        if bound.runner not in self._cached_calls and state.can_repeat(bound):
+            self._cached_calls[bound.runner] = cached_call_for(bound, self._dtypes, lambda _: None)
+        return self._cached_calls.get(bound.runner)
+
+    def reset(self, **values: Any) -> None:
+        """Set the values that are carried from call to call to 0, or to given ones by input; see `compile`.
+
+        Parameters
+        ----------
+        **values : array-like
+            Values of carried inputs, for instance a cache computed before.
+        """
+        if self._state is None:
+            raise ArgumentError("it carries nothing", where=f"model {self.model.name!r}", hint="See compile(carried=)")
+        self._state.reset(values)
+        self._cached_call = self._cached_call_of = None  # shapes may change
 
     def start(self, *inputs: Any, **named: Any) -> Run:
         """Start a run and return at once.
@@ -242,6 +297,7 @@ class CompiledModel:
         *inputs, **named
             As for a call.
         """
+        self._check_carries_nothing("start()")
         return self._call_with(
             lambda bound, values: bound.runner.run(bound.specialised.given(values)), self._values(inputs, named)
         )
@@ -262,6 +318,7 @@ class CompiledModel:
         dict of str to numpy.ndarray
             As a call returns it, in order.
         """
+        self._check_carries_nothing("stream()")
         waiting = iter(inputs)
         following = self._next(waiting)
         while following is not None:
@@ -300,8 +357,12 @@ class CompiledModel:
         """
         values = self._values(inputs, {})
         with self._using(values) as bound, self._builder.rebind(bound, repeat) as runner:
+            given = bound.specialised.given(values)
+            if self._state is not None:
+                with self._state.turn():
+                    given |= self._state.copies(bound)
             for _ in range(repeat + 1):
-                runner(bound.specialised.given(values), bound.specialised.fetched)
+                runner(given, bound.specialised.fetched)
             return measured_times(runner.traces()[-repeat:], bound.plan, bound.specialised.origins)
 
     # --- properties -------------------------------------------------------------------------------
@@ -325,7 +386,7 @@ class CompiledModel:
             If dimensions of inputs are open.
         """
         shapes = self.model.full_shapes()
-        with self._bound(tuple(shapes[name] for name in self._names), lambda: shapes, dict):
+        with self._bound(self._key_of({name: shapes[name] for name in self._names}), lambda: shapes, dict):
             pass
 
     @property
@@ -383,6 +444,7 @@ class CompiledModel:
                 return
             self._closed = True
             self._cached_call = None
+            self._cached_calls.clear()
         self._kept.close()
         self._builder.close()
 
@@ -446,10 +508,38 @@ class CompiledModel:
         return {name: _value(name, given[name], dtype) for name, dtype in self._dtypes.items()}
 
     def _key(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
-        shapes = tuple(tuple(value.shape) for value in values.values())
+        shapes = self._key_of({name: tuple(value.shape) for name, value in values.items()})
         if not self._shape_inputs:
             return shapes
         return (*shapes, *(np.asarray(values[name]).tobytes() for name in self._shape_inputs))
+
+    def _key_of(self, shapes: Shapes) -> tuple[Any, ...]:
+        key = tuple(shapes.values())
+        if self._state is None:
+            return key
+        carried = self._state.shapes or self.model.full_shapes(shapes)
+        return (*key, *(carried[name] for name in self._state.names))
+
+    def _full_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of all inputs: of a call's and of the carried ones."""
+        found, state = self.model.full_shapes(shapes), self._state
+        for name, shape in {}.items() if state is None else state.shapes.items():
+            if state is not None and found[name] != shape and not state.changes_shape(name):
+                raise ArgumentError(
+                    f"calls so far have left a value of shape {shape}, and this one needs {found[name]}",
+                    where=f"input {name!r} of model {self.model.name!r}",
+                    hint="Call reset() to begin anew",
+                )
+            found[name] = shape
+        return found
+
+    def _check_carries_nothing(self, what: str) -> None:
+        if self._state is not None:
+            raise ArgumentError(
+                "each call begins with what the last one leaves",
+                where=f"{what} of model {self.model.name!r}",
+                hint="Call it",
+            )
 
     def _call_with(self, do: Callable[[BoundModel, Mapping[str, Any]], _Result], values: Mapping[str, Any]) -> _Result:
         """Call a function with the model bound for the shapes of these values; return its result."""
@@ -469,7 +559,7 @@ class CompiledModel:
         """Yield the model bound for the shapes of these values."""
 
         def shapes() -> Shapes:
-            return self.model.full_shapes({name: tuple(value.shape) for name, value in values.items()})
+            return self._full_shapes({name: tuple(value.shape) for name, value in values.items()})
 
         def shape_values() -> dict[str, Array]:
             return {name: np.asarray(values[name]) for name in self._shape_inputs}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from math import prod
 from typing import Final
 
 from syclsched.costs import CostModel
@@ -14,6 +15,9 @@ from syclsched.model.operation import Implementation
 from syclsched.model.platform import Platform
 from syclsched.model.task import Task
 from syclsched.onnx.kernel_selection import LIBRARY
+
+#: Smaller weights stay in caches from call to call.
+_LARGE_BYTES: Final = 1 << 18
 
 #: Implementations of operators: a library, kernels (some for few shapes or GPUs only), and the host.
 IMPLEMENTATIONS: Final = (
@@ -62,7 +66,36 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
 
     oversized = oversized_tasks(graph, platform)
     only_cpus = all(device.kind == "cpu" for device in platform.compute_devices)
+    if only_cpus and is_bound_by_weights(graph):
+        kernels = {task.name for task in graph.tasks if _has_kernel(task, platform, costs)}
     return graph.with_implementations(keep)
+
+
+def is_bound_by_weights(graph: TaskGraph) -> bool:
+    """Return whether all large weights are of matrix-vector products, as in decoding: each is read once, for one row.
+
+    Memory then bounds the time, and on CPUs the kernel of register blocks reads packed weights faster than the library
+    does: see `benchmarks/decoder.py`.
+    """
+    read_once = False
+    for task in graph.tasks:
+        if task.signature is None or task.operation is None:
+            continue
+        large = [name for name, each in task.constants.items() if each.nbytes >= _LARGE_BYTES]
+        shape = task.signature.shapes.get("y", ())
+        if large == ["b"] and task.operation.name.startswith("matmul") and prod(shape[:-1]) == 1:
+            read_once = True
+        elif large and not task.operation.name.startswith(("gather", "rotary")):  # which read single rows
+            return False
+    return read_once
+
+
+def _has_kernel(task: Task, platform: Platform, costs: CostModel) -> bool:
+    return task.operation is not None and any(
+        each.is_kernel and costs.supports(task, each, device) is None
+        for each in task.operation.implementations
+        for device in platform.compute_devices
+    )
 
 
 def chosen_before(graph: TaskGraph, platform: Platform, chosen: Mapping[str, str | None]) -> TaskGraph:

@@ -84,6 +84,7 @@ class OnnxModel:
         self._model = model.with_shapes({name: each for name, each in self._given.items() if isinstance(each, tuple)})
         #: Cached result for the shapes given when it was loaded.
         self._made: Specialised | None = None
+        self._made_carrying: Mapping[str, str] = {}
         self._lock = threading.Lock()
 
     @property
@@ -117,7 +118,12 @@ class OnnxModel:
         """
         return self.specialised().graph
 
-    def specialised(self, shapes: Shapes | None = None, values: Mapping[str, Array] | None = None) -> Specialised:
+    def specialised(
+        self,
+        shapes: Shapes | None = None,
+        values: Mapping[str, Array] | None = None,
+        carried: Mapping[str, str] | None = None,
+    ) -> Specialised:
         """Return the model specialised for input shapes.
 
         Parameters
@@ -126,6 +132,8 @@ class OnnxModel:
             Shapes of all inputs, or of those that differ from the shapes given before.
         values : Mapping[str, numpy.ndarray], optional
             Values of inputs that determine shapes within the model.
+        carried : Mapping[str, str], optional
+            For outputs that stay in memory for the next call: which of its inputs they are.
 
         Returns
         -------
@@ -141,20 +149,19 @@ class OnnxModel:
         new = {name: tuple(shape) for name, shape in (shapes or {}).items()}
         # Dimensions given at loading apply only to inputs without a shape in this call.
         asked = new if all(each.name in new for each in self.inputs) else {**self._given, **new}
-        full = self.full_shapes(asked)
+        full, carrying = self.full_shapes(asked), carried or {}
         with self._lock:
-            if self._made is not None and not values and full == self._made.shapes:
+            if self._made is not None and not values and (full, carrying) == (self._made.shapes, self._made_carrying):
                 return self._made
-            made = specialise(self._model, full, values or {}, self._rewrites)
+            made = specialise(self._model, full, values or {}, self._rewrites, carrying)
             if not values and self._has_fixed_shapes and not self._model.is_file_backed:
                 # No other shapes can be asked for, so the parsed content need not stay in memory.
                 self._model = self._model.without_weights()
             elif not values:
-                made = replace(
-                    made, evictable=EvictableConstants(partial(recompute_values, self._model, full, self._rewrites))
-                )
+                recompute = partial(recompute_values, self._model, full, self._rewrites, carrying)
+                made = replace(made, evictable=EvictableConstants(recompute))
             if not values and (not shapes or self._has_fixed_shapes):
-                self._made = made
+                self._made, self._made_carrying = made, carrying
             return made
 
     @property
@@ -177,12 +184,17 @@ class OnnxModel:
         """
         known = self._given if given is None else given
         extents = {name: extent for name, extent in known.items() if isinstance(extent, int)}
-        found: dict[str, tuple[int, ...]] = {}
+        shaped = {name: shape for name, shape in known.items() if isinstance(shape, tuple)}
         missing: dict[str, None] = {}
+        # Inputs of known shapes first: others may share their dimensions, or have them from loading.
+        found = {each.name: _fitting(each, shaped[each.name], extents) for each in self.inputs if each.name in shaped}
+        for name, given_then in self._given.items():
+            if isinstance(given_then, tuple):
+                found.setdefault(name, given_then)
+            else:
+                extents.setdefault(name, given_then)
         for each in self.inputs:
-            shape = known.get(each.name)
-            if isinstance(shape, tuple):
-                found[each.name] = _fitting(each, shape, extents)
+            if each.name in found:
                 continue
             if each.dimensions is None:
                 missing[each.name] = None
@@ -192,6 +204,7 @@ class OnnxModel:
                 if extent is None:
                     missing[dimension if isinstance(dimension, str) else f"{each.name}[{axis}]"] = None
             found[each.name] = tuple(extent or 0 for extent in whole)
+        found = {each.name: found[each.name] for each in self.inputs if each.name in found}
         if missing:
             raise OpenDimensionError(
                 f"the model leaves extents of its inputs open: {', '.join(missing)}",
@@ -203,7 +216,9 @@ class OnnxModel:
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """Return the dtype of an input."""
-        return next(np.dtype(each.dtype) for each in self.inputs if each.name == name)
+        from syclsched.frontends.onnx.model_file.dtypes import numpy_dtype
+
+        return next(numpy_dtype(each.dtype or "float32") for each in self.inputs if each.name == name)
 
     def __repr__(self) -> str:
         inputs = ", ".join(value_text(each) for each in self.inputs)

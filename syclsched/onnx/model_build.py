@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.onnx.autotune import VariantBuilder, faster_variant, rebind
-from syclsched.onnx.implementations import chosen_before, on_devices, without_implementations
+from syclsched.onnx.implementations import chosen_before, is_bound_by_weights, on_devices, without_implementations
 from syclsched.onnx.kernel_selection import is_worth_mixing, sample_inputs
 from syclsched.onnx.loop_plans import plan_bodies
 from syclsched.onnx.lru_cache import BoundModel
@@ -58,8 +58,10 @@ class ModelBuilder:
         without: frozenset[str],
         progress: Progress | bool | None,
         trace: bool | int,
+        carried: Mapping[str, str],
     ) -> None:
         self._model = model
+        self._carried = carried
         self.platform = platform if memory_limit is None else with_memory_limit(platform, memory_limit)
         self._request = request
         self._without, self._is_limited = without, memory_limit is not None
@@ -84,7 +86,7 @@ class ModelBuilder:
 
         tell_step = partial(self._tell, progress)
         tell_step("making tasks of the model")
-        specialised = self._model.specialised(shapes, values)
+        specialised = self._model.specialised(shapes, values, self._carried)
         graph = without_implementations(specialised.graph, self._without)
         specialised = replace(specialised, graph=graph)
         with self._lock, HistoryStore() as history:  # concurrent timings would disturb each other
@@ -120,14 +122,17 @@ class ModelBuilder:
 
     def _bound(self, variants: VariantBuilder, graph: TaskGraph, values: Mapping[str, Array]) -> BoundModel:
         """Return the model with the implementations chosen for other shapes, else with the fastest."""
-        if 2 * sum(task.name in self._chosen for task in graph.tasks) > len(graph):
+        # Products of one row, which decoding makes, differ from those of all other shapes.
+        is_decoding = is_bound_by_weights(graph)
+        if 2 * sum(task.name in self._chosen for task in graph.tasks) > len(graph) and not is_decoding:
             known = chosen_before(graph, self.platform, self._chosen)
             return variants.plan_and_bind(known, calibrate=False)
         bound = variants.plan_and_bind(on_devices(graph, self.platform), calibrate=self._autotune)
         if not self._mixes:
             return bound
         bound = faster_variant(bound, graph, values, variants)
-        self._chosen.update((each.task, each.implementation) for each in bound.plan.schedule.assignments)
+        if not is_decoding:
+            self._chosen.update((each.task, each.implementation) for each in bound.plan.schedule.assignments)
         return bound
 
     @staticmethod

@@ -11,7 +11,8 @@ import numpy as np
 
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.index_inputs import IndexInput
-from syclsched.frontends.onnx.network import cut_to_lengths
+from syclsched.frontends.onnx.model_file.dtypes import carrier, numpy_dtype
+from syclsched.frontends.onnx.network import Decoding, cut_to_lengths
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.weight_eviction import EvictableConstants
 
@@ -43,8 +44,14 @@ class Specialised:
         The graph rewrites applied before lowering, one line each.
     picked : Mapping[str, IndexInput]
         Inputs of the model that are indices, and the range each of them indexes.
+    carried : Mapping[str, str]
+        The graph's donated array for each input of the model that the next call finds as this one leaves it.
     lengths : Mapping[str, tuple of int and str]
         Outputs of which a run fills a part: the axis, and the entry of ``outputs`` that says how many of its elements.
+    elements : Mapping[str, str]
+        Inputs and outputs of types that NumPy lacks: graphs hold their elements in a wider dtype.
+    decodings : Mapping[str, Decoding]
+        Outputs that the host turns into text, or into maps.
     evictable : EvictableConstants, optional
         Evicts computed constants from host memory; None if they cannot be recomputed.
     """
@@ -56,8 +63,11 @@ class Specialised:
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rewrites: tuple[str, ...] = ()
     picked: Mapping[str, IndexInput] = field(default_factory=dict)
+    carried: Mapping[str, str] = field(default_factory=dict)
     lengths: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     evictable: EvictableConstants | None = field(default=None, repr=False)
+    elements: Mapping[str, str] = field(default_factory=dict)
+    decodings: Mapping[str, Decoding] = field(default_factory=dict)
 
     @property
     def fetched(self) -> tuple[str, ...]:
@@ -72,20 +82,41 @@ class Specialised:
         ArgumentError
             If an input of indices has one out of range.
         """
+        self.check_indices(values)
+        given = {array: values[name] for name, array in self.inputs.items() if name in values}
+        for name in self.elements.keys() & self.inputs.keys() & values.keys():
+            given[self.inputs[name]] = np.asarray(values[name]).astype(carrier(self.elements[name]))
+        return given
+
+    def check_indices(self, values: Mapping[str, Any]) -> None:
+        """Raise `ArgumentError` if an input of indices has one out of range."""
         for name, each in self.picked.items():
             _check(name, values[name], each)
-        return {array: values[name] for name, array in self.inputs.items()}
 
     def results(self, found: Mapping[str, Array]) -> dict[str, Array]:
         """Return the model's outputs for values of the graph's arrays; constants are copied."""
         made = {name: found[made] if isinstance(made, str) else made.copy() for name, made in self.outputs.items()}
-        return cut_to_lengths(made, self.lengths) if self.lengths else made
+        results = cut_to_lengths(made, self.lengths) if self.lengths else made
+        for name in self.elements.keys() & results.keys():
+            results[name] = results[name].astype(numpy_dtype(self.elements[name]))
+        for name, decoding in self.decodings.items():
+            results[name] = decoding.decode(results[name])
+        return results
 
 
 def _check(name: str, indices: Any, picked: IndexInput) -> None:
     if not isinstance(indices, np.ndarray) or not indices.size:
         return
     low, high = int(indices.min()), int(indices.max())
+    if picked.room is not None:
+        if low < 0 or high >= picked.extent:
+            raise ArgumentError(
+                f"its value {low if low < 0 else high} is out of range: the cache of {picked.operator} has room for "
+                f"{picked.room} tokens, so that 0 to {picked.extent - 1} are allowed",
+                where=f"input {name!r}",
+                hint="Begin a new sequence, or give the cache a larger extent when the model is compiled (shapes=)",
+            )
+        return
     if low < -picked.extent or high >= picked.extent:
         raise ArgumentError(
             f"index {low if low < -picked.extent else high} is out of range: "
@@ -99,13 +130,14 @@ def specialise(
     shapes: Shapes,
     values: Mapping[str, Array],
     rewrites: bool | tuple[str, ...],
+    carried: Mapping[str, str],
 ) -> Specialised:
-    """Lower a model to tasks for these input shapes."""
+    """Lower a model to tasks for these input shapes; ``carried`` tells by output which input of the next call it is."""
     from syclsched.frontends.onnx.index_inputs import find_index_inputs
     from syclsched.frontends.onnx.lowering import lower
 
-    rewritten = _rewritten(model, shapes, values, rewrites)
-    lowered = lower(rewritten.network)
+    rewritten = _rewritten(model, shapes, values, rewrites, carried)
+    lowered = lower(rewritten.network, carried)
     return Specialised(
         graph=lowered.graph,
         shapes=dict(shapes),
@@ -114,19 +146,30 @@ def specialise(
         origins=lowered.origins,
         rewrites=tuple(map(str, rewritten.changes)),
         picked=find_index_inputs(rewritten.network),
+        carried=lowered.carried,
         lengths=rewritten.network.lengths,
+        decodings=rewritten.network.decodings,
+        elements={
+            name: element
+            for name, element in rewritten.network.elements.items()
+            if name in lowered.inputs or name in lowered.outputs
+        },
     )
 
 
 def recompute_values(
-    model: Model, shapes: Shapes, rewrites: bool | tuple[str, ...], digests: Collection[str]
+    model: Model,
+    shapes: Shapes,
+    rewrites: bool | tuple[str, ...],
+    carried: Mapping[str, str],
+    digests: Collection[str],
 ) -> dict[str, Array]:
     """Recompute constants of a model's tasks; return their values by digest."""
     from syclsched.frontends.onnx.model_file.mapped_files import mapped_location
     from syclsched.model.constant import digest_of
 
     found = {}
-    for array in _rewritten(model, shapes, {}, rewrites).network.constants.values():
+    for array in _rewritten(model, shapes, {}, rewrites, carried).network.constants.values():
         if mapped_location(array) is None or not array.flags.c_contiguous:
             whole = np.ascontiguousarray(array).reshape(array.shape)
             digest = digest_of(whole)
@@ -136,7 +179,11 @@ def recompute_values(
 
 
 def _rewritten(
-    model: Model, shapes: Shapes, values: Mapping[str, Array], rewrites: bool | tuple[str, ...]
+    model: Model,
+    shapes: Shapes,
+    values: Mapping[str, Array],
+    rewrites: bool | tuple[str, ...],
+    carried: Mapping[str, str],
 ) -> OptimisedNetwork:
     from syclsched.frontends.onnx.importing import import_model
     from syclsched.frontends.onnx.model_file.mapped_files import check_unchanged
@@ -144,7 +191,7 @@ def _rewritten(
 
     check_unchanged(model.graph.initialisers.values())
     open_ones = {name: shape for name, shape in shapes.items() if name not in values}
-    network = import_model(model, open_ones, known=values)
+    network = import_model(model, open_ones, known=values, carried=carried.values())
     found = rewrite(network, passes=(DEFAULT_PASSES if rewrites else ()) if isinstance(rewrites, bool) else rewrites)
     check_unchanged(model.graph.initialisers.values())  # the file may have changed meanwhile
     return found

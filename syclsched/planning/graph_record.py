@@ -129,7 +129,7 @@ def _arrays(graph: TaskGraph, state: _GraphState, touched: set[str]) -> tuple[Pl
         if a.name not in touched and not cut:
             continue
         is_input = a.name in inputs
-        found.append(PlannedArray(a.name, a.shape, a.dtype, a.nbytes, a.temporary, is_input, usm=a.usm))
+        found.append(PlannedArray(a.name, a.shape, a.dtype, a.nbytes, a.temporary, is_input, None, a.usm, a.donated))
         for name, _, (start, stop) in cut:
             part, rows = a[start:stop], PlannedRows(a.name, start, stop)
             found.append(PlannedArray(name, part.shape, a.dtype, part.nbytes, a.temporary, is_input, rows))
@@ -148,6 +148,7 @@ def _whole_arrays(arrays: Sequence[LogicalArray], inputs: set[str]) -> tuple[Pla
         "is_input": map(inputs.__contains__, names),
         "rows": repeat(None, len(names)),
         "usm": [a.usm for a in arrays],
+        "donated": [a.donated for a in arrays],
     }
     return tuple(make_objects(PlannedArray, len(names), columns))
 

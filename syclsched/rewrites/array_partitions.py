@@ -51,7 +51,9 @@ class PartitionedArray:
         """Return the whole array; declare it if needed."""
         if self.declared is None:
             a = self.array
-            self.declared = graph.array(a.name, a.shape, a.dtype, data=self._data, temporary=a.temporary, usm=a.usm)
+            self.declared = graph.array(
+                a.name, a.shape, a.dtype, data=self._data, temporary=a.temporary, usm=a.usm, donated=a.donated
+            )
         return self.declared
 
     def declare_chunks(self, graph: TaskGraph, cut: int, bounds: tuple[int, ...]) -> None:

@@ -73,7 +73,7 @@ def _with_arrays(graph: TaskGraph) -> TaskGraph:
     for array in arrays.values():
         new.array(
             array.name, array.shape, array.dtype,
-            data=data.get(array.name), temporary=array.temporary, usm=array.usm,
+            data=data.get(array.name), temporary=array.temporary, usm=array.usm, donated=array.donated,
         )  # fmt: skip
     for name, joined in graph.joined.items():
         for each in joined:

@@ -9,6 +9,7 @@ import numpy as np
 
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.host_evaluation import Array, evaluate_node
+from syclsched.frontends.onnx.model_file.dtypes import numpy_dtype
 from syclsched.frontends.onnx.network import Network, cut_to_lengths
 
 
@@ -18,6 +19,8 @@ def evaluate(network: Network, inputs: Mapping[str, Array]) -> dict[str, Array]:
     for name in network.inputs:
         value = network.values[name]
         given = np.asarray(inputs[name]) if name in inputs else None
+        if given is not None and given.dtype.name == network.elements.get(name):
+            given = given.astype(value.dtype)
         if given is None or given.shape != value.shape or given.dtype.name != value.dtype:
             found = "nothing" if given is None else f"{given.dtype} {given.shape}"
             raise ArgumentError(f"expected {value.dtype} {value.shape}, not {found}", where=f"input {name!r}")
@@ -29,4 +32,5 @@ def evaluate(network: Network, inputs: Mapping[str, Array]) -> dict[str, Array]:
         for used in node.inputs:
             if used is not None and used not in kept and last_use[used] == index:
                 known.pop(used, None)
-    return cut_to_lengths({name: known[name] for name in network.outputs}, network.lengths)
+    made = cut_to_lengths({name: known[name] for name in network.outputs}, network.lengths)
+    return {name: each.astype(numpy_dtype(network.elements.get(name, each.dtype.name))) for name, each in made.items()}

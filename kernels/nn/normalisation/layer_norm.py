@@ -50,15 +50,15 @@ def _work(signature: Signature, *, axis: int, bias: bool) -> Work:
     return work(signature, flops=7.0 + bias, parallelism=float(count))
 
 
-def _host(*, y: Any, x: Any, scale: Any, b: Any = None, axis: int, epsilon: float) -> None:
+def _host(*, y: Any, x: Any, scale: Any, b: Any = None, axis: int, epsilon: float, centred: bool) -> None:
     source = x.astype(sum_dtype(str(y.dtype)), copy=False)
     if not source.size:
         return
-    total = standardised(source, tuple(range(axis % x.ndim, x.ndim)), epsilon) * scale
+    total = standardised(source, tuple(range(axis % x.ndim, x.ndim)), epsilon, centred=centred) * scale
     y[...] = total if b is None else total + b
 
 
-def _write(w: KernelWriter, *, axis: int, epsilon: float, bias: bool) -> None:
+def _write(w: KernelWriter, *, axis: int, epsilon: float, centred: bool, bias: bool) -> None:
     count, known = rows(w.signature.shapes["x"], axis)
     if not count * known:
         return
@@ -69,7 +69,7 @@ def _write(w: KernelWriter, *, axis: int, epsilon: float, bias: bool) -> None:
     def row(number: str) -> None:
         base = w.index(f"{number} * {length}")
         line = Line.of(w, t, length, known)
-        mean, factor = write_moments(w, line, base, epsilon)
+        mean, factor = write_moments(w, line, base, epsilon, centred=centred)
 
         def finish(k: str) -> None:
             value = f"({w.read('x', f'{base} + {k}')} - {mean}) * {factor} * {w.read('scale', k)}"
@@ -85,8 +85,8 @@ def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
 
 
 @cache
-def _layer_norm(axis: int, epsilon: float, bias: bool) -> Operation:
-    attributes = {"axis": axis, "epsilon": epsilon}
+def _layer_norm(axis: int, epsilon: float, bias: bool, centred: bool) -> Operation:
+    attributes: dict[str, Any] = {"axis": axis, "epsilon": epsilon, "centred": centred}
     parameters = (
         Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
         Parameter("x", AccessMode.READ, like="y"),
@@ -94,11 +94,11 @@ def _layer_norm(axis: int, epsilon: float, bias: bool) -> Operation:
         *([Parameter("b", AccessMode.READ, like="y")] if bias else []),
     )
     return Operation(
-        name=f"layer_norm {axis} {number(epsilon)}{' bias' if bias else ''}",
+        name=f"layer_norm {axis} {number(epsilon)}{' bias' if bias else ''}{'' if centred else ' root mean square'}",
         parameters=parameters,
         implementations=(
-            onednn.layer_norm(axis=axis, epsilon=epsilon),
-            norms_groups.layer_norm(axis, epsilon, bias),
+            *([onednn.layer_norm(axis=axis, epsilon=epsilon)] if centred else []),
+            norms_groups.layer_norm(axis, epsilon, bias, centred),
             *generated_implementations(
                 parameters, partial(_write, bias=bias, **attributes), partial(_launch, axis=axis), revision="3"
             ),
@@ -111,6 +111,9 @@ def _layer_norm(axis: int, epsilon: float, bias: bool) -> Operation:
     )
 
 
-def layer_norm(axis: int = -1, epsilon: float = 1e-5, bias: bool = False) -> Operation:
-    """Return y = (x - mean) / sqrt(variance + epsilon) * scale + b, with statistics over the axes from ``axis`` on."""
-    return _layer_norm(int(axis), float(epsilon), bool(bias))
+def layer_norm(axis: int = -1, epsilon: float = 1e-5, bias: bool = False, centred: bool = True) -> Operation:
+    """Return y = (x - mean) / sqrt(variance + epsilon) * scale + b, with statistics over the axes from ``axis`` on.
+
+    Unless it is centred, the mean counts as 0 (root mean square normalisation, Zhang and Sennrich, 2019).
+    """
+    return _layer_norm(int(axis), float(epsilon), bool(bias), bool(centred))

@@ -25,10 +25,12 @@ def softmax(axis: int, log: bool) -> Implementation:
     return implementation(partial(_softmax, form=form, log=log), partial(_launch, form=form))
 
 
-def layer_norm(axis: int, epsilon: float, bias: bool) -> Implementation:
+def layer_norm(axis: int, epsilon: float, bias: bool, centred: bool) -> Implementation:
     """Return the implementation of `syclsched.kernels.nn.normalisation.layer_norm`."""
     form = partial(_from, axis=axis)
-    return implementation(partial(_layer, form=form, epsilon=epsilon, bias=bias), partial(_launch, form=form))
+    return implementation(
+        partial(_layer, form=form, epsilon=epsilon, bias=bias, centred=centred), partial(_launch, form=form)
+    )
 
 
 def group_norm(groups: int, epsilon: float, last: bool, activation: Activation) -> Implementation:
@@ -88,21 +90,24 @@ def _softmax(signature: Signature, limits: DeviceLimits, *, form: Form, log: boo
     return _kernel("softmax", signature, lines, ("x",), body)
 
 
-def _centred(signature: Signature, lines: LineReduction, epsilon: float) -> str:
-    """Return code that computes a line's mean and the factor 1 / sqrt(variance + epsilon)."""
+def _moments(signature: Signature, lines: LineReduction, epsilon: float, *, centred: bool = True) -> str:
+    """Return code that computes a line's mean, 0 unless centred, and the factor 1 / sqrt(variance + epsilon)."""
     length = max(lines.length, 1)
+    total = lines.each("s += v;") + lines.shared("s += other_s;", s="A") if centred else ""
     return f"""  A s = 0;
-{lines.each("s += v;")}{lines.shared("s += other_s;", s="A")}  const A mean = s / {length};
+{total}  const A mean = s / {length};
   s = 0;
 {lines.each("const A d = v - mean; s = fma(d, d, s);")}{lines.shared("s += other_s;", s="A")}
   const A factor = 1 / sqrt(s / {length} + {literal(epsilon, sum_dtype(signature.dtypes["y"]))});
 """
 
 
-def _layer(signature: Signature, limits: DeviceLimits, *, form: Form, epsilon: float, bias: bool) -> OpenCLSource:
+def _layer(
+    signature: Signature, limits: DeviceLimits, *, form: Form, epsilon: float, bias: bool, centred: bool
+) -> OpenCLSource:
     lines = _lines(signature, limits, form)
     result = "(v - mean) * factor * READ(scale, k)" + (" + READ(b, k)" if bias else "")
-    body = _centred(signature, lines, epsilon) + lines.each(f"WRITE(y, at, {result});")
+    body = _moments(signature, lines, epsilon, centred=centred) + lines.each(f"WRITE(y, at, {result});")
     return _kernel("layer_norm", signature, lines, ("x", "scale", *(["b"] if bias else [])), body)
 
 
@@ -122,5 +127,5 @@ def _group(
     step = act.opencl(activation, "u", sum_dtype(signature.dtypes["y"]))
     finish = f"""const I c = line % {groups} * {count} + {within};
     A u = (v - mean) * factor * READ(scale, c) + READ(bias, c); {step} WRITE(y, at, u);"""
-    body = _centred(signature, lines, epsilon) + lines.each(finish)
+    body = _moments(signature, lines, epsilon) + lines.each(finish)
     return _kernel("group_norm", signature, lines, ("x", "scale", "bias"), body)

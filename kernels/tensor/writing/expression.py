@@ -20,6 +20,8 @@ An expression is
   three give 0 where the divisor is 0. ``mod`` of floats gives a zero the sign of the divisor, too.
 - A shift by a negative amount, or by as many bits as there are, leaves copies of the sign alone: ``shift_right`` of a
   negative integer gives -1, everything else 0.
+- ``("narrow", bits, exponent, e)`` rounds a float32 to as many bits of fraction, ties to even; below 2 to the exponent,
+  to multiples of the least number there.
 - ``min``, ``max``, ``clip`` and ``relu`` propagate NaN; ``round`` rounds ties to even.
 
 Names and semantics mostly follow the ONNX operators.
@@ -86,6 +88,7 @@ def _table() -> dict[str, _OperatorSignature]:
         *(("hard_sigmoid", (0.2, 0.5)), ("shrink", (0.5, 0.0)), ("scale", (_REQUIRED,))),
     ):
         table[name] = _OperatorSignature("float", defaults=defaults)
+    table["narrow"] = _OperatorSignature("float", defaults=(_REQUIRED, _REQUIRED))
     table["clip"] = _OperatorSignature("number", defaults=(None, None))
     for name in ("add", "mul", "min", "max"):
         table[name] = _OperatorSignature("number", 1, None)

@@ -205,6 +205,20 @@ def _clip(w: KernelWriter, t: str, x: str, low: float | None, high: float | None
     return x
 
 
+def _narrow(w: KernelWriter, t: str, x: str, bits: float, exponent: float) -> str:
+    """Scale into [1, 2) by exact powers of two, below the least exponent into [0, 1); round there and scale back."""
+    small = w.value("bool", f"({w.call('fabs', x)} < {w.constant(1, t)})")
+    unit = w.value(t, w.select(small, w.constant(2.0**exponent, t), w.constant(1, t)))
+    rest = w.value(t, w.select(small, f"{x} * {w.constant(2.0**-exponent, t)}", x))
+    for step in (64, 32, 16, 8, 4, 2, 1):
+        large = w.value("bool", f"({w.call('fabs', rest)} >= {w.constant(2.0**step, t)})")
+        unit = w.value(t, w.select(large, f"{unit} * {w.constant(2.0**step, t)}", unit))
+        rest = w.value(t, w.select(large, f"{rest} * {w.constant(2.0**-step, t)}", rest))
+    rounded = w.value(t, w.round_to_even(w.value(t, f"{rest} * {w.constant(2.0**bits, t)}"), t))
+    made = w.value(t, f"{rounded} * {w.constant(2.0**-bits, t)} * {unit}")
+    return w.select(f"({w.call('fabs', x)} < {w.constant(math.inf, t)})", made, x)
+
+
 def _hard_sigmoid(w: KernelWriter, t: str, x: str, alpha: float, beta: float) -> str:
     return _clip(w, t, w.value(t, f"{w.constant(alpha, t)} * {x} + {w.constant(beta, t)}"), 0, 1)
 
@@ -290,6 +304,7 @@ def _table() -> dict[tuple[str, str], Callable[..., str]]:
         ("hard_sigmoid", ""): _hard_sigmoid,
         ("shrink", ""): _shrink,
         ("scale", ""): lambda w, t, x, alpha: f"({x} * {w.constant(alpha, t)})",
+        ("narrow", ""): _narrow,
         ("clip", ""): _clip,
         ("isnan", ""): lambda w, t, x: f"({x} != {x})",
         ("isinf", ""): _isinf,

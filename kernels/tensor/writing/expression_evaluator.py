@@ -127,6 +127,13 @@ def _gelu_tanh(x: Array) -> Array:
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
 
 
+def _narrow(x: Array, bits: float, exponent: float) -> Array:
+    _, exponents = np.frexp(x)
+    unit = bits - np.maximum(exponents - 1, int(exponent))
+    rounded = np.ldexp(np.rint(np.ldexp(x.astype("float64"), unit.astype("int32"))), -unit.astype("int32"))
+    return np.where(np.isfinite(x), rounded, x).astype(x.dtype)
+
+
 FUNCTIONS: dict[str, Callable[..., Array]] = {
     **{
         name: getattr(np, name)
@@ -169,6 +176,7 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "hard_sigmoid": lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1),
     "shrink": _shrink,
     "scale": lambda x, alpha: x * x.dtype.type(alpha),
+    "narrow": _narrow,
     "clip": _clip,
     "isinf": _isinf,
 }

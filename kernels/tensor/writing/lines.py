@@ -121,17 +121,25 @@ class Line:
 
 
 def write_moments(
-    w: KernelWriter, line: Line, base: str, epsilon: float, lines: tuple[str, str] = ("1", "0")
+    w: KernelWriter,
+    line: Line,
+    base: str,
+    epsilon: float,
+    lines: tuple[str, str] = ("1", "0"),
+    *,
+    centred: bool = True,
 ) -> tuple[str, str]:
-    """Emit the mean of lines of ``x`` and 1 / sqrt(variance + epsilon); return their names."""
+    """Emit the mean of lines of ``x``, 0 unless centred, and 1 / sqrt(variance + epsilon); return their names."""
     t = line.dtype
     count = w.value(t, w.cast(t, w.index(f"{lines[0]} * {line.length}"), "int64"))
 
     def add(a: str, b: str) -> str:
         return f"({a} + {b})"
 
-    total = line.reduce(0.0, lambda k: w.read("x", f"{base} + {k}"), add, lines=lines)
-    mean = w.value(t, f"{total} / {count}")
+    mean = w.value(t, w.constant(0.0, t))
+    if centred:
+        total = line.reduce(0.0, lambda k: w.read("x", f"{base} + {k}"), add, lines=lines)
+        mean = w.value(t, f"{total} / {count}")
     squares = line.reduce(
         0.0,
         lambda k: w.value(t, f"{w.read('x', f'{base} + {k}')} - {mean}"),

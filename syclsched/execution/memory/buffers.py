@@ -210,6 +210,9 @@ class BufferTable(BufferLookup):
         if before is not None and data.__array_interface__["data"][0] == before.address:
             return False
         key = self._keys[buffer]
+        if key.kind == "plain":
+            self._buffers[buffer] = AllocatedBuffer(self._arrays[name], data, on_host=True, owned=False)
+            return True
         found = usm_memory.usm_memory_of(data, self._devices.allocator_queue(key.context or key.space))
         if found is not None:
             self._buffers[buffer] = AllocatedBuffer(

@@ -30,7 +30,9 @@ def make_input_commands(
 ) -> InPlaceCommands | None:
     """Return commands whose inputs C resolves at each run; None if an input is not read by exactly one copy."""
     given = InputArrays([(np.empty(0, dtype).dtype, shape) for _, dtype, shape in inputs])
-    if program.segments or program.written_inputs or program.plan.residents or not given.layout_matches(library):
+    if program.segments or program.written_inputs or not given.layout_matches(library):
+        return None
+    if not program.plan.residents.keys().isdisjoint(name for name, _, _ in inputs):
         return None
     made, omitted = list(commands.parts), []
     nodes = {program.nodes[slot]: command for command in commands.commands for slot in command.slots}

@@ -193,7 +193,7 @@ class PlanInstance:
         if native_run is None:
             return None
         if native_run.read is not None:
-            self._set_inputs(native_run.read)
+            self._set_inputs({**self._inputs, **native_run.read})  # inputs that stay in place are not read anew
         assert self._commands_made is not None
         submission = BegunSubmission(self._commands_made, self.loop, native_run)
         return self._made(submission, WORKER_WATCH, record=False)

@@ -89,7 +89,9 @@ class Runner:
         self._closed = False
         self._stream: weakref.ref[Stream] | None = None
         self._coroutines = AsyncRunLock()
-        self._recovery = PlanRecovery(self._first, devices, enabled=recover and not safeguards.stepped)
+        # A task cannot be repeated on a donated input that it has overwritten.
+        donated = any(array.donated for array in graph.arrays.values())
+        self._recovery = PlanRecovery(self._first, devices, enabled=recover and not safeguards.stepped and not donated)
         self._makespan_key = makespan_key if safeguards.measurable else None
         self._measures = safeguards.measurable and ((measure and self._trace) or makespan_key is not None)
         #: Input buffers that the user can write directly.
@@ -525,7 +527,8 @@ class Runner:
         with self._lock:
             instances = self._bound.instances
             needed = frozenset(name for name, _, _ in inputs if name is not None)
-            if instances is None or self._bound.repeatable_inputs != needed:
+            # Buffers read in place stay where they are.
+            if instances is None or self._bound.repeatable_inputs != needed | self.zero_copy_inputs.views.keys():
                 return None
             run_call = instances.generations[0].repeat(inputs, names)
             if run_call is None:

@@ -13,6 +13,7 @@ from syclsched.errors import ArgumentError, UnknownArrayError
 from syclsched.execution.dispatch.prepared import PreparedPlan
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.memory.inputs import to_numpy
+from syclsched.model.plan import Plan
 from syclsched.model.usm import PoolKeys
 
 if TYPE_CHECKING:
@@ -46,14 +47,32 @@ class ZeroCopyInputs:
             raise ArgumentError(
                 "its value is not read in place, so there is no buffer to fill",
                 where=f"array {name!r}",
-                hint='Declare it with usm="shared" or usm="host"; it must be an input that no task writes, and '
-                "be read, by this plan, on a device that reaches memory of that kind",
+                hint='Declare it with usm="shared" or usm="host"; it must be an input that no task writes, or donated, '
+                "and be read, by this plan, on a device that reaches memory of that kind",
             )
-        key, array = PoolKeys(plan.platform, plan.memory)[name, space], declared[name]
-        _, storage = self._devices.pools.take(key, array.nbytes, touch=True)
-        # The view keeps the memory alive.
-        view = usm_memory.as_numpy(storage, array.shape, array.dtype)
+        view = self.share(plan, name, None)
+        assert view is not None
         given = prepared.graph.data.get(name)
-        view[...] = np.zeros((), array.dtype) if given is None else to_numpy(given)
-        self.views[name] = view
+        if given is not None:
+            view[...] = to_numpy(given)
         return view
+
+    def share(self, plan: Plan, name: str, held: NumpyArray | None) -> NumpyArray | None:
+        """Return memory in which a plan reads an input: new and zeroed, or what is held already.
+
+        Return None if kernels cannot address the memory that is held.
+        """
+        space = plan.residents[name]
+        key = PoolKeys(plan.platform, plan.memory)[name, space]
+        array = next(each for each in plan.arrays if each.name == name)
+        if key.kind == "plain":
+            held = np.zeros(array.shape, array.dtype) if held is None else held
+        elif held is None:
+            _, storage = self._devices.pools.take(key, array.nbytes, touch=True)
+            # The view keeps the memory alive.
+            held = usm_memory.as_numpy(storage, array.shape, array.dtype)
+            held[...] = np.zeros((), array.dtype)
+        elif usm_memory.usm_memory_of(held, self._devices.allocator_queue(key.context or key.space)) is None:
+            return None
+        self.views[name] = held
+        return held

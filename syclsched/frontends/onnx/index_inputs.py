@@ -17,6 +17,7 @@ class IndexInput:
 
     extent: int  # elements along the axis: valid indices are ``-extent`` to ``extent - 1``
     operator: str  # the model's operator that uses the indices, as ``"Gather embedding"``
+    room: int | None = None  # of a cache that is written at these positions, in tokens: they are not negative then
 
 
 def find_index_inputs(network: Network) -> dict[str, IndexInput]:
@@ -26,11 +27,21 @@ def find_index_inputs(network: Network) -> dict[str, IndexInput]:
     is out of range.
     """
     same = {name: name for name in network.inputs}
+    lengths: dict[str, str] = {}  # first positions of new tokens -> the input of lengths they are computed from
     found: dict[str, IndexInput] = {}
     for node in network.nodes:
         source, indices = (*node.inputs, None, None)[:2]
         if source in same and node.outputs[0] is not None and _keeps_numbers(node):
             same[node.outputs[0]] = same[source]
+        elif node.kind == "elementwise" and source in same and node.outputs[0] is not None:
+            lengths[node.outputs[0]] = same[source]
+        if node.kind == "cache_write" and not node.attributes["circular"]:
+            room, count = (network.values[name or ""].shape[2] for name in node.inputs[:2])
+            starts = node.inputs[2] or ""
+            input_name = same.get(starts, lengths.get(starts))
+            if input_name is not None:
+                extent = room - count + 1 if starts in same else room
+                found[input_name] = IndexInput(extent, (node.origin or (node.name,))[0], room)
         if node.kind in _PICKING and source is not None and indices in same:
             name, extent = same[indices], network.values[source].shape[node.attributes["axis"]]
             if name not in found or extent < found[name].extent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -38,23 +38,37 @@ class LoweredNetwork:
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: The model's operators that run on the host with onnx's reference implementation, for lack of another one.
     on_host: tuple[str, ...] = ()
+    #: Input name -> name of the array whose memory also takes the value of the next call.
+    carried: Mapping[str, str] = field(default_factory=dict)
 
 
-def lower(network: Network) -> LoweredNetwork:
-    """Lower a network to a task graph."""
-    return _Lowering(network).lowered()
+def lower(network: Network, carried: Mapping[str, str] | None = None) -> LoweredNetwork:
+    """Lower a network to a task graph.
+
+    ``carried`` tells by output which input of the next call it is: it takes that input's memory, if its shape is equal.
+    """
+    return _Lowering(network, carried or {}).lowered()
 
 
 class _Lowering:
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, carried: Mapping[str, str]) -> None:
         self._network = network
+        values = network.values
+        #: Output -> the input whose memory it takes.
+        self._carried = {
+            output: name
+            for output, name in carried.items()
+            if name in network.inputs
+            and (values[output].shape, values[output].dtype) == (values[name].shape, values[name].dtype)
+        }
+        self._outputs = tuple(name for name in network.outputs if name not in self._carried)
         self._graph = TaskGraph(_safe(network.name) or "model")
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()
         self._arrays: dict[str, LogicalArray] = {}
         self._views: dict[str, LogicalArray | ReshapedArray] = {}
         self._tasks: set[str] = set()
-        self._reshaped_outputs = _reshaped_outputs(network)
+        self._reshaped_outputs = _reshaped_outputs(network, self._outputs)
         self._origins: dict[str, tuple[str, ...]] = {}
 
     def lowered(self) -> LoweredNetwork:
@@ -68,27 +82,40 @@ class _Lowering:
                 stacklevel=3,
             )
         for name in network.inputs:
-            self._declare(network.values[name], temporary=False)
+            donated = name in self._carried.values()
+            self._declare(network.values[name], temporary=False, donated=donated)
         for node in network.nodes:
             if node.kind == "reshape":
                 self._reshape(node)
             else:
                 self._task(node)
-        for name in dict.fromkeys(network.outputs):
+        for name in dict.fromkeys(self._outputs):
             if name not in self._arrays:
                 self._copy(name)
+        for output, name in self._carried.items():
+            self._carry(output, self._arrays[name])
         return LoweredNetwork(
             self._graph,
             {name: self._names[name] for name in network.inputs},
-            {name: self._names[name] for name in network.outputs},
+            {name: self._names[name] for name in self._outputs},
             self._origins,
             on_host,
+            {name: self._names[name] for name in self._carried.values()},
         )
 
-    def _declare(self, value: Value, *, temporary: bool) -> LogicalArray:
+    def _carry(self, output: str, home: LogicalArray) -> None:
+        """Put the value of an output where the next call reads it, after all that read the value before."""
+        found = self._views.get(output)
+        if _home(found) is home:
+            return
+        given: Any = self._constant(output) if found is None else found.reshaped(home.shape)
+        name = self._task_name(f"carry {output}")
+        self._graph.kernel(copy_operation(), name=name, source=given, destination=home.write())
+
+    def _declare(self, value: Value, *, temporary: bool, donated: bool = False) -> LogicalArray:
         name = numbered_name(_safe(value.name) or "value", self._taken)
         self._names[value.name] = name
-        array = self._graph.array(name, value.shape, value.dtype, temporary=temporary)
+        array = self._graph.array(name, value.shape, value.dtype, temporary=temporary, donated=donated)
         self._arrays[value.name] = self._views[value.name] = array
         return array
 
@@ -96,7 +123,7 @@ class _Lowering:
         """Declare the array of a task's result; a value that only differs from an output in shape uses its array."""
         home = self._reshaped_outputs.get(value.name)
         if home is None:
-            return self._declare(value, temporary=value.name not in self._network.outputs)
+            return self._declare(value, temporary=value.name not in self._outputs)
         view = self._declare(self._network.values[home], temporary=False).reshaped(value.shape)
         self._views[value.name] = view
         return view
@@ -116,7 +143,7 @@ class _Lowering:
         source, target = node.inputs[0], node.outputs[0]
         if source is None or target is None or target in self._arrays:
             return
-        if target in self._network.outputs:
+        if target in self._outputs:
             self._copy(target, source)
         elif source in self._views:
             self._views[target] = self._views[source].reshaped(self._network.values[target].shape)
@@ -145,11 +172,14 @@ class _Lowering:
         self._graph.kernel(copy_operation(), name=name, source=given, destination=array.write())
 
     def _task(self, node: CanonicalNode) -> None:
+        origin = ", ".join(node.origin) or node.name
         try:
             self._made(node)
         except SyclschedError as error:
-            origin = ", ".join(node.origin) or node.name
-            raise ModelError(str(error), where=f"node {origin}") from error
+            raise ModelError(error.what, where=f"node {origin}", hint=error.hint) from error
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            what = f"no operation does it: {type(error).__name__}: {error}"
+            raise ModelError(what, where=f"node {origin}") from error
 
     def _made(self, node: CanonicalNode) -> None:
         network = self._network
@@ -160,6 +190,7 @@ class _Lowering:
         for position, (parameter, name) in enumerate(call.writes.items()):
             if name is not None and parameter in call.updated:
                 # The result overwrites the value it updates.
+                self._check_overwritten(node, call.updated[parameter])
                 self._views[name] = self._views[call.updated[parameter]].reshaped(network.values[name].shape)
                 arguments[parameter] = self._views[name].update()
             elif name is not None:
@@ -175,19 +206,39 @@ class _Lowering:
         self._graph.kernel(call.operation, name=task, **arguments)
         self._origins[task] = node.origin or (node.name,)
 
+    def _check_overwritten(self, node: CanonicalNode, value: str) -> None:
+        """Refuse to overwrite an input that is not carried into its own next value, or that another node reads."""
+        home = _home(self._views[value])
+        name = next((each for each in self._network.inputs if self._arrays[each] is home), None)
+        if name is None:
+            return
+        readers = [each.name for each in self._network.nodes if name in each.inputs and each.kind != "reshape"]
+        output = next((output for output, each in self._carried.items() if each == name), None)
+        if len(readers) > 1 or output is None:
+            why = "no output is carried to" if output is None else "others read, too"
+            raise ModelError(
+                f"it writes into its input {name!r}, which {why}",
+                where=f"node {', '.join(node.origin) or node.name}",
+                hint="Leave that input out of carried=",
+            )
+
     def _task_name(self, name: str) -> str:
         return numbered_name(_safe(name) or "task", self._tasks)
 
 
-def _reshaped_outputs(network: Network) -> dict[str, str]:
+def _home(view: LogicalArray | ReshapedArray | None) -> LogicalArray | None:
+    return view.array if isinstance(view, ReshapedArray) else view
+
+
+def _reshaped_outputs(network: Network, outputs: Sequence[str]) -> dict[str, str]:
     """Map values to the outputs that are reshapes of them: a task can write such a value into the output's array."""
     producer = network.producer()
     found: dict[str, str] = {}
-    for output in network.outputs:
+    for output in outputs:
         value = output
         while (node := producer.get(value)) is not None and node.kind == "reshape" and node.inputs[0] is not None:
             value = node.inputs[0]
-        if value != output and node is not None and value not in found and value not in network.outputs:
+        if value != output and node is not None and value not in found and value not in outputs:
             found[value] = output
     return found
 

@@ -14,7 +14,8 @@ attributes. The kinds:
                      ``count_include_pad``, ``channels_last``, optional ``activation``
 ``lrn``              x -> y. ``alpha``, ``beta``, ``bias``, ``size``, ``channels_last``
 ``batch_norm``       x, scale, bias, mean, variance -> y. ``epsilon``, ``channels_last``, ``activation``
-``layer_norm``       x, scale, optional bias -> y. ``axis``, ``epsilon``
+``layer_norm``       x, scale, optional bias -> y. ``axis``, ``epsilon``, ``centred`` (by default; else by the root mean
+                     square)
 ``group_norm``       x, scale, bias -> y. ``groups`` (of all channels: instance norm), ``epsilon``, ``channels_last``
 ``matmul``           a, b, optional bias, optional residual -> y. ``transpose_a``, ``transpose_b`` (of the last two
                      axes), ``alpha`` (of a @ b), ``beta`` (of the bias), ``activation``; leading axes broadcast, and so
@@ -30,6 +31,10 @@ attributes. The kinds:
 ``recurrent``        x, w, r, b, optional h0, c0, lengths, peepholes -> y, h, and of an LSTM c: all steps of one
                      direction. ``cell``, ``activations``, ``reverse``, ``coupled``; shapes and order of gates as in
                      `syclsched.kernels.nn.recurrence.recurrent`
+``attention``        q, key, value, starts -> y: causal attention over a cache; ``scale``, ``softcap``, ``window``; see
+                     `syclsched.kernels.nn.attention.attention`
+``cache_write``      cache, rows, starts -> the cache with these rows, in its own memory; ``circular``
+``rotary``           x, cosines, sines, positions -> y. ``interleaved``
 ``trees``            x, nodes, thresholds, roots, weights, optional columns -> y. ``rule``, ``combine``, ``missing``,
                      ``count`` (columns of y), as in `syclsched.kernels.trees`
 ``elementwise``      any number of inputs, broadcast -> y of ``dtype``. ``expression``: see
@@ -82,7 +87,8 @@ KINDS: Final = frozenset(
         *("conv", "conv_transpose", "pool", "lrn", "batch_norm", "layer_norm", "group_norm", "matmul", "softmax"),
         *("elementwise", "reduce", "arg", "topk", "scan_sum", "transpose", "reshape", "gather", "gather_elements"),
         *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "recurrent"),
-        *("integer_matmul", "integer_conv", "block_matmul", "trees", "counted", "loop", "reference"),
+        *("integer_matmul", "integer_conv", "block_matmul", "attention", "cache_write", "rotary", "trees", "counted"),
+        *("loop", "reference"),
     }
 )
 
@@ -114,6 +120,20 @@ class CanonicalNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Decoding:
+    """The meaning of an output of numbers that the host turns into text, or into maps from label to number."""
+
+    labels: tuple[str, ...] | tuple[int, ...]
+    as_maps: bool = False  # else the numbers are positions in the labels
+
+    def decode(self, numbers: np.ndarray[Any, Any]) -> Any:
+        """Return an array of text, or a list with a map for each row."""
+        if self.as_maps:
+            return [dict(zip(self.labels, row, strict=True)) for row in numbers.tolist()]
+        return np.array(self.labels, object)[numbers]
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """A model for given input shapes."""
 
@@ -124,6 +144,9 @@ class Network:
     values: Mapping[str, Value]  # all values by name: inputs, constants and results of nodes
     constants: Mapping[str, np.ndarray[Any, Any]]  # by name; never written to
     nodes: tuple[CanonicalNode, ...]  # in topological order
+    #: Value -> the narrow type of its elements, where that is not the dtype they are held in.
+    elements: Mapping[str, str] = field(default_factory=dict)
+    decodings: Mapping[str, Decoding] = field(default_factory=dict)  # output -> how it is decoded, if it is
     #: Outputs of which a run fills a part: the axis, and the output that says how many of its elements.
     lengths: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 

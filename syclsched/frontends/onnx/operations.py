@@ -11,6 +11,9 @@ from syclsched.frontends.onnx.loops.loop_operation import loop_constants, loop_o
 from syclsched.frontends.onnx.network import CanonicalNode, Value
 from syclsched.frontends.onnx.operation_arguments import OperationCall
 from syclsched.frontends.onnx.reference import reference_operation
+from syclsched.kernels.nn.attention.attention import attention
+from syclsched.kernels.nn.attention.cache_write import cache_write
+from syclsched.kernels.nn.attention.rotary import rotary
 from syclsched.kernels.nn.convolution.conv import conv
 from syclsched.kernels.nn.convolution.conv_transpose import conv_transpose
 from syclsched.kernels.nn.join import join
@@ -85,7 +88,7 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> Operatio
     if node.kind == "recurrent":
         written = [each.name for each in operation.parameters if each.name in ("y", "h", "c")]
         return OperationCall(operation, reads, dict(zip(written, node.outputs, strict=False)))
-    updated = {"y": reads.pop("r")} if _in_place(node) else {}
+    updated = {"y": reads.pop("r")} if _in_place(node) else {"y": reads.pop("y")} if "y" in reads else {}
     return OperationCall(operation, reads, {"y": node.outputs[0]}, updated=updated)
 
 
@@ -174,7 +177,7 @@ _FACTORIES: Final[dict[str, _Factory]] = {
     "integer_matmul": _integer_matmul,
     "integer_conv": _integer_conv,
     "block_matmul": _from_attributes(block_matmul, "block", zeros=3, bias=4),
-    "layer_norm": _from_attributes(layer_norm, "axis", "epsilon", bias=2),
+    "layer_norm": _from_attributes(layer_norm, "axis", "epsilon", "centred", bias=2),
     "lrn": _from_attributes(lrn, "alpha", "beta", "bias", "size", "channels_last"),
     "batch_norm": _from_attributes(batch_norm, "epsilon", "channels_last", "activation"),
     "group_norm": _from_attributes(group_norm, "groups", "epsilon", "channels_last", "activation"),
@@ -195,6 +198,9 @@ _FACTORIES: Final[dict[str, _Factory]] = {
     "slice": _from_attributes(slice_of, "starts", "steps"),
     "pad": _from_attributes(pad, "pads", "mode", "value"),
     "recurrent": _recurrent,
+    "attention": _from_attributes(attention, "scale", "softcap", "window"),
+    "cache_write": _from_attributes(cache_write, "circular"),
+    "rotary": _from_attributes(rotary, "interleaved"),
     "trees": _from_attributes(trees, "rule", "combine", "missing", sparse=5),
 }
 
@@ -208,6 +214,9 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "matmul": ("a", "b", "c", "r"),
     **dict.fromkeys(("integer_matmul", "integer_conv"), ("x", "w", "b", "r", "z", "s")),
     "block_matmul": ("x", "w", "s", "z", "b"),
+    "attention": ("q", "key", "value", "starts"),
+    "cache_write": ("y", "rows", "starts"),
+    "rotary": ("x", "cosines", "sines", "positions"),
     "trees": ("x", "nodes", "thresholds", "roots", "weights", "columns"),
     "recurrent": ("x", "w", "r", "b", "h0", "c0", "lengths", "p"),
     **dict.fromkeys(("gather", "gather_elements", "gather_nd"), ("x", "indices")),

@@ -7,6 +7,7 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 from syclsched.errors import ModelError
+from syclsched.frontends.onnx.model_file.dtypes import numpy_dtype
 from syclsched.frontends.onnx.network import CanonicalNode, Network
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
@@ -33,6 +34,7 @@ def reference_operation(node: CanonicalNode) -> Operation:
     )
     operator = node.origin[0].split(" ", 1)[0] if node.origin else "operator"
     evaluator = partial(_evaluator, node.attributes["node"], node.attributes["opsets"], names, results)
+    label, elements = (node.origin or (node.name,))[0], node.attributes["elements"]
     return Operation(
         name=f"reference {operator}",
         parameters=(
@@ -40,7 +42,9 @@ def reference_operation(node: CanonicalNode) -> Operation:
             *(Parameter(f"x{i}", AccessMode.READ) for i in range(len(names))),
         ),
         implementations=(
-            Implementation(REFERENCE, "host", lambda _: partial(_run, evaluator, names, results), efficiency=0.01),
+            Implementation(
+                REFERENCE, "host", lambda _: partial(_run, evaluator, names, elements, results, label), efficiency=0.01
+            ),
         ),
         work=_work,
         pure=operator not in RANDOM,
@@ -62,17 +66,34 @@ def _work(signature: Signature) -> Work:
     return Work(flops=0.0, bytes=signature.nbytes, parallelism=1)
 
 
-def _run(evaluator: Any, names: tuple[str, ...], results: tuple[str, ...], /, **arrays: Any) -> None:
+def _run(
+    evaluator: Any,
+    names: tuple[str, ...],
+    elements: tuple[str, ...],
+    results: tuple[str, ...],
+    label: str,
+    /,
+    **arrays: Any,
+) -> None:
     import numpy as np
 
-    given = {name: arrays[f"x{i}"] for i, name in enumerate(names)}
-    with np.errstate(all="ignore"):
-        made = evaluator().run(None, given)
+    given = {
+        name: arrays[f"x{i}"].astype(numpy_dtype(element), copy=False)
+        for i, (name, element) in enumerate(zip(names, elements, strict=True))
+    }
+    try:
+        with np.errstate(all="ignore"):
+            made = evaluator().run(None, given)
+    except Exception as error:
+        raise ModelError(
+            f"onnx's reference implementation cannot compute it: {type(error).__name__}: {error}", where=f"node {label}"
+        ) from error
     for i, (name, value) in enumerate(zip(results, made, strict=True)):
         target, value = arrays[f"y{i}"], np.asarray(value)
         if value.shape != target.shape:
-            raise ModelError(f"it gives shape {value.shape}, and {target.shape} was expected", where=f"value {name!r}")
-        target[...] = value
+            what = f"its result {name!r} has shape {value.shape}, and {target.shape} was expected"
+            raise ModelError(what, where=f"node {label}")
+        target[...] = value.astype(target.dtype, copy=False)
 
 
 @lru_cache(maxsize=256)

@@ -90,6 +90,11 @@ def _conv_transpose(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> t
         raise ModelError(f"weights {w.shape} in {groups} groups do not fit {channels} channels of {x.shape}")
     if not len(strides) == len(dilations) == len(extra) == rank or len(pads) != 2 * rank:
         raise ModelError(f"strides {strides}, dilations {dilations} and pads {pads} do not fit {rank} spatial axes")
+    if min(*w.shape[2:], *strides, *dilations) < 1 or min(extra) < 0:
+        raise ModelError(
+            f"kernel {w.shape[2:]}, strides {strides} and dilations {dilations} must be positive, and output_padding "
+            f"{extra} not negative"
+        )
     made = tuple(
         strides[i] * (extents[i] - 1) + extra[i] + dilations[i] * (w.shape[2 + i] - 1) + 1 - pads[i] - pads[i + rank]
         for i in range(rank)
@@ -206,7 +211,7 @@ def _gather_elements(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> 
 def _gather_nd(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     x, indices = inputs
     batch = attributes["batch_dims"]
-    if not indices.shape or len(indices.shape) <= batch:
+    if not 0 <= batch < len(indices.shape):
         raise ModelError(f"indices {indices.shape} are no indices into {x.shape} with {batch} batch axes")
     depth = indices.shape[-1]
     if not 1 <= depth <= len(x.shape) - batch or x.shape[:batch] != indices.shape[:batch]:
@@ -235,6 +240,11 @@ def _recurrent(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[
     hidden = r.shape[0]
     states = 2 if attributes["cell"] == "lstm" else 1
     return (((steps, batch, hidden), x.dtype), *[((batch, hidden), x.dtype)] * states)
+
+
+def _attention(inputs: Sequence[Value], _: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    q, value = inputs[0], inputs[2]
+    return (((*q.shape[:3], value.shape[3]), q.dtype),)
 
 
 def _trees(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
@@ -283,6 +293,9 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "concat": _concat,
     "pad": _pad,
     "recurrent": _recurrent,
+    "attention": _attention,
+    "cache_write": _same,
+    "rotary": _same,
     "trees": _trees,
     "counted": lambda _, attributes: attributes["shapes"],
     "loop": lambda _, attributes: attributes["body"].outputs,

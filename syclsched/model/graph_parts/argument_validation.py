@@ -208,7 +208,14 @@ def validate_arguments(
 
 
 def declare_array(
-    name: str, shape: Iterable[int] | None, dtype: Any, data: Any, *, temporary: bool, usm: UsmKind | None = None
+    name: str,
+    shape: Iterable[int] | None,
+    dtype: Any,
+    data: Any,
+    *,
+    temporary: bool,
+    usm: UsmKind | None = None,
+    donated: bool = False,
 ) -> LogicalArray:
     """Make the declaration of an array; ``data`` gives the shape and dtype that are None.
 
@@ -218,7 +225,7 @@ def declare_array(
     if data is None and usm is None and type(shape) is tuple and isinstance(dtype, str):
         known = _named(dtype)
         if known is not None and set(map(type, shape)) <= _INTEGERS and min(shape, default=0) >= 0:
-            return LogicalArray(name, shape, known, temporary)
+            return LogicalArray(name, shape, known, temporary, donated=donated)
     where = f"array {name!r}"
     if usm is not None and usm not in USM_KINDS:
         raise ArgumentError(f"no USM memory is of kind {usm!r}", where=where, hint=f"There are {', '.join(USM_KINDS)}")
@@ -236,7 +243,7 @@ def declare_array(
             where=where,
             hint="Give non-negative extents and a numeric dtype",
         )
-    return LogicalArray(name, extent, kind.name, temporary, usm)
+    return LogicalArray(name, extent, kind.name, temporary, usm, donated)
 
 
 def _row_range_shape(shape: Shape, rows: RowRange | None) -> Shape:

@@ -45,11 +45,11 @@ class _Texts:
     def array(self, array: LogicalArray) -> str:
         """Return an array."""
         name = self._names[array.name] = encode_basestring_ascii(array.name)
-        key = (array.shape, array.dtype, array.temporary, array.usm)
+        key = (array.shape, array.dtype, array.temporary, array.usm, array.donated)
         tail = self._tails.get(key)
         if tail is None:
-            usm = [array.usm] if array.usm else []
-            tail = self._tails[key] = _dumped([array.shape, array.dtype, array.temporary, *usm])[1:]
+            more = [*([array.usm] if array.usm else []), *(["donated"] if array.donated else [])]
+            tail = self._tails[key] = _dumped([array.shape, array.dtype, array.temporary, *more])[1:]
         return f"[{name}, {tail}"
 
     def task(self, task: Task) -> str:

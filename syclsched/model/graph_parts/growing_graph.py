@@ -45,6 +45,7 @@ class GrowingGraph(ReadableGraph):
         like: Any = None,
         temporary: bool = False,
         usm: UsmKind | None = None,
+        donated: bool = False,
     ) -> LogicalArray:
         """Declare a logical array.
 
@@ -67,6 +68,9 @@ class GrowingGraph(ReadableGraph):
         usm : str, optional
             Kind of USM memory: ``device``, ``shared`` or ``host``; by default chosen by the plan. Inputs in ``shared``
             and ``host`` memory are read in place if the device supports it; see the page on memory.
+        donated : bool, optional
+            True if tasks may overwrite the memory of the value given to a run, so that the next run can begin with what
+            this one leaves. The value is updated in place if it lies in USM memory that the device reaches.
 
         Returns
         -------
@@ -99,7 +103,7 @@ class GrowingGraph(ReadableGraph):
         if like is not None:
             like = like if isinstance(like, LogicalArray) else as_array(like, f"array {name!r}")
             shape, dtype = (like.shape if shape is None else shape), (like.dtype if dtype is None else dtype)
-        declared = declare_array(name, shape, dtype, data, temporary=temporary, usm=usm)
+        declared = declare_array(name, shape, dtype, data, temporary=temporary, usm=usm, donated=donated)
         if data is not None:
             check_data(declared, data)
             self._data[name] = data

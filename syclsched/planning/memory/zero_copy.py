@@ -25,7 +25,7 @@ from syclsched.model.platform import HOST, Device, Platform
 from syclsched.model.schedule import Assignment
 from syclsched.model.task import Task
 from syclsched.model.text.units import format_seconds
-from syclsched.model.usm import ArrayMemory, UsmKind
+from syclsched.model.usm import ArrayMemory, MemoryKind, UsmKind, default_kind
 from syclsched.planning.graph_record import GraphRecord
 
 _WRITE: Final = MODES.index(AccessMode.WRITE)
@@ -61,12 +61,14 @@ def requested_zero_copy(
 ) -> ZeroCopyArrays:
     """Return the arrays to use in place because of the user's memory kinds or of the inputs' own memory."""
     wanted: dict[str, UsmKind] = {a.name: a.usm for a in known.arrays if a.usm is not None and a.rows is None}
-    given = {name: kind for name, kind in kinds_given(graph) if name not in wanted}
-    if not wanted and not given:
+    donated = {name for name, array in graph.arrays.items() if array.donated and name not in wanted}
+    given = {name: kind for name, kind in kinds_given(graph) if name not in wanted and name not in donated}
+    if not wanted and not given and not donated:
         return NO_ZERO_COPY
     written = set(known.written())
     users = _users(known, platform, assignments, {*wanted, *given})
-    resident, reached, chosen = {}, {}, []
+    chosen = list(_donated_memory(known, platform, assignments, donated))
+    resident, reached = {each.array: each.space for each in chosen}, dict[str, str]()
     for array in known.arrays:
         kind = wanted.get(array.name) or given.get(array.name)
         devices = users.get(array.name)
@@ -135,6 +137,25 @@ class _HandedOver(NamedTuple):
     array: PlannedArray
     by_device: tuple[str, ...]
     from_host: bool
+
+
+def _donated_memory(
+    known: GraphRecord, platform: Platform, assignments: Sequence[Assignment], names: set[str]
+) -> Iterator[ArrayMemory]:
+    """Yield the memory of donated inputs whose users all lie in one space that the host can access."""
+    spaces: dict[str, set[str]] = {name: set() for name in names}
+    touched, whole = {t.name: t.accesses for t in known.tasks}, known.whole()
+    for each in assignments if names else ():
+        for access in touched[each.task]:
+            name = whole.get(access.array, access.array)
+            if name in spaces:
+                spaces[name].add(platform.device(each.device).space)
+    for array in known.arrays:
+        if len(spaces.get(array.name, ())) == 1 and array.is_input and array.rows is None:
+            space = platform.space(*spaces[array.name])
+            if space.host_accessible or space.name == HOST:
+                kind: MemoryKind = "plain" if space.name == HOST else default_kind(space, platform)
+                yield ArrayMemory(array.name, space.name, kind, "donated: updated in place", resident=True)
 
 
 def kinds_given(graph: TaskGraph) -> Iterator[tuple[str, UsmKind]]:

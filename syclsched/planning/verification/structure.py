@@ -112,6 +112,9 @@ def _kinds(plan: Plan) -> None:
     copied = [i.uses for lane in plan.lanes for i in lane.instructions if i.kind == "copy"]
     host |= {(u.array, u.space) for uses in copied if all(u.space != HOST for u in uses) for u in uses}
     written = {a.array for task in plan.tasks for a in task.accesses if a.mode.writes}
+    donated = {array.name for array in plan.arrays if array.donated}
+    work = [i for lane in plan.lanes for i in lane.instructions if i.kind not in ("alloc", "copy", "free")]
+    changed = [(u.array, u.space) for i in work for u in i.uses if u.mode.writes]
     inputs = {array.name for array in plan.arrays if array.is_input}
     whole = {array.name: array.rows.array for array in plan.arrays if array.rows is not None}
     seen: set[tuple[str, str]] = set()
@@ -132,10 +135,15 @@ def _kinds(plan: Plan) -> None:
             why = f"a device there has no memory of kind {chosen.kind!r}"
         elif accessible and chosen.kind == "device" and any((whole.get(a, a), s) == place for a, s in host):
             why = "neither the host nor another context can address memory of kind 'device'"
-        elif chosen.resident and (not accessible or chosen.kind not in ("shared", "host")):
+        elif chosen.resident and (not accessible or chosen.kind == "device"):
             why = "an input can only be given where the host can write"
-        elif chosen.resident and (chosen.array not in inputs or chosen.array in _wholes(written, whole)):
-            why = "only inputs that no task writes are used in place"
+        elif chosen.resident and chosen.array not in inputs:
+            why = "only inputs are used in place"
+        elif chosen.resident and chosen.array in donated:
+            if any(whole.get(a, a) == chosen.array and space != chosen.space for a, space in changed):
+                why = "a donated input is written in another space, and must end where it began"
+        elif chosen.resident and chosen.array in _wholes(written, whole):
+            why = "only inputs that no task writes are used in place, or donated ones"
         if why is not None:
             raise IncompletePlanError(why, where=where, hint="Plan again")
         seen.add(place)

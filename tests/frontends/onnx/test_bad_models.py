@@ -141,10 +141,10 @@ def test_shifts_of_signed_integers_are_refused_before_opset_28(dtype: str) -> No
     number = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     model = model_of([shift], {"x": (2,), "y": (2,)}, ["z"], dtypes=dict.fromkeys("xyz", number))
     text = refusal(lambda: imported(model))
-    assert "'shift7'" in text and f"it shifts {dtype}" in text and "opset 28" in text
+    assert "'shift7'" in text and f"elements of {dtype}, and BitShift of opset 17 takes uint16" in text
 
 
-@pytest.mark.parametrize(("number", "name"), [(27, "float6e2m3"), (28, "float6e3m2"), (16, "bfloat16")])
+@pytest.mark.parametrize(("number", "name"), [(24, "float8e8m0"), (14, "complex64")])
 def test_casts_to_types_that_numpy_does_not_have_are_refused(number: int, name: str) -> None:
     model = model_of([node("Cast", ["x"], ["y"], name="cast3", to=number)], {"x": (2,)}, ["y"])
     text = refusal(lambda: imported(model))
@@ -254,7 +254,7 @@ def test_a_tensor_with_too_few_data_is_refused() -> None:
     assert "memory" in refusal(lambda: read_model(model)) or "there are" in refusal(lambda: read_model(model))
 
 
-@pytest.mark.parametrize(("number", "said"), [(8, "string"), (16, "bfloat16"), (14, "complex64"), (77, "type 77")])
+@pytest.mark.parametrize(("number", "said"), [(8, "string"), (24, "float8e8m0"), (14, "complex64"), (77, "type 77")])
 def test_other_element_types_are_named(number: int, said: str) -> None:
     model = relu_model()
     model.graph.input[0].type.tensor_type.elem_type = number

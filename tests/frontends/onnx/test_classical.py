@@ -164,12 +164,6 @@ def test_shapes_of_what_the_host_does_follow_from_rows_not_from_values() -> None
     [
         ("LinearRegressor", 1, {"coefficients": [1.0] * 3}, "3 coefficients and 0 intercepts for 4 features"),
         ("LinearClassifier", 2, {"coefficients": [1.0] * 12, **PAIR}, "coefficients of 3 classes, and 2 labels"),
-        (
-            "LinearClassifier",
-            2,
-            {"coefficients": [1.0] * 8, "classlabels_strings": ["a", "b"]},
-            "its labels are strings, which is not supported",
-        ),
         ("Scaler", 1, {"offset": [1.0] * 3}, "3 offset for 4 features"),
         ("Normalizer", 1, {"norm": "L3"}, "norm is 'L3', expected MAX, L1 or L2"),
         ("Imputer", 1, {"imputed_value_int64s": [1]}, "it has no values for missing numbers of float32"),

@@ -22,6 +22,7 @@ from syclsched import api  # noqa: E402
 from syclsched.costs import MemoryHistory  # noqa: E402
 from syclsched.errors import HostOperatorWarning  # noqa: E402
 from syclsched.frontends.onnx.lowering import lower  # noqa: E402
+from syclsched.frontends.onnx.model_file.dtypes import numpy_dtype  # noqa: E402
 from syclsched.frontends.onnx.network import cut_to_lengths  # noqa: E402
 from syclsched.frontends.onnx.rewrites import rewrite  # noqa: E402
 from syclsched.planner import attempt  # noqa: E402
@@ -98,9 +99,10 @@ def check_on(case: node_cases.Case, device: str) -> None:
             warnings.simplefilter("ignore", HostOperatorWarning)
             lowered = lower(rewrite(network).network)
         plan = api.plan(lowered.graph, platform(), policy=f"single:{device}", rewrite="none", history=MemoryHistory())
-        arrays = {lowered.inputs[name]: given[name] for name in network.inputs}
+        arrays = {lowered.inputs[name]: given[name].astype(network.values[name].dtype) for name in network.inputs}
         with api.run(lowered.graph, platform(), plan=plan, inputs=arrays, calibrate=False) as run:
             made = {name: run.result(lowered.outputs[name]) for name in network.outputs}
-            got = cut_to_lengths(made, network.lengths)
-            for name, want in zip(got, outputs, strict=True):
-                assert node_cases.differences(got[name], want) is None, name
+            cut = cut_to_lengths(made, network.lengths)
+            for name, want in zip(cut, outputs, strict=True):
+                got = cut[name].astype(numpy_dtype(network.elements.get(name, cut[name].dtype.name)))
+                assert node_cases.differences(got, want) is None, name

@@ -21,22 +21,24 @@ DTYPES = st.sampled_from(["float32", "float64"])
 SHAPES = st.sampled_from([(1, 1), (3, 5), (2, 4, 33), (1, 6, 3, 70), (2, 12, 1, 2), (5, 128), (3, 300)])
 
 
-def normal(x: Any, axes: Any, epsilon: float) -> np.ndarray:
-    """Return x with mean 0 and variance 1."""
+def normal(x: Any, axes: Any, epsilon: float, *, centred: bool = True) -> np.ndarray:
+    """Return x with mean 0 and variance 1; unless centred, with the mean of its squares 1."""
     x = x.astype("float64")
-    return (x - x.mean(axis=axes, keepdims=True)) / np.sqrt(x.var(axis=axes, keepdims=True) + epsilon)
+    x = x - x.mean(axis=axes, keepdims=True) if centred else x
+    return x / np.sqrt(np.square(x).mean(axis=axes, keepdims=True) + epsilon)
 
 
 @st.composite
 def layers(draw: st.DrawFn) -> Case:
     """A layer normalisation."""
     dtype, shape, bias, epsilon = draw(DTYPES), draw(SHAPES), draw(st.booleans()), draw(st.sampled_from([1e-5, 0.1]))
-    axis = draw(st.integers(-len(shape), len(shape) - 1))
+    axis, centred = draw(st.integers(-len(shape), len(shape) - 1)), draw(st.booleans())
     x = numbers(*shape, dtype=dtype) * 3 + 20
     scale, b = (numbers(*shape[axis:], dtype=dtype, seed=seed) for seed in (1, 2))
-    wanted = normal(x, tuple(range(axis % len(shape), len(shape))), epsilon) * scale + (b if bias else 0)
+    wanted = normal(x, tuple(range(axis % len(shape), len(shape))), epsilon, centred=centred) * scale
+    wanted = wanted + b if bias else wanted
     arrays = {"y": unwritten(shape, dtype), "x": x, "scale": scale} | ({"b": b} if bias else {})
-    return nn.layer_norm(axis, epsilon, bias), arrays, wanted, dtype
+    return nn.layer_norm(axis, epsilon, bias, centred), arrays, wanted, dtype
 
 
 @st.composite

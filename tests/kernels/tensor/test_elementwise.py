@@ -28,7 +28,7 @@ SETTINGS = settings(
 )
 #: Where a function is not defined everywhere, or has a parameter that has no default.
 DOMAINS = {"asin": (-1, 1), "acos": (-1, 1), "atanh": (-0.99, 0.99), "acosh": (1, 9), "log": (0, 9), "sqrt": (0, 9)}
-PARAMETERS: dict[str, tuple[Any, ...]] = {"clip": (-1, 2), "scale": (1.5,), "isinf": (1, 0)}
+PARAMETERS: dict[str, tuple[Any, ...]] = {"clip": (-1, 2), "scale": (1.5,), "isinf": (1, 0), "narrow": (7, -126)}
 ROUNDING = {"float16": 2e-3, "float32": 3e-6, "float64": 1e-13}
 
 

@@ -221,10 +221,12 @@ def _import_scan(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     if b.opset < 9:
         return None
     body, count = _graph(scope, node, "body"), node.integer("num_scan_inputs")
+    if not 1 <= count <= len(node.inputs):
+        raise b.wrong(f"num_scan_inputs is {count}, expected 1 to {len(node.inputs)}")
     given = [scope.tensor(name) for name in node.inputs]
     states: list[BoundValue] = list(given[: len(given) - count])
     scanned = given[len(given) - count :]
-    if count < 1 or len(body.inputs) != len(given) or len(body.outputs) < len(states):
+    if len(body.inputs) != len(given) or len(body.outputs) < len(states):
         raise b.wrong(f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs for {len(given)} inputs")
     made = len(body.outputs) - len(states)
     given_axes = node.integers_or("scan_input_axes", (0,) * count)

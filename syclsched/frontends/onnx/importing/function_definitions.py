@@ -29,7 +29,7 @@ def function_definition(
     proto = onnx.NodeProto()
     proto.ParseFromString(node.proto)
     types = [
-        helper.make_tensor_type_proto(NUMBERS[b.dtype(each)], b.shape(each)) if each else onnx.TypeProto()
+        helper.make_tensor_type_proto(NUMBERS[b.element(each)], b.shape(each)) if each else onnx.TypeProto()
         for each in inputs
     ]
     body = _body(onnx, schema, proto, types, b.opset)
@@ -49,7 +49,7 @@ def function_definition(
         [proto],
         "definition",
         [
-            helper.make_tensor_value_info(name, NUMBERS[b.dtype(each)], b.shape(each))
+            helper.make_tensor_value_info(name, NUMBERS[b.element(each)], b.shape(each))
             for name, each in dict(zip(names, [each for each in inputs if each is not None], strict=True)).items()
         ],
         [onnx.ValueInfoProto(name=name) for name in node.outputs if name],
@@ -59,7 +59,10 @@ def function_definition(
         functions=[body],
         opset_imports=[helper.make_opsetid("", version), helper.make_opsetid(_DOMAIN, 1)],
     )
-    flat = onnx.inliner.inline_local_functions(model)
+    try:
+        flat = onnx.inliner.inline_local_functions(model)
+    except Exception as error:
+        raise b.wrong(f"it does not fit its definition by other operators: {str(error).strip()}") from error
     found = read_graph(onnx, flat.graph, {"": version}, where=b.place(), folder=None, limits=b.limits)
     return found, version
 

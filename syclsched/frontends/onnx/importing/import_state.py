@@ -10,9 +10,9 @@ import numpy as np
 
 from syclsched.errors import ModelError, ValueNeededError
 from syclsched.frontends.onnx.importing.lengths import Length
-from syclsched.frontends.onnx.model_file.dtypes import DTYPES, element_type_name
+from syclsched.frontends.onnx.model_file.dtypes import DTYPES, carrier, element_type_name
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
-from syclsched.frontends.onnx.network import CanonicalNode, Value
+from syclsched.frontends.onnx.network import CanonicalNode, Decoding, Value
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -28,6 +28,10 @@ class ImportState:
         self.limits = limits
         self.values: dict[str, Value] = {}
         self.constants: dict[str, Array] = {}
+        #: Inputs whose memory takes the next call's value: nodes may overwrite them.
+        self.carried: frozenset[str] = frozenset()
+        self.elements: dict[str, str] = {}  # value -> narrow type of its elements; its dtype is the carrier
+        self.decodings: dict[str, Decoding] = {}  # values that stand for text or maps, which only outputs can be
         #: Lengths of values that are known only at run time.
         self.lengths: dict[str, Length] = {}
         self._inputs: list[str] = []
@@ -44,6 +48,10 @@ class ImportState:
     def dtype(self, name: str) -> str:
         """Return a value's dtype."""
         return self.values[name].dtype
+
+    def element(self, name: str) -> str:
+        """Return the type of a value's elements: the dtype, or a narrow type."""
+        return self.elements.get(name) or self.values[name].dtype
 
     def known(self, name: str) -> Array | None:
         """Return a value if it is constant, else None."""
@@ -75,10 +83,10 @@ class ImportState:
         return int(self.require(name, what).reshape(-1)[0])
 
     def element_dtype(self, number: int, what: str = "elements of type") -> str:
-        """Return the dtype of an ONNX element type."""
+        """Return the dtype in which elements of an ONNX type are held."""
         if number not in DTYPES:
             raise self.wrong(f"{what} {element_type_name(number)}, which is not supported")
-        return DTYPES[number]
+        return carrier(DTYPES[number])
 
     def sources(self, name: str) -> tuple[str, ...]:
         """Return the network inputs that a value depends on."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -42,21 +42,27 @@ def import_model(
     dimensions: Mapping[str, int] | None = None,
     known: Mapping[str, Any] | None = None,
     limits: ModelLimits | None = None,
+    carried: Collection[str] = (),
 ) -> Network:
-    """Import a model for given shapes of its inputs, which replace extents that the model declares."""
+    """Import a model for given shapes of its inputs, which replace extents that the model declares.
+
+    Nodes may overwrite the inputs that are ``carried`` from call to call.
+    """
     load_families()
     for name, shape in (shapes or {}).items():
         for extent in shape:
             _check_extent(extent, f"{model.where}, input {name!r}")
     model = model.with_shapes(shapes or {})
     b = NetworkBuilder(model.where, model.opset, model.opsets, limits or ModelLimits())
+    b.carried = frozenset(carried)
     scope = Scope(b, CONTROL_FLOW_IMPORTERS)
     scope.add_constants(model.graph.initialisers)
     _declare_inputs(b, scope, model, dict(shapes or {}), dict(dimensions or {}), dict(known or {}))
     scope.run(model.graph.nodes)
-    outputs = [(output.name, scope.tensor(output.name)) for output in model.outputs]
-    for output, (_, value) in zip(model.outputs, outputs, strict=True):
-        _check_output(output, b.shape(value), b.dtype(value), model.where, b.lengths.get(value))
+    declared = {output.name: output for output in model.outputs}
+    outputs = [(name, scope.tensor(name)) for name in declared]
+    for output, (_, value) in zip(declared.values(), outputs, strict=True):
+        _check_output(output, b.shape(value), b.element(value), model.where, b.lengths.get(value))
     return b.finish(model.name, outputs)
 
 

@@ -13,6 +13,7 @@ from syclsched.errors import SyclschedError
 from syclsched.frontends.onnx.host_evaluation import evaluate_node
 from syclsched.frontends.onnx.importing.import_state import ImportState, Shape
 from syclsched.frontends.onnx.importing.lengths import Length, LengthError, neutral, resulting_length
+from syclsched.frontends.onnx.model_file.dtypes import NARROW_FLOATS, NARROW_INTEGERS, carrier, is_narrow
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.network import CanonicalNode, Network, Value, numbered_name
 from syclsched.frontends.onnx.shapes import ShapeDtype, broadcast, infer, nbytes
@@ -25,6 +26,8 @@ _FOLDED: Final = frozenset(
         *("scatter_elements", "scatter_nd", "concat", "slice", "pad", "resize", "softmax", "matmul", "batch_norm"),
     }
 )
+#: Kinds whose first output has elements of the first input only.
+_MOVING: Final = frozenset({"transpose", "gather", "gather_elements", "gather_nd", "concat", "slice", "reshape"})
 
 
 class NetworkBuilder(ImportState):
@@ -41,8 +44,11 @@ class NetworkBuilder(ImportState):
 
     def add_input(self, name: str, shape: Shape, dtype: str) -> str:
         """Declare an input of the network."""
-        self._check_size(shape, dtype, f"input {name!r}")
-        self.values[name] = Value(name, shape, dtype)
+        held = carrier(dtype)
+        self._check_size(shape, held, f"input {name!r}")
+        self.values[name] = Value(name, shape, held)
+        if held != dtype:
+            self.elements[name] = dtype
         self._inputs.append(name)
         return name
 
@@ -77,6 +83,8 @@ class NetworkBuilder(ImportState):
     def constant(self, value: Any, dtype: Any = None) -> str:
         """Add a constant and return its name."""
         array = np.asarray(value, dtype)
+        element = array.dtype.name
+        array = array.astype(carrier(element), copy=False)
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
         if array.flags.writeable:
@@ -85,6 +93,8 @@ class NetworkBuilder(ImportState):
         name = self._new_name()
         self.constants[name] = array
         self.values[name] = Value(name, array.shape, array.dtype.name)
+        if is_narrow(element):
+            self.elements[name] = element
         return name
 
     def add_constant(self, name: str, array: np.ndarray[Any, Any]) -> str:
@@ -143,6 +153,10 @@ class NetworkBuilder(ImportState):
             length = self._length(kind, given, shape, attributes) if has_lengths else None
             if length is not None:
                 self.lengths[name] = length
+        if given and (kind in _MOVING or attributes.get("expression", -1) == 0) and given[0] in self.elements:
+            self.elements[outputs[0] or ""] = self.elements[given[0] or ""]
+        if kind in _MOVING - {"concat"} and given[0] in self.decodings:
+            self.decodings[outputs[0] or ""] = self.decodings[given[0] or ""]
         node = CanonicalNode(f"{self._node_name}.{len(self._fresh)}", kind, tuple(given), tuple(outputs), attributes)
         if folded and self._foldable(node):
             self._fold(node)
@@ -300,6 +314,35 @@ class NetworkBuilder(ImportState):
         """Return a value converted to a dtype."""
         return x if self.dtype(x) == dtype else self.elementwise(("cast", dtype, 0), x)
 
+    def copy(self, x: str) -> str:
+        """Return a value with the same elements that is another one."""
+        return self.emit("elementwise", [x], shape=self.shape(x), expression=0)
+
+    def narrowed(self, x: str, element: str, *, cut: bool = True) -> str:
+        """Return a value rounded to a narrow type; ``cut``: numbers that are too large become the largest."""
+        if element in NARROW_INTEGERS:
+            bits = NARROW_INTEGERS[element]
+            low: Any = ("bit_and", self._wrapped(x, element), ("const", (1 << bits) - 1))
+            sign = ("const", 1 << (bits - 1))
+            made = self.elementwise(low if element[0] == "u" else ("sub", ("bit_xor", low, sign), sign), x)
+        else:
+            form = NARROW_FLOATS[element]
+            rounded: Any = ("narrow", form.fraction_bits, form.least_exponent, 0)
+            most = ("const", form.most)
+            if element != "bfloat16" and (cut or form.beyond is None):
+                rounded = ("clip", -form.most, form.most, rounded)
+            elif element != "bfloat16":
+                beyond: Any = ("const", form.beyond)
+                rounded = ("where", ("greater", rounded, most), beyond, rounded)
+                below = ("const", -(form.beyond or 0.0))
+                rounded = ("where", ("less", rounded, ("const", -form.most)), below, rounded)
+            made = self.elementwise(rounded, x)
+        self.elements[made] = element
+        return made
+
+    def _wrapped(self, x: str, element: str) -> Any:
+        return 0 if self.dtype(x) == carrier(element) else ("cast", carrier(element), 0)
+
     def expand(self, x: str, shape: Shape) -> str:
         """Return a value broadcast to a shape."""
         return x if self.shape(x) == shape else self.elementwise(0, x, shape=shape)
@@ -373,6 +416,10 @@ class NetworkBuilder(ImportState):
             if asked in self.values:
                 # Another, internal value has this name; rename it.
                 self._rename({asked: self._new_name()})
+            if value in self.elements and (value in self.constants or fixed):
+                self.elements[asked] = self.elements[value]
+            if value in self.decodings and (value in self.constants or fixed):
+                self.decodings[asked] = self.decodings[value]
             if value in self.constants:
                 self.constants[asked] = self.constants[value]
                 self.values[asked] = Value(asked, self.shape(value), self.dtype(value))
@@ -398,6 +445,8 @@ class NetworkBuilder(ImportState):
             values={each: value for each, value in self.values.items() if each in kept},
             constants={each: array for each, array in self.constants.items() if each in needed},
             nodes=tuple(nodes),
+            elements={each: self.elements[each] for each in kept if each in self.elements},
+            decodings={asked: self.decodings[asked] for asked, _ in outputs if asked in self.decodings},
             lengths=lengths,
         )
 
@@ -423,6 +472,10 @@ class NetworkBuilder(ImportState):
             self.values[new] = Value(new, value.shape, value.dtype)
             if old in self.constants:
                 self.constants[new] = self.constants.pop(old)
+            if old in self.elements:
+                self.elements[new] = self.elements.pop(old)
+            if old in self.decodings:
+                self.decodings[new] = self.decodings.pop(old)
             if old in self.lengths:
                 self.lengths[new] = self.lengths.pop(old)
             for name, length in self.lengths.items():

@@ -12,7 +12,7 @@ from syclsched.errors import ValueNeededError
 from syclsched.frontends.onnx.importing.import_state import Array, Shape
 from syclsched.frontends.onnx.importing.importer_registry import ML
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
-from syclsched.frontends.onnx.model_file.dtypes import DTYPES, NUMBERS, element_type_name
+from syclsched.frontends.onnx.model_file.dtypes import DTYPES, NUMBERS, carrier, element_type_name, numpy_dtype
 from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph, ModelNode
 from syclsched.frontends.onnx.reference import RANDOM, evaluate_reference
 from syclsched.frontends.onnx.shapes import ShapeDtype
@@ -54,6 +54,7 @@ def import_reference(
         node=node.proto,
         opsets=b.opsets,
         names=tuple(given),
+        elements=tuple(b.element(value) for value in given.values()),
         results=results,
     )
     found = dict(zip(results, values, strict=True))
@@ -107,7 +108,8 @@ def _computed(
     except ValueNeededError:
         pass  # the size depends on the values
     try:
-        arrays = evaluate_reference(node.proto, b.opsets, {n: b.constants[v] for n, v in given.items()}, results)
+        held = {n: b.constants[v].astype(numpy_dtype(b.element(v)), copy=False) for n, v in given.items()}
+        arrays = evaluate_reference(node.proto, b.opsets, held, results)
     except MemoryError:
         raise b.wrong("there is not enough memory to compute it beforehand") from None
     except Exception as error:
@@ -138,14 +140,15 @@ def inferred_shapes(
 
     proto = onnx.NodeProto()
     proto.ParseFromString(node.proto)
-    inputs = [helper.make_tensor_value_info(n, NUMBERS[b.dtype(v)], shapes[n]) for n, v in given.items()]
+    proto.domain = node.domain
+    inputs = [helper.make_tensor_value_info(n, NUMBERS[b.element(v)], shapes[n]) for n, v in given.items()]
     small = {n: b.constants[v] for n, v in given.items() if v in b.constants and b.constants[v].size <= 4096}
     graph = helper.make_graph(
         [proto],
         "node",
         inputs,
         [onnx.ValueInfoProto(name=name) for name in results],
-        [numpy_helper.from_array(array, name) for name, array in small.items()],
+        [numpy_helper.from_array(array, name) for name, array in small.items() if given[name] not in b.elements],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*each) for each in b.opsets])
     try:
@@ -158,7 +161,6 @@ def inferred_shapes(
         if kind not in (None, "tensor_type"):
             raise b.wrong(
                 f"its result {value.name!r} is of type {kind.removesuffix('_type')}, and only tensors are supported",
-                hint="Export it with options={'zipmap': False}" if node.operator == "ZipMap" else None,
             )
         tensor = value.type.tensor_type
         dtype = DTYPES.get(tensor.elem_type)
@@ -176,7 +178,7 @@ def inferred_shapes(
                 where=b.place(),
                 hint="Give these inputs' values when the model is loaded (known=), or take the part before it",
             )
-        made.append((tuple(n for n in extents if n is not None), dtype))
+        made.append((tuple(n for n in extents if n is not None), carrier(dtype)))
     return made
 
 

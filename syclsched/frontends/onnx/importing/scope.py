@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from syclsched.frontends.onnx.importing.counted_results import import_on_cut_inp
 from syclsched.frontends.onnx.importing.function_definitions import function_definition
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, UnsupportedFormError, importer_of
 from syclsched.frontends.onnx.importing.lengths import LengthError
+from syclsched.frontends.onnx.importing.narrow_results import with_narrow_results
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.reference_fallback import import_reference
+from syclsched.frontends.onnx.model_file.dtypes import element_type_name
 from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT, ModelGraph, ModelNode
 
 
@@ -31,6 +34,10 @@ class TensorSequence:
 BoundValue = str | TensorSequence | None
 #: Function of scope and node that returns the bindings of the outputs, or None to leave the node to other importers.
 ScopeImporter = Callable[["Scope", ModelNode], "Sequence[BoundValue] | None"]
+
+
+#: Operators that take text, which they only pass on.
+_PASSING = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Gather", "Slice"})
 
 
 class Scope:
@@ -83,7 +90,10 @@ class Scope:
         """Return the value bound to a name; raise `ModelError` if it is not a tensor."""
         found = self.meaning(name)
         if not isinstance(found, str):
-            raise self.b.wrong(f"{name!r} is a sequence or an optional value, and only tensors are supported here")
+            raise self.b.wrong(
+                f"{name!r} is a sequence or an optional value, and only tensors are supported here",
+                hint="Take its elements by SequenceAt, or join them by ConcatFromSequence",
+            )
         return found
 
     def run(self, nodes: Iterable[ModelNode]) -> None:
@@ -91,7 +101,7 @@ class Scope:
         for node in nodes:
             try:
                 self._import(node)
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
                 what = f"it is not what {node.operator} should be: {type(error).__name__}: {error}"
                 raise ModelError(what, where=self.b.place()) from error
 
@@ -122,6 +132,11 @@ class Scope:
     def _results(self, node: ModelNode) -> Sequence[BoundValue]:
         """Import a node by its importer, else by its function definition, else by onnx's reference implementation."""
         inputs = [self.tensor(name) if name else None for name in node.inputs]
+        _check_types(self.b, node, inputs)
+        return with_narrow_results(self.b, node, inputs, self._of_any_length(node, inputs))
+
+    def _of_any_length(self, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[BoundValue]:
+        """Import a node; where an input has a length and the importer cannot follow it, on inputs cut to theirs."""
         if not any(each in self.b.lengths for each in inputs):
             return self._imported(node, inputs)
         try:
@@ -161,6 +176,10 @@ class Scope:
         found = function_definition(self.b, node, inputs)
         if found is None:
             return None
+        # The definitions do not check these.
+        if "axis" in node.attributes and inputs[0] is not None:
+            self.b.axis(node.integer("axis"), len(self.b.shape(inputs[0])))
+        node.flag("periodic")
         graph, version = found
         given = dict(zip(node.inputs, inputs, strict=True))
         outside, self.b.opset = self.b.opset, version
@@ -180,3 +199,49 @@ class Scope:
                 continue
             result = results[index] if index < len(results) else None
             self._names[name] = named[self._prefix + name] if isinstance(result, str) else result
+
+
+def _check_types(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> None:
+    """Raise if an input has an element type that its operator does not take."""
+    for position, value in enumerate(inputs):
+        if value in b.decodings and (position or node.operator not in _PASSING or b.decodings[value].as_maps):
+            kind = "a sequence of maps" if b.decodings[value].as_maps else "text"
+            raise b.wrong(
+                f"its input {node.inputs[position]!r} is {kind}, which can only be passed on to an output",
+                hint="Make it an output of the model, and do the rest with the result",
+            )
+    formals = _input_types(node.operator, node.domain, dict(b.opsets).get(node.domain, 0) if node.domain else b.opset)
+    for position, value in enumerate(inputs if formals else ()):
+        name, types = formals[min(position, len(formals) - 1)]
+        if value is not None and types and b.element(value) not in types:
+            raise b.wrong(
+                f"its input {name!r} has elements of {b.element(value)}, and {node.operator} of opset "
+                f"{dict(b.opsets).get(node.domain, b.opset)} takes {', '.join(sorted(types))}",
+                hint="Cast it in the model, or export the model with another opset",
+            )
+
+
+@cache
+def _input_types(operator: str, domain: str, version: int) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return the name of each input of an operator, and the element types it takes; nothing if ONNX does not say."""
+    import onnx
+
+    try:
+        schema = onnx.defs.get_schema(operator, version, domain)
+    except onnx.defs.SchemaError:
+        return ()
+    # Not formal.types, which Python cannot read in onnx 1.20.
+    allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    return tuple(
+        (formal.name, frozenset(_dtypes(allowed.get(formal.type_str, (formal.type_str,))))) for formal in schema.inputs
+    )
+
+
+def _dtypes(types: Iterable[str]) -> Iterator[str]:
+    """Yield the dtypes of ONNX's names of types: of ``tensor(float)`` float32."""
+    import onnx
+
+    for each in types:
+        kind, _, element = each.rstrip(")").rpartition("(")
+        if kind == "tensor":
+            yield element_type_name(onnx.TensorProto.DataType.Value(element.upper()))

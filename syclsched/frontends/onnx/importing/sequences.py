@@ -68,7 +68,7 @@ def _concatenated(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     if not items:
         raise b.wrong("there is nothing to join in an empty sequence")
     rank = len(b.shape(items[0]))
-    if node.integer("new_axis"):
+    if node.flag("new_axis"):
         return [b.stack(items, b.axis(node.integer("axis"), rank + 1))]
     return [b.concat(items, b.axis(node.integer("axis"), rank))]
 
@@ -94,7 +94,7 @@ def _split(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     start = 0
     for size in sizes:
         part = b.part(x, axis, start, size)
-        parts.append(b.without_axis(part, axis) if single and not node.integer("keepdims", 1) else part)
+        parts.append(b.without_axis(part, axis) if single and not node.flag("keepdims", 1) else part)
         start += size
     return [TensorSequence(tuple(parts), b.dtype(x))]
 

@@ -45,6 +45,7 @@ def read_graph(
         raise ModelError(f"graphs within graphs, more than {_DEEPEST} deep", where=where)
     if len(proto.node) > limits.nodes:
         raise ModelError(f"{len(proto.node):,} nodes, at most {limits.nodes:,} are accepted", where=where)
+    _check_names(proto, where)
     initialisers: dict[str, Array] = {}
     total = 0
     for number, tensor in enumerate(proto.initializer):
@@ -278,6 +279,19 @@ class _NodeReader:
         )
 
 
+def _check_names(graph: Any, where: str) -> None:
+    """Raise if a name is not valid UTF-8: protobuf then gives bytes."""
+    names = [graph.name, *(tensor.name for tensor in graph.initializer)]
+    for value in (*graph.input, *graph.output):
+        names += [value.name, *(dimension.dim_param for dimension in value.type.tensor_type.shape.dim)]
+    for node in graph.node:
+        names += [node.name, node.op_type, node.domain, *node.input, *node.output]
+        names += [attribute.name for attribute in node.attribute]
+    for name in names:
+        if not isinstance(name, str):
+            raise ModelError(f"the name {name!r} is not valid UTF-8", where=where, hint="The file is damaged")
+
+
 def _hint(domain: str, operator: str) -> str | None:
     if domain == MICROSOFT:
         return did_you_mean(operator, runtime_operators(domain)) + (
@@ -318,7 +332,12 @@ def _declared(value: Any, where: str, what: str) -> DeclaredValue:
             return DeclaredValue(value.name, None, None)
         if kind != "tensor_type":
             shown = "undeclared" if kind is None else kind.removesuffix("_type")
-            raise ModelError(f"it is {shown}, and only dense tensors are supported", where=place)
+            raise ModelError(
+                f"it is {shown}, and only dense tensors are supported",
+                where=place,
+                hint="Make its tensors inputs of their own, or take the part of the model behind it "
+                "with onnx.utils.extract_model",
+            )
         raise ModelError(
             f"elements are of type {element_type_name(tensor.elem_type)}, which is not supported",
             where=place,

@@ -76,10 +76,17 @@ class ModelNode:
             raise self.wrong(f"attribute {name!r} is {value!r}, expected an integer")
         return value
 
+    def flag(self, name: str, default: int = 0) -> bool:
+        """Return an attribute of type integer that says yes (1) or no (0)."""
+        value = self.integer(name, default)
+        if value not in (0, 1):
+            raise self.wrong(f"attribute {name!r} is {value}, expected 0 or 1")
+        return value == 1
+
     def number(self, name: str, default: float = 0.0) -> float:
-        """Return an attribute of type float or integer."""
+        """Return an attribute of type float or integer, which is not NaN unless the default is."""
         value = self.attributes.get(name, default)
-        if not isinstance(value, int | float):
+        if not isinstance(value, int | float) or (value != value and default == default):
             raise self.wrong(f"attribute {name!r} is {value!r}, expected a number")
         return value
 

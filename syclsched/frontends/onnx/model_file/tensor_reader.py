@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 
 from syclsched.errors import ModelError
-from syclsched.frontends.onnx.model_file.dtypes import DTYPES, element_type_name
+from syclsched.frontends.onnx.model_file.dtypes import (
+    DTYPES,
+    NARROW_FLOATS,
+    NARROW_INTEGERS,
+    element_type_name,
+    numpy_dtype,
+)
 from syclsched.frontends.onnx.model_file.mapped_files import map_file
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 
@@ -32,6 +38,8 @@ _FIELDS = {
 def read_tensor(tensor: Any, where: str, folder: Path | None, limits: ModelLimits, raw: Any = None) -> Array:
     """Convert a TensorProto to an array."""
     dtype, shape = _tensor_type(tensor.data_type, tensor.dims, where, limits)
+    if dtype.name in NARROW_FLOATS or dtype.name in NARROW_INTEGERS:
+        return _read_narrow(tensor, dtype, shape, where, folder, raw)
     nbytes = math.prod(shape) * dtype.itemsize
     if tensor.data_location == 1:
         array = _external(tensor, dtype, shape, where, folder)
@@ -51,6 +59,38 @@ def read_tensor(tensor: Any, where: str, folder: Path | None, limits: ModelLimit
             array = np.array(numbers, dtype if dtype.kind == "f" else None).astype(dtype).reshape(shape)
     if dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
         array = array.view(np.uint8) != 0
+    array.flags.writeable = False
+    return array
+
+
+def _read_narrow(
+    tensor: Any, dtype: np.dtype[Any], shape: tuple[int, ...], where: str, folder: Path | None, raw: Any
+) -> Array:
+    """Convert a TensorProto of a type that NumPy lacks; of those of 2 and 4 bits, several are in a byte."""
+    count = math.prod(shape)
+    bits = NARROW_INTEGERS.get(dtype.name, 4 if dtype.name == "float4_e2m1fn" else 8 * dtype.itemsize)
+    stored, expected = np.dtype(np.uint16 if bits == 16 else np.uint8), -(-count * bits // 8)
+    if dtype.name.startswith("float6"):
+        raise ModelError("stored elements of float6 are not supported", where=where, hint="Store them as float32")
+    if tensor.data_location == 1:
+        data = _external(tensor, np.dtype(np.uint8), (expected,), where, folder).tobytes()
+    elif raw is not None or tensor.HasField("raw_data"):
+        data = bytes(tensor.raw_data if raw is None else raw)
+    else:
+        data = np.array(tensor.int32_data, np.int64).astype(stored.newbyteorder("<")).tobytes()
+    if len(data) != expected:
+        raise ModelError(f"{len(data):,} bytes of data, expected {expected:,} for {dtype} {shape}", where=where)
+    found: Any = np.frombuffer(data, stored.newbyteorder("<")).astype(stored, copy=False)
+    if bits < 8:
+        parts = [(found >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
+        found = np.stack(parts, axis=1).reshape(-1)[:count].astype(np.uint8)
+    if dtype.name in NARROW_INTEGERS:
+        numbers = found.astype(np.int8)
+        if dtype.name.startswith("int"):
+            numbers = (numbers ^ (1 << (bits - 1))) - (1 << (bits - 1))
+        array: Array = numbers.astype(dtype).reshape(shape)
+    else:
+        array = found.view(dtype).reshape(shape)
     array.flags.writeable = False
     return array
 
@@ -89,7 +129,7 @@ def _tensor_type(data_type: int, dims: Any, where: str, limits: ModelLimits) -> 
             where=where,
             hint=f"Supported: {', '.join(DTYPES.values())}",
         )
-    dtype, shape = np.dtype(DTYPES[data_type]), tuple(int(n) for n in dims)
+    dtype, shape = numpy_dtype(DTYPES[data_type]), tuple(int(n) for n in dims)
     if any(n < 0 for n in shape):
         raise ModelError(f"an extent of shape {shape} is negative", where=where)
     if len(shape) > limits.dimensions:

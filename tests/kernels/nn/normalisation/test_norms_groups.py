@@ -45,7 +45,7 @@ def layers(draw: st.DrawFn) -> Case:
     arrays["scale"] = numbers(*shape[axis:], dtype=dtype, seed=1)
     if bias:
         arrays["b"] = numbers(*shape[axis:], dtype=dtype, seed=2)
-    return nn.layer_norm(axis, 0.01, bias), arrays, dtype
+    return nn.layer_norm(axis, 0.01, bias, draw(st.booleans())), arrays, dtype
 
 
 @st.composite

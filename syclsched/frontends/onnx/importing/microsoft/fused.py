@@ -61,7 +61,7 @@ def _fused_matmul(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         _rows_inwards(b, each) if node.integer(name) else each
         for each, name in ((x, "transBatchA"), (y, "transBatchB"))
     )
-    transpose_a, transpose_b = bool(node.integer("transA")), bool(node.integer("transB"))
+    transpose_a, transpose_b = node.flag("transA"), node.flag("transB")
     return [b.matmul(x, y, alpha=alpha, transpose_a=transpose_a, transpose_b=transpose_b)]
 
 

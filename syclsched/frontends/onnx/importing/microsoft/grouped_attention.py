@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
 from syclsched.frontends.onnx.importing.microsoft.normalisation import rms_norm
-from syclsched.frontends.onnx.importing.microsoft.rotary import angles, rotated
+from syclsched.frontends.onnx.importing.microsoft.rotary import rotated
 from syclsched.frontends.onnx.importing.microsoft.standard_operators import first, refuse
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.nn.attention import KEY, QUERY, attend, join_heads, split_heads
@@ -35,6 +35,8 @@ def _group_query_attention(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -
     if (past_key is None) != (past_value is None):
         raise b.wrong("past_key and past_value go together")
     past = 0 if past_key is None else b.shape(past_key)[2]
+    if past_key is not None and past_value is not None and _is_cache(b, node, inputs, past_key, past_value):
+        return _over_cache(b, node, inputs, (q, k, v), (past_key, past_value))
     total = b.integer(inputs.required(6, "total_sequence_length"), "total_sequence_length")
     if not queries <= total <= past + queries:
         raise b.wrong(f"total_sequence_length is {total}, with {queries} new and {past} earlier tokens")
@@ -53,6 +55,51 @@ def _group_query_attention(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -
     scale = node.number("scale") or 1 / math.sqrt(size)
     y = attend(b, (q, k, v), bias, scale=scale, softcap=node.number("softcap"), sink=sink).y
     return [join_heads(b, y), k, v]
+
+
+def _is_cache(b: NetworkBuilder, node: ModelNode, inputs: Inputs, past_key: str, past_value: str) -> bool:
+    """Return whether new keys and values are written into the memory of the earlier ones, as it stays for later calls.
+
+    The lengths are then values of the run, and one plan serves every token.
+    """
+    others = inputs.optional(10) or inputs.optional(11) or node.integer("smooth_softmax") > 0
+    return {past_key, past_value} <= b.carried and not others and bool(node.integer("causal", 1))
+
+
+def _over_cache(
+    b: NetworkBuilder, node: ModelNode, inputs: Inputs, operands: tuple[str, str, str], caches: tuple[str, str]
+) -> Names:
+    q, k, v = operands
+    (batch, _, queries, size), room = b.shape(q), b.shape(caches[0])[2]
+    total = inputs.required(6, "total_sequence_length")
+    known = b.known(total)
+    longest = queries if known is None else int(known.reshape(-1)[0])
+    if not queries <= longest <= room:
+        raise b.wrong(
+            f"its cache has room for {room} tokens, and the sequence has {longest}",
+            hint="Give a larger extent of the past when the model is compiled (shapes=)",
+        )
+    lengths = b.reshape(b.cast(inputs.required(5, "seqlens_k"), "int64"), (batch,))
+    start: Any = ("sub", 0, ("const", queries - 1, "int64"))
+    given = [lengths]
+    if queries == longest and known is not None:
+        start = ("const", 0, "int64")  # a prompt starts there, whatever the lengths
+    elif queries > 1 and known is None:
+        given.append(b.reshape(b.cast(total, "int64"), (1,)))
+        start = ("where", ("equal", 1, ("const", queries, "int64")), ("const", 0, "int64"), start)
+    starts = lengths if queries == 1 else b.elementwise(start, *given, shape=(batch,), dtype="int64")
+    if node.integer("do_rotary"):
+        places = _Positions(0, [starts], None)
+        q, k = _rotated(b, node, inputs, places, q, k)
+    key, value = (b.emit("cache_write", [*pair, starts], circular=False) for pair in zip(caches, (k, v), strict=True))
+    y = b.emit(
+        "attention",
+        [q, key, value, starts],
+        scale=node.number("scale") or 1 / math.sqrt(size),
+        softcap=node.number("softcap"),
+        window=node.integer("local_window_size", -1),
+    )
+    return [join_heads(b, y), key, value]
 
 
 def _refuse(b: NetworkBuilder, node: ModelNode) -> None:
@@ -95,14 +142,14 @@ def _positions(b: NetworkBuilder, lengths: str, batch: int, queries: int, total:
 def _rotated(
     b: NetworkBuilder, node: ModelNode, inputs: Inputs, positions: _Positions, q: str, k: str
 ) -> tuple[str, str]:
-    cosines, sines, position_ids = inputs.required(7, "cos_cache"), inputs.required(8, "sin_cache"), inputs.optional(9)
+    caches, position_ids = (inputs.required(7, "cos_cache"), inputs.required(8, "sin_cache")), inputs.optional(9)
     batch, _, count, _ = b.shape(q)
     if position_ids is None:
         extent = batch if positions.number is None else 1
         values = [b.reshape(each, (extent, 1)) for each in positions.values]
         position_ids = b.elementwise(("add", positions.before, KEY), *values, shape=(extent, count))
-    found, interleaved = angles(b, position_ids, cosines, sines), bool(node.integer("rotary_interleaved"))
-    turned = [rotated(b, each, *found, interleaved=interleaved) for each in (q, k)]
+    interleaved = node.flag("rotary_interleaved")
+    turned = [rotated(b, each, position_ids, caches, interleaved=interleaved) for each in (q, k)]
     return turned[0], turned[1]
 
 

@@ -16,8 +16,10 @@ from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT, ModelNode
 _EPSILON: Final = 1e-12
 
 
-def rms_norm(b: NetworkBuilder, x: str, scale: str, axis: int, epsilon: float) -> Names:
-    """Return a value divided by its root mean square over the axes from one on, and the factor."""
+def rms_norm(b: NetworkBuilder, x: str, scale: str, axis: int, epsilon: float, *, with_factor: bool = False) -> Names:
+    """Return a value divided by its root mean square over the axes from one on, and the factor if it is wanted."""
+    if not with_factor and b.dtype(x) == b.dtype(scale) != "float16" and b.shape(scale) == b.shape(x)[axis:]:
+        return [b.emit("layer_norm", [x, scale], axis=axis, epsilon=epsilon, centred=False), None]
     wide = b.cast(x, "float32") if b.dtype(x) == "float16" else x
     squares = b.reduce("mean", b.elementwise(("square", 0), wide), range(axis, len(b.shape(x))))
     inverse = b.elementwise(("rsqrt", ("add", 0, ("const", epsilon, b.dtype(wide)))), squares)
@@ -29,7 +31,7 @@ def rms_norm(b: NetworkBuilder, x: str, scale: str, axis: int, epsilon: float) -
 def _simplified_layer_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x, scale = inputs.first("X", "scale")
     axis = b.axis(node.integer("axis", -1), len(b.shape(x)))
-    return rms_norm(b, x, scale, axis, node.number("epsilon", 1e-5))
+    return rms_norm(b, x, scale, axis, node.number("epsilon", 1e-5), with_factor=_has_output(node, 1))
 
 
 @imports("SkipLayerNormalization", domain=MICROSOFT)
@@ -43,10 +45,11 @@ def _skip_layer_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Name
 @imports("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
 def _skip_simplified_layer_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x, skip, gamma = inputs.first("input", "skip", "gamma")
-    if len(node.outputs) > 1 and node.outputs[1]:
+    if _has_output(node, 1):
         raise b.wrong("its output mean is not supported", hint="Export the model for inference, without it")
     total = _sum(b, x, skip, inputs.optional(3))
-    y, inverse = rms_norm(b, total, gamma, len(b.shape(total)) - 1, node.number("epsilon", _EPSILON))
+    axis, epsilon = len(b.shape(total)) - 1, node.number("epsilon", _EPSILON)
+    y, inverse = rms_norm(b, total, gamma, axis, epsilon, with_factor=_has_output(node, 2))
     return [y, None, inverse, total]
 
 
@@ -55,6 +58,10 @@ def _layer_norm(b: NetworkBuilder, node: ModelNode, x: str, scale: str, bias: st
     plain = replace(node, outputs=node.outputs[:outputs])
     epsilon = node.number("epsilon", _EPSILON)
     return standard(b, plain, "LayerNormalization", [x, scale, bias], epsilon=epsilon)
+
+
+def _has_output(node: ModelNode, position: int) -> bool:
+    return len(node.outputs) > position and bool(node.outputs[position])
 
 
 def _sum(b: NetworkBuilder, x: str, skip: str, bias: str | None) -> str:

@@ -74,7 +74,7 @@ def _qgemm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         "A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point"
     )
     bias, scale, zero = (inputs.optional(position) for position in (6, 7, 8))
-    transpose_a, transpose_b = bool(node.integer("transA")), bool(node.integer("transB"))
+    transpose_a, transpose_b = node.flag("transA"), node.flag("transB")
     alpha = node.number("alpha", 1.0)
     if alpha != 1.0:
         x_scale = b.elementwise(("mul", 0, ("const", alpha, "float32")), x_scale)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
@@ -33,30 +34,13 @@ def _rotary_embedding(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Nam
         # The first position; the others follow.
         following: Any = ("add", ("cast", "int64", 0), ("index", -1))
         position_ids = b.elementwise(following, position_ids, shape=(1, count))
-    turned = rotated(b, x, *angles(b, position_ids, *caches), interleaved=bool(node.integer("interleaved")))
+    turned = rotated(b, x, position_ids, caches, interleaved=node.flag("interleaved"))
     return [join_heads(b, turned) if joined else turned]
 
 
-def angles(b: NetworkBuilder, positions: str, cos_cache: str, sin_cache: str) -> tuple[str, str]:
-    """Return the cosines and sines of positions (batch, count), broadcast against (batch, heads, count, size / 2)."""
-    cosines, sines = (b.with_axis(b.gather(each, positions), 1) for each in (cos_cache, sin_cache))
-    return cosines, sines
-
-
-def rotated(b: NetworkBuilder, x: str, cosines: str, sines: str, *, interleaved: bool) -> str:
-    """Rotate pairs of the first elements of each head; the pairs are neighbours, or lie half a rotated part apart."""
-    *outer, size = b.shape(x)
-    half = b.shape(cosines)[-1]
-    rest = size - 2 * half
-    if rest < 0:
+def rotated(b: NetworkBuilder, x: str, positions: str, caches: Sequence[str], *, interleaved: bool) -> str:
+    """Rotate pairs of the first elements of each head (batch, heads, count, size) by angles of positions."""
+    half, size = b.shape(caches[0])[1], b.shape(x)[3]
+    if 2 * half > size:
         raise b.wrong(f"{2 * half} elements of heads of {size} are to be rotated")
-    if interleaved:
-        pairs = [b.slice(x, (0, 0, 0, at), (*outer, half), (1, 1, 1, 2)) for at in (0, 1)]
-    else:
-        pairs = [b.part(x, 3, start, half) for start in (0, half)]
-    left = b.elementwise(("sub", ("mul", 0, 2), ("mul", 1, 3)), *pairs, cosines, sines)
-    right = b.elementwise(("add", ("mul", 1, 2), ("mul", 0, 3)), *pairs, cosines, sines)
-    tail = [b.part(x, 3, 2 * half, rest)] if rest else []
-    if interleaved:
-        return b.concat([b.reshape(b.stack([left, right], 4), (*outer, 2 * half)), *tail], 3)
-    return b.concat([left, right, *tail], 3)
+    return b.emit("rotary", [x, *caches, positions], interleaved=interleaved)

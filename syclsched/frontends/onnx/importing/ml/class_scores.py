@@ -11,32 +11,35 @@ from syclsched.frontends.onnx.importing.import_state import Array
 from syclsched.frontends.onnx.importing.importer_registry import UnsupportedFormError
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
+from syclsched.frontends.onnx.network import Decoding
+
+Labels = tuple[int, ...] | tuple[str, ...]
 
 
-def class_labels(b: NetworkBuilder, node: ModelNode, name: str) -> tuple[int, ...]:
-    """Return the integer labels of a classifier."""
-    found = node.integers_or(name)
-    if not found and node.attributes.get("classlabels_strings"):
-        raise b.wrong(
-            "its labels are strings, which is not supported",
-            hint="Train it with whole numbers as labels, or look their texts up by the largest of its scores",
-        )
+def class_labels(b: NetworkBuilder, node: ModelNode, name: str) -> Labels:
+    """Return the labels of a classifier: integers or text."""
+    found: Labels = node.integers_or(name) or node.attributes.get("classlabels_strings") or ()
     if not found:
         raise b.wrong(f"attribute {name!r} is missing")
     return found
 
 
-def predicted_label(b: NetworkBuilder, scores: str, labels: tuple[int, ...], *, threshold: float | None = None) -> str:
-    """Return the predicted label of each row of scores."""
-    rows = b.shape(scores)[0]
+def predicted_label(b: NetworkBuilder, scores: str, labels: Labels, *, threshold: float | None = None) -> str:
+    """Return the predicted label of each row of scores; if the labels are text, its position, which outputs decode."""
+    rows, numbers = b.shape(scores)[0], tuple(range(len(labels)))
+    is_text = isinstance(labels[0], str)
+    values = numbers if is_text else labels
     if threshold is not None:
-        no, yes = (("const", label, "int64") for label in labels)
+        no, yes = (("const", label, "int64") for label in values)
         chosen: Any = ("where", ("greater", 0, ("const", threshold)), yes, no)
-        return b.elementwise(chosen, b.reshape(scores, (rows,)), dtype="int64")
-    best = b.emit("arg", [scores], mode="max", axis=1, keepdims=False, last=False)
-    if labels == tuple(range(len(labels))):
-        return best
-    return b.gather(b.constant(np.array(labels, np.int64)), best)
+        made = b.elementwise(chosen, b.reshape(scores, (rows,)), dtype="int64")
+    else:
+        made = b.emit("arg", [scores], mode="max", axis=1, keepdims=False, last=False)
+        if values != numbers:
+            made = b.gather(b.constant(np.array(labels, np.int64)), made)
+    if is_text:
+        b.decodings[made] = Decoding(labels)
+    return made
 
 
 def output_scores(b: NetworkBuilder, scores: str, post: str, *, second: str | None = None) -> str:

@@ -19,6 +19,7 @@ from syclsched.frontends.onnx.importing.ml.class_scores import (
 )
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
+from syclsched.frontends.onnx.network import Decoding
 
 _NORMS: Final = {"MAX": "max", "L1": "l1", "L2": "l2"}
 
@@ -73,7 +74,7 @@ def _imputer(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     if not values.size:
         raise b.wrong(f"it has no values for missing numbers of {b.dtype(x)}")
     _check_features(b, values, b.shape(x), "imputed values")
-    replaced = node.number("replaced_value_float") if is_floating else node.integer("replaced_value_int64")
+    replaced = node.attributes.get("replaced_value_float", 0.0) if is_floating else node.integer("replaced_value_int64")
     missing: Any = ("isnan", 0) if replaced != replaced else ("equal", 0, ("const", replaced))
     filled = b.constant(values.astype(b.dtype(x)))
     return [b.elementwise(("where", missing, 1, 0), x, filled, shape=b.shape(x))]
@@ -125,14 +126,17 @@ def _label_encoder(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import LabelEncoder from numbers to numbers."""
     x = inputs.required(0, "X")
     keys, values = (_numeric_attribute(node, name) for name in ("keys", "values"))
+    texts = node.attributes.get("values_strings")
+    if texts:
+        values = np.arange(len(texts))
     if keys is None or values is None or str(keys.dtype) != b.dtype(x) or keys.dtype.kind == "f":
         raise UnsupportedFormError
     if len(keys) != len(values) or not len(keys):
         raise b.wrong(f"{len(keys)} keys and {len(values)} values")
     default = node.attributes.get("default_tensor")
     if not isinstance(default, np.ndarray):
-        other = node.number("default_float", -0.0) if values.dtype.kind == "f" else node.integer("default_int64", -1)
-        default = np.array(other)
+        name, other = ("default_float", -0.0) if values.dtype.kind == "f" else ("default_int64", -1)
+        default = np.array(len(texts) if texts else node.attributes.get(name, other))
     shape = b.shape(x)
     # The first of equal keys matches; the entry after the last key is the default.
     hit = ("cast", "int32", ("equal", 0, 1))
@@ -145,7 +149,23 @@ def _label_encoder(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         dtype="int32",
     )
     at = b.emit("arg", [hits], mode="max", axis=len(shape), keepdims=False, last=False)
-    return [b.gather(b.constant(table), at)]
+    made = b.gather(b.constant(table), at)
+    if texts:
+        b.decodings[made] = Decoding((*texts, node.text("default_string", "_Unused")))
+    return [made]
+
+
+@imports("ZipMap", domain=ML)
+def _zip_map(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    """Import ZipMap: the scores, of which the host makes maps from label to score."""
+    x = inputs.required(0, "X")
+    shape = b.shape(x) if len(b.shape(x)) != 1 else (1, *b.shape(x))
+    labels = class_labels(b, node, "classlabels_int64s")
+    if len(shape) != 2 or shape[1] != len(labels):
+        raise b.wrong(f"{len(labels)} labels for scores {b.shape(x)}")
+    made = b.copy(b.reshape(x, shape))
+    b.decodings[made] = Decoding(labels, as_maps=True)
+    return [made]
 
 
 @imports("LinearRegressor", domain=ML)

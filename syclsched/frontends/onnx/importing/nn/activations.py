@@ -47,7 +47,10 @@ def _with_numbers(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x, (name, defaults) = inputs.required(0, "X"), _WITH_NUMBERS[node.operator]
     if b.dtype(x) not in FLOATS:
         raise UnsupportedFormError
-    return [b.elementwise((name, *(node.number(each, usual) for each, usual in defaults.items()), 0), x)]
+    parameters = [node.number(each, usual) for each, usual in defaults.items()]
+    if name == "celu" and not 0 < abs(parameters[0]) < np.inf:
+        raise b.wrong(f"its alpha is {parameters[0]}, by which it divides and multiplies")
+    return [b.elementwise((name, *parameters, 0), x)]
 
 
 @imports("Gelu")
@@ -77,6 +80,9 @@ def _prelu(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     shape = b.shape(slope)
     if b.opset < 9 and len(shape) == 1 and len(b.shape(x)) > 1:
         slope = b.reshape(slope, (shape[0], *(1,) * (len(b.shape(x)) - 2)))
+    extents = b.shape(slope)[::-1]
+    if len(extents) > len(b.shape(x)) or any(n not in (1, m) for n, m in zip(extents, b.shape(x)[::-1], strict=False)):
+        raise b.wrong(f"its slope {b.shape(slope)} cannot be broadcast to its input {b.shape(x)}")
     return [b.elementwise(("prelu", 0, 1), x, slope, shape=b.shape(x))]
 
 

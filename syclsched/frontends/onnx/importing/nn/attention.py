@@ -38,13 +38,18 @@ def _attention(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         past = b.shape(past_key)[2]
         k, v = b.concat([past_key, k], 2), b.concat([past_value, v], 2)
     (batch, heads, queries, size), keys = b.shape(q), b.shape(k)[2]
+    if _is_over_cache(b, node, inputs, (q, k, v)):
+        y = _over_cache(b, node, inputs.required(6, "nonpad_kv_seqlen"), (q, k, v))
+        return [join_heads(b, y) if joined else y, k, v]
     bias = _bias(b, node, inputs, (batch, heads, queries, keys), past, dtype)
-    number = node.integer("softmax_precision")
+    number, scale = node.integer("softmax_precision"), node.number("scale", 1 / math.sqrt(size) if size else 1.0)
+    if scale <= 0:
+        raise b.wrong(f"its scale is {scale}, and its root scales the queries and keys")
     stages = attend(
         b,
         (q, k, v),
         bias,
-        scale=node.number("scale", 1 / math.sqrt(size) if size else 1.0),
+        scale=scale,
         softcap=node.number("softcap"),
         precision=b.element_dtype(number, "a softmax in") if number else dtype,
     )
@@ -58,6 +63,34 @@ def _attention(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     if mode == 3 and len(node.outputs) > 3 and node.outputs[3]:
         shown = _without_keyless(b, stages.weights, bias)
     return [y, k, v, shown]
+
+
+def _is_over_cache(b: NetworkBuilder, node: ModelNode, inputs: Inputs, operands: Sequence[str]) -> bool:
+    """Return whether new tokens attend to all tokens so far, of which the run tells the number."""
+    counts, (q, k, v) = inputs.optional(6), operands
+    if counts is None or inputs.optional(3) is not None or b.shape(counts) != b.shape(q)[:1]:
+        return False
+    shown = len(node.outputs) > 3 and node.outputs[3]
+    right, precision = node.integer("right_window_size", -1), node.integer("softmax_precision")
+    plain = right >= -1 and not shown and (not precision or b.element_dtype(precision) == b.dtype(q) != "float16")
+    return plain and bool(node.integer("is_causal")) and b.dtype(q) == b.dtype(k) == b.dtype(v)
+
+
+def _over_cache(b: NetworkBuilder, node: ModelNode, counts: str, operands: Sequence[str]) -> str:
+    (batch, heads, queries, size), groups = b.shape(operands[0]), b.shape(operands[1])[1]
+    if groups < 1 or heads % groups:
+        raise b.wrong(f"{heads} heads of queries cannot share {groups} heads of keys evenly")
+    before: Any = ("sub", ("cast", "int64", 0), ("const", queries, "int64"))
+    left = node.integer("left_window_size", -1)
+    if left < -1:
+        raise b.wrong(f"the window is {left} to the left, expected -1 (no bound) or more")
+    return b.emit(
+        "attention",
+        [*operands, b.elementwise(before, counts, shape=(batch,), dtype="int64")],
+        scale=node.number("scale", 1 / math.sqrt(size) if size else 1.0),
+        softcap=node.number("softcap"),
+        window=left if left < 0 else left + 1,
+    )
 
 
 class AttentionStages(NamedTuple):
@@ -120,7 +153,7 @@ def join_heads(b: NetworkBuilder, x: str) -> str:
 
 def _capped(b: NetworkBuilder, scores: str, cap: float) -> str:
     """Return scores limited smoothly to (-cap, cap)."""
-    if not cap:
+    if cap <= 0:  # as ONNX Runtime and the reference implementation do
         return scores
     limit = ("const", cap, b.dtype(scores))
     return b.elementwise(("mul", ("tanh", ("div", 0, limit)), limit), scores)
@@ -159,7 +192,7 @@ def _visible(b: NetworkBuilder, node: ModelNode, position: Any) -> list[Any]:
     if min(left, right) < -1:
         raise b.wrong(f"the window is {left} to the left and {right} to the right, expected -1 (no bound) or more")
     visible: list[Any] = []
-    if node.integer("is_causal"):
+    if node.flag("is_causal"):
         visible.append(("less_equal", KEY, position))
     if left >= 0:
         visible.append(("greater_equal", ("add", KEY, ("const", left, "int64")), position))

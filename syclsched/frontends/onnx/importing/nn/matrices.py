@@ -41,7 +41,7 @@ def _gemm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         raise UnsupportedFormError
     if len(b.shape(x)) != 2 or len(b.shape(y)) != 2:
         raise b.wrong(f"{b.shape(x)} and {b.shape(y)} are not two matrices")
-    flags = {"transpose_a": bool(node.integer("transA")), "transpose_b": bool(node.integer("transB"))}
+    flags = {"transpose_a": node.flag("transA"), "transpose_b": node.flag("transB")}
     scales = {name: float(node.number(name, 1.0)) for name in ("alpha", "beta")}
     return [b.matmul(x, y, bias, **flags, **scales)]
 

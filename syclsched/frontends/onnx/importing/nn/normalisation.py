@@ -15,13 +15,13 @@ from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 def _batch_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import BatchNormalization in inference mode."""
     x, *rest = inputs.first("X", "scale", "B", "input_mean", "input_var")
-    if node.integer("training_mode") or any(node.outputs[1:]):
+    if node.flag("training_mode") or any(node.outputs[1:]):
         raise UnsupportedFormError
     if b.dtype(x) not in FLOATS or len(b.shape(x)) < 2:
         raise UnsupportedFormError
     parameters = [b.cast(each, b.dtype(x)) for each in rest]
     epsilon = node.number("epsilon", 1e-5)
-    if not node.integer("spatial", 1):
+    if not node.flag("spatial", 1):
         # Before opset 9, parameters may be per element of a sample instead of per channel.
         deviation = ("sqrt", ("add", 4, ("const", epsilon)))
         normalised = ("add", ("mul", ("div", ("sub", 0, 3), deviation), 1), 2)

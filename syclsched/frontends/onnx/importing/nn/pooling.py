@@ -32,10 +32,10 @@ def _pool(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     windows = windows_of(b, node, kernel, shape[2:])
     x, pads = crop_negative_pads(b, x, windows.pads)
     windows = windows._replace(pads=pads)
-    extents = _window_counts(kernel, windows, b.shape(x)[2:], ceil=bool(node.integer("ceil_mode")))
+    extents = _window_counts(kernel, windows, b.shape(x)[2:], ceil=node.flag("ceil_mode"))
     if min(extents) < 1:
         raise b.wrong(f"windows {kernel} do not fit into {shape}")
-    counted = bool(node.integer("count_include_pad"))
+    counted = node.flag("count_include_pad")
     return [_emit(b, x, mode, kernel, windows, shape=(*shape[:2], *extents), count_include_pad=counted)]
 
 

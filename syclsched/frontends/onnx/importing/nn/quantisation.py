@@ -9,6 +9,7 @@ import numpy as np
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.model_file.dtypes import DTYPES, NARROW_FLOATS, NARROW_INTEGERS, carrier
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 
@@ -37,22 +38,31 @@ def _quantize(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import QuantizeLinear: round to even and clip to the range of the dtype."""
     (x, scale), zero = inputs.first("x", "y_scale"), inputs.optional(2)
     number = node.integer("output_dtype")
-    asked = b.element_dtype(number) if number else "uint8"
-    target = asked if zero is None else b.dtype(zero)
-    if np.dtype(target).kind not in "iu":
-        raise b.wrong(f"elements of type {target}, expected whole numbers")
+    if number:
+        b.element_dtype(number)
+    target = b.element(zero) if zero is not None else DTYPES.get(number, "uint8")
     x = b.cast(x, "float32")
     scale = b.cast(_along(b, node, x, scale), "float32")
+    if target in NARROW_FLOATS:
+        quotient = b.elementwise(("div", 0, 1), x, scale, shape=b.shape(x))
+        return [b.narrowed(quotient, target, cut=node.flag("saturate", 1))]
+    if np.dtype(carrier(target)).kind not in "iu":
+        raise b.wrong(f"elements of type {target}, expected whole numbers")
     rounded: Any = ("round", ("div", 0, 1))
     values = [x, scale]
     if zero is not None:
         values.append(b.cast(_along(b, node, x, zero), "float32"))
         rounded = ("add", rounded, 2)
-    limits = np.iinfo(target)
-    cut = ("clip", float(limits.min), float(limits.max), rounded)
-    if limits.bits > 16:
+    held = carrier(target)
+    bits = NARROW_INTEGERS.get(target, np.iinfo(held).bits)
+    if bits > 16:
         raise UnsupportedFormError  # float32 cannot represent all its values
-    return [b.elementwise(("cast", target, cut), *values, shape=b.shape(x), dtype=target)]
+    least, most = (0, (1 << bits) - 1) if target[0] == "u" else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+    cut = ("clip", float(least), float(most), rounded)
+    made = b.elementwise(("cast", held, cut), *values, shape=b.shape(x), dtype=held)
+    if target in NARROW_INTEGERS:
+        b.elements[made] = target
+    return [made]
 
 
 @imports("DequantizeLinear")
@@ -66,10 +76,11 @@ def _dequantize(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         return [b.cast(y, result)]
     values = [x, scales]
     # Differences of 32-bit integers can overflow 32 bits; they are exact in 64 bits.
-    whole: Any = ("cast", "int64", 0)
+    exact = "float32" if b.dtype(x) == "float32" else "int64"
+    whole: Any = ("cast", exact, 0)
     if zero is not None:
         values.append(_along(b, node, x, zero))
-        whole = ("sub", whole, ("cast", "int64", 2))
+        whole = ("sub", whole, ("cast", exact, 2))
     product = ("mul", ("cast", dtype, whole), 1)
     return [b.cast(b.elementwise(product, *values, shape=b.shape(x)), result)]
 

@@ -36,7 +36,7 @@ def _recurrent(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x = inputs.required(0, "X")
     if b.dtype(x) not in FLOATS:
         raise UnsupportedFormError
-    if node.integer("layout"):
+    if node.flag("layout"):
         x = b.transpose(x, (1, 0, 2))
     if len(b.shape(x)) != 3:
         raise b.wrong(f"an input of shape {b.shape(x)}, expected (sequence, batch, features)")
@@ -55,7 +55,7 @@ def _recurrent(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     rows, *states = zip(*made, strict=True)
     y = _joined(b, rows, (steps, 1, batch, hidden), 1)
     ends = [_joined(b, each, (1, batch, hidden), 0) for each in states]
-    if node.integer("layout"):
+    if node.flag("layout"):
         y = b.transpose(y, (2, 0, 1, 3))
         ends = [b.transpose(each, (1, 0, 2)) for each in ends]
     return [y, *ends][: len(node.outputs)]
@@ -91,7 +91,7 @@ def _direction(
         cell=cell,
         activations=functions,
         reverse=reverse,
-        coupled=is_lstm and bool(node.integer("input_forget")),
+        coupled=is_lstm and node.flag("input_forget"),
     )
     return [name for name in made if name is not None]
 
@@ -176,7 +176,7 @@ def _state(b: NetworkBuilder, node: ModelNode, inputs: Inputs, position: int, nu
     name = inputs.optional(position)
     if name is None:
         return None
-    return _part(b, b.transpose(name, (1, 0, 2)) if node.integer("layout") else name, number)
+    return _part(b, b.transpose(name, (1, 0, 2)) if node.flag("layout") else name, number)
 
 
 def _joined(b: NetworkBuilder, parts: Sequence[str], shape: tuple[int, ...], axis: int) -> str:

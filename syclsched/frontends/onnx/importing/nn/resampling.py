@@ -28,7 +28,7 @@ def _resize(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
             x = _resized(b, node, x, mode, shrunk, None, "asymmetric", "ceil", ())
             given = tuple(max(scale, 1.0) for scale in given)
         return [_resized(b, node, x, mode, given, None, "asymmetric", "floor", ())]
-    if node.integer("antialias"):
+    if node.flag("antialias"):
         raise UnsupportedFormError
     axes = node.integers("axes")
     shape = b.shape(x)
@@ -108,7 +108,7 @@ def _resized(
         scales=tuple(float(s) for s in scales),
         roi=roi,
         cubic=float(node.number("cubic_coeff_a", -0.75)),
-        exclude_outside=bool(node.integer("exclude_outside")),
+        exclude_outside=node.flag("exclude_outside"),
         extrapolation=float(node.number("extrapolation_value", 0.0)),
     )
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
-from syclsched.frontends.onnx.model_file.dtypes import UNSIGNED
+from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 _BINARY: Final = {
@@ -50,19 +50,20 @@ def _variadic(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
 @imports("Mod")
 def _mod(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Mod, with the sign of the divisor or as C's fmod."""
-    return [b.elementwise(("fmod" if node.integer("fmod") else "mod", 0, 1), *inputs.first("A", "B"))]
+    x, y = inputs.first("A", "B")
+    if b.opset < 28 and b.dtype(x) in FLOATS and not node.flag("fmod"):
+        raise b.wrong(f"fmod is 0, and must be 1 for {b.dtype(x)} before opset 28")
+    return [b.elementwise(("fmod" if node.flag("fmod") else "mod", 0, 1), x, y)]
 
 
 @imports("BitShift")
 def _bit_shift(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import BitShift; ONNX says what a shift of signed integers is from opset 28 on."""
-    name = "shift_left" if node.text("direction") == "LEFT" else "shift_right"
+    direction = node.text("direction")
+    if direction not in ("LEFT", "RIGHT"):
+        raise b.wrong(f"its direction is {direction!r}, expected LEFT or RIGHT")
+    name = f"shift_{direction.lower()}"
     x, y = inputs.first("X", "Y")
-    if b.opset < 28 and b.dtype(x) not in UNSIGNED:
-        raise b.wrong(
-            f"it shifts {b.dtype(x)}, and takes unsigned integers only before opset 28",
-            hint="Export it with opset 28 or newer, or cast to an unsigned type",
-        )
     return [b.elementwise((name, 0, 1), x, y)]
 
 

@@ -115,6 +115,6 @@ def _trilu(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Trilu: the upper or lower triangle, with zeros elsewhere."""
     x, offset = inputs.required(0, "input"), inputs.optional(1)
     k = 0 if offset is None else b.integer(offset, "the diagonal of Trilu")
-    name = "greater_equal" if node.integer("upper", 1) else "less_equal"
+    name = "greater_equal" if node.flag("upper", 1) else "less_equal"
     kept = (name, ("index", -1), ("add", ("index", -2), ("const", k, "int64")))
     return [b.elementwise(("where", kept, 0, ("const", 0, b.dtype(x))), x)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
@@ -58,6 +58,25 @@ def _scatter_elements(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Nam
 @imports("ScatterND")
 def _scatter_nd(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     return [b.emit("scatter_nd", inputs.first("data", "indices", "updates"), reduction=_reduction(b, node))]
+
+
+@imports("TensorScatter")
+def _tensor_scatter(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    """Import TensorScatter of a cache that is carried from call to call: it is written in place."""
+    cache, update = inputs.first("past_cache", "update")
+    shape, rows, starts = b.shape(cache), b.shape(update), inputs.optional(2)
+    if (
+        cache not in b.carried
+        or len(shape) not in (3, 4)
+        or b.axis(node.integer("axis", -2), len(shape)) != len(shape) - 2
+    ):
+        raise UnsupportedFormError
+    given = [
+        b.reshape(each, (n[0], 1, *n[1:])) if len(n) == 3 else each for each, n in ((cache, shape), (update, rows))
+    ]
+    starts = b.filled(shape[:1], "int64") if starts is None else starts
+    written = b.emit("cache_write", [*given, starts], circular=node.text("mode", "linear") == "circular")
+    return [b.reshape(written, shape)]
 
 
 @imports("ReverseSequence")

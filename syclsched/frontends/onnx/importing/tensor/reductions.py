@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
 from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
@@ -34,32 +34,34 @@ def _reduce(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     if axes_name is not None:
         axes = b.integers(axes_name, "the axes")
     if not axes:
-        if node.integer("noop_with_empty_axes"):
+        if node.flag("noop_with_empty_axes"):
             axes = ()
             if mode in ("sum", "mean", "max", "min", "prod"):
                 return [x]
         else:
             axes = tuple(range(rank))
-    if b.dtype(x)[0] in "iu" and mode in ("logsum", "logsumexp") and b.opset >= 28:
-        raise b.wrong(f"it is given {b.dtype(x)}, and takes floats only from opset 28 on", hint="Cast its input")
-    if b.dtype(x)[0] in "iu" and mode in ("l2", "logsum", "logsumexp"):
-        raise UnsupportedFormError
-    return [b.reduce(mode, x, b.axes(axes, rank), keepdims=bool(node.integer("keepdims", 1)))]
+    dtype, computed = b.dtype(x), x
+    if dtype[0] in "iu" and mode in ("l2", "logsum", "logsumexp"):
+        computed = b.cast(x, "float64")  # and the result truncated, as ONNX Runtime does
+    made = b.reduce(mode, computed, b.axes(axes, rank), keepdims=node.flag("keepdims", 1))
+    return [b.cast(made, dtype)]
 
 
 @imports("ArgMax", "ArgMin")
 def _arg(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x, mode = inputs.required(0, "data"), node.operator.removeprefix("Arg").lower()
     axis = b.axis(node.integer("axis"), len(b.shape(x)))
-    keepdims, last = bool(node.integer("keepdims", 1)), bool(node.integer("select_last_index"))
+    keepdims, last = node.flag("keepdims", 1), node.flag("select_last_index")
     return [b.emit("arg", [x], mode=mode, axis=axis, keepdims=keepdims, last=last)]
 
 
 @imports("CumSum")
 def _cum_sum(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x = inputs.required(0, "x")
+    if not b.shape(x):
+        raise b.wrong("its input is a scalar, which has no axis")
     axis = b.axis(b.integer(inputs.required(1, "axis"), "the axis of CumSum"), len(b.shape(x)))
-    exclusive, reverse = bool(node.integer("exclusive")), bool(node.integer("reverse"))
+    exclusive, reverse = node.flag("exclusive"), node.flag("reverse")
     return [b.emit("scan_sum", [x], axis=axis, exclusive=exclusive, reverse=reverse)]
 
 
@@ -74,7 +76,7 @@ def _topk(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     else:
         k = node.integer("k", -1) if count is None else b.integer(count, "the k of TopK")
     wanted = [bool(name) for name in (*node.outputs, "")[:2]]
-    largest, ordered = bool(node.integer("largest", 1)), bool(node.integer("sorted", 1))
+    largest, ordered = node.flag("largest", 1), node.flag("sorted", 1)
     made = b.emit_all("topk", [x], wanted=wanted, k=k, axis=axis, largest=largest, sorted=ordered or is_open)
     if is_open:
         length = Length(axis, b.reshape(count or "", ()))

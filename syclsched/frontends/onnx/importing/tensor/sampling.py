@@ -35,7 +35,7 @@ def _grid_sample(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         raise UnsupportedFormError
     if mode == "cubic" and len(shape) != 4:
         raise b.wrong(f"mode cubic takes two axes, and there are {len(shape) - 2}")
-    align = bool(node.integer("align_corners"))
+    align = node.flag("align_corners")
     count = math.prod(places[1:-1])
     rank = len(shape) - 2
     flat = b.reshape(grid, (shape[0], count, rank))

@@ -19,7 +19,7 @@ def _reshape(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     wanted = b.integers(inputs.required(1, "shape"), "the shape")
     shape = b.shape(x)
     extents = list(wanted)
-    if not node.integer("allowzero"):
+    if not node.flag("allowzero"):
         for axis, extent in enumerate(wanted):
             if extent == 0:
                 if axis >= len(shape):

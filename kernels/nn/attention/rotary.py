@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`rotary`: rotary position embeddings (Su et al., 2021): pairs of elements turned by angles of their position."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any
+
+from syclsched.kernels.common import line_launch
+from syclsched.kernels.nn.opencl_types import FLOATS, sum_dtype
+from syclsched.kernels.tensor.gather import INDEX_DTYPES
+from syclsched.kernels.tensor.operation_factory import array_bytes, elements, input_parameter, make_operation
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
+from syclsched.kernels.tensor.writing.index_arrays import clamped_index
+from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter, compute_dtype
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Parameter, Signature, Work
+
+
+@cache
+def rotary(interleaved: bool = False) -> Operation:
+    """Return the operation that turns pairs of elements of ``x``; further elements stay.
+
+    The pairs are neighbours if interleaved, else half of the turned elements apart. Parameters ``y`` and ``x``
+    (batch, heads, count, size), ``cosines`` and ``sines`` (positions, pairs), ``positions`` (batch or 1, count). A
+    position out of range counts as the nearest one.
+    """
+    parameters = (
+        Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
+        *(input_parameter(name, like="y") for name in ("x", "cosines", "sines")),
+        input_parameter("positions", dtypes=INDEX_DTYPES),
+    )
+    return make_operation(
+        f"rotary{' interleaved' if interleaved else ''}",
+        parameters,
+        partial(_host, interleaved=interleaved),
+        _check,
+        work=_work,
+        kernels=generated_implementations(parameters, partial(_write, interleaved=interleaved), _launch),
+    )
+
+
+def _check(signature: Signature) -> str | None:
+    x, cosines, sines, positions = (signature.shapes[name] for name in ("x", "cosines", "sines", "positions"))
+    if len(x) != 4 or signature.shapes["y"] != x:
+        return f"x {x} and y {signature.shapes['y']} are (batch, heads, count, size)"
+    if len(cosines) != 2 or cosines != sines or 2 * cosines[1] > x[3] or not cosines[0]:
+        return f"cosines {cosines} and sines {sines} do not fit x {x}"
+    if positions not in ((x[0], x[2]), (1, x[2])):
+        return f"x {x} has positions {(x[0], x[2])} or {(1, x[2])}, not {positions}"
+    return None
+
+
+def _work(signature: Signature) -> Work:
+    moved = 2.0 * array_bytes(signature, "x")
+    return Work(3.0 * elements(signature), moved, signature.dtypes["y"], float(max(1, elements(signature))))
+
+
+def _items(signature: Signature) -> int:
+    """Return the number of work-items: one for each pair, and for each element that stays."""
+    *outer, size = signature.shapes["x"]
+    return outer[0] * outer[1] * outer[2] * (size - signature.shapes["cosines"][1])
+
+
+def _launch(signature: Signature, limits: DeviceLimits) -> Launch:
+    return line_launch(limits, max(1, _items(signature)))
+
+
+def _host(*, interleaved: bool, y: Any, x: Any, cosines: Any, sines: Any, positions: Any) -> None:
+    import numpy as np
+
+    kind, pairs = sum_dtype(str(y.dtype)), cosines.shape[1]
+    at = np.clip(positions, 0, cosines.shape[0] - 1)
+    c, s = (each[at][:, None].astype(kind) for each in (cosines, sines))
+    first = slice(0, 2 * pairs, 2) if interleaved else slice(0, pairs)
+    second = slice(1, 2 * pairs, 2) if interleaved else slice(pairs, 2 * pairs)
+    a, b = x[..., first].astype(kind), x[..., second].astype(kind)
+    y[...] = x
+    y[..., first], y[..., second] = a * c - b * s, b * c + a * s
+
+
+def _write(w: KernelWriter, *, interleaved: bool) -> None:
+    (_, heads, count, size), (extent, pairs) = w.signature.shapes["x"], w.signature.shapes["cosines"]
+    t, total, width = compute_dtype(w.signature.dtypes["y"]), _items(w.signature), size - pairs
+    if not total:
+        return
+    item = w.index(w.item)
+    with w.if_block(f"{item} < {total}"):
+        line = w.index(w.div(item, str(width)))
+        k = w.index(f"{item} - {line} * {width}")
+        base = w.index(f"{line} * {size}")
+        with w.if_block(f"{k} >= {pairs}"):
+            w.store("y", f"{base} + {k} + {pairs}", w.load("x", f"{base} + {k} + {pairs}"))
+        with w.if_block(f"{k} < {pairs}"):
+            place = w.index(f"{line} % {count}")
+            if w.signature.shapes["positions"][0] > 1:
+                sample = w.div(line, str(heads * count))
+                place = w.index(f"{place} + {sample} * {count}")
+            loaded = w.value("int64", w.cast("int64", w.load("positions", place), w.signature.dtypes["positions"]))
+            at = w.index(f"{clamped_index(w, loaded, extent)} * {pairs} + {k}")
+            first = w.index(f"{base} + 2 * {k}" if interleaved else f"{base} + {k}")
+            second = w.index(f"{first} + {1 if interleaved else pairs}")
+            a, b = w.read("x", first), w.read("x", second)
+            c, s = w.read("cosines", at), w.read("sines", at)
+            w.store("y", first, w.value(t, f"{a} * {c} - {b} * {s}"))
+            w.store("y", second, w.value(t, f"{b} * {c} + {a} * {s}"))

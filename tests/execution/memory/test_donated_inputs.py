@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Donated inputs: tasks overwrite the memory of the value that a run is given."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import syclsched
+from syclsched.kernels import get
+
+pytestmark = pytest.mark.sycl
+
+
+def accumulating(*, donated: bool) -> syclsched.TaskGraph:
+    """Return a graph that adds x to a sum, and copies the sum."""
+    graph = syclsched.TaskGraph("accumulating")
+    total = graph.array("total", (50,), "float64", donated=donated)
+    x, y = graph.array("x", (50,)), graph.array("y", (50,))
+    graph.kernel(get("axpy"), y=total.update(), x=x, alpha=1.0)
+    graph.kernel(get("copy"), y=y, x=total)
+    return graph
+
+
+def test_a_donated_input_is_updated_in_place() -> None:
+    graph = accumulating(donated=True)
+    with syclsched.bind(graph, syclsched.discover("cpu")) as runner:
+        total = runner.buffer("total")
+        for turn, wanted in enumerate((1.0, 3.0, 6.0), 1):
+            assert (runner({"x": np.full(50, float(turn))}, ["y"])["y"] == wanted).all()
+            assert (total == wanted).all()
+        # A value in memory that kernels cannot reach is copied, and the result must be fetched.
+        other = np.zeros(50)
+        assert (runner({"x": np.ones(50), "total": other}, ["total"])["total"] == 1).all()
+
+
+def test_without_donation_inputs_stay() -> None:
+    total = np.zeros(50)
+    with syclsched.bind(accumulating(donated=False), syclsched.discover("cpu")) as runner:
+        for _ in range(2):
+            assert (runner({"x": np.ones(50), "total": total}, ["y"])["y"] == 1).all()
+    assert not total.any()
+
+
+def test_host_functions_update_a_donated_input() -> None:
+    graph = syclsched.TaskGraph()
+    total = graph.array("total", (3,), "float64", donated=True)
+    graph.host(lambda total: np.add(total, 1, out=total), total=total.update())
+    with syclsched.bind(graph, syclsched.discover("cpu")) as runner:
+        mine = np.zeros(3)
+        for turn in (1, 2):
+            runner({"total": mine})
+            assert (mine == turn).all()

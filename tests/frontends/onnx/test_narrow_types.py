@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Element types that NumPy lacks (bfloat16, float8, int4 and so on): stored, moved, converted, and computed with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+ml_dtypes = pytest.importorskip("ml_dtypes", reason="the package ml_dtypes is not installed")
+
+from onnx import TensorProto, helper  # noqa: E402
+from support.host_evaluation import evaluate  # noqa: E402
+from support.small_models import imported, model_of  # noqa: E402
+
+import syclsched  # noqa: E402
+from syclsched.errors import ModelError  # noqa: E402
+from syclsched.frontends.onnx.model_file.dtypes import (  # noqa: E402
+    NARROW_FLOATS,
+    NARROW_INTEGERS,
+    NUMBERS,
+    carrier,
+    numpy_dtype,
+)
+
+node = helper.make_node
+OPSET = onnx.defs.onnx_opset_version()
+#: The types that the installed onnx knows.
+KNOWN = [name for name in (*NARROW_FLOATS, *NARROW_INTEGERS) if NUMBERS[name] in TensorProto.DataType.values()]
+STORED = [name for name in KNOWN if not name.startswith("float6")]
+
+
+def needing(*names: str) -> list[str]:
+    """Return those of some types that Cast takes in the installed onnx."""
+    (schema,) = [each for each in onnx.defs.get_schema("Cast", OPSET).type_constraints if each.type_param_str == "T2"]
+    allowed = {text.removeprefix("tensor(").rstrip(")").upper() for text in schema.allowed_type_strs}
+    return [name for name in names if TensorProto.DataType.Name(NUMBERS[name]) in allowed]
+
+
+def numbers() -> np.ndarray[Any, Any]:
+    """Numbers of all sizes, ties between neighbours, and the special ones."""
+    random = np.random.default_rng(3)
+    sizes = np.exp2(random.uniform(-140, 127, 3000)) * random.choice([-1, 1], 3000)
+    small = random.uniform(-500, 500, 2000)
+    ties = (random.integers(-512, 512, 2000) + 0.5) * np.exp2(random.integers(-20, 20, 2000))
+    special = [0.0, -0.0, np.nan, np.inf, -np.inf, 3.4e38, 448, 464, 480, 57344, 61440, 65536, 240, 248]
+    return np.concatenate([sizes, small, ties, special]).astype(np.float32)
+
+
+@pytest.mark.parametrize("element", needing(*(name for name in KNOWN if name in NARROW_FLOATS)))
+@pytest.mark.parametrize("saturate", [0, 1])
+def test_casts_round_as_ml_dtypes_does(element: str, saturate: int) -> None:
+    flags = {} if element in ("bfloat16", "float4_e2m1fn") else {"saturate": saturate}
+    x, dtype = numbers(), numpy_dtype(element)
+    model = model_of(
+        [node("Cast", ["x"], ["y"], to=NUMBERS[element], **flags), node("Cast", ["y"], ["z"], to=1)],
+        {"x": x.shape},
+        ["z"],
+        opset=OPSET,
+    )
+    (got,) = evaluate(imported(model), {"x": x}).values()
+    most = float(ml_dtypes.finfo(dtype).max)
+    cut = element != "bfloat16" and (saturate or NARROW_FLOATS[element].beyond is None)
+    want = (np.clip(x, -most, most) if cut else x).astype(dtype).astype(np.float32)
+    np.testing.assert_array_equal(got[~np.isnan(x)], want[~np.isnan(x)])
+
+
+@pytest.mark.parametrize("element", STORED)
+@pytest.mark.parametrize("raw", [True, False])
+def test_stored_elements_are_read_and_moved_without_rounding(element: str, raw: bool) -> None:
+    dtype = numpy_dtype(element)
+    low, high = (-2, 2) if element in ("int2", "int4") else (0, 4)
+    values = np.random.default_rng(1).integers(low, high, (3, 5)).astype(np.float32).astype(dtype)
+    bits = NARROW_INTEGERS.get(element, 4 if element == "float4_e2m1fn" else 8 * dtype.itemsize)
+    codes = values.reshape(-1).view(np.uint16 if bits == 16 else np.uint8) & ((1 << bits) - 1)
+    if bits < 8:
+        per = 8 // bits
+        padded = np.pad(codes, (0, -codes.size % per)).reshape(-1, per)
+        codes = (padded << (np.arange(per) * bits)).sum(axis=1).astype(np.uint8)
+    tensor = TensorProto(name="w", data_type=NUMBERS[element], dims=values.shape)
+    if raw:
+        tensor.raw_data = codes.tobytes()
+    else:
+        tensor.int32_data.extend(codes.tolist())
+    nodes = [
+        node("Transpose", ["w"], ["a"]),
+        node("Reshape", ["a", "shape"], ["b"]),
+        node("Identity", ["b"], ["y"]),
+    ]
+    model = model_of(nodes, {}, ["y"], {"shape": np.array([15])}, opset=OPSET, dtypes={"y": NUMBERS[element]})
+    model.graph.initializer.append(tensor)
+    network = imported(model)
+    (got,) = evaluate(network, {}).values()
+    assert got.dtype == dtype and network.values["y"].dtype == carrier(element)
+    np.testing.assert_array_equal(got.astype(np.float32), values.T.reshape(15).astype(np.float32))
+
+
+def test_stored_elements_must_be_all_there() -> None:
+    model = model_of([node("Identity", ["w"], ["y"])], {}, ["y"], opset=OPSET, dtypes={"y": TensorProto.INT4})
+    model.graph.initializer.append(TensorProto(name="w", data_type=TensorProto.INT4, dims=[5], raw_data=b"ab"))
+    with pytest.raises(ModelError, match=r"2 bytes of data, expected 3 for int4 \(5,\)"):
+        imported(model)
+
+
+@pytest.mark.sycl
+def test_a_model_of_bfloat16_is_called_with_it_and_computes_in_float32() -> None:
+    dtype, random = numpy_dtype("bfloat16"), np.random.default_rng(2)
+    x, w = random.standard_normal((4, 8)).astype(dtype), random.standard_normal((8, 3)).astype(dtype)
+    model = model_of(
+        [node("MatMul", ["x", "w"], ["p"]), node("Relu", ["p"], ["y"])],
+        {"x": ("n", 8)},
+        ["y"],
+        opset=OPSET,
+        dtypes={"x": TensorProto.BFLOAT16, "y": TensorProto.BFLOAT16},
+    )
+    stored = w.view(np.uint16).tobytes()
+    model.graph.initializer.append(TensorProto(name="w", data_type=16, dims=w.shape, raw_data=stored))
+    want = np.maximum(x.astype(np.float32) @ w.astype(np.float32), 0).astype(dtype)
+    with syclsched.compile(model, devices="cpu", autotune=False) as compiled:
+        for _ in range(3):  # the third call would be a cached one
+            got = compiled(x)["y"]
+            assert got.dtype == dtype
+            np.testing.assert_allclose(got.astype(np.float32), want.astype(np.float32), rtol=2**-7)
+
+
+def test_bits_of_narrow_elements_are_refused() -> None:
+    pytest.importorskip("onnx.reference.ops.op_bitcast", reason="the package onnx has no BitCast")
+    cast = node("BitCast", ["x"], ["y"], name="bits7", to=TensorProto.UINT16)
+    model = model_of([cast], {"x": (2,)}, ["y"], opset=OPSET, dtypes={"x": 16, "y": TensorProto.UINT16})
+    with pytest.raises(ModelError, match=r"'bits7'.*bits of bfloat16"):
+        imported(model)

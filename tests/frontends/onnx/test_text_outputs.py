@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Classifiers as scikit-learn's exporter writes them: labels of text, and maps from label to probability (ZipMap)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+
+from onnx import helper  # noqa: E402
+from support.beside_runtime import session  # noqa: E402
+from support.small_models import imported, model_of  # noqa: E402
+
+import syclsched  # noqa: E402
+from syclsched.errors import ModelError  # noqa: E402
+
+node = helper.make_node
+X = np.random.default_rng(4).standard_normal((6, 4)).astype(np.float32)
+WEIGHTS = np.random.default_rng(5).standard_normal(12).astype(np.float32).tolist()
+TEXTS, INTEGERS = ["cat", "dog", "bird"], [7, 3, 5]
+
+
+def model(nodes: list[Any], outputs: list[str], inputs: dict[str, Any] | None = None, **more: Any) -> Any:
+    made = model_of(nodes, inputs or {"x": ("n", 4)}, outputs, opset=17, **more)
+    made.opset_import.append(helper.make_opsetid("ai.onnx.ml", 2))
+    for value in made.graph.output:
+        value.type.Clear()
+    return made
+
+
+def classifier(labels: list[Any], kind: str) -> Any:
+    return node("LinearClassifier", ["x"], ["label", "scores"], name="classify", domain="ai.onnx.ml",
+                coefficients=WEIGHTS, intercepts=[0.1, 0.2, 0.3], post_transform="SOFTMAX",
+                **{"classlabels_strings" if kind == "text" else "classlabels_ints": labels})  # fmt: skip
+
+
+def zip_map(labels: list[Any], kind: str) -> Any:
+    name = "classlabels_strings" if kind == "text" else "classlabels_int64s"
+    return node("ZipMap", ["scores"], ["probabilities"], name="zip", domain="ai.onnx.ml", **{name: labels})
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize(("labels", "kind"), [(TEXTS, "text"), (INTEGERS, "integers")], ids=["text", "integers"])
+def test_labels_and_maps_are_those_of_onnx_runtime(labels: list[Any], kind: str) -> None:
+    made = model([classifier(labels, kind), zip_map(labels, kind)], ["label", "probabilities"])
+    label, maps = session(made).run(None, {"x": X})
+    with syclsched.compile(made, devices="cpu", autotune=False) as compiled:
+        for _ in range(3):  # the third call may be a cached one
+            got = compiled(X)
+            assert got["label"].tolist() == list(label)
+            for row, want in zip(got["probabilities"], maps, strict=True):
+                assert list(row) == labels and row.keys() == want.keys()
+                np.testing.assert_allclose([row[each] for each in labels], [want[each] for each in labels], rtol=1e-5)
+        assert [each["label"].tolist() for each in compiled.stream([X, X])] == [list(label)] * 2
+
+
+@pytest.mark.sycl
+def test_numbers_become_text_and_text_is_moved() -> None:
+    encode = node("LabelEncoder", ["i"], ["t"], domain="ai.onnx.ml", keys_int64s=[1, 2], values_strings=["one", "two"])
+    nodes = [encode, node("Transpose", ["t"], ["moved"]), node("Identity", ["moved"], ["y"])]
+    made = model(nodes, ["y"], {"i": (2, 3)}, dtypes={"i": 7})
+    i = np.array([[1, 2, 3], [2, 2, 1]])
+    with syclsched.compile(made, devices="cpu", autotune=False) as compiled:
+        got = compiled(i)["y"]
+    assert got.tolist() == session(made).run(None, {"i": i})[0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        (node("Cast", ["label"], ["y"], name="use7", to=1), "'label' is text"),
+        (node("Equal", ["label", "label"], ["y"], name="use7"), "'label' is text"),
+        (node("Relu", ["probabilities"], ["y"], name="use7"), "'probabilities' is a sequence of maps"),
+    ],
+    ids=lambda each: getattr(each, "op_type", ""),
+)
+def test_other_uses_of_text_and_maps_are_refused_with_the_way_out(user: Any, said: str) -> None:
+    made = model([classifier(TEXTS, "text"), zip_map(TEXTS, "text"), user], ["y"])
+    with pytest.raises(ModelError) as caught:
+        imported(made, {"x": (2, 4)})
+    text = str(caught.value)
+    assert said in text and "'use7'" in text and "Make it an output of the model" in text
+
+
+def test_labels_must_fit_the_scores() -> None:
+    made = model([classifier(TEXTS, "text"), zip_map(TEXTS[:2], "text")], ["probabilities"])
+    with pytest.raises(ModelError, match=r"'zip'.*2 labels for scores \(2, 3\)"):
+        imported(made, {"x": (2, 4)})

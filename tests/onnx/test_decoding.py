@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decoding token by token: caches stay in memory, one plan serves all tokens, and the tokens are the right ones."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import syclsched
+from syclsched.errors import ArgumentError, ExecutionError
+from syclsched.onnx import CompiledModel
+from syclsched.testing import faults
+
+onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
+runtime = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
+
+from onnx import TensorProto, helper  # noqa: E402
+
+from syclsched.testing.decoder_model import decoder_model  # noqa: E402
+
+pytestmark = pytest.mark.sycl
+
+LAYERS, GROUPS, SIZE, ROOM, VOCABULARY = 2, 2, 16, 24, 40
+MODEL = decoder_model(LAYERS, 4 * SIZE, 4, groups=GROUPS, vocabulary=VOCABULARY, positions=ROOM)
+
+
+@pytest.fixture(scope="module")
+def decoder() -> Iterator[CompiledModel]:
+    shapes = {"past_sequence_length": ROOM}
+    with syclsched.compile(MODEL, devices="cpu", shapes=shapes, carried=True, autotune=False) as compiled:
+        yield compiled
+
+
+def step(ids: Any, lengths: Any) -> dict[str, Any]:
+    """Return the inputs for new tokens, with the lengths of the sequences including them."""
+    return {
+        "input_ids": np.asarray(ids, np.int64),
+        "seqlens_k": np.asarray(lengths, np.int32) - 1,
+        "total_sequence_length": np.array(max(lengths), np.int32),
+    }
+
+
+class Runtime:
+    """ONNX Runtime with caches that the host passes on."""
+
+    def __init__(self, batch: int, model: Any = MODEL) -> None:
+        self._session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        shape = batch, GROUPS, ROOM, SIZE
+        self._past = {
+            f"past_key_values.{n}.{kind}": np.zeros(shape, np.float32)
+            for n in range(LAYERS)
+            for kind in ("key", "value")
+        }
+
+    def __call__(self, inputs: dict[str, Any]) -> Any:
+        logits, *present = self._session.run(None, {**inputs, **self._past})
+        self._past = dict(zip(self._past, present, strict=True))
+        return logits
+
+
+def decoded(call: Any, prompt: Any, lengths: list[int], count: int) -> tuple[list[list[int]], list[Any]]:
+    """Return the greedy tokens after prompts of some lengths, and the logits."""
+    logits = call(step(prompt, lengths))
+    last = logits[np.arange(len(lengths)), np.array(lengths) - 1]
+    tokens, seen = [last.argmax(-1)], [last]
+    for _ in range(count - 1):
+        lengths = [length + 1 for length in lengths]
+        last = call(step(tokens[-1][:, None], lengths))[:, 0]
+        tokens.append(last.argmax(-1))
+        seen.append(last)
+    return np.stack(tokens, 1).tolist(), seen
+
+
+@pytest.mark.parametrize(
+    ("prompt", "lengths"),
+    [([[3, 1, 4, 1, 5]], [5]), ([[9]], [1]), ([[2, 6, 5, 3], [5, 8, 0, 0]], [4, 2])],
+    ids=["a prompt", "one token", "two lengths"],
+)
+def test_tokens_are_those_of_onnx_runtime(decoder: CompiledModel, prompt: Any, lengths: list[int]) -> None:
+    decoder.reset()
+    found, logits = decoded(lambda given: decoder(given)["logits"], prompt, lengths, 15)
+    wanted, expected = decoded(Runtime(len(lengths)), prompt, lengths, 15)
+    assert found == wanted
+    np.testing.assert_allclose(logits, expected, atol=1e-4)
+
+
+def test_a_prompt_continues_what_is_there(decoder: CompiledModel) -> None:
+    decoder.reset()
+    whole = decoder(step([[3, 1, 4, 1, 5, 9, 2]], [7]))["logits"]
+    decoder(step([[3, 1, 4]], [3]))
+    rest = decoder(step([[1, 5, 9, 2]], [7]))["logits"]
+    np.testing.assert_allclose(rest, whole[:, 3:], atol=1e-5)
+
+
+def test_one_plan_and_the_same_memory_serve_all_tokens(decoder: CompiledModel) -> None:
+    decoder.reset()
+    decoder(step([[1, 2]], [2]))
+    decoder(step([[3]], [3]))
+    plans, resident = decoder.kept_shapes, decoder.plan.residents
+    assert set(decoder(step([[3]], [4]))) == {"logits"}
+    for length in range(5, ROOM + 1):
+        decoder(step([[3]], [length]))
+    assert decoder.kept_shapes == plans
+    assert len(resident) == 2 * LAYERS, "caches are updated in place"
+    # The work does not depend on the room: the tasks write and read rows, and copy no cache.
+    assert not [task.name for task in decoder.graph.tasks if task.name.startswith("carry")]
+
+
+def test_a_full_cache_is_refused_and_a_new_sequence_begins(decoder: CompiledModel) -> None:
+    decoder.reset()
+    decoder(step([[1, 2]], [2]))
+    first = decoder(step([[3]], [3]))["logits"]
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match=f"room for {ROOM} tokens.*larger extent"):
+            decoder(step([[3]], [ROOM + 1]))
+    decoder(step([[1, 2]], [2]))
+    assert np.array_equal(decoder(step([[3]], [3]))["logits"], first)
+    with pytest.raises(syclsched.errors.ModelError, match=f"room for {ROOM} tokens.*larger extent"):
+        decoder(step([[0] * (ROOM + 1)], [ROOM + 1]))
+
+
+def test_caches_are_set(decoder: CompiledModel) -> None:
+    """A cache computed by another program is the beginning of a sequence."""
+    other = Runtime(1)
+    other(step([[3, 1, 4]], [3]))
+    decoder.reset(**other._past)
+    expected = other(step([[1]], [4]))
+    np.testing.assert_allclose(decoder(step([[1]], [4]))["logits"], expected, atol=1e-4)
+    with pytest.raises(ArgumentError, match=r"'x' is not carried.*past_key_values\.0\.key"):
+        decoder.reset(x=1)
+
+
+def test_other_batches_need_a_reset(decoder: CompiledModel) -> None:
+    decoder.reset()
+    decoder(step([[1, 2]], [2]))
+    with pytest.raises(ArgumentError, match=r"reset"):
+        decoder(step([[1, 2], [3, 4]], [2, 2]))
+    decoder.reset()
+    assert decoder(step([[1, 2], [3, 4]], [2, 2]))["logits"].shape == (2, 2, VOCABULARY)
+
+
+def test_timing_changes_nothing(decoder: CompiledModel) -> None:
+    decoder.reset()
+    decoder(step([[1, 2]], [2]))
+    expected = decoder(step([[3]], [3]))["logits"]
+    assert decoder.times(step([[5]], [3]), repeat=2)
+    assert np.array_equal(decoder(step([[3]], [3]))["logits"], expected)
+    for refused in (decoder.start, lambda given: next(decoder.stream([given]))):
+        with pytest.raises(ArgumentError, match="each call begins with what the last one leaves"):
+            refused(step([[3]], [4]))
+
+
+def test_values_are_lost_with_a_failed_call(decoder: CompiledModel) -> None:
+    decoder.reset()
+    decoder(step([[1, 2]], [2]))
+    with faults.inject(faults.fail_submission(3)), pytest.raises(ExecutionError):
+        decoder(step([[3]], [3]))
+    with pytest.raises(ExecutionError, match=r"Call reset\(\)"):
+        decoder(step([[3]], [3]))
+    decoder.reset()
+    decoder(step([[1, 2]], [2]))
+
+
+def accumulator(growing: bool = False, size: int = 3) -> Any:
+    """Return a model that adds its input to a state, or appends it."""
+    operator = helper.make_node("Concat", ["past", "x"], ["present"], axis=0) if growing else None
+    nodes = [
+        operator or helper.make_node("Add", ["past", "x"], ["present"]),
+        helper.make_node("ReduceSum", ["present"], ["y"], keepdims=0),
+    ]
+    shape = ["length"] if growing else [size]
+    graph = helper.make_graph(
+        nodes,
+        "accumulator",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [size]),
+            helper.make_tensor_value_info("past", TensorProto.FLOAT, shape),
+        ],
+        [
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, []),
+            helper.make_tensor_value_info("present", TensorProto.FLOAT, None),
+        ],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("growing", [False, True])
+def test_any_state_is_carried(growing: bool) -> None:
+    shapes = {"length": 0} if growing else None
+    model = accumulator(growing)
+    with syclsched.compile(model, devices="cpu", shapes=shapes, carried={"present": "past"}, autotune=False) as add:
+        for _ in range(2):
+            assert [float(add(np.full(3, n, np.float32))["y"]) for n in (1, 2, 3)] == [3, 9, 18]
+            add.reset()
+        add.reset(past=np.full(3, 5, np.float32))
+        assert float(add(np.ones(3, np.float32))["y"]) == 18
+
+
+def test_wrong_pairs_are_refused() -> None:
+    for carried, message in (
+        ({"present": "x1"}, "no input 'x1'"),
+        ({"z": "past"}, "no output 'z'"),
+        ({"present": "past", "y": "past"}, "two outputs"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            syclsched.compile(accumulator(), devices="cpu", carried=carried)
+    with (
+        syclsched.compile(accumulator(), devices="cpu") as plain,
+        pytest.raises(ArgumentError, match="carries nothing"),
+    ):
+        plain.reset()
+
+
+def standard_decoder(mode: str) -> Any:
+    """Return attention of opset 24 over caches that TensorScatter fills."""
+    nodes = [
+        helper.make_node("TensorScatter", [f"past_{n}", n, "before"], [f"present_{n}"], mode=mode) for n in ("k", "v")
+    ]
+    heads = {"q_num_heads": 4, "kv_num_heads": 2, "is_causal": 1}
+    given = ["q", "present_k", "present_v", "", "", "", "length"]
+    nodes.append(helper.make_node("Attention", given, ["y"], **heads))
+    sizes = {"q": ["count", 32], "k": ["count", 16], "v": ["count", 16], "past_k": [12, 16], "past_v": [12, 16]}
+    whole = [helper.make_tensor_value_info(name, TensorProto.INT64, [2]) for name in ("before", "length")]
+    made = [("y", ["count", 32]), ("present_k", [12, 16]), ("present_v", [12, 16])]
+    graph = helper.make_graph(
+        nodes,
+        "standard",
+        [*(helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, *size]) for n, size in sizes.items()), *whole],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, *size]) for name, size in made],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11)
+
+
+def test_attention_of_opset_24_is_over_caches_in_place() -> None:
+    random, counts = np.random.default_rng(0), np.array([5, 3])
+    whole = {
+        n: random.standard_normal((2, 9, width)).astype(np.float32) for n, width in (("q", 32), ("k", 16), ("v", 16))
+    }
+    with syclsched.compile(standard_decoder("linear"), devices="cpu", carried=True, autotune=False) as step_by_step:
+        prompt = {name: value[:, :5] for name, value in whole.items()}
+        step_by_step({**prompt, "before": np.zeros(2, np.int64), "length": np.array([5, 5])})
+        for turn in range(4):
+            at = counts + turn
+            rows = {name: value[[0, 1], at][:, None] for name, value in whole.items()}
+            found = step_by_step({**rows, "before": at, "length": at + 1})["y"]
+            for sample in range(2):
+                last = at[sample] + 1
+                q, k, v = (whole[n][sample, :last].reshape(last, -1, 8).astype(float) for n in "qkv")
+                scores = np.einsum("hd,jhd->hj", q[-1], k.repeat(2, 1)) / np.sqrt(8)
+                weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+                wanted = np.einsum("hj,jhd->hd", weights, v.repeat(2, 1)).reshape(-1)
+                np.testing.assert_allclose(found[sample, 0], wanted, atol=1e-5)
+        assert len(step_by_step.plan.residents) == 2
+        with pytest.raises(ArgumentError, match="room for 12 tokens"):
+            step_by_step({**rows, "before": np.array([12, 3]), "length": np.array([13, 4])})
+
+
+def two_memories() -> Any:
+    """Return two halves of the CPU device, each with a memory of its own."""
+    platform = syclsched.discover("cpu", sub_devices=2)
+    (first, second, host), (space, rest) = platform.devices, platform.spaces
+    second = replace(second, space="other", reaches=tuple("other" if n == space.name else n for n in second.reaches))
+    pairs = itertools.permutations((space.name, "other", rest.name), 2)
+    links = tuple(replace(platform.links[0], source=source, destination=destination) for source, destination in pairs)
+    spaces = (space, replace(space, name="other"), rest)
+    return replace(platform, devices=(first, second, host), spaces=spaces, links=links)
+
+
+@pytest.mark.parametrize("policy", ["auto", "round-robin"])
+@pytest.mark.parametrize("memories", [1, 2])
+def test_two_devices_make_the_same_tokens(memories: int, policy: str) -> None:
+    """Wherever layers and caches are: those that one memory holds are updated there, and others are brought along."""
+    platform = two_memories() if memories == 2 else syclsched.discover("cpu", sub_devices=2)
+    shapes = {"past_sequence_length": ROOM}
+    given: dict[str, Any] = {"shapes": shapes, "carried": True, "autotune": False, "policy": policy}
+    with syclsched.compile(MODEL, platform, **given) as decoder:
+        found, _ = decoded(lambda inputs: decoder(inputs)["logits"], [[3, 1, 4]], [3], 8)
+        used = {each.device for each in decoder.plan.schedule.assignments}
+        assert policy == "auto" or {"cpu.0", "cpu.1"} <= used
+        assert memories == 2 or len(decoder.plan.residents) == 2 * LAYERS
+    assert found == decoded(Runtime(1), [[3, 1, 4]], [3], 8)[0]
+
+
+def test_a_call_that_outlasts_its_slice_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread takes over then, with the carried values, which calls are not given."""
+    size = 1 << 21
+    with syclsched.compile(accumulator(size=size), devices="cpu", carried=True, autotune=False) as add:
+        one = np.ones(size, np.float32)
+        assert [float(add(one)["y"]) / size for _ in range(3)] == [1, 2, 3]
+        monkeypatch.setattr("syclsched.execution.replay.native_run_cache.SLICE_S", 0.0)
+        assert [float(add(one)["y"]) / size for _ in range(3)] == [4, 5, 6]
