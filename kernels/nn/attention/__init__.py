@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention over a cache of keys and values, and what fills the cache."""
+"""Attention over a cache of keys and values, and writes to the cache. Internal."""

@@ -21,7 +21,7 @@ LIMITS: Final = {"uint8": (0, 255), "int8": (-128, 127)}
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """What becomes of a sum: ``activation(sum * s + b + r)``, quantised where ``quantise`` says how."""
+    """Steps applied to a sum: ``activation(sum * s + b + r)``, quantised where ``quantise`` says how."""
 
     scaled: bool = False  # by s; without, the result is the int32 sum
     bias: bool = False

@@ -43,7 +43,7 @@ _ITEMS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """How terms are multiplied."""
+    """A way to multiply terms."""
 
     unit: int  # terms multiplied at once
     rows: str  # OpenCL C type of a row's numbers
