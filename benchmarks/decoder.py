@@ -138,14 +138,16 @@ def growth(options: Any) -> None:
     model, room, prompt = decoder_model(2, 64, 4, vocabulary=256, positions=256), 256, np.arange(8)
     with syclsched.compile(model, devices="cpu", shapes={"past_sequence_length": room}, carried=True) as compiled:
         call = lambda given: compiled(given)["logits"]  # noqa: E731
-        grown, begun = [], 0
-        for turn in range(-20, options.growth // (room - 8) + 1):  # the first ones fill caches of allocators
+        for _ in range(20):  # fill caches of allocators
+            decode(call, prompt, room - 8)
+        gc.collect()
+        begun, grown = resident_bytes(), []
+        for turn in range(1, options.growth // (room - 8) + 1):
+            decode(call, prompt, room - 8)
             if turn % 10 == 0:
                 gc.collect()
-                begun = begun or resident_bytes()
                 grown.append((resident_bytes() - begun) // 1024)
-            decode(call, prompt, room - 8)
-        print(f"grown by {', '.join(map(str, grown))} KiB, after each {10 * (room - 8)} tokens from the beginning")
+        print(f"grown by {', '.join(map(str, grown))} KiB, after each {10 * (room - 8)} tokens")
 
 
 def main() -> None:

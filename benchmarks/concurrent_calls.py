@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls a second of one model by several threads at once, beside ONNX Runtime on the same cores.
+
+    python benchmarks/concurrent_calls.py [--models "perceptron, 64"] [--callers 1 8] [--rounds 5] [--seconds 1]
+
+Both sides get NumPy arrays and give NumPy arrays; each caller has inputs of its own. ONNX Runtime computes each call on
+one thread, since the callers keep all cores busy. The sides take turns.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from common import median_and_range, parser, print_table
+from onnx_models import Arrays, default_folder, given, ours, runtime_session, shapes_of
+
+_MODELS = ["perceptron, 64", "isolation forest, 30 trees", "text classifier, 64 words", "lstm, 200 steps, 64"]
+
+
+def calls_a_second(call: Callable[[Arrays], object], inputs: Sequence[Arrays], callers: int, seconds: float) -> float:
+    """Return how many calls several threads complete together in a second."""
+    counts = [0] * callers
+    ends = threading.Event()
+
+    def repeat(number: int) -> None:
+        mine = inputs[number % len(inputs)]
+        while not ends.is_set():
+            call(mine)
+            counts[number] += 1
+
+    threads = [threading.Thread(target=repeat, args=(number,)) for number in range(callers)]
+    begun = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    time.sleep(seconds)
+    ends.set()
+    for thread in threads:
+        thread.join()
+    return sum(counts) / (time.perf_counter() - begun)
+
+
+def main() -> None:
+    """Measure each model with each number of callers."""
+    options = parser(__doc__, models=_MODELS, callers=[1, 8], rounds=5, seconds=1.0).parse_args()
+    rows = []
+    for name in options.models:
+        path, inputs = given(name, default_folder())
+        session = runtime_session(path, 1)
+        with ours(path, shapes_of(name)) as compiled:
+            sides = {"ours": compiled, "runtime": lambda x, s=session: s.run(None, x)}
+            for callers in options.callers:
+                found: dict[str, list[float]] = {side: [] for side in sides}
+                for turn in range(options.rounds + 1):
+                    for side, call in sides.items():
+                        rate = calls_a_second(call, inputs, callers, options.seconds if turn else 0.3)
+                        found[side] += [rate] if turn else []
+                ratio = statistics.median(found["ours"]) / statistics.median(found["runtime"])
+                said = [median_and_range(found[side], 0, 0) for side in sides]
+                rows.append((name, str(callers), *said, f"{ratio:.2f}"))
+    columns = ("model", "callers", "ours", "ONNX Runtime", "ratio")
+    print_table("Calls a second: median (least to most)", columns, rows, ["model"])
+
+
+if __name__ == "__main__":
+    main()
