@@ -81,6 +81,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from syclsched.errors import ArgumentError
+
 #: All kinds of canonical nodes.
 KINDS: Final = frozenset(
     {
@@ -172,5 +174,12 @@ def cut_to_lengths(
     counts = {count: int(made[count].reshape(-1)[0]) for _, count in lengths.values()}
     found = {name: value for name, value in made.items() if name not in counts}
     for name, (axis, count) in lengths.items():
+        extent = found[name].shape[axis]
+        if not 0 <= counts[count] <= extent:
+            raise ArgumentError(
+                f"{counts[count]:,} elements of {extent:,} are asked for",
+                where=f"output {name!r}",
+                hint="The model's inputs determine how many",
+            )
         found[name] = found[name][(slice(None),) * axis + (slice(counts[count]),)].copy()
     return found

@@ -16,9 +16,10 @@ onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 ort = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
 
 from onnx import helper  # noqa: E402
-from support.small_models import model_of  # noqa: E402
+from support.host_evaluation import evaluate  # noqa: E402
+from support.small_models import imported, model_of  # noqa: E402
 
-from syclsched.errors import HostOperatorWarning  # noqa: E402
+from syclsched.errors import ArgumentError, HostOperatorWarning  # noqa: E402
 
 pytestmark = pytest.mark.sycl
 
@@ -29,6 +30,8 @@ X = RANDOM.standard_normal((3, 5)).astype(np.float32)
 NOTHING, ALL = np.full_like(X, -1), np.full_like(X, 2)
 ROWS = RANDOM.standard_normal((15, 4)).astype(np.float32)
 CONSTANTS = {"rows": ROWS, "one": np.array([1]), "zero": np.array(0, np.float32), "w": ROWS[:4, :3].copy()}
+CONSTANTS |= {"minus": np.array([-1]), "start": np.array([0]), "two": np.array([2]), "fewest": np.array([3])}
+CONSTANTS |= {"end": np.array([1000]), "scales": np.array([2.0], np.float32)}
 
 
 def check(nodes: list[Any], outputs: Mapping[str, str], *inputs: Mapping[str, Any], on_host: bool = False) -> None:
@@ -182,3 +185,57 @@ def test_a_detector_is_planned_once_for_all_images() -> None:
     images.append(np.zeros((1, 3, 8, 8), np.float32))
     outputs = {"chosen": "int64", "best": "float32", "y": "float32"}
     check(nodes, outputs, *({"image": image} for image in images))
+
+
+FLAT = node("Reshape", ["mask", "minus"], ["flat"])
+
+
+def of_positive(*more: Any) -> list[Any]:
+    return [POSITIVE[0], FLAT, node("Compress", ["x", "flat"], ["v"]), *more]
+
+
+FLATS = tuple({"x": x.reshape(-1)} for x in (X, ALL))
+
+
+def test_the_first_of_counted_elements_stay_on_the_device() -> None:
+    first = node("Slice", ["v", "start", "fewest"], ["y"])
+    one = np.full(15, -1, np.float32)
+    one[3] = 1
+    check(of_positive(first), {"y": "float32"}, *FLATS, {"x": one})
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        node("Resize", ["v", "", "scales"], ["y"], mode="nearest"),
+        node("Slice", ["v", "start", "end", "start", "two"], ["y"]),
+    ],
+    ids=["resize", "slice by steps"],
+)
+def test_what_changes_a_counted_axis_is_computed_from_cut_arrays(last: Any) -> None:
+    check(of_positive(last), {"y": "float32"}, *FLATS, on_host=True)
+
+
+def test_hardmax_keeps_the_length() -> None:
+    check(of_positive(node("Hardmax", ["v"], ["y"], axis=0)), {"y": "float32"}, *FLATS)
+
+
+def test_a_condition_longer_than_its_axis() -> None:
+    chosen = node("Compress", ["rows", "flat"], ["y"], axis=1)
+    network = imported(model_of([POSITIVE[0], FLAT, chosen], {"x": (3, 5)}, ["y"], CONSTANTS, opset=18))
+    first_columns = np.where(np.arange(15).reshape(3, 5) < 2, 1, -1).astype(np.float32)
+    assert np.array_equal(evaluate(network, {"x": first_columns})["y"], ROWS[:, :2])
+    assert evaluate(network, {"x": ALL})["y"].shape == (15, 4)
+
+
+@pytest.mark.parametrize("k", [-1, 7])
+def test_more_or_fewer_elements_than_there_are(k: int) -> None:
+    made = model_of(
+        [node("TopK", ["x", "k"], ["y", "at"])],
+        {"x": (6,), "k": (1,)},
+        ["y"],
+        opset=18,
+        dtypes={"x": 1, "k": 7, "y": 1},
+    )
+    with pytest.raises(ArgumentError, match=f"{k} elements of 6 are asked for"):
+        evaluate(imported(made), {"x": X.reshape(-1)[:6], "k": np.array([k])})

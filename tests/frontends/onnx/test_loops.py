@@ -19,6 +19,8 @@ from onnx import helper, numpy_helper  # noqa: E402
 from support.host_evaluation import evaluate  # noqa: E402
 from support.small_models import imported  # noqa: E402
 
+from syclsched.errors import ModelError  # noqa: E402
+
 pytestmark = pytest.mark.sycl
 
 node = helper.make_node
@@ -259,3 +261,31 @@ def test_of_two_branches_with_much_to_compute_a_run_executes_one() -> None:
     with syclsched.compile(made, devices="cpu", autotune=False) as compiled:
         endless = {"x": x + 1, "n": np.array(1 << 60)}
         np.testing.assert_allclose(compiled(endless)["z"], -np.tanh((x + 1) @ wide), rtol=1e-3, atol=1e-4)
+
+
+def test_a_loop_that_the_counter_ends_late() -> None:
+    body = graph(
+        [node("Less", ["i", "most"], ["go_on"]), node("Add", ["h", "step"], ["h1"])],
+        "i c h",
+        "go_on h1",
+        {"h": ()},
+        most=np.array(20_000),
+        step=np.array(1, np.float32),
+    )
+    body.output[0].type.tensor_type.elem_type = 9
+    made = model(
+        [node("Loop", ["n", "", "h"], ["y"], body=body)], {"n": np.array(30_000), "h": np.array(0, np.float32)}, "y"
+    )
+    check(made, {"n": np.array(30_000), "h": np.array(0, np.float32)})
+
+
+def test_results_of_unknown_length_in_a_body() -> None:
+    """They are refused: no length of theirs would leave the body."""
+    body = graph(
+        [node("NonZero", ["h"], ["p"]), node("Identity", ["h"], ["h1"]), node("Identity", ["c"], ["d"])],
+        "i c h",
+        "d h1 p",
+    )
+    made = model([node("Loop", ["trips", "", "h"], ["y", "ps"], body=body)], {"h": H}, "y ps", trips=np.array(6))
+    with pytest.raises(ModelError):
+        imported(made)

@@ -131,3 +131,46 @@ def test_bits_of_narrow_elements_are_refused() -> None:
     model = model_of([cast], {"x": (2,)}, ["y"], opset=OPSET, dtypes={"x": 16, "y": TensorProto.UINT16})
     with pytest.raises(ModelError, match=r"'bits7'.*bits of bfloat16"):
         imported(model)
+
+
+@pytest.mark.parametrize("operator", ["Loop", "If"])
+def test_values_of_bodies_are_rounded(operator: str) -> None:
+    kind = NUMBERS["bfloat16"]
+    value = lambda name, shape=(2,), of=kind: helper.make_tensor_value_info(name, of, shape)  # noqa: E731
+    weights = [helper.make_tensor("w", kind, (2,), [1.013, 1.03])]
+    if operator == "Loop":
+        step = [node("Mul", ["h", "w"], ["h1"]), node("Identity", ["c"], ["d"])]
+        body = helper.make_graph(
+            step, "body", [value("i", (), 7), value("c", (), 9), value("h")], [value("d", (), 9), value("h1")]
+        )
+        nodes = [node("Loop", ["n", "", "x"], ["y"], body=body)]
+    else:
+        branches = [
+            helper.make_graph(
+                [node("Mul", ["x", "w"], [f"y{i}"])] if i else [node("Add", ["x", "w"], ["y0"])],
+                "b",
+                [],
+                [value(f"y{i}")],
+            )
+            for i in range(2)
+        ]
+        nodes = [
+            node("Cast", ["x"], ["f"], to=1),
+            node("ReduceSum", ["f"], ["s"], keepdims=0),
+            node("Greater", ["s", "zero"], ["c"]),
+            node("If", ["c"], ["z"], then_branch=branches[1], else_branch=branches[0]),
+            node("Mul", ["z", "w"], ["y"]),
+        ]
+    constants = [helper.make_tensor("n", 7, (), [20]), helper.make_tensor("zero", 1, (), [0.0])]
+    made = helper.make_graph(nodes, "g", [value("x")], [value("y")], [*weights, *constants])
+    made = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    x = np.array([1.0, 1.1], np.float32).astype(numpy_dtype("bfloat16"))
+    w = np.array([1.013, 1.03], np.float32).astype(x.dtype)
+    wanted = x * w * w  # the branch of a positive sum
+    if operator == "Loop":
+        wanted = x
+        for _ in range(20):
+            wanted = wanted * w
+    got = evaluate(imported(made), {"x": x.astype(np.float32)})["y"]
+    assert got.dtype == x.dtype
+    assert np.array_equal(got.astype(np.float32), wanted.astype(np.float32))

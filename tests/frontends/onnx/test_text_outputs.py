@@ -89,3 +89,25 @@ def test_labels_must_fit_the_scores() -> None:
     made = model([classifier(TEXTS, "text"), zip_map(TEXTS[:2], "text")], ["probabilities"])
     with pytest.raises(ModelError, match=r"'zip'.*2 labels for scores \(2, 3\)"):
         imported(made, {"x": (2, 4)})
+
+
+def test_text_that_a_branch_selects_is_refused() -> None:
+    branches = [
+        helper.make_graph(
+            [node("Identity", [each], [f"y_{each}"])], each, [], [helper.make_empty_tensor_value_info(f"y_{each}")]
+        )
+        for each in ("a", "b")
+    ]
+    nodes = [
+        *(
+            node("LabelEncoder", ["i"], [name], domain="ai.onnx.ml", keys_int64s=[0, 1], values_strings=texts)
+            for name, texts in (("a", ["p", "q"]), ("b", ["r", "s"]))
+        ),
+        node("Constant", [], ["zero"], value_float=0.0),
+        node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        node("Greater", ["sum", "zero"], ["c"]),
+        node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1]),
+    ]
+    made = model(nodes, ["y"], {"x": (4,), "i": (3,)}, dtypes={"x": 1, "i": 7})
+    with pytest.raises(ModelError):
+        imported(made)

@@ -97,6 +97,13 @@ def test_nodes_of_several_rules(tracks: int) -> None:
         same("TreeEnsembleRegressor", x, **said)
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_nan_that_counts_as_true(rule: str) -> None:
+    x = np.full((4, 4), np.nan, np.float32)
+    said = forest(1, what="target", n_targets=1, rule=rule, nodes_missing_value_tracks_true=[1] * 11)
+    same("TreeEnsembleRegressor", x, **said)
+
+
 def test_trees_are_one_task_however_many_there_are() -> None:
     network = imported(
         model("TreeEnsembleClassifier", {"x": X}, 2, **forest(3, what="class", classlabels_int64s=[0, 1, 2]))

@@ -18,7 +18,7 @@ from syclsched.frontends.onnx.importing.loop_bodies import (
     import_loop_body,
     import_scan_body,
 )
-from syclsched.frontends.onnx.importing.reference_fallback import import_reference
+from syclsched.frontends.onnx.importing.reference_fallback import import_reference, reference_inputs
 from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, ScopeImporter
 from syclsched.frontends.onnx.importing.sequences import SEQUENCE_IMPORTERS
 from syclsched.frontends.onnx.loops.loop_body import LoopBody, ScannedAxis
@@ -39,9 +39,9 @@ MOST_UNROLLED: Final = 4
 def _import_if(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     """Import If: inline the branch taken, or compute both and select where only a run knows the condition.
 
-    Long branches of one shape are loops of at most one iteration, of which a run executes one. A condition that follows
-    from single integers and truth values, of which a model is given few, is required to be known if the branches are
-    long in another way: then only one is imported.
+    Branches with many arithmetic operations and results of the same shapes are loops of at most one iteration, of which
+    a run executes one. If branches have many nodes, a condition that follows from single integers and truth values must
+    be known, and the model is planned for each value of these: they have few.
     """
     b, name = scope.b, scope.tensor(node.inputs[0])
     if math.prod(b.shape(name)) != 1:
@@ -105,14 +105,19 @@ def _import_both(scope: Scope, node: ModelNode, condition: str) -> Sequence[Boun
     for yes, no in zip(*branches, strict=True):
         if not isinstance(yes, str) or not isinstance(no, str):
             return None
-        if (b.shape(yes), b.dtype(yes)) != (b.shape(no), b.dtype(no)):
+        if (b.shape(yes), b.element(yes)) != (b.shape(no), b.element(no)):
             return None
-        selected.append(b.elementwise(("where", 0, 1, 2), b.reshape(condition, ()), yes, no))
+        if any(each in b.decodings or each in b.lengths for each in (yes, no)):
+            return None
+        made = b.elementwise(("where", 0, 1, 2), b.reshape(condition, ()), yes, no)
+        if yes in b.elements:
+            b.elements[made] = b.elements[yes]
+        selected.append(made)
     return selected
 
 
 def _import_loop(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
-    """Import Loop with a known number of iterations by unrolling it."""
+    """Import Loop as one task, by unrolling it, or by the host."""
     body = _graph(scope, node, "body")
     replayed = _as_one_task(scope, node, partial(_loop_body, scope, node, body))
     if replayed is not None:
@@ -164,7 +169,8 @@ def _as_one_task(
     """Import a loop as one node that executes its body again and again; None if it is to be unrolled.
 
     Unrolled are loops of few iterations, since operations of several iterations can then be fused; loops of constants,
-    which are computed beforehand; and loops whose body depends on the iteration in a way that only constants express.
+    which are computed beforehand; and loops whose body has an operator that needs the number of the iteration, or a
+    carried value, as a constant.
     """
     b = scope.b
     b.end([], [])
@@ -201,6 +207,8 @@ def _on_host(scope: Scope, node: ModelNode, body: ModelGraph) -> Sequence[BoundV
         return None
     b.begin(scope.prefixed(node.name), node.label)
     inputs = [scope.tensor(name) if name else None for name in node.inputs]
+    if any(each in b.lengths for each in reference_inputs(b, node, inputs, scope).values()):
+        raise b.wrong("it reads a value whose length is known only at run time")
     return import_reference(b, node, inputs, scope, made=[(b.shape(each), b.dtype(each)) for each in carried])
 
 
@@ -216,7 +224,7 @@ def _graph(scope: Scope, node: ModelNode, name: str) -> ModelGraph:
 
 
 def _import_scan(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
-    """Import Scan by unrolling it; the number of iterations follows from the shapes."""
+    """Import Scan as one task, or by unrolling it; the number of iterations follows from the shapes."""
     b = scope.b
     if b.opset < 9:
         return None

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from syclsched.errors import ValueNeededError
@@ -12,6 +12,7 @@ from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.reference_fallback import NameScope, inferred_shapes, reference_inputs
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
+from syclsched.frontends.onnx.shapes import ShapeDtype
 
 
 def emit_counted(
@@ -46,6 +47,23 @@ def emit_counted(
     return found
 
 
+def _with_extents(
+    b: NetworkBuilder,
+    node: ModelNode,
+    given: Mapping[str, str],
+    results: tuple[str, ...],
+    extent: Callable[[int], int],
+) -> Sequence[ShapeDtype]:
+    """Return shapes and dtypes of a node's results if the axes with a length had other extents."""
+    changed = {}
+    for name, value in given.items():
+        length = b.lengths.get(value)
+        if length is not None:
+            shape = b.shape(value)
+            changed[name] = (*shape[: length.axis], extent(shape[length.axis]), *shape[length.axis + 1 :])
+    return inferred_shapes(b, node, given, results, changed)
+
+
 def import_on_cut_inputs(
     b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None], scope: NameScope
 ) -> Sequence[str | None]:
@@ -53,17 +71,10 @@ def import_on_cut_inputs(
     given = reference_inputs(b, node, inputs, scope)
     results = tuple(name for name in node.outputs if name)
     whole = inferred_shapes(b, node, given, results)
-    one_less = {}
-    for name, value in given.items():
-        length = b.lengths.get(value)
-        if length is not None:
-            shape = b.shape(value)
-            one_less[name] = (*shape[: length.axis], max(shape[length.axis] - 1, 0), *shape[length.axis + 1 :])
+    shorter = [_with_extents(b, node, given, results, extent) for extent in (lambda n: max(n - 1, 0), lambda _: 1)]
     made: list[tuple[Shape, str, int | None]] = []
-    for (shape, dtype), (less, _), name in zip(
-        whole, inferred_shapes(b, node, given, results, one_less), results, strict=True
-    ):
-        axes = [axis for axis, (n, m) in enumerate(zip(shape, less, strict=True)) if n != m]
+    for (shape, dtype), *others, name in zip(whole, *shorter, results, strict=True):
+        axes = [axis for axis, n in enumerate(shape) if any(other[0][axis] != n for other in others)]
         if len(axes) > 1:
             raise ValueNeededError(
                 f"several extents of its result {name!r} are known only at run time",

@@ -2,7 +2,7 @@
 """Values with a length known only at run time: the axis it counts, and what operations do to it.
 
 The array of such a value has the largest extent there can be, and a value of its own says how much of it counts. The
-elements beyond are arbitrary. So an operation that would mix them with others reads them as what changes nothing
+elements beyond are arbitrary. So an operation that would mix them with others reads its neutral element in their place
 (`neutral`), or is refused here, and the host computes it from arrays that are cut.
 """
 
@@ -50,7 +50,8 @@ def resulting_length(
     if rule is not None:
         return rule(given, shape, attributes)
     (_, length), *others = given
-    if kind not in _BATCHED or length is None or length.axis or any(each is not None for _, each in others):
+    is_batched = kind in _BATCHED and length is not None and not length.axis and shape[:1] == given[0][0].shape[:1]
+    if not is_batched or any(each is not None for _, each in others):
         raise LengthError(f"{kind} of a value whose length is known only at run time")
     return length
 
@@ -65,13 +66,13 @@ def _kept(length: Length | None, axis: int) -> Length | None:
 def _elementwise(given: _Given, shape: tuple[int, ...], _: Mapping[str, Any]) -> Length | None:
     found = {Length(len(shape) - len(value.shape) + own.axis, own.count) for value, own in given if own is not None}
     if len(found) > 1:
-        raise LengthError("it joins values along different axes whose length is known only at run time")
+        raise LengthError("it combines values that have a length along different axes")
     length = found.pop()
     for value, own in given:
         at = length.axis - len(shape) + len(value.shape)
         extent = value.shape[at] if at >= 0 else 1
         if extent != (1 if own is None else shape[length.axis]):
-            raise LengthError("it joins a value whose length is known only at run time with one of fixed extent")
+            raise LengthError("it combines a value whose length is known only at run time with one of fixed extent")
     return length
 
 
@@ -151,7 +152,7 @@ def _matmul(given: _Given, shape: tuple[int, ...], at: Mapping[str, Any]) -> Len
     return length
 
 
-#: Reductions -> what changes nothing.
+#: Reductions -> their neutral elements.
 _NEUTRAL: Final = {
     **dict.fromkeys(("sum", "l1", "l2", "sumsquare", "logsum"), 0.0),
     "prod": 1.0,
@@ -161,10 +162,12 @@ _NEUTRAL: Final = {
 
 
 def neutral(kind: str, length: Length, attributes: Mapping[str, Any]) -> float | None:
-    """Return what the elements beyond a length have to be for an operation along its axis; None if it has none."""
+    """Return the neutral element of an operation along the axis of a length; None if it is none along it."""
     if kind == "reduce" and length.axis in attributes["axes"]:
         return _NEUTRAL.get(attributes["mode"])
     if kind in ("topk", "arg", "softmax") and length.axis == attributes["axis"]:
+        if attributes.get("last"):
+            raise LengthError("the last of equal elements along the axis whose length is known only at run time")
         is_largest = attributes["mode"] == "max" if kind == "arg" else attributes.get("largest", True)
         return -math.inf if is_largest else math.inf
     return None
@@ -179,7 +182,7 @@ _RULES: Final[dict[str, Callable[[_Given, tuple[int, ...], Mapping[str, Any]], L
     "slice": _slice,
     "concat": _concat,
     "matmul": _matmul,
-    "softmax": lambda given, *_: given[0][1],  # along the axis, it is given what changes nothing
+    "softmax": lambda given, *_: given[0][1],  # along the axis, it is given neutral elements
     "scan_sum": _sums,
     **dict.fromkeys(("reduce", "arg", "layer_norm", "topk"), _over_other_axes),
 }

@@ -35,10 +35,13 @@ class _BodyScope(Scope):
         if super().has(name):
             return super().meaning(name)
         found = self._outer.meaning(name)
+        outer = self._outer.b
+        if found is None:
+            return None
         if not isinstance(found, str):
-            return found
+            raise outer.wrong("its body reads a sequence")
         if found not in self._inner:
-            outer = self._outer.b
+            _check_plain(outer, found, outer, "its body reads")
             known = outer.known(found)
             label = f"outer value {len(self._inner)}"
             if known is None:
@@ -77,13 +80,23 @@ def _import_body(
     inner.add_constants(graph.initialisers)
     inner.run(graph.nodes)
     outputs = [(f"result {i}", inner.tensor(output.name)) for i, output in enumerate(graph.outputs)]
-    captured = inner.captured
-    if any(each in outer.lengths for each in captured):
-        raise outer.wrong("its body reads a value whose length is known only at run time")
-    return b.finish(graph.name or "body", outputs), captured
+    for _, value in outputs:
+        _check_plain(b, value, outer, "its body makes")
+    return b.finish(graph.name or "body", outputs), inner.captured
+
+
+def _check_plain(b: NetworkBuilder, value: str, outer: NetworkBuilder, what: str) -> None:
+    """Raise `ModelError` for a value that is more than an array of numbers of its dtype."""
+    found = [f"elements of {b.elements[value]}"] if value in b.elements else []
+    found += ["a value whose length is known only at run time"] if value in b.lengths else []
+    found += ["text"] if value in b.decodings else []
+    if found:
+        raise outer.wrong(f"{what} {found[0]}")
 
 
 def _formals(scope: Scope, kind: str, values: Sequence[str]) -> list[tuple[str, Shape, str] | None]:
+    for each in values:
+        _check_plain(scope.b, each, scope.b, "it takes")
     return [(f"{kind} {i}", scope.b.shape(each), scope.b.dtype(each)) for i, each in enumerate(values)]
 
 
@@ -150,7 +163,7 @@ def _rounds_by_counter(network: Network) -> int | None:
         program.run()
         if not bool(condition.reshape(-1)[0]):
             return number + 1
-    return 0
+    return None if nodes else 0
 
 
 def import_scan_body(

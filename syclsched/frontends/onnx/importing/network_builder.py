@@ -155,6 +155,8 @@ class NetworkBuilder(ImportState):
                 self.lengths[name] = length
         if given and (kind in _MOVING or attributes.get("expression", -1) == 0) and given[0] in self.elements:
             self.elements[outputs[0] or ""] = self.elements[given[0] or ""]
+        if kind not in _MOVING - {"concat"} and any(each in self.decodings for each in given):
+            raise self.wrong("text can only be moved, up to an output of the model")
         if kind in _MOVING - {"concat"} and given[0] in self.decodings:
             self.decodings[outputs[0] or ""] = self.decodings[given[0] or ""]
         node = CanonicalNode(f"{self._node_name}.{len(self._fresh)}", kind, tuple(given), tuple(outputs), attributes)
@@ -169,13 +171,20 @@ class NetworkBuilder(ImportState):
     ) -> Length | None:
         values = [None if each is None else self.values[each] for each in given]
         lengths = [None if each is None else self.lengths.get(each) for each in given]
+        if kind == "slice" and lengths[0] is not None:
+            axis = lengths[0].axis
+            begins = attributes["starts"][axis] == 0 and attributes["steps"][axis] == 1
+            if begins and shape[axis] < self.shape(given[0] or "")[axis]:
+                # The first elements: as many as there are, if there are fewer.
+                fewest = ("min", ("cast", "int64", 0), ("const", shape[axis], "int64"))
+                return Length(axis, self.elementwise(fewest, lengths[0].count, dtype="int64"))
         try:
             return resulting_length(kind, values, lengths, shape, attributes)
         except LengthError as error:
             raise LengthError(error.what, where=self.place()) from None
 
     def _filled_up(self, kind: str, given: Sequence[str | None], attributes: Mapping[str, Any]) -> list[str | None]:
-        """Return a node's inputs with what changes its result nothing beyond their lengths, where there is such."""
+        """Return a node's inputs with neutral elements beyond their lengths, where its operation has such."""
         found = list(given)
         for position, name in enumerate(given):
             length = None if name is None else self.lengths.get(name)

@@ -21,7 +21,7 @@ from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 _LEAF: Final = "LEAF"
-#: Mode of a node -> the rule of the kernel, whether its children change sides, and whether equal features are left out.
+#: Mode of a node -> the rule of the kernel, whether the children are swapped, and whether the comparison is strict.
 _RULES: Final = {
     "BRANCH_LEQ": ("<=", False, False),
     "BRANCH_LT": ("<=", False, True),
@@ -172,8 +172,10 @@ def _forest(b: NetworkBuilder, nodes: _Nodes) -> _Forest:
             threshold = nodes.thresholds[place]
             if is_strict:
                 threshold = np.nan if threshold == -np.inf else np.nextafter(threshold, threshold.dtype.type(-np.inf))
-            # NaN is not smaller than a threshold; where the children change sides, it must count as smaller.
-            is_true = bool(nodes.missing[place]) != (changes and rule == "<=")
+            # NaN is not smaller than a threshold; where the children are swapped, it must count as smaller. It is never
+            # equal, and so takes the first child of a swapped "==", the true one, in any case.
+            is_missing = bool(nodes.missing[place])
+            is_true = is_missing != changes if rule == "<=" else is_missing and not changes
             made.append((2 * nodes.features[place] + is_true, len(queue), -1, threshold))
             queue += [(child, depth + 1) for child in nodes.children[place][:: -1 if changes else 1]]
         if len(made) < len(queue):

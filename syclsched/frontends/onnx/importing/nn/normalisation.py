@@ -156,4 +156,7 @@ def _hardmax(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     at = b.emit("arg", [y], mode="max", axis=axis, keepdims=True, last=False)
     extents = b.shape(y)
     hit = ("cast", b.dtype(x), ("equal", 0, ("index", axis - len(extents))))
-    return [b.reshape(b.elementwise(hit, at, shape=extents), shape)]
+    made = b.elementwise(hit, at, shape=extents)
+    if y in b.lengths and b.lengths[y].axis == axis:
+        b.lengths[made] = b.lengths[y]
+    return [b.reshape(made, shape)]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
-from syclsched.frontends.onnx.importing.lengths import Length
+from syclsched.frontends.onnx.importing.lengths import Length, LengthError
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
@@ -71,6 +71,8 @@ def _topk(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x, count = inputs.required(0, "X"), inputs.optional(1)
     axis = b.axis(node.integer("axis", -1), len(b.shape(x)))
     is_open = count is not None and b.known(count) is None
+    if is_open and x in b.lengths and b.lengths[x].axis != axis:
+        raise LengthError("its result has two extents that are known only at run time")
     if is_open:  # all are ordered, and the first of them count
         k = b.shape(x)[axis]
     else:

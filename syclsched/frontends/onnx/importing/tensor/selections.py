@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Importers of NonZero, Compress, Unique and NonMaxSuppression: as many results as values say."""
+"""Importers of NonZero, Compress, Unique and NonMaxSuppression, whose extents depend on values."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ def _lines(b: NetworkBuilder, node: ModelNode, shape: Shape) -> tuple[int | None
 @imports("Compress")
 def _compress(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     given = _given(b, inputs, 2)
-    x = given[0] or ""
+    x, condition = given[0] or "", given[1] or ""
     axis, counted, shape = _lines(b, node, b.shape(x))
+    if b.shape(condition)[0] > shape[counted]:  # the rest selects nothing
+        given[1] = b.part(condition, 0, 0, shape[counted])
     return emit_counted(b, "Compress", given, [(shape, b.dtype(x), counted)], options=(("axis", axis),))
 
 

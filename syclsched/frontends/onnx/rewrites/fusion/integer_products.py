@@ -43,6 +43,8 @@ def _fuse_operands(draft: NetworkDraft, node: CanonicalNode) -> None:
     else:
         scales, zeros = (np.broadcast_to(each, weights.shape) for each in (w.scale, w.zero))
         scale, columns = scales.reshape(len(scales), -1)[:, :1], len(weights)
+    if not scale.size:
+        return
     if not (scales == scale.reshape((1, -1) if node.kind == "matmul" else (-1, *[1] * (scales.ndim - 1)))).all():
         return  # a scale for each term
     bias = node.input(2)
