@@ -8,6 +8,7 @@ all inputs in one pass, and every other precondition is a single test.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -22,6 +23,8 @@ from syclsched.onnx.specialised import Array
 if TYPE_CHECKING:
     from syclsched.execution import Runner
     from syclsched.execution.runner.bound_plan import Repeat
+
+_LOGGER = logging.getLogger("syclsched")
 
 #: A call that waits for others and takes no longer justifies a further runner: longer runs use all cores themselves.
 SHORT_S: Final = 2e-3
@@ -82,11 +85,15 @@ class CachedCall:
         if outputs is not None and is_short and self._making.acquire(blocking=False):
             try:
                 made = None if self._is_full else self._another()
-                self._is_full = made is None
-                if made is not None:
-                    self._idle.append(made)
+            except Exception as error:  # such as too little memory: this call has its outputs, and others will wait
+                _LOGGER.info("calls wait for each other: %s: %s", type(error).__name__, error)
+                made = None
             finally:
                 self._making.release()
+            if made is None:
+                self._is_full = True
+            else:
+                self._idle.append(made)
         return outputs
 
 

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -38,7 +37,7 @@ from syclsched.scheduling.objectives import minimize as aim_at
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from syclsched.execution import Run, Runner
+    from syclsched.execution import Run
     from syclsched.planner import ModelPlanOptions, PlanRequest
 
 _Result = TypeVar("_Result")
@@ -208,9 +207,6 @@ class CompiledModel:
         #: Fast path for the last input shapes, and the bound model for which it was last built.
         self._cached_call: CachedCall | None = None
         self._cached_call_of: BoundModel | None = None
-        #: With carried values, the fast paths of all plans for one version of these values' memory.
-        self._cached_calls: WeakKeyDictionary[Runner, CachedCall | None] = WeakKeyDictionary()
-        self._carried_version = -1
         self._closed = False
         self._lock = threading.Lock()
 
@@ -263,16 +259,15 @@ class CompiledModel:
         return made
 
     def _cached_call_for(self, bound: BoundModel) -> CachedCall | None:
+        """Return the fast path of a plan; with carried values, for as long as their memory stays where it is."""
         state = self._state
-        if state is None:
-            return cached_call_for(bound, self._dtypes, self._builder.another_runner)
-        # Prompts and tokens alternate; each keeps its fast path while the carried values stay where they are.
-        if self._carried_version != state.version:
-            self._cached_calls.clear()
-            self._carried_version = state.version
-        if bound.runner not in self._cached_calls and state.can_repeat(bound):
-            self._cached_calls[bound.runner] = cached_call_for(bound, self._dtypes, lambda _: None)
-        return self._cached_calls.get(bound.runner)
+        version = 0 if state is None else state.version
+        if bound.cached_call is None or bound.cached_version != version:
+            another = self._builder.another_runner if state is None else lambda _: None
+            can_repeat = state is None or state.can_repeat(bound)
+            bound.cached_call = cached_call_for(bound, self._dtypes, another) if can_repeat else None
+            bound.cached_version = version
+        return bound.cached_call
 
     def reset(self, **values: Any) -> None:
         """Set the values that are carried from call to call to 0, or to given ones by input; see `compile`.
@@ -444,7 +439,6 @@ class CompiledModel:
                 return
             self._closed = True
             self._cached_call = None
-            self._cached_calls.clear()
         self._kept.close()
         self._builder.close()
 

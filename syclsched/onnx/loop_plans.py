@@ -64,12 +64,17 @@ def plan_bodies(graph: TaskGraph, platform: Platform, bind: Callable[[TaskGraph]
     """Plan the bodies of a graph's loops that no device executes whole, and of those within them."""
     costs = CostModel(platform)
     found: list[PlannedBody] = []
-    for task in graph.tasks:
-        body = loop_body_of(task.operation)
-        if body is None or device_supports(task, costs) or sum(map(step_flops, body.with_inner)) < _WORTH_PLANNING:
-            continue
-        lowered = lower(body.network)
-        found += plan_bodies(lowered.graph, platform, bind)
-        found.append(PlannedBody(body, lowered, bind(lowered.graph)))
-        body.planned.program = found[-1]
+    try:
+        for task in graph.tasks:
+            body = loop_body_of(task.operation)
+            if body is None or device_supports(task, costs) or sum(map(step_flops, body.with_inner)) < _WORTH_PLANNING:
+                continue
+            lowered = lower(body.network)
+            found += plan_bodies(lowered.graph, platform, bind)
+            found.append(PlannedBody(body, lowered, bind(lowered.graph)))
+            body.planned.program = found[-1]
+    except BaseException:
+        for each in found:
+            each.close()
+        raise
     return found

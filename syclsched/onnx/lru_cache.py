@@ -16,6 +16,7 @@ from syclsched.onnx.specialised import Specialised
 
 if TYPE_CHECKING:
     from syclsched.execution import Runner
+    from syclsched.onnx.cached_call import CachedCall
     from syclsched.onnx.loop_plans import PlannedBody
 
 
@@ -29,17 +30,21 @@ class BoundModel:
     #: Further runners of the plan, for concurrent calls.
     others: list[Runner] = field(default_factory=list)
     bodies: Sequence[PlannedBody] = ()  # of its loops
+    #: Fast path for repeated calls, and the version of the carried values' memory for which it was made.
+    cached_call: CachedCall | None = None
+    cached_version: int = 0
     closed: bool = False
 
     def add(self, runner: Runner) -> None:
         """Take ownership of a further runner."""
         self.others.append(runner)
-        if self.closed:  # meanwhile
+        if self.closed:  # in the meantime
             runner.close()
 
     def close(self) -> None:
         """Close all runners, and then those of its loops' bodies."""
         self.closed = True
+        self.cached_call = None
         for runner in (self.runner, *self.others):
             runner.close()
         for body in self.bodies:

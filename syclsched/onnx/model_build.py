@@ -72,6 +72,7 @@ class ModelBuilder:
         self._chosen: dict[str, str | None] = {}
         self._live: OpenDevices | None = None
         self._lock = threading.Lock()
+        self._closed = False
 
     def make(self, shapes: Shapes, values: Mapping[str, Array]) -> BoundModel:
         """Return the model planned and bound for these input shapes."""
@@ -168,13 +169,20 @@ class ModelBuilder:
             return None
         specialised = bound.specialised
         with self._lock:
+            if self._closed:
+                return None
             runner = bind(bound.plan, specialised.graph, self._opened(), trace=False, recover=True)
-        runner(specialised.given(sample_inputs(specialised, {})), specialised.fetched)
+            try:
+                runner(specialised.given(sample_inputs(specialised, {})), specialised.fetched)
+            except BaseException:
+                runner.close()
+                raise
         return runner
 
     def close(self) -> None:
         """Close the devices."""
         with self._lock:
+            self._closed = True
             if self._live is not None:
                 self._live.close()
                 self._live = None

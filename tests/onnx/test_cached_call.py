@@ -15,9 +15,10 @@ import pytest
 from support.onednn_calls import needs_onednn
 
 import syclsched
-from syclsched.errors import ArgumentError, ExecutionError
+from syclsched.errors import ArgumentError, ExecutionError, MemoryLimitError
 from syclsched.onnx import cached_call
 from syclsched.onnx.cached_call import CachedCall
+from syclsched.onnx.model_build import ModelBuilder
 from syclsched.testing import faults
 
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
@@ -167,3 +168,40 @@ def test_calls_of_many_threads_get_runners_and_are_right(onednn_on_cpu, monkeypa
     for runner in others:
         with pytest.raises(ExecutionError, match="closed"):
             runner({})
+
+
+def call_at_once(model: Any, given: Any, callers: int = 4) -> None:
+    with ThreadPoolExecutor(callers) as pool:
+        assert all(pool.map(lambda _: all(right(model(given), given) for _ in range(20)), range(callers)))
+
+
+def test_a_runner_that_cannot_be_made_costs_no_call(onednn_on_cpu, monkeypatch) -> None:
+    monkeypatch.setattr(cached_call, "SHORT_S", 60.0)
+
+    def refuse(self: ModelBuilder, bound: Any) -> None:
+        raise MemoryLimitError("too little for two", where="here")
+
+    monkeypatch.setattr(ModelBuilder, "another_runner", refuse)
+    with syclsched.compile(MODEL, devices="cpu", autotune=False) as model:
+        call_at_once(model, images(0))
+
+
+def test_runners_of_other_shapes_stay_in_use(onednn_on_cpu, monkeypatch) -> None:
+    monkeypatch.setattr(cached_call, "SHORT_S", 60.0)
+    with syclsched.compile(MODEL, devices="cpu", autotune=False) as model:
+        for _ in range(2):
+            model(images(0))
+            model(images(0))
+            call_at_once(model, images(0))
+            model(images(1, 3))
+        (two, _) = (each.bound for each in model._kept._slots.values())
+        assert two is not None and two.cached_call is not None
+        assert len(two.cached_call._idle) == len(two.others) + 1
+
+
+def test_a_closed_model_makes_no_runners(onednn_on_cpu) -> None:
+    with syclsched.compile(MODEL, devices="cpu", autotune=False) as model:
+        model(images(0))
+        bound = model._current()
+    assert model._builder.another_runner(bound) is None
+    assert model._builder._live is None

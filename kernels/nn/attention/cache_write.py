@@ -33,16 +33,18 @@ def cache_write(circular: bool = False) -> Operation:
         f"cache_write{' circular' if circular else ''}",
         parameters,
         partial(_host, circular=circular),
-        _check,
+        partial(_check, circular=circular),
         work=_work,
         kernels=generated_implementations(parameters, partial(_write, circular=circular), _launch),
     )
 
 
-def _check(signature: Signature) -> str | None:
+def _check(signature: Signature, *, circular: bool) -> str | None:
     y, rows, starts = (signature.shapes[name] for name in ("y", "rows", "starts"))
     if len(y) != 4 or len(rows) != 4 or (*rows[:2], rows[3]) != (*y[:2], y[3]) or starts != y[:1]:
         return f"rows {rows} from starts {starts} on do not fit into {y}"
+    if circular and rows[2] > y[2]:
+        return f"{rows[2]} rows are more than the {y[2]} places of a circular cache"
     return None
 
 
@@ -78,7 +80,8 @@ def _write(w: KernelWriter, *, circular: bool) -> None:
         row = w.cast("int64", f"({line} - {head} * {count})", "int64")
         at = w.value("int64", f"{loaded} + {row}")
         if circular:
-            at = w.value("int64", f"{at} % {w.constant(extent, 'int64')}")
+            whole = w.constant(extent, "int64")
+            at = w.value("int64", f"({at} % {whole} + {whole}) % {whole}")  # the remainder has the sign of `at` in C
         inside = w.all_of(f"({at} >= {w.constant(0, 'int64')})", f"({at} < {w.constant(extent, 'int64')})")
         with w.if_block(inside):
             column = w.index(f"{item} - {line} * {size}")

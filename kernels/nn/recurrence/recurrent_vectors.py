@@ -5,8 +5,8 @@ The products with the inputs are computed for several steps at once, the weights
 another, so that these stay in the first cache. The products with the state follow step by step. Weights are packed once
 in the order in which they are read.
 
-The direction follows the packed weights as a number: both directions have the same code, and their launches can be
-joined, so that two cores compute them.
+The direction is stored as one more element behind the packed weights: both directions have the same code, and their
+launches can be joined, so that two cores compute them.
 """
 
 from __future__ import annotations

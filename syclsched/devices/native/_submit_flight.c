@@ -201,7 +201,7 @@ static void wait_while(struct flight *flight, enum state state, const struct tim
                      : pthread_cond_wait(&flight->changed, &flight->mutex);
 }
 
-/* Return how the next run is made: a trial of the way with fewer trials, then the way with the shortest run. */
+/* Return how the next run is made: the first runs alternate between both ways, later ones take the faster. */
 static int way_of(const struct job *job)
 {
     if (!job->local || !job->trials[SUBMITTED] || job->least_ns[SUBMITTED] > LONGEST_NS)

@@ -195,7 +195,7 @@ class NativeRun:
 
     @property
     def runs_on_caller(self) -> int:
-        """The number of runs executed on the calling thread, or eight if that has proved slower."""
+        """The number of timed runs on the calling thread; it is set to its end, eight, once that has proved slower."""
         return int(self._job.trials[1])
 
     @property

@@ -92,6 +92,16 @@ def test_rows_are_written_into_a_cache(run: Any, name: str, circular: bool) -> N
     operation = nn.cache_write(circular)
     assert np.array_equal(on_host(operation, arrays), want)
     assert np.array_equal(run(operation, name, arrays)["y"], want)
+    arrays["starts"] = np.array([-1, -7], "int32")
+    assert np.array_equal(run(operation, name, arrays)["y"], on_host(operation, arrays))
+
+
+def test_more_rows_than_a_circular_cache_has_are_refused() -> None:
+    graph = TaskGraph()
+    y, rows = graph.array("y", (1, 2, 3, 4), "float32"), graph.array("rows", (1, 2, 5, 4), "float32")
+    starts = graph.array("starts", (1,), "int64")
+    with pytest.raises(ArgumentError, match="5 rows are more than the 3 places"):
+        graph.kernel(nn.cache_write(True), y=y, rows=rows, starts=starts)
 
 
 def test_wrong_shapes_are_refused() -> None:

@@ -58,7 +58,7 @@ def _group_query_attention(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -
 
 
 def _is_cache(b: NetworkBuilder, node: ModelNode, inputs: Inputs, past_key: str, past_value: str) -> bool:
-    """Return whether new keys and values are written into the memory of the earlier ones, as it stays for later calls.
+    """Return whether keys and values are written to the memory of the earlier ones, which is kept for the next call.
 
     The lengths are then values of the run, and one plan serves every token.
     """
