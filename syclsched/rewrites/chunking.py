@@ -162,6 +162,8 @@ class _Cutter:
         if number not in held.chunks:
             if not held.array.shape or held.array.shape[0] != bounds[-1]:
                 raise GraphError(f"it does not have the {bounds[-1]} rows to cut", where=f"array {name!r}")
+            if held.array.donated:
+                raise GraphError("it is donated: runs update it as a whole", where=f"array {name!r}")
             held.declare_chunks(self._new, number, bounds)
         chunks = held.chunks[number]
         if read and number not in held.chunks_valid:

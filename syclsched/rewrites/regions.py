@@ -39,10 +39,13 @@ def find_regions(graph: TaskGraph) -> tuple[Region, ...]:
     rows_of: dict[str, int] = {}
     writer: dict[str, str | None] = {}  # the task that wrote each array last, if by rows
     in_parts = graph.segments().keys()
+    donated = {name for name, array in graph.arrays.items() if array.donated}  # one piece of memory, of the user
     for name in graph.order():
         task = graph.find_task(name)
         rows = 0 if touches(task, in_parts) else _rows_to_cut(task)
         by_rows = _arrays_by_rows(task) if rows else frozenset()
+        if not by_rows.isdisjoint(donated):
+            rows, by_rows = 0, frozenset()
         if rows:
             parent[name], rows_of[name] = name, rows
         for access in task.accesses:

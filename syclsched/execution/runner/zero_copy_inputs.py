@@ -40,6 +40,12 @@ class ZeroCopyInputs:
         if found is not None:
             return found
         plan, declared = prepared.plan, prepared.graph.arrays
+        if name in prepared.graph.joined or name in prepared.program.segments:
+            raise ArgumentError(
+                "it is split by rows, so there is no single buffer to fill",
+                where=f"array {name!r}",
+                hint='Plan with rewrite="none", and let tasks access the whole array',
+            )
         if name not in declared:
             raise UnknownArrayError("there is none", where=f"array {name!r}", hint="Give the name of an input")
         space = plan.residents.get(name)
@@ -47,8 +53,8 @@ class ZeroCopyInputs:
             raise ArgumentError(
                 "its value is not read in place, so there is no buffer to fill",
                 where=f"array {name!r}",
-                hint='Declare it with usm="shared" or usm="host"; it must be an input that no task writes, or donated, '
-                "and be read, by this plan, on a device that reaches memory of that kind",
+                hint='Declare an input that no task writes with usm="shared" or usm="host", others with donated=True. '
+                "The devices that use it in this plan must reach memory of that kind",
             )
         view = self.share(plan, name, None)
         assert view is not None

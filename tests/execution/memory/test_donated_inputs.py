@@ -34,6 +34,28 @@ def test_a_donated_input_is_updated_in_place() -> None:
         assert (runner({"x": np.ones(50), "total": other}, ["total"])["total"] == 1).all()
 
 
+def test_a_large_donated_input_is_not_split() -> None:
+    platform = syclsched.discover("cpu", sub_devices=2)
+    graph, count = syclsched.TaskGraph(), 3_000_000
+    total = graph.array("total", (count,), "float64", donated=True)
+    graph.kernel(get("axpy"), y=total.update(), x=graph.array("x", (count,)), alpha=1.0)
+    with syclsched.bind(graph, platform) as runner:
+        found = runner.buffer("total")
+        runner({"x": np.ones(count)})
+        assert (found == 1).all()
+
+
+def test_the_buffer_of_a_split_input_is_refused() -> None:
+    graph = syclsched.TaskGraph()
+    x = graph.array("x", (50,), usm="shared")
+    graph.kernel(get("copy"), y=graph.array("y", (25,)), x=x[0:25])
+    with (
+        syclsched.bind(graph, syclsched.discover("cpu")) as runner,
+        pytest.raises(syclsched.errors.ArgumentError, match=r"'x'.*split by rows"),
+    ):
+        runner.buffer("x")
+
+
 def test_without_donation_inputs_stay() -> None:
     total = np.zeros(50)
     with syclsched.bind(accumulating(donated=False), syclsched.discover("cpu")) as runner:
