@@ -294,3 +294,51 @@ def test_a_call_that_outlasts_its_slice_goes_on(monkeypatch: pytest.MonkeyPatch)
         assert [float(add(one)["y"]) / size for _ in range(3)] == [1, 2, 3]
         monkeypatch.setattr("syclsched.execution.replay.native_run_cache.SLICE_S", 0.0)
         assert [float(add(one)["y"]) / size for _ in range(3)] == [4, 5, 6]
+
+
+def model_of(nodes: list[Any], inputs: dict[str, Any], outputs: dict[str, Any], kinds: dict[str, int]) -> Any:
+    """Return a model of these nodes; inputs and outputs of other kinds than float32 are in ``kinds``."""
+
+    def declared(values: dict[str, Any]) -> list[Any]:
+        return [
+            helper.make_tensor_value_info(name, kinds.get(name, TensorProto.FLOAT), shape)
+            for name, shape in values.items()
+        ]
+
+    graph = helper.make_graph(nodes, "states", declared(inputs), declared(outputs))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11)
+
+
+def test_a_value_passes_from_one_carried_input_to_another() -> None:
+    nodes = [
+        helper.make_node("Mul", ["x", "factor"], ["n0"]),
+        helper.make_node("Unsqueeze", ["s0", "axis"], ["n1"]),
+        helper.make_node("Add", ["s0", "s1"], ["y"]),
+    ]
+    inputs = {"x": [4], "factor": [4], "s0": [4], "s1": [1, 4], "axis": [1]}
+    model = model_of(nodes, inputs, {"y": [1, 4], "n0": [4], "n1": [1, 4]}, {"axis": TensorProto.INT64})
+    del model.graph.input[-1]
+    model.graph.initializer.append(helper.make_tensor("axis", TensorProto.INT64, [1], [0]))
+    with syclsched.compile(model, devices="cpu", carried={"n0": "s0", "n1": "s1"}, autotune=False) as shift:
+        ones = np.ones(4, np.float32)
+        found = [float(shift(np.full(4, n, np.float32), ones)["y"][0, 0]) for n in (1, 2, 3, 4)]
+    assert found == [0, 1, 3, 5]
+
+
+@pytest.mark.parametrize("as_output", [False, True])
+def test_a_cache_that_others_read_through_a_view_is_not_overwritten(as_output: bool) -> None:
+    nodes = [
+        helper.make_node("TensorScatter", ["past", "rows", "before"], ["present"], name="write"),
+        helper.make_node("Reshape", ["past", "shape"], ["flat"]),
+        helper.make_node("ReduceSum", ["flat"], ["y"], keepdims=0, name="total"),
+    ]
+    kinds = {"before": TensorProto.INT64}
+    outputs: dict[str, Any] = {"present": [1, 5, 3], "y": []} | ({"flat": [15]} if as_output else {})
+    model = model_of(nodes, {"past": [1, 5, 3], "rows": [1, 1, 3], "before": [1]}, outputs, kinds)
+    model.graph.initializer.append(helper.make_tensor("shape", TensorProto.INT64, [1], [15]))
+    given = np.ones((1, 1, 3), np.float32), np.zeros(1, np.int64)
+    with (
+        syclsched.compile(model, devices="cpu", carried={"present": "past"}, autotune=False) as compiled,
+        pytest.raises(syclsched.errors.ModelError, match=r"write.*'past' in place, which .*(total|'flat').*reads, too"),
+    ):
+        compiled(*given)

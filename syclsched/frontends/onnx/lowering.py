@@ -92,6 +92,8 @@ class _Lowering:
         for name in dict.fromkeys(self._outputs):
             if name not in self._arrays:
                 self._copy(name)
+        for output in self._carried:
+            self._copy_from_overwritten(output)
         for output, name in self._carried.items():
             self._carry(output, self._arrays[name])
         return LoweredNetwork(
@@ -102,6 +104,18 @@ class _Lowering:
             on_host,
             {name: self._names[name] for name in self._carried.values()},
         )
+
+    def _copy_from_overwritten(self, output: str) -> None:
+        """Copy a carried output that is the value of another carried input, before that input's next value comes."""
+        held, own = _home(self._views.get(output)), self._arrays[self._carried[output]]
+        if any(held is self._arrays[name] is not own for name in self._carried.values()):
+            array = self._graph.array(
+                numbered_name(_safe(output) or "value", self._taken), own.shape, own.dtype, temporary=True
+            )
+            source = self._views[output].reshaped(own.shape)
+            name = self._task_name(f"copy {output}")
+            self._graph.kernel(copy_operation(), name=name, source=source, destination=array.write())
+            self._views[output] = array
 
     def _carry(self, output: str, home: LogicalArray) -> None:
         """Put the value of an output where the next call reads it, after all that read the value before."""
@@ -207,19 +221,29 @@ class _Lowering:
         self._origins[task] = node.origin or (node.name,)
 
     def _check_overwritten(self, node: CanonicalNode, value: str) -> None:
-        """Refuse to overwrite an input that is not carried into its own next value, or that another node reads."""
+        """Refuse to overwrite an input that is not carried into its own next value, or that others read."""
         home = _home(self._views[value])
         name = next((each for each in self._network.inputs if self._arrays[each] is home), None)
         if name is None:
             return
-        readers = [each.name for each in self._network.nodes if name in each.inputs and each.kind != "reshape"]
-        output = next((output for output, each in self._carried.items() if each == name), None)
-        if len(readers) > 1 or output is None:
-            why = "no output is carried to" if output is None else "others read, too"
+        producer = self._network.producer()
+        while (made_by := producer.get(value)) is not None and made_by.kind == "reshape" and made_by.inputs[0]:
+            value = made_by.inputs[0]
+        views, readers = {value}, []
+        for each in self._network.nodes:
+            if views.isdisjoint(filter(None, each.inputs)):
+                continue
+            if each.kind == "reshape":
+                views.update(filter(None, each.outputs))
+            elif each is not node:
+                readers.append(", ".join(each.origin) or each.name)
+        readers += [f"output {output!r}" for output in self._network.outputs if output in views]
+        if readers or name not in self._carried.values():
+            why = f"{readers[0]} reads, too" if readers else "no output is carried to"
             raise ModelError(
-                f"it writes into its input {name!r}, which {why}",
+                f"it updates {name!r} in place, which {why}",
                 where=f"node {', '.join(node.origin) or node.name}",
-                hint="Leave that input out of carried=",
+                hint=f"Leave {name!r} out of carried=; the caller then passes it to each call",
             )
 
     def _task_name(self, name: str) -> str:
