@@ -91,7 +91,8 @@ class Specialised:
     def check_indices(self, values: Mapping[str, Any]) -> None:
         """Raise `ArgumentError` if an input of indices has one out of range."""
         for name, each in self.picked.items():
-            _check(name, values[name], each)
+            if name in values:  # others are carried
+                _check(name, values[name], each)
 
     def results(self, found: Mapping[str, Array]) -> dict[str, Array]:
         """Return the model's outputs for values of the graph's arrays; constants are copied."""
@@ -108,21 +109,19 @@ def _check(name: str, indices: Any, picked: IndexInput) -> None:
     if not isinstance(indices, np.ndarray) or not indices.size:
         return
     low, high = int(indices.min()), int(indices.max())
-    if picked.room is not None:
-        if low < 0 or high >= picked.extent:
-            raise ArgumentError(
-                f"its value {low if low < 0 else high} is out of range: the cache of {picked.operator} has room for "
-                f"{picked.room} tokens, so that 0 to {picked.extent - 1} are allowed",
-                where=f"input {name!r}",
-                hint="Begin a new sequence, or give the cache a larger extent when the model is compiled (shapes=)",
-            )
+    if low >= picked.least and high < picked.extent:
         return
-    if low < -picked.extent or high >= picked.extent:
+    wrong = low if low < picked.least else high
+    if picked.room is not None:
         raise ArgumentError(
-            f"index {low if low < -picked.extent else high} is out of range: "
-            f"{picked.operator} picks from {picked.extent:,}",
+            f"its value {wrong} is out of range: the cache of {picked.operator} has room for {picked.room} tokens, "
+            f"so that {picked.least} to {picked.extent - 1} are allowed",
             where=f"input {name!r}",
+            hint="Begin a new sequence, or give the cache a larger extent when the model is compiled (shapes=)",
         )
+    raise ArgumentError(
+        f"index {wrong} is out of range: {picked.operator} picks from {picked.extent:,}", where=f"input {name!r}"
+    )
 
 
 def specialise(

@@ -342,3 +342,32 @@ def test_a_cache_that_others_read_through_a_view_is_not_overwritten(as_output: b
         pytest.raises(syclsched.errors.ModelError, match=r"write.*'past' in place, which .*(total|'flat').*reads, too"),
     ):
         compiled(*given)
+
+
+def test_a_carried_input_is_an_index() -> None:
+    nodes = [helper.make_node("Gather", ["table", "at"], ["y"]), helper.make_node("Add", ["at", "step"], ["next"])]
+    kinds = dict.fromkeys(("at", "step", "next"), TensorProto.INT64)
+    model = model_of(nodes, {"table": [9], "step": [1], "at": [1]}, {"y": [1], "next": [1]}, kinds)
+    with syclsched.compile(model, devices="cpu", carried={"next": "at"}, autotune=False) as walk:
+        table, by_two = np.arange(9, dtype=np.float32), np.array([2])
+        assert [float(walk(table, by_two)["y"][0]) for _ in range(4)] == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize("rooms", [(4, 8), (8, 4)])
+def test_the_smallest_of_several_caches_is_the_limit(rooms: tuple[int, int]) -> None:
+    nodes = [
+        helper.make_node("TensorScatter", [f"past{n}", "rows", "before"], [f"present{n}"], name=f"write{n}")
+        for n in (0, 1)
+    ]
+    nodes.append(helper.make_node("Gather", ["table", "before"], ["y"]))
+    inputs: dict[str, Any] = {"rows": [1, 1, 3], "before": [1], "table": [20]}
+    caches = {f"past{n}": [1, room, 3] for n, room in enumerate(rooms)}
+    outputs: dict[str, Any] = {"y": [1]} | {f"present{n}": [1, room, 3] for n, room in enumerate(rooms)}
+    model = model_of(nodes, inputs | caches, outputs, {"before": TensorProto.INT64})
+    pairs = {"present0": "past0", "present1": "past1"}
+    with syclsched.compile(model, devices="cpu", carried=pairs, autotune=False) as compiled:
+        given = np.ones((1, 1, 3), np.float32), np.array([3]), np.arange(20, dtype=np.float32)
+        assert compiled(*given)["y"][0] == 3
+        for wrong in (4, -1):
+            with pytest.raises(ArgumentError, match=r"room for 4 tokens.*0 to 3 are allowed"):
+                compiled(given[0], np.array([wrong]), given[2])

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from syclsched.frontends.onnx.network import CanonicalNode, Network
 
@@ -15,9 +15,10 @@ _PICKING = ("gather", "gather_elements", "scatter_elements")
 class IndexInput:
     """The valid range of an index input."""
 
-    extent: int  # elements along the axis: valid indices are ``-extent`` to ``extent - 1``
+    extent: int  # elements along the axis: valid indices are below
     operator: str  # the model's operator that uses the indices, as ``"Gather embedding"``
-    room: int | None = None  # of a cache that is written at these positions, in tokens: they are not negative then
+    room: int | None = None  # of the cache that the operator writes at these positions, in tokens
+    least: int = 0
 
 
 def find_index_inputs(network: Network) -> dict[str, IndexInput]:
@@ -41,12 +42,17 @@ def find_index_inputs(network: Network) -> dict[str, IndexInput]:
             input_name = same.get(starts, lengths.get(starts))
             if input_name is not None:
                 extent = room - count + 1 if starts in same else room
-                found[input_name] = IndexInput(extent, (node.origin or (node.name,))[0], room)
+                _add(found, input_name, IndexInput(extent, (node.origin or (node.name,))[0], room))
         if node.kind in _PICKING and source is not None and indices in same:
-            name, extent = same[indices], network.values[source].shape[node.attributes["axis"]]
-            if name not in found or extent < found[name].extent:
-                found[name] = IndexInput(extent, (node.origin or (node.name,))[0])
+            extent = network.values[source].shape[node.attributes["axis"]]
+            _add(found, same[indices], IndexInput(extent, (node.origin or (node.name,))[0], least=-extent))
     return found
+
+
+def _add(found: dict[str, IndexInput], name: str, new: IndexInput) -> None:
+    """Narrow the range of an input to what one more operator allows."""
+    before = found.get(name, new)
+    found[name] = replace(min(before, new, key=lambda each: each.extent), least=max(before.least, new.least))
 
 
 def _keeps_numbers(node: CanonicalNode) -> bool:
