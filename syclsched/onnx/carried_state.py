@@ -7,21 +7,23 @@ All bound plans of the model that can address this memory update it in place; th
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from syclsched.errors import ArgumentError, ExecutionError, SyclschedError
+from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError, SyclschedError
+from syclsched.frontends.onnx.model_file.dtypes import carrier, numpy_dtype
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
+from syclsched.oneapi.fork_check import LockUnlessForked
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.specialised import Array, Shapes
 
 if TYPE_CHECKING:
     from syclsched.execution import Runner
+    from syclsched.onnx.model import OnnxModel
 
 #: Customary names of a cache: ``present.0.key`` is ``past_key_values.0.key`` of the next call.
 _CUSTOMARY: Final = re.compile(r"present(_key_values|_key|_value)?(?=[._\d]|$)")
@@ -64,36 +66,36 @@ class CarriedState:
     Calls take turns: each begins with the values that the last one left.
     """
 
-    def __init__(self, pairs: Mapping[str, str], where: str) -> None:
+    def __init__(self, pairs: Mapping[str, str], model: OnnxModel) -> None:
         self.pairs = dict(pairs)
         self.names = tuple(pairs.values())
         self._output_of = {name: output for output, name in pairs.items()}
-        self._where = where
+        self._model, self._where = model, f"model {model.name!r}"
+        self._elements = {each.name: each.dtype or "float32" for each in model.inputs if each.name in self._output_of}
+        #: The values, in the dtypes of graphs.
         self._arrays: dict[str, Array] = {}
-        self._turn = threading.Lock()
+        #: Values given by a reset, until the next call puts them where its plan finds them.
+        self._given: dict[str, Array] = {}
+        #: Names of the values that calls left or a reset gave; the others are 0, in the shapes that the next call has.
+        self._known: frozenset[str] = frozenset()
+        self.lock = LockUnlessForked(self._where)
         self._lost = False
         #: Increases when values move to other memory.
         self.version = 0
-        #: Whether the values are the first ones, so that calls may change their shapes.
-        self._is_new = True
         #: Names of values that each call makes in new memory, as their shapes change.
         self._loose: set[str] = set()
-        #: For each bound plan, the arrays of its graph that it cannot update in place, with their inputs.
+        #: For each bound plan, the arrays of its graph that it cannot update in place, with their model inputs.
         self._copied: WeakKeyDictionary[Runner, dict[str, str]] = WeakKeyDictionary()
 
     @property
     def shapes(self) -> Shapes:
-        """The shapes of the values; empty before the first call, and after a reset."""
-        return {} if self._is_new else {name: value.shape for name, value in self._arrays.items()}
-
-    def changes_shape(self, name: str) -> bool:
-        """Return whether each call may leave a value of another shape."""
-        return name in self._loose
+        """The shapes of the values that calls left or a reset gave."""
+        return {name: (self._given if name in self._given else self._arrays)[name].shape for name in self._known}
 
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Hold the values for one call; after a failed one they are lost."""
-        with self._turn:
+        with self.lock:
             if self._lost:
                 raise ExecutionError(
                     "a call failed while it updated the values that are carried from call to call",
@@ -111,24 +113,32 @@ class CarriedState:
 
     def reset(self, values: Mapping[str, Any]) -> None:
         """Set values, the others to 0."""
-        with self._turn:
-            unknown = [name for name in values if name not in self._output_of]
-            if unknown:
-                raise ArgumentError(
-                    f"{unknown[0]!r} is not carried", where=self._where, hint=f"Carried are {', '.join(self.names)}"
-                )
-            given = {name: np.asarray(value) for name, value in values.items()}
+        with self.lock:
+            given = self._checked(values)
+            self._given = {}
             for name in self.names:
                 held, value = self._arrays.get(name), given.get(name)
-                if value is None and name in self._loose:
-                    self._arrays.pop(name, None)
-                    self._move()
-                elif held is not None and (value is None or (held.shape, held.dtype) == (value.shape, value.dtype)):
+                if held is not None and (name not in self._loose if value is None else held.shape == value.shape):
                     held[...] = 0 if value is None else value
-                elif value is not None:
-                    self._arrays[name] = value.copy()
+                    continue
+                if value is not None:
+                    self._given[name] = value
+                if held is not None:
+                    del self._arrays[name]
                     self._move()
-            self._is_new, self._lost = not given, False
+            self._known, self._lost = frozenset(given), False
+
+    def _checked(self, values: Mapping[str, Any]) -> dict[str, Array]:
+        """Return copies of values in the dtypes of graphs, if they fit the model."""
+        unknown = [name for name in values if name not in self._output_of]
+        if unknown:
+            raise ArgumentError(
+                f"{unknown[0]!r} is not carried", where=self._where, hint=f"Carried are {', '.join(self.names)}"
+            )
+        given = {name: _converted(name, value, self._elements[name]) for name, value in values.items()}
+        with suppress(OpenDimensionError):  # calls may tell the others
+            self._model.full_shapes({name: value.shape for name, value in given.items()})
+        return given
 
     def _move(self) -> None:
         self._copied.clear()
@@ -146,8 +156,10 @@ class CarriedState:
             np.copyto(self._arrays[name], found[array])
         results = specialised.results(found)
         for name in loose:
-            self._arrays[name] = results[self._output_of[name]]
-        self._is_new = False
+            self._arrays[name] = np.asarray(results[self._output_of[name]], carrier(self._elements[name]))
+        if loose:
+            self._move()
+        self._known = frozenset(self.names)
         return {name: value for name, value in results.items() if name not in self.pairs}
 
     def can_repeat(self, bound: BoundModel) -> bool:
@@ -156,9 +168,12 @@ class CarriedState:
 
     def copies(self, bound: BoundModel) -> dict[str, Array]:
         """Return copies of the values by array of the graph, for runs that must not change them; in a turn."""
-        self._copied_of(bound)
-        inputs = bound.specialised.inputs
-        return {inputs[name]: self._arrays[name].copy() for name in self.names if name in inputs}
+        found, inputs = {}, bound.specialised.inputs
+        for name in self.names:
+            if name in inputs:
+                value = self._value(bound, name)
+                found[inputs[name]] = self._zeros(bound, name) if value is None else value.copy()
+        return found
 
     def _copied_of(self, bound: BoundModel) -> dict[str, str]:
         """Return the values to copy before and after a run of a plan; let it update the others in place."""
@@ -167,27 +182,53 @@ class CarriedState:
             return found
         specialised, runner, found = bound.specialised, bound.runner, {}
         for name in self.names:
-            wanted, dtype = self._wanted(bound, name)
-            held = self._arrays.get(name)
-            if held is not None and (held.shape, held.dtype) != (wanted, dtype):
+            value, held = self._value(bound, name), self._arrays.get(name)
+            if held is not None and held is not value:
                 held = None
                 self._move()  # plans for other shapes have the memory of before
-            array = specialised.carried.get(name)
+            array, place = specialised.carried.get(name), None
             if array is None:
                 self._loose.add(name)
-                self._arrays[name] = np.zeros(wanted, dtype) if held is None else held
-                continue
-            place = runner.zero_copy_inputs.share(runner.plan, array, held) if array in runner.plan.residents else None
+            elif array in runner.plan.residents:
+                place = runner.zero_copy_inputs.share(runner.plan, array, held)
             if place is None:
-                found[array] = name
-                place = np.zeros(wanted, dtype) if held is None else held
+                place = self._zeros(bound, name) if held is None else held
+                if array is not None:
+                    found[array] = name
+            if value is not None and value is not held:
+                place[...] = value
             self._arrays[name] = place
+            self._given.pop(name, None)
         self._copied[runner] = found
         return found
 
-    def _wanted(self, bound: BoundModel, name: str) -> tuple[tuple[int, ...], Any]:
-        array = bound.specialised.inputs.get(name)
-        if array is None:
-            return bound.specialised.shapes[name], np.dtype("float32")
-        declared = bound.specialised.graph.arrays[array]
-        return declared.shape, np.dtype(declared.dtype)
+    def _value(self, bound: BoundModel, name: str) -> Array | None:
+        """Return the value with which a run of a plan begins; None if that is 0."""
+        value, wanted = self._given.get(name, self._arrays.get(name)), bound.specialised.shapes[name]
+        if value is None or value.shape == wanted:
+            return value
+        if name in self._known:
+            raise ArgumentError(
+                f"the carried value has the shape {value.shape}, and this call needs {wanted}",
+                where=f"input {name!r} of {self._where}",
+                hint="Call reset() to begin anew",
+            )
+        return None
+
+    def _zeros(self, bound: BoundModel, name: str) -> Array:
+        return np.zeros(bound.specialised.shapes[name], carrier(self._elements[name]))
+
+
+def _converted(name: str, value: Any, element: str) -> Array:
+    """Return a copy of a value, rounded to a type of elements, in the dtype that graphs hold them in."""
+    dtype = numpy_dtype(element)
+    try:
+        if hasattr(value, "dtype"):
+            return np.asarray(value).astype(dtype, casting="same_kind").astype(carrier(element))
+        return np.asarray(value, dtype).astype(carrier(element))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(
+            f"this is no array of {element}: {error}",
+            where=f"input {name!r}",
+            hint=f"Convert it with astype({element!r})",
+        ) from error

@@ -7,14 +7,14 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from syclsched.errors import ArgumentError, ExecutionError, RemadeModelWarning, ValueNeededError
+from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError, RemadeModelWarning, ValueNeededError
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -196,7 +196,7 @@ class CompiledModel:
         self.model = model
         self._builder = builder
         #: The values carried from call to call, if any.
-        self._state = CarriedState(carried, f"model {model.name!r}") if carried else None
+        self._state = CarriedState(carried, model) if carried else None
         kept = self._state.names if self._state is not None else ()
         self._names = tuple(each.name for each in model.inputs if each.name not in kept)
         self._dtypes = {name: model.dtype(name) for name in self._names}
@@ -275,12 +275,19 @@ class CompiledModel:
         Parameters
         ----------
         **values : array-like
-            Values of carried inputs, for instance a cache computed before.
+            Values of carried inputs, for instance a cache computed before, of any shape that fits the model.
+
+        Raises
+        ------
+        ArgumentError
+            If a value has a shape that the model does not take, or cannot be converted to the input's dtype; nothing is
+            changed then.
         """
         if self._state is None:
             raise ArgumentError("it carries nothing", where=f"model {self.model.name!r}", hint="See compile(carried=)")
-        self._state.reset(values)
-        self._cached_call = self._cached_call_of = None  # shapes may change
+        with self._state.lock:
+            self._state.reset(values)
+            self._cached_call = self._cached_call_of = None  # shapes may change
 
     def start(self, *inputs: Any, **named: Any) -> Run:
         """Start a run and return at once.
@@ -351,10 +358,12 @@ class CompiledModel:
             Number of runs; the medians are returned.
         """
         values = self._values(inputs, {})
-        with self._using(values) as bound, self._builder.rebind(bound, repeat) as runner:
-            given = bound.specialised.given(values)
-            if self._state is not None:
-                with self._state.turn():
+        with ExitStack() as held:
+            with self._turn():
+                bound = held.enter_context(self._using(values))
+                runner = held.enter_context(self._builder.rebind(bound, repeat))
+                given = bound.specialised.given(values)
+                if self._state is not None:
                     given |= self._state.copies(bound)
             for _ in range(repeat + 1):
                 runner(given, bound.specialised.fetched)
@@ -380,9 +389,11 @@ class CompiledModel:
         OpenDimensionError
             If dimensions of inputs are open.
         """
-        shapes = self.model.full_shapes()
-        with self._bound(self._key_of({name: shapes[name] for name in self._names}), lambda: shapes, dict):
-            pass
+        declared = self.model.full_shapes()
+        with self._turn():
+            shapes = self._full_shapes({name: declared[name] for name in self._names})
+            with self._bound(self._key_of({name: shapes[name] for name in self._names}), lambda: shapes, dict):
+                pass
 
     @property
     def plan(self) -> Plan:
@@ -511,21 +522,28 @@ class CompiledModel:
         key = tuple(shapes.values())
         if self._state is None:
             return key
-        carried = self._state.shapes or self.model.full_shapes(shapes)
+        carried = self._state.shapes
+        if len(carried) < len(self._state.names):
+            carried = self._full_shapes(shapes)
         return (*key, *(carried[name] for name in self._state.names))
 
     def _full_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         """Return the shapes of all inputs: of a call's and of the carried ones."""
-        found, state = self.model.full_shapes(shapes), self._state
-        for name, shape in {}.items() if state is None else state.shapes.items():
-            if state is not None and found[name] != shape and not state.changes_shape(name):
-                raise ArgumentError(
-                    f"calls so far have left a value of shape {shape}, and this one needs {found[name]}",
-                    where=f"input {name!r} of model {self.model.name!r}",
-                    hint="Call reset() to begin anew",
-                )
-            found[name] = shape
-        return found
+        carried = {} if self._state is None else self._state.shapes
+        try:
+            return self.model.full_shapes({**shapes, **carried})
+        except ArgumentError as error:
+            with suppress(OpenDimensionError):
+                self.model.full_shapes(shapes)  # raises what is wrong with the call's own inputs
+            raise ArgumentError(
+                f"{error.what}; carried values have the shapes that calls or reset() left",
+                where=f"{error.where} of model {self.model.name!r}",
+                hint="Call reset() to begin anew",
+            ) from error
+
+    def _turn(self) -> AbstractContextManager[None]:
+        """Hold the carried values, if there are any."""
+        return nullcontext() if self._state is None else self._state.turn()
 
     def _check_carries_nothing(self, what: str) -> None:
         if self._state is not None:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 
 import syclsched
-from syclsched.errors import ArgumentError, ExecutionError
+from syclsched.errors import ArgumentError, ExecutionError, ForkedError
 from syclsched.onnx import CompiledModel
 from syclsched.testing import faults
 
@@ -371,3 +373,114 @@ def test_the_smallest_of_several_caches_is_the_limit(rooms: tuple[int, int]) -> 
         for wrong in (4, -1):
             with pytest.raises(ArgumentError, match=r"room for 4 tokens.*0 to 3 are allowed"):
                 compiled(given[0], np.array([wrong]), given[2])
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_values_of_other_dtypes_are_converted_and_wrong_ones_refused(is_new: bool) -> None:
+    one = np.ones(3, np.float32)
+    with syclsched.compile(accumulator(), devices="cpu", carried=True, autotune=False) as add:
+        if not is_new:
+            add(one)
+        for value in ([5.0, 5, 5], np.full(3, 5.0), np.full(3, 5)):
+            add.reset(past=value)
+            assert [float(add(one)["y"]) for _ in range(2)] == [18, 21]
+        assert add.plan.residents, "values given are put where the plan updates them in place"
+        for wrong, message in (
+            (np.ones(4), r"'past'.*shape \(4\), and the model wants \(3\)"),
+            (["a", "b", "c"], "'past'.*no array of float32"),
+            (np.ones(3, complex), "'past'.*no array of float32"),
+        ):
+            with pytest.raises(ArgumentError, match=message):
+                add.reset(past=wrong)
+        assert float(add(one)["y"]) == 24
+
+
+@pytest.mark.parametrize("growing", [False, True])
+def test_a_state_of_bfloat16_is_carried(growing: bool) -> None:
+    narrow = pytest.importorskip("ml_dtypes", reason="NumPy lacks bfloat16").bfloat16
+    model = accumulator(growing)
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.elem_type = TensorProto.BFLOAT16
+    with syclsched.compile(model, devices="cpu", carried=True, autotune=False) as add:
+        for value in (np.full(3, 5, narrow), np.full(3, 5.001)):
+            add.reset(past=value)
+            assert [float(add(np.ones(3, narrow))["y"]) for _ in range(2)] == [18, 21]
+
+
+def test_a_value_of_any_fitting_shape_is_given_before_the_first_call() -> None:
+    one = np.ones(3, np.float32)
+    for shapes in ({"length": 0}, None):
+        with syclsched.compile(accumulator(True), devices="cpu", shapes=shapes, carried=True, autotune=False) as append:
+            append.reset(past=np.full(7, 2))
+            assert [float(append(one)["y"]) for _ in range(2)] == [17, 20]
+
+
+def test_loading_and_timing_keep_values_whose_shapes_change() -> None:
+    one, shapes = np.ones(3, np.float32), {"length": 0}
+    with syclsched.compile(accumulator(True), devices="cpu", shapes=shapes, carried=True, autotune=False) as append:
+        assert append.times(one, repeat=1)
+        append(one)
+        append.load()
+        assert append.times(one, repeat=1)
+        assert float(append(one)["y"]) == 6
+        append.load()
+        assert float(append(one)["y"]) == 9
+
+
+def test_a_value_that_some_calls_resize_is_the_same_for_all() -> None:
+    """A plan that updates the value in place finds what others left."""
+    nodes = [
+        helper.make_node("Slice", ["past", "one", "end"], ["rest"]),
+        helper.make_node("Concat", ["rest", "x"], ["present"], axis=0),
+        helper.make_node("ReduceSum", ["present"], ["y"], keepdims=0),
+    ]
+    model = model_of(nodes, {"x": ["count"], "past": ["length"]}, {"y": [], "present": ["longer"]}, {})
+    for name, value in (("one", 1), ("end", 1000)):
+        model.graph.initializer.append(helper.make_tensor(name, TensorProto.INT64, [1], [value]))
+    with syclsched.compile(model, devices="cpu", shapes={"length": 4}, carried=True, autotune=False) as slide:
+        found = [float(slide(np.full(count, 1, np.float32))["y"]) for count in (1, 1, 2, 0, 1, 1)]
+    assert found == [1, 2, 4, 4, 4, 4]
+
+
+def test_some_of_the_values_are_given_before_the_first_call() -> None:
+    nodes = [helper.make_node("Add", [f"s{n}", "x"], [f"n{n}"]) for n in (0, 1)]
+    nodes.append(helper.make_node("Sub", ["n0", "n1"], ["y"]))
+    inputs = {"x": ["n"], "s0": ["n"], "s1": ["n"]}
+    model = model_of(nodes, inputs, {"y": ["n"], "n0": ["n"], "n1": ["n"]}, {})
+    with syclsched.compile(model, devices="cpu", carried={"n0": "s0", "n1": "s1"}, autotune=False) as compiled:
+        compiled.reset(s1=[1, 2])
+        assert compiled(np.ones(2, np.float32))["y"].tolist() == [-1, -2]
+        with pytest.raises(ArgumentError, match=r"'(x|s0)'.*reset"):
+            compiled(np.ones(3, np.float32))
+        compiled.reset(s0=[1, 2, 3])
+        assert compiled(np.ones(3, np.float32))["y"].tolist() == [1, 2, 3]
+        with pytest.raises(ArgumentError, match=r"the model wants \(n=2\)"):
+            compiled.reset(s0=[1, 2], s1=[1, 2, 3])
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_process_forked_during_a_call_is_refused() -> None:
+    statuses: list[int] = []
+
+    def fork(*_: object) -> None:
+        if not forking or statuses:
+            return
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)  # ends it if it waits for a turn
+            try:
+                append(one)
+            except ForkedError:
+                os._exit(0)
+            finally:
+                os._exit(1)
+        statuses.append(os.waitpid(child, 0)[1])
+
+    forking, one, shapes = False, np.ones(3, np.float32), {"length": 0}
+    with syclsched.compile(
+        accumulator(True), devices="cpu", shapes=shapes, carried=True, autotune=False, progress=fork
+    ) as append:
+        append(one)
+        forking = True
+        assert float(append(one)["y"]) == 6
+    assert statuses == [0]

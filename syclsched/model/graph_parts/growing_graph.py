@@ -70,7 +70,8 @@ class GrowingGraph(ReadableGraph):
             and ``host`` memory are read in place if the device supports it; see the page on memory.
         donated : bool, optional
             True if tasks may overwrite the memory of the value given to a run, so that the next run can begin with what
-            this one leaves. The value is updated in place if it lies in USM memory that the device reaches.
+            this one leaves. The value is updated in place if it lies in USM memory that the device reaches and no task
+            accesses a part of its rows.
 
         Returns
         -------
