@@ -228,7 +228,5 @@ def _converted(name: str, value: Any, element: str) -> Array:
         return np.asarray(value, dtype).astype(carrier(element))
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(
-            f"this is no array of {element}: {error}",
-            where=f"input {name!r}",
-            hint=f"Convert it with astype({element!r})",
+            f"it cannot be converted to {element}: {error}", where=f"input {name!r}", hint=f"Give an array of {element}"
         ) from error

@@ -387,8 +387,8 @@ def test_values_of_other_dtypes_are_converted_and_wrong_ones_refused(is_new: boo
         assert add.plan.residents, "values given are put where the plan updates them in place"
         for wrong, message in (
             (np.ones(4), r"'past'.*shape \(4\), and the model wants \(3\)"),
-            (["a", "b", "c"], "'past'.*no array of float32"),
-            (np.ones(3, complex), "'past'.*no array of float32"),
+            (["a", "b", "c"], "'past'.*converted to float32"),
+            (np.ones(3, complex), "'past'.*converted to float32"),
         ):
             with pytest.raises(ArgumentError, match=message):
                 add.reset(past=wrong)

@@ -164,6 +164,14 @@ def test_arrays_touched_in_parts_stay_whole() -> None:
     assert_same_results(graph, cut(graph, [Cut(("d",), (600, 600))]).graph)
 
 
+def test_donated_arrays_stay_whole() -> None:
+    graph = TaskGraph()
+    graph.kernel(get("scale"), name="t", x=graph.array("x", (8_000,), donated=True), alpha=2.0)
+    assert not find_regions(graph)
+    with pytest.raises(GraphError, match="'x': it is donated"):
+        cut(graph, [Cut(("t",), (4_000, 4_000))])
+
+
 def test_names_that_look_like_chunks_are_told_apart() -> None:
     graph = TaskGraph()
     x = graph.array("x", data=np.arange(8))
