@@ -21,11 +21,11 @@ from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.text.sections import Section, facts, sections_html, sections_text
 from syclsched.model.text.units import plural
-from syclsched.onnx.cached_call import CachedCall, cached_call_for
+from syclsched.onnx.cached_call import cached_call_for
 from syclsched.onnx.carried_state import CarriedState, carried_pairs
 from syclsched.onnx.implementations import check_names
 from syclsched.onnx.kernel_selection import default_rewrite
-from syclsched.onnx.lru_cache import BoundModel, BoundModelCache
+from syclsched.onnx.lru_cache import BoundModel, BoundModelCache, FastPath
 from syclsched.onnx.model import GivenShapes, OnnxModel, load, value_text
 from syclsched.onnx.model_build import ModelBuilder, default_platform
 from syclsched.onnx.report import OperatorTime, Report, measured_times, planned_times
@@ -205,7 +205,7 @@ class CompiledModel:
         self._kept = BoundModelCache(keep)
         self._last: BoundModel | None = None
         #: Fast path for the last input shapes, and the bound model for which it was last built.
-        self._cached_call: CachedCall | None = None
+        self._cached_call: FastPath | None = None
         self._cached_call_of: BoundModel | None = None
         self._closed = False
         self._lock = threading.Lock()
@@ -258,7 +258,7 @@ class CompiledModel:
             self._cached_call = self._cached_call_for(last)
         return made
 
-    def _cached_call_for(self, bound: BoundModel) -> CachedCall | None:
+    def _cached_call_for(self, bound: BoundModel) -> FastPath | None:
         """Return the fast path of a plan; with carried values, for as long as their memory stays where it is."""
         state = self._state
         version = 0 if state is None else state.version

@@ -8,16 +8,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from syclsched.errors import ExecutionError
 from syclsched.model.plan import Plan
-from syclsched.onnx.specialised import Specialised
+from syclsched.onnx.specialised import Array, Specialised
 
 if TYPE_CHECKING:
     from syclsched.execution import Runner
-    from syclsched.onnx.cached_call import CachedCall
     from syclsched.onnx.loop_plans import PlannedBody
+
+#: Returns a model's outputs for its inputs; None, without any run, if it does not apply.
+FastPath = Callable[[tuple[Any, ...]], "dict[str, Array] | None"]
 
 
 @dataclass(eq=False, slots=True)
@@ -31,7 +33,7 @@ class BoundModel:
     others: list[Runner] = field(default_factory=list)
     bodies: Sequence[PlannedBody] = ()  # of its loops
     #: Fast path for repeated calls, and the version of the carried values' memory for which it was made.
-    cached_call: CachedCall | None = None
+    cached_call: FastPath | None = None
     cached_version: int = 0
     closed: bool = False
 

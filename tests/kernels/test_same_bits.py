@@ -244,7 +244,7 @@ def expression(domains: set[str], dtype: str) -> Call:
     terms: list[Any] = []
     for name, operator in OPERATORS.items():
         if operator.domain in domains and name not in APART and not name.startswith("is"):
-            parameters = {"clip": (1, 2), "scale": (1.5,)}.get(name, ())
+            parameters = {"clip": (1, 2), "scale": (1.5,), "narrow": (7, -126)}.get(name, ())
             given_ = (("add", 0, 1, 1, 1),) if name == "acosh" else (0, 1)[: operator.most or 2]
             terms.append((name, *parameters, *given_))
     values = [abs(numbers(3, 37, dtype="float64", seed=i)).clip(0.01, 1) for i in range(2)]

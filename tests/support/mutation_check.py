@@ -95,6 +95,10 @@ def _compared(model: onnx.ModelProto | bytes, given: Mapping[str, Any], got: Map
                 want = compute(proto, passed)
             if any(np.asarray(value).dtype.names for value in want):
                 raise TypeError("types of narrow elements as onnx had them before 1.19")
+            for output, value in zip(proto.graph.output, want, strict=True):
+                said_shape = _declared_shape(output)
+                if got[output.name].shape == said_shape != np.asarray(value).shape:
+                    raise ValueError(f"{output.name!r} has not the shape that the model declares")
         except Exception as error:  # they may refuse what they like
             said.append(f"{compute.__name__}: {type(error).__name__}: {str(error)[:200]}")
             refused += 1
@@ -107,6 +111,13 @@ def _compared(model: onnx.ModelProto | bytes, given: Mapping[str, Any], got: Map
     if refused == len(said) or (refused and not all(value.size for value in passed.values())):
         return f"computed by us alone: {said}"
     return f"wrong: {said}"
+
+
+def _declared_shape(output: onnx.ValueInfoProto) -> tuple[int, ...] | None:
+    """Return the declared shape of an output; None if it is not fully known."""
+    kind = output.type.tensor_type
+    known = kind.HasField("shape") and all(each.HasField("dim_value") for each in kind.shape.dim)
+    return tuple(each.dim_value for each in kind.shape.dim) if known else None
 
 
 def _by_reference(model: Any, given: Mapping[str, Any]) -> list[Any]:
