@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from syclsched.costs import CostModel
 from syclsched.errors import SyclschedError
@@ -20,6 +20,7 @@ from syclsched.onnx.kernel_selection import (
     LEAST_TRACED_RUNS,
     LIBRARY,
     ROUNDS,
+    SHORT_S,
     TRACED_RUNS,
     TRACED_S,
     WORTH_TRYING,
@@ -39,9 +40,14 @@ if TYPE_CHECKING:
     from syclsched.costs.history import HistoryKey, RunKind
     from syclsched.devices import OpenDevices
     from syclsched.execution import Runner
+    from syclsched.model.platform import Device
     from syclsched.planning_session import PlanningSession
+    from syclsched.profiling.calibration import RecordingHistory
 
 _LOGGER = logging.getLogger("syclsched")
+
+#: Runs of each of two short plans before they are compared: more than those that try the calling thread.
+SHORT_WARM_UPS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,25 @@ def faster_variant(
     return best
 
 
+def _if_faster(
+    device: Device,
+    history: RecordingHistory,
+    tried: TaskGraph,
+    make: Callable[[TaskGraph], BoundModel],
+    time_both: Callable[[BoundModel], Sequence[Sequence[float]]],
+) -> BoundModel | None:
+    """Return the plan of a variant if it is faster than the library's; None if it is not, or is known not to be."""
+    between = comparison_key(tried)
+    known = is_known_faster(device, history, between)
+    if known is False:
+        return None
+    made = make(tried)
+    if known or measure_is_faster(device, history, between, partial(time_both, made)):
+        return made
+    made.close()
+    return None
+
+
 def _compare_plans(
     bound: BoundModel,
     graph: TaskGraph,
@@ -150,7 +175,11 @@ def _compare_plans(
                 stack.enter_context(variants.rebind(each, 0)) if variants.trace else each.runner
                 for each in (bound, mixed)
             ]
-            return time_alternating([partial(run, each) for each in runners])
+            runs = [partial(run, each) for each in runners]
+            if sum(seconds()[0].values()) <= SHORT_S:  # their first runs find out whether the calling thread is faster
+                for each in runs * SHORT_WARM_UPS:
+                    each()
+            return time_alternating(runs)
 
     def ensure_times(tried: BoundModel, tasks: Collection[str]) -> bool:
         if is_known(tried.specialised.graph, tasks, device, history):
@@ -170,6 +199,11 @@ def _compare_plans(
 
     if not ensure_times(bound, order):
         return bound
+    by_library, by_kernels = seconds()
+    if library and by_kernels.keys() >= {*library} and sum(by_library.values()) <= SHORT_S:
+        kernels_alone = _if_faster(device, history, on_devices(graph, platform, library), make, time_both)
+        if kernels_alone is not None:
+            return kernels_alone
     for left in reversed(range(ROUNDS)):
         kernels = chosen_kernels()
         tried = on_devices(graph, platform, kernels)

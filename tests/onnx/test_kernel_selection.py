@@ -240,7 +240,10 @@ class Stage:
             names = [each.name for each in task.operation.implementations if each.kind != "host"]
             doing[task.name] = kernel_selection.LIBRARY if kernel_selection.LIBRARY in names else "opencl-c"
         launched = [(None, SimpleNamespace(kind="launch", task=name)) for name in doing]
-        runner = SimpleNamespace()
+
+        def runner(*_):
+            return None
+
         made = SimpleNamespace(
             specialised=SimpleNamespace(graph=graph, inputs={}, fetched=(), given=lambda values: values),
             plan=SimpleNamespace(
@@ -285,6 +288,17 @@ class Stage:
             session=self, plan_and_bind=self.bound, rebind=self.again, report_progress=self.told.append, trace=False
         )
         return autotune.faster_variant(self.bound(offered), self.graph, {}, variants)
+
+
+@needs_onednn
+@pytest.mark.parametrize("faster", [True, False])
+def test_kernels_alone_are_tried_for_short_models_whatever_is_predicted(monkeypatch, quiet, faster) -> None:
+    stage = Stage(monkeypatch, kernel_s=1e-2)
+    stage.seconds[kernel_selection.LIBRARY] = 2e-6
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[2.0] * 9, [1.0 if faster else 3.0] * 9])
+    winner = stage.race()
+    assert (set(winner.doing.values()) == {"opencl-c"}) == faster
+    assert {id(each) for each in stage.closed} == {id(each) for each in stage.made if each is not winner}
 
 
 @needs_onednn

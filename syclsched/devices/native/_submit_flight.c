@@ -66,8 +66,9 @@ enum state { IDLE, BEGUN, HERE, FLYING, FOLLOWED, LANDED, ENDED };
 enum { NOT_YET = 0, WELL = 1, OTHERWISE = -1 };
 enum { SUBMITTED = 0, ON_CALLER = 1 };
 
-/* Timed runs of each way, which take turns, and the longest run for which the calling thread is tried. */
-enum { TRIALS = 8, LONGEST_NS = 1000000 };
+/* Timed runs of each way, which take turns; those after which the calling thread may have proved slower, as its queue's
+ * first run takes long; and the longest run for which it is tried. */
+enum { TRIALS = 8, FEWEST = 3, LONGEST_NS = 1000000 };
 
 struct flight {
     struct job *job;
@@ -211,13 +212,13 @@ static int way_of(const struct job *job)
     return job->least_ns[ON_CALLER] < job->least_ns[SUBMITTED] ? ON_CALLER : SUBMITTED;
 }
 
-/* Count a completed run; the calling thread is not tried again once it takes twice as long. */
+/* Count a completed run; the calling thread is not tried again once its shortest run takes twice as long. */
 static void note(struct job *job)
 {
     int64_t way = job->way, took_ns = syclsched_now_ns() - job->begun_at_ns;
     if (!job->trials[way]++ || took_ns < job->least_ns[way])
         job->least_ns[way] = took_ns;
-    if (way == ON_CALLER && took_ns > 2 * job->least_ns[SUBMITTED])
+    if (way == ON_CALLER && job->trials[way] >= FEWEST && job->least_ns[way] > 2 * job->least_ns[SUBMITTED])
         job->trials[way] = TRIALS;
 }
 
