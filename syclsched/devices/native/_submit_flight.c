@@ -59,9 +59,9 @@ struct job {
     int64_t least_ns[2];       /* the shortest of each */
 };
 
-/* BEGUN: the caller's part is submitted. HERE: the caller executes the commands. FLYING: the thread works. FOLLOWED: the same, but the caller uses the events
- * meanwhile and releases them. LANDED: completed, events to be released by the thread. ENDED: ended, events left to the
- * caller. */
+/* BEGUN: the caller's part is submitted. HERE: the caller executes the commands. FLYING: the thread works. FOLLOWED: the
+ * thread works, the caller uses the events meanwhile and releases them. LANDED: completed, events to be released by the
+ * thread. ENDED: ended, events left to the caller. */
 enum state { IDLE, BEGUN, HERE, FLYING, FOLLOWED, LANDED, ENDED };
 enum { NOT_YET = 0, WELL = 1, OTHERWISE = -1 };
 enum { SUBMITTED = 0, ON_CALLER = 1 };
