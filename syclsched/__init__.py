@@ -70,18 +70,19 @@ _LAZY = {
     "run": "syclsched.api",
     "simulate": "syclsched.api",
     "to_networkx": "syclsched.frontends",
+    "train": "syclsched.training",
     "verify": "syclsched.api",
     "with_memory_limit": "syclsched.planner",
     "write_graph": "syclsched.frontends",
 }
 
 #: Public modules that are imported on first use.
-_ROOMS = ("cluster", "dpex", "kernel_api", "onnx")
+_ROOMS = ("cluster", "dpex", "kernel_api", "onnx", "training")
 
 __all__ = ["__version__", *sorted((*_LAZY, *_ROOMS))]
 
 if TYPE_CHECKING:
-    from syclsched import cluster, dpex, kernel_api, onnx
+    from syclsched import cluster, dpex, kernel_api, onnx, training
     from syclsched.api import bind, calibrate, describe, discover, monitor, plan, run, simulate, verify
     from syclsched.api.dask_scheduling import dask_scheduler
     from syclsched.cluster import connect
@@ -118,6 +119,7 @@ if TYPE_CHECKING:
     from syclsched.onnx import compile
     from syclsched.operations import operation
     from syclsched.planner import plan_front, with_memory_limit
+    from syclsched.training import train
 
 
 def __getattr__(name: str) -> Any:

@@ -171,6 +171,10 @@ class ValueNeededError(ModelError):
         self.inputs = inputs
 
 
+class GradientError(ModelError):
+    """A model cannot be trained: an operation on the way from a parameter to the loss has no gradient."""
+
+
 class StorageError(SyclschedError):
     """A file or folder cannot be read or written: it is missing, read-only or full."""
 

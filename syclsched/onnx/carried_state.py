@@ -92,6 +92,12 @@ class CarriedState:
         """The shapes of the values that calls left or a reset gave."""
         return {name: (self._given if name in self._given else self._arrays)[name].shape for name in self._known}
 
+    def values(self) -> dict[str, Array]:
+        """Return copies of the values that calls left or a reset gave."""
+        with self.turn():
+            held = {name: self._given[name] if name in self._given else self._arrays[name] for name in self._known}
+            return {name: held[name].astype(numpy_dtype(self._elements[name])) for name in self.names if name in held}
+
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Hold the values for one call; after a failed one they are lost."""

@@ -289,6 +289,20 @@ class CompiledModel:
             self._state.reset(values)
             self._cached_call = self._cached_call_of = None  # shapes may change
 
+    def carried(self) -> dict[str, Array]:
+        """Return copies of the values that are carried from call to call, by input, as far as there are any yet.
+
+        Raises
+        ------
+        ArgumentError
+            If the model carries nothing.
+        ExecutionError
+            If a call failed while it updated them.
+        """
+        if self._state is None:
+            raise ArgumentError("it carries nothing", where=f"model {self.model.name!r}", hint="See compile(carried=)")
+        return self._state.values()
+
     def start(self, *inputs: Any, **named: Any) -> Run:
         """Start a run and return at once.
 

@@ -14,11 +14,12 @@ import numpy as np
 
 from syclsched.errors import ArgumentError, OpenDimensionError
 from syclsched.model.graph import TaskGraph
-from syclsched.onnx.specialised import Array, Shapes, Specialised, recompute_values, specialise
+from syclsched.onnx.specialised import Array, Shapes, Specialised, imported, recompute_values, specialise
 from syclsched.onnx.weight_eviction import EvictableConstants
 
 if TYPE_CHECKING:
     from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Model
+    from syclsched.frontends.onnx.network import Network
 
 #: Shapes by input name, or extents by the name of an open dimension.
 GivenShapes = Mapping[str, "Iterable[int] | int"]
@@ -153,16 +154,22 @@ class OnnxModel:
         with self._lock:
             if self._made is not None and not values and (full, carrying) == (self._made.shapes, self._made_carrying):
                 return self._made
-            made = specialise(self._model, full, values or {}, self._rewrites, carrying)
+            made = specialise(self._model, full, values or {}, self._rewrites, carrying, self._network)
             if not values and self._has_fixed_shapes and not self._model.is_file_backed:
                 # No other shapes can be asked for, so the parsed content need not stay in memory.
                 self._model = self._model.without_weights()
             elif not values:
-                recompute = partial(recompute_values, self._model, full, self._rewrites, carrying)
+                recompute = partial(recompute_values, self._model, full, self._rewrites, carrying, self._network)
                 made = replace(made, evictable=EvictableConstants(recompute))
             if not values and (not shapes or self._has_fixed_shapes):
                 self._made, self._made_carrying = made, carrying
             return made
+
+    def _network(
+        self, model: Model, shapes: Shapes, values: Mapping[str, Array], carried: Mapping[str, str]
+    ) -> Network:
+        """Return the network for input shapes."""
+        return imported(model, shapes, values, carried)
 
     @property
     def _has_fixed_shapes(self) -> bool:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.index_inputs import IndexInput
 from syclsched.frontends.onnx.model_file.dtypes import carrier, numpy_dtype
-from syclsched.frontends.onnx.network import Decoding, cut_to_lengths
+from syclsched.frontends.onnx.network import Decoding, Network, cut_to_lengths
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.weight_eviction import EvictableConstants
 
@@ -124,18 +124,31 @@ def _check(name: str, indices: Any, picked: IndexInput) -> None:
     )
 
 
+#: Function of a model, shapes, known values and carried outputs that returns its network.
+NetworkOf = Callable[["Model", Shapes, Mapping[str, Array], Mapping[str, str]], "Network"]
+
+
+def imported(model: Model, shapes: Shapes, values: Mapping[str, Array], carried: Mapping[str, str]) -> Network:
+    """Return the network of a model for these input shapes."""
+    from syclsched.frontends.onnx.importing import import_model
+
+    open_ones = {name: shape for name, shape in shapes.items() if name not in values}
+    return import_model(model, open_ones, known=values, carried=carried.values())
+
+
 def specialise(
     model: Model,
     shapes: Shapes,
     values: Mapping[str, Array],
     rewrites: bool | tuple[str, ...],
     carried: Mapping[str, str],
+    network_of: NetworkOf = imported,
 ) -> Specialised:
     """Lower a model to tasks for these input shapes; ``carried`` tells by output which input of the next call it is."""
     from syclsched.frontends.onnx.index_inputs import find_index_inputs
     from syclsched.frontends.onnx.lowering import lower
 
-    rewritten = _rewritten(model, shapes, values, rewrites, carried)
+    rewritten = _rewritten(model, shapes, values, rewrites, carried, network_of)
     lowered = lower(rewritten.network, carried)
     return Specialised(
         graph=lowered.graph,
@@ -161,6 +174,7 @@ def recompute_values(
     shapes: Shapes,
     rewrites: bool | tuple[str, ...],
     carried: Mapping[str, str],
+    network_of: NetworkOf,
     digests: Collection[str],
 ) -> dict[str, Array]:
     """Recompute constants of a model's tasks; return their values by digest."""
@@ -168,7 +182,7 @@ def recompute_values(
     from syclsched.model.constant import digest_of
 
     found = {}
-    for array in _rewritten(model, shapes, {}, rewrites, carried).network.constants.values():
+    for array in _rewritten(model, shapes, {}, rewrites, carried, network_of).network.constants.values():
         if mapped_location(array) is None or not array.flags.c_contiguous:
             whole = np.ascontiguousarray(array).reshape(array.shape)
             digest = digest_of(whole)
@@ -183,14 +197,13 @@ def _rewritten(
     values: Mapping[str, Array],
     rewrites: bool | tuple[str, ...],
     carried: Mapping[str, str],
+    network_of: NetworkOf,
 ) -> OptimisedNetwork:
-    from syclsched.frontends.onnx.importing import import_model
     from syclsched.frontends.onnx.model_file.mapped_files import check_unchanged
     from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, rewrite
 
     check_unchanged(model.graph.initialisers.values())
-    open_ones = {name: shape for name, shape in shapes.items() if name not in values}
-    network = import_model(model, open_ones, known=values, carried=carried.values())
+    network = network_of(model, shapes, values, carried)
     found = rewrite(network, passes=(DEFAULT_PASSES if rewrites else ()) if isinstance(rewrites, bool) else rewrites)
     check_unchanged(model.graph.initialisers.values())  # the file may have changed meanwhile
     return found

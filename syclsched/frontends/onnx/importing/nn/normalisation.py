@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 
+from syclsched.frontends.onnx.importing.import_state import TrainingImport
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
@@ -13,8 +14,10 @@ from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 @imports("BatchNormalization")
 def _batch_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
-    """Import BatchNormalization in inference mode."""
+    """Import BatchNormalization; by the moments of its batch only for training."""
     x, *rest = inputs.first("X", "scale", "B", "input_mean", "input_var")
+    if b.training is not None and node.flag("spatial", 1):
+        return [_batch_norm_of_batch(b, b.training, node, x, rest)]
     if node.flag("training_mode") or any(node.outputs[1:]):
         raise UnsupportedFormError
     if b.dtype(x) not in FLOATS or len(b.shape(x)) < 2:
@@ -27,6 +30,26 @@ def _batch_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         normalised = ("add", ("mul", ("div", ("sub", 0, 3), deviation), 1), 2)
         return [b.elementwise(normalised, x, *parameters, shape=b.shape(x))]
     return [b.emit("batch_norm", [x, *parameters], epsilon=epsilon, channels_last=False, activation=())]
+
+
+def _batch_norm_of_batch(
+    b: NetworkBuilder, training: TrainingImport, node: ModelNode, x: str, parameters: list[str]
+) -> str:
+    """Add normalisation by the moments of the batch, and the next values of the running ones."""
+    shape, momentum = b.shape(x), node.number("momentum", 0.9)
+    if b.dtype(x) not in FLOATS or len(shape) < 2:
+        raise b.wrong(f"it normalises {b.dtype(x)} of shape {shape}")
+    scale, bias, *running = parameters
+    axes = tuple(axis for axis in range(len(shape)) if axis != 1)
+    moments = b.emit_all("moments", [x], axes=axes, keepdims=False)
+    kept, new = ("const", momentum), ("const", 1 - momentum)
+    for name, moment in zip(running, moments, strict=True):
+        before = training.next_values.get(name, name)
+        average = ("add", ("mul", 0, kept), ("mul", 1, new))
+        training.next_values[name] = b.elementwise(average, before, moment or "")
+    epsilon = node.number("epsilon", 1e-5)
+    given = [x, scale, bias, *moments]
+    return b.emit("batch_norm", given, epsilon=epsilon, channels_last=False, activation=())
 
 
 @imports("InstanceNormalization")

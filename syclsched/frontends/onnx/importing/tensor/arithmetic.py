@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from syclsched.frontends.onnx.importing.import_state import SEED, TrainingImport
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
@@ -79,23 +80,60 @@ def _where(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     return [b.elementwise(("where", 0, 1, 2), *inputs.first("condition", "X", "Y"))]
 
 
-@imports("Identity", "Dropout")
+@imports("Identity")
 def _identity(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
-    """Import Identity, and Dropout as in inference: identity and a mask of ones."""
+    return [inputs.required(0, "input")]
+
+
+@imports("Dropout")
+def _dropout(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    """Import Dropout: in inference, and without anything to drop, identity and a mask of ones."""
     x = inputs.required(0, "data")
-    if node.operator == "Identity":
-        return [x]
     ratio_name, training_name = inputs.optional(1), inputs.optional(2)
-    if training_name is not None:
+    if b.training is not None:
+        ratio = node.number("ratio", 0.5)
+        if ratio_name is not None:
+            ratio = float(b.require(ratio_name, "the ratio").reshape(()))
+        if not 0 <= ratio < 1:
+            raise b.wrong(f"its ratio is {ratio}, expected at least 0 and less than 1")
+        if ratio and b.dtype(x) in FLOATS:
+            return _dropped(b, b.training, node, x, ratio)
+    elif training_name is not None:
         training = b.known(training_name)
         if training is None or bool(training.any()):
-            ratio = None if ratio_name is None else b.known(ratio_name)
-            if ratio is None or float(ratio) != 0.0:
+            known = None if ratio_name is None else b.known(ratio_name)
+            if known is None or float(known) != 0.0:
                 raise b.wrong("training mode is not supported", hint="Export the model for inference")
     if len(node.outputs) < 2 or not node.outputs[1]:
         return [x]
     mask = b.filled(b.shape(x), "bool", True)
     return [x, b.cast(mask, b.dtype(x)) if b.opset < 10 else mask]
+
+
+def _dropped(b: NetworkBuilder, training: TrainingImport, node: ModelNode, x: str, ratio: float) -> Names:
+    """Drop elements by random numbers that depend on the seed, the dropout and the element's place alone."""
+    training.dropouts += 1
+    salt = ("const", training.dropouts * 0x9E3779B9 % 2**32, "uint32")
+    seed = b.elementwise(_mixed(("bit_xor", 0, salt)), SEED)
+    place: Any = ("const", 0, "int64")
+    step = 1
+    for axis in range(1, len(b.shape(x)) + 1):
+        place = ("add", place, ("mul", ("index", -axis), ("const", step, "int64")))
+        step *= b.shape(x)[-axis]
+    number = _mixed(("bit_xor", ("mul", ("cast", "uint32", place), ("const", 0x9E3779B1, "uint32")), 1))
+    kept = ("greater_equal", number, ("const", round(ratio * 2**32), "uint32"))
+    scaled = ("mul", 0, ("const", 1 / (1 - ratio)))
+    y = b.elementwise(("where", kept, scaled, ("const", 0.0)), x, seed, shape=b.shape(x))
+    if len(node.outputs) < 2 or not node.outputs[1]:
+        return [y]
+    return [y, b.elementwise(kept, x, seed, shape=b.shape(x))]
+
+
+def _mixed(x: Any) -> Any:
+    """Return an expression with the bits of an uint32 mixed, by two rounds of multiplication and shifted xor."""
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        x = ("mul", ("bit_xor", x, ("shift_right", x, ("const", shift, "uint32"))), ("const", factor, "uint32"))
+    return ("bit_xor", x, ("shift_right", x, ("const", 16, "uint32")))
 
 
 @imports("Cast")

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoint files: parameters, the optimiser's state, seed and number of steps, in NumPy's zip format."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from syclsched.atomic_write import write_atomically
+from syclsched.errors import FormatError, StorageError
+
+Array = np.ndarray[Any, Any]
+
+_FORMAT: Final = "syclsched checkpoint 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The content of a checkpoint."""
+
+    values: Mapping[str, Array]  # parameters and states by name
+    steps: int  # done so far
+    seed: int  # of dropout
+
+
+def write_checkpoint(path: str | os.PathLike[str], values: Mapping[str, Array], *, steps: int, seed: int) -> None:
+    """Write a checkpoint, whole or not at all; raise `StorageError` if that fails."""
+    head = {"format": _FORMAT, "steps": steps, "seed": seed, "names": list(values)}
+    arrays = {f"value{number}": value for number, value in enumerate(values.values())}
+    content = io.BytesIO()
+    np.savez(content, head=np.frombuffer(json.dumps(head).encode(), np.uint8), **arrays)
+    try:
+        write_atomically(Path(path), content.getvalue(), lasting=True)
+    except OSError as error:
+        raise StorageError(
+            f"the checkpoint cannot be written: {error.strerror or error}",
+            where=str(path),
+            hint="An older checkpoint of this name is still there",
+        ) from error
+
+
+def read_checkpoint(path: str | os.PathLike[str], expected: Mapping[str, Array]) -> Checkpoint:
+    """Read a checkpoint; raise unless it has a value of the right shape and dtype for all expected names."""
+    where = str(path)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            head = json.loads(bytes(file["head"]))
+            if head.get("format") != _FORMAT:
+                raise FormatError(f"it says {head.get('format')!r}, expected {_FORMAT!r}", where=where)
+            values = {str(name): file[f"value{number}"] for number, name in enumerate(head["names"])}
+            steps, seed = int(head["steps"]), int(head["seed"])
+    except OSError as error:
+        raise StorageError(f"it cannot be read: {error.strerror or error}", where=where) from error
+    except (KeyError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+        raise FormatError("it is no checkpoint", where=where, hint="Trainer.checkpoint writes them") from error
+    for name, value in expected.items():
+        found = values.get(name)
+        if found is None or (found.shape, found.dtype) != (value.shape, value.dtype):
+            has = "has none" if found is None else f"has {found.dtype} of shape {found.shape}"
+            raise FormatError(
+                f"the model has a parameter {name!r}, {value.dtype} of shape {value.shape}, and the checkpoint {has}",
+                where=where,
+                hint="It belongs to another model",
+            )
+    return Checkpoint(values, steps, seed)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reverse sweep over the nodes of a network: the gradients of wanted values, by rules of each kind of node."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from syclsched.errors import SyclschedError
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.network import CanonicalNode
+from syclsched.training.gradients import (  # noqa: F401  # they register their rules
+    elementwise,
+    movement,
+    normalisation,
+    picking,
+    products,
+    reductions,
+)
+from syclsched.training.gradients.rules import no_gradient, rule_of
+
+
+def differentiate(
+    b: NetworkBuilder, nodes: Sequence[CanonicalNode], gradients: Mapping[str, str], wanted: Collection[str]
+) -> dict[str, str]:
+    """Add the backward pass of nodes to a builder that has them.
+
+    Parameters
+    ----------
+    b : NetworkBuilder
+        Has the values of the nodes; further nodes are added to it.
+    nodes : sequence of CanonicalNode
+        The forward pass, in topological order.
+    gradients : Mapping[str, str]
+        The gradients of some results, by value.
+    wanted : collection of str
+        Values whose gradients are asked for.
+
+    Returns
+    -------
+    dict of str to str
+        The gradient of each wanted value that the results depend on.
+
+    Raises
+    ------
+    GradientError
+        If a node between a wanted value and a result has no gradient; it names the node.
+    """
+    moving = _dependent(b, nodes, wanted)
+    parts = {name: [gradient] for name, gradient in gradients.items()}
+    found: dict[str, str] = {}
+    for node in reversed(nodes):
+        given = [_sum(b, parts.pop(name, [])) if name is not None else None for name in node.outputs]
+        asked = [name is not None and name in moving for name in node.inputs]
+        if not any(asked) or all(each is None for each in given):
+            continue
+        label = ", ".join(node.origin) or node.name
+        b.begin(f"gradient of {node.name}", f"gradient of {label}")
+        try:
+            made = rule_of(node)(b, node, given, asked)
+        except SyclschedError as error:
+            raise no_gradient(node, error.what) from error
+        b.end([], [])
+        for name, gradient, is_asked in zip(node.inputs, made, asked, strict=False):
+            if is_asked and gradient is not None and name is not None:
+                parts.setdefault(name, []).append(gradient)
+    for name in wanted:
+        total = _sum(b, parts.get(name, []))
+        if total is not None:
+            found[name] = total
+    return found
+
+
+def _dependent(b: NetworkBuilder, nodes: Sequence[CanonicalNode], wanted: Collection[str]) -> set[str]:
+    """Return the floating-point values that depend on wanted ones."""
+    found = set(wanted)
+    for node in nodes:
+        if any(name in found for name in node.inputs):
+            found.update(name for name in node.outputs if name is not None and b.dtype(name).startswith("float"))
+    return found
+
+
+def _sum(b: NetworkBuilder, parts: Sequence[str]) -> str | None:
+    if not parts:
+        return None
+    if len(parts) == 1:
+        return parts[0]
+    b.begin("sum of gradients", "sum of gradients")
+    made = b.elementwise(("add", *range(len(parts))), *parts)
+    b.end([], [])
+    return made

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loss functions and their gradients, as nodes of a training step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from syclsched.errors import ArgumentError, did_you_mean
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LossNodes:
+    """The values of a loss over some samples; the loss is ``total / weight``, summed over all parts of a batch."""
+
+    total: str  # a scalar
+    weight: str  # a scalar
+    gradient: str  # of the total by the prediction
+
+
+class Loss(Protocol):
+    """A loss function of a prediction and a target."""
+
+    def emit(self, b: NetworkBuilder, prediction: str, target: str) -> LossNodes:
+        """Add its nodes."""
+
+    def check(self, target: Array, prediction: tuple[int, ...]) -> None:
+        """Raise `ArgumentError` if a target does not fit a prediction of a shape."""
+
+
+def _scalar(b: NetworkBuilder, x: str) -> str:
+    return b.reduce("sum", x, range(len(b.shape(x))), keepdims=False) if b.shape(x) else x
+
+
+def _per_element(b: NetworkBuilder, value: Any, gradient: Any, prediction: str, target: str) -> LossNodes:
+    """Add a loss that is the mean of an expression of prediction and target."""
+    kind = b.dtype(prediction)
+    total = _scalar(b, b.elementwise(value, prediction, target))
+    weight = b.constant(np.array(math.prod(b.shape(prediction)), kind))
+    return LossNodes(total, weight, b.elementwise(gradient, prediction, target))
+
+
+def _check_equal(target: Array, prediction: tuple[int, ...], name: str) -> None:
+    if target.shape != prediction or target.dtype.kind != "f":
+        raise ArgumentError(
+            f"the target is {target.dtype} of shape {target.shape}, and the prediction has the shape {prediction}",
+            where=name,
+            hint=f"Give floating-point numbers of the shape {prediction}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CrossEntropy:
+    """Cross-entropy of softmax, computed from the numbers before softmax.
+
+    Parameters
+    ----------
+    axis : int, optional
+        The axis of classes of the prediction. By default the second, as in PyTorch; or the last, if only so the labels
+        fit.
+    weights : sequence of float, optional
+        A weight for each class; the loss is the weighted mean.
+    ignored : int, optional
+        The label of samples that do not count.
+    """
+
+    axis: int | None = None
+    weights: tuple[float, ...] | None = None
+    ignored: int = -100
+
+    def emit(self, b: NetworkBuilder, prediction: str, target: str) -> LossNodes:
+        """Add its nodes."""
+        shape, given = b.shape(prediction), b.shape(target)
+        axis = self.class_axis(shape, given)
+        logs = b.emit("softmax", [prediction], axis=axis, log=True)
+        if b.dtype(target).startswith("float"):
+            return self._of_probabilities(b, logs, target, axis)
+        labels = b.with_axis(b.cast(target, "int64"), axis)
+        counts = ("not_equal", 0, ("const", self.ignored, "int64"))
+        known = b.elementwise(("where", counts, 0, ("const", 0, "int64")), labels)
+        if self.weights is None:
+            weights = b.elementwise(("cast", b.dtype(prediction), counts), labels)
+        else:
+            table = b.constant(np.array(self.weights, b.dtype(prediction)))
+            weights = b.elementwise(("where", counts, 1, ("const", 0.0)), labels, b.gather(table, known))
+        picked = b.emit("gather_elements", [logs, known], axis=axis)
+        total = _scalar(b, b.elementwise(("neg", ("mul", 0, 1)), picked, weights))
+        hit = ("cast", b.dtype(prediction), ("equal", 1, ("index", axis - len(shape))))
+        gradient = b.elementwise(("mul", 2, ("sub", ("exp", 0), hit)), logs, known, weights)
+        return LossNodes(total, _scalar(b, weights), gradient)
+
+    def _of_probabilities(self, b: NetworkBuilder, logs: str, target: str, axis: int) -> LossNodes:
+        kind = b.dtype(logs)
+        if self.weights is not None:
+            shape = [1] * len(b.shape(logs))
+            shape[axis] = len(self.weights)
+            target = b.elementwise(("mul", 0, 1), target, b.constant(np.array(self.weights, kind).reshape(shape)))
+        total = _scalar(b, b.elementwise(("neg", ("mul", 0, 1)), logs, target))
+        whole = b.reduce("sum", target, (axis,))
+        gradient = b.elementwise(("sub", ("mul", ("exp", 0), 2), 1), logs, target, whole)
+        samples = math.prod(b.shape(logs)) // b.shape(logs)[axis]
+        return LossNodes(total, b.constant(np.array(samples, kind)), gradient)
+
+    def class_axis(self, prediction: tuple[int, ...], target: tuple[int, ...]) -> int:
+        """Return the axis of classes for the shapes of a prediction and a target."""
+        rank = len(prediction)
+        if self.axis is not None:
+            return self.axis % rank
+        axes = [axis for axis in (1, rank - 1) if rank > 1]
+        fitting = [axis for axis in axes if target == (*prediction[:axis], *prediction[axis + 1 :])]
+        return (fitting or axes or [0])[0]
+
+    def check(self, target: Array, prediction: tuple[int, ...]) -> None:
+        """Raise `ArgumentError` if labels or probabilities do not fit a prediction of a shape."""
+        axis = self.class_axis(prediction, target.shape)
+        classes, wanted = prediction[axis], (*prediction[:axis], *prediction[axis + 1 :])
+        if self.weights is not None and len(self.weights) != classes:
+            raise ArgumentError(f"{len(self.weights)} weights are given for {classes} classes", where="cross_entropy")
+        if target.dtype.kind == "f":
+            _check_equal(target, prediction, "cross_entropy")
+            return
+        if target.dtype.kind not in "iu" or target.shape != wanted:
+            raise ArgumentError(
+                f"the target is {target.dtype} of shape {target.shape}, and the prediction has the shape {prediction}",
+                where="cross_entropy",
+                hint=f"Give integer labels of the shape {wanted}, or probabilities of the shape {prediction}",
+            )
+        wrong = ((target < 0) | (target >= classes)) & (target != self.ignored)
+        if wrong.any():
+            raise ArgumentError(
+                f"label {target[wrong][0]} is out of range: the model has {classes} classes, 0 to {classes - 1}",
+                where=f"cross_entropy, sample {int(np.argwhere(wrong)[0][0])}",
+                hint=f"Samples of the label {self.ignored} do not count",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class MeanSquaredError:
+    """Mean of the squared differences."""
+
+    def emit(self, b: NetworkBuilder, prediction: str, target: str) -> LossNodes:
+        """Add its nodes."""
+        difference = ("sub", 0, 1)
+        gradient = ("mul", ("const", 2.0), difference)
+        return _per_element(b, ("square", difference), gradient, prediction, target)
+
+    def check(self, target: Array, prediction: tuple[int, ...]) -> None:
+        """Raise `ArgumentError` if a target does not have the prediction's shape."""
+        _check_equal(target, prediction, "mean_squared_error")
+
+
+@dataclass(frozen=True, slots=True)
+class MeanAbsoluteError:
+    """Mean of the absolute differences."""
+
+    def emit(self, b: NetworkBuilder, prediction: str, target: str) -> LossNodes:
+        """Add its nodes."""
+        difference = ("sub", 0, 1)
+        return _per_element(b, ("abs", difference), ("sign", difference), prediction, target)
+
+    def check(self, target: Array, prediction: tuple[int, ...]) -> None:
+        """Raise `ArgumentError` if a target does not have the prediction's shape."""
+        _check_equal(target, prediction, "mean_absolute_error")
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryCrossEntropy:
+    """Mean cross-entropy of the sigmoid of each number, computed from the numbers before it."""
+
+    def emit(self, b: NetworkBuilder, prediction: str, target: str) -> LossNodes:
+        """Add its nodes."""
+        value = ("add", ("sub", ("relu", 0), ("mul", 0, 1)), ("softplus", ("neg", ("abs", 0))))
+        return _per_element(b, value, ("sub", ("sigmoid", 0), 1), prediction, target)
+
+    def check(self, target: Array, prediction: tuple[int, ...]) -> None:
+        """Raise `ArgumentError` if a target does not have the prediction's shape, or is not from 0 to 1."""
+        _check_equal(target, prediction, "binary_cross_entropy")
+        if target.size and (target.min() < 0 or target.max() > 1):
+            raise ArgumentError("targets are probabilities, from 0 to 1", where="binary_cross_entropy")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoss:
+    """The loss that the model computes itself: its output is a scalar."""
+
+    def emit(self, b: NetworkBuilder, prediction: str, target: str) -> LossNodes:
+        """Add its nodes."""
+        kind = b.dtype(prediction)
+        one = b.constant(np.array(1, kind))
+        return LossNodes(b.reshape(prediction, ()), one, b.filled(b.shape(prediction), kind, 1))
+
+    def check(self, target: Array, prediction: tuple[int, ...]) -> None:
+        """Raise `ArgumentError` if the model's output is no scalar."""
+        if math.prod(prediction) != 1:
+            raise ArgumentError(
+                f"the model's output has the shape {prediction}, and is no scalar",
+                where="loss",
+                hint=f"Name a loss: {', '.join(LOSSES)}",
+            )
+
+
+#: The losses by name.
+LOSSES: Final[dict[str, Loss]] = {
+    "cross_entropy": CrossEntropy(),
+    "mean_squared_error": MeanSquaredError(),
+    "mean_absolute_error": MeanAbsoluteError(),
+    "binary_cross_entropy": BinaryCrossEntropy(),
+    "model": ModelLoss(),
+}
+
+
+def loss_of(given: str | Loss) -> Loss:
+    """Return a loss, or the one of a name."""
+    if not isinstance(given, str):
+        return given
+    if given not in LOSSES:
+        raise ArgumentError(
+            f"there is no loss {given!r}",
+            where="loss",
+            hint=f"{did_you_mean(given, LOSSES)}There are: {', '.join(LOSSES)}",
+        )
+    return LOSSES[given]

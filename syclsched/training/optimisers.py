@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Optimisers: how a parameter and its state follow from a gradient, in one pass over them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from syclsched.errors import ArgumentError, did_you_mean
+
+#: An element-wise expression; see `syclsched.kernels.tensor.writing.expression`.
+Expression = Any
+#: A learning rate, or a function of the number of steps done that returns one.
+Rate = float | Callable[[int], float]
+
+
+class Optimiser(Protocol):
+    """An optimiser."""
+
+    @property
+    def learning_rate(self) -> Rate:
+        """The learning rate."""
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Names of the arrays of state that each parameter has, all 0 at first."""
+
+    def scalars(self, step: int) -> Mapping[str, float]:
+        """Return the numbers of a step, counted from 0, that the expressions read."""
+
+    def updated(
+        self,
+        parameter: Expression,
+        state: Sequence[Expression],
+        gradient: Expression,
+        scalars: Mapping[str, Expression],
+    ) -> tuple[Expression, ...]:
+        """Return the new values of a parameter and of its state."""
+
+
+def rate_at(rate: Rate, step: int) -> float:
+    """Return the learning rate of a step."""
+    found = float(rate(step) if callable(rate) else rate)
+    if not (math.isfinite(found) and found >= 0):
+        raise ArgumentError(f"the learning rate of step {step} is {found}", where="optimizer")
+    return found
+
+
+def _c(value: float) -> Expression:
+    return ("const", float(value))
+
+
+def _check(name: str, **numbers: float) -> None:
+    for what, number in numbers.items():
+        if not (math.isfinite(number) and number >= 0):
+            raise ArgumentError(f"{what} is {number}, expected a number that is not negative", where=name)
+
+
+@dataclass(frozen=True, slots=True)
+class SGD:
+    """Stochastic gradient descent (Robbins and Monro, 1951), with momentum (Polyak, 1964; Nesterov, 1983).
+
+    Parameters
+    ----------
+    learning_rate : float or callable, optional
+        Or a function of the number of steps done.
+    momentum : float, optional
+        Part of the last step that is kept.
+    nesterov : bool, optional
+        Look ahead along the momentum.
+    weight_decay : float, optional
+        Multiple of the parameter that is added to its gradient.
+    """
+
+    learning_rate: Rate = 0.01
+    momentum: float = 0.0
+    nesterov: bool = False
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check("SGD", momentum=self.momentum, weight_decay=self.weight_decay)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Names of the arrays of state."""
+        return ("momentum",) if self.momentum else ()
+
+    def scalars(self, step: int) -> Mapping[str, float]:
+        """Return the numbers of a step."""
+        return {"rate": rate_at(self.learning_rate, step)}
+
+    def updated(
+        self,
+        parameter: Expression,
+        state: Sequence[Expression],
+        gradient: Expression,
+        scalars: Mapping[str, Expression],
+    ) -> tuple[Expression, ...]:
+        """Return the new values of a parameter and of its state."""
+        if self.weight_decay:
+            gradient = ("add", gradient, ("mul", _c(self.weight_decay), parameter))
+        if not state:
+            return (("sub", parameter, ("mul", scalars["rate"], gradient)),)
+        momentum = ("add", ("mul", _c(self.momentum), state[0]), gradient)
+        step = ("add", gradient, ("mul", _c(self.momentum), momentum)) if self.nesterov else momentum
+        return ("sub", parameter, ("mul", scalars["rate"], step)), momentum
+
+
+@dataclass(frozen=True, slots=True)
+class Adam:
+    """Adaptive moment estimation (Kingma and Ba, 2015).
+
+    Parameters
+    ----------
+    learning_rate : float or callable, optional
+        Or a function of the number of steps done.
+    beta1, beta2 : float, optional
+        Decay of the averages of gradients and of their squares.
+    epsilon : float, optional
+        Added to the root of the average square.
+    weight_decay : float, optional
+        Multiple of the parameter that is added to its gradient.
+    """
+
+    learning_rate: Rate = 1e-3
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check("Adam", epsilon=self.epsilon, weight_decay=self.weight_decay)
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ArgumentError(f"{name} is {getattr(self, name)}, expected at least 0, less than 1", where="Adam")
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Names of the arrays of state."""
+        return ("mean", "square")
+
+    def scalars(self, step: int) -> Mapping[str, float]:
+        """Return the numbers of a step."""
+        rate = rate_at(self.learning_rate, step)
+        return {
+            "rate": rate,
+            "corrected_rate": rate / (1 - self.beta1 ** (step + 1)),
+            "correction": 1 / math.sqrt(1 - self.beta2 ** (step + 1)),
+        }
+
+    def updated(
+        self,
+        parameter: Expression,
+        state: Sequence[Expression],
+        gradient: Expression,
+        scalars: Mapping[str, Expression],
+    ) -> tuple[Expression, ...]:
+        """Return the new values of a parameter and of its state."""
+        if self.weight_decay:
+            gradient = ("add", gradient, ("mul", _c(self.weight_decay), parameter))
+        return _adapted(self, parameter, state, gradient, scalars)
+
+
+def _adapted(
+    adam: Adam | AdamW,
+    parameter: Expression,
+    state: Sequence[Expression],
+    gradient: Expression,
+    scalars: Mapping[str, Expression],
+) -> tuple[Expression, ...]:
+    mean = ("add", ("mul", _c(adam.beta1), state[0]), ("mul", _c(1 - adam.beta1), gradient))
+    square = ("add", ("mul", _c(adam.beta2), state[1]), ("mul", _c(1 - adam.beta2), gradient, gradient))
+    root = ("add", ("mul", ("sqrt", square), scalars["correction"]), _c(adam.epsilon))
+    return ("sub", parameter, ("mul", scalars["corrected_rate"], ("div", mean, root))), mean, square
+
+
+@dataclass(frozen=True, slots=True)
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2019): parameters shrink by a part of the rate.
+
+    Parameters
+    ----------
+    learning_rate, beta1, beta2, epsilon
+        As for `Adam`.
+    weight_decay : float, optional
+        Multiple of the parameter that is subtracted, times the learning rate.
+    """
+
+    weight_decay: float = 0.01
+
+    def updated(
+        self,
+        parameter: Expression,
+        state: Sequence[Expression],
+        gradient: Expression,
+        scalars: Mapping[str, Expression],
+    ) -> tuple[Expression, ...]:
+        """Return the new values of a parameter and of its state."""
+        shrunk = ("mul", parameter, ("sub", _c(1), ("mul", scalars["rate"], _c(self.weight_decay))))
+        return _adapted(self, shrunk, state, gradient, scalars)
+
+
+@dataclass(frozen=True, slots=True)
+class Adagrad:
+    """Adaptive subgradient method (Duchi, Hazan and Singer, 2011).
+
+    Parameters
+    ----------
+    learning_rate : float or callable, optional
+        Or a function of the number of steps done.
+    epsilon : float, optional
+        Added to the root of the sum of squares.
+    weight_decay : float, optional
+        Multiple of the parameter that is added to its gradient.
+    """
+
+    learning_rate: Rate = 0.01
+    epsilon: float = 1e-10
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check("Adagrad", epsilon=self.epsilon, weight_decay=self.weight_decay)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Names of the arrays of state."""
+        return ("squares",)
+
+    def scalars(self, step: int) -> Mapping[str, float]:
+        """Return the numbers of a step."""
+        return {"rate": rate_at(self.learning_rate, step)}
+
+    def updated(
+        self,
+        parameter: Expression,
+        state: Sequence[Expression],
+        gradient: Expression,
+        scalars: Mapping[str, Expression],
+    ) -> tuple[Expression, ...]:
+        """Return the new values of a parameter and of its state."""
+        if self.weight_decay:
+            gradient = ("add", gradient, ("mul", _c(self.weight_decay), parameter))
+        squares = ("add", state[0], ("mul", gradient, gradient))
+        step = ("div", gradient, ("add", ("sqrt", squares), _c(self.epsilon)))
+        return ("sub", parameter, ("mul", scalars["rate"], step)), squares
+
+
+#: The optimisers by name, with their usual settings.
+OPTIMISERS: Final[dict[str, Optimiser]] = {"sgd": SGD(), "adam": Adam(), "adamw": AdamW(), "adagrad": Adagrad()}
+
+
+def optimiser_of(given: str | Optimiser) -> Optimiser:
+    """Return an optimiser, or the one of a name."""
+    if not isinstance(given, str):
+        return given
+    if given not in OPTIMISERS:
+        raise ArgumentError(
+            f"there is no optimizer {given!r}",
+            where="optimizer",
+            hint=f"{did_you_mean(given, OPTIMISERS)}There are: {', '.join(OPTIMISERS)}",
+        )
+    return OPTIMISERS[given]
+
+
+# --- schedules ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CosineDecay:
+    """A learning rate that grows linearly, and then falls as half a cosine (Loshchilov and Hutter, 2017).
+
+    Parameters
+    ----------
+    peak : float
+        The highest learning rate.
+    steps : int
+        Steps after which it is lowest.
+    warmup : int, optional
+        Steps in which it grows from 0.
+    lowest : float, optional
+        The learning rate at the end.
+    """
+
+    peak: float
+    steps: int
+    warmup: int = 0
+    lowest: float = 0.0
+
+    def __call__(self, step: int) -> float:
+        """Return the learning rate of a step, counted from 0."""
+        if step < self.warmup:
+            return self.peak * (step + 1) / self.warmup
+        done = min(1.0, (step - self.warmup) / max(1, self.steps - self.warmup))
+        return self.lowest + (self.peak - self.lowest) * (1 + math.cos(math.pi * done)) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class StepDecay:
+    """A learning rate that is multiplied by a factor after every so many steps.
+
+    Parameters
+    ----------
+    first : float
+        The learning rate at first.
+    every : int
+        Steps between two changes.
+    factor : float, optional
+        What it is multiplied by.
+    """
+
+    first: float
+    every: int
+    factor: float = 0.1
+
+    def __call__(self, step: int) -> float:
+        """Return the learning rate of a step, counted from 0."""
+        return self.first * self.factor ** (step // self.every)

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training step as one network: forward pass, loss, backward pass and update of the parameters in their own memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from syclsched.errors import ArgumentError
+from syclsched.frontends.onnx.importing.import_state import SEED
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
+from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
+from syclsched.kernels.tensor.writing.expression import inputs_of, substitute
+from syclsched.training.gradients.differentiation import differentiate
+from syclsched.training.gradients.normalisation import emit_moments
+from syclsched.training.losses import Loss, LossNodes
+from syclsched.training.optimisers import Optimiser
+
+#: Names of inputs and outputs of a step besides those of the model.
+LOSS: Final = "loss of the step"
+TARGET: Final = "target of the loss"
+NORM: Final = "norm of the gradients"
+
+
+def next_name(name: str) -> str:
+    """Return the name of the output with the next value of a parameter or of a state."""
+    return f"next {name}"
+
+
+def slot_name(parameter: str, slot: str) -> str:
+    """Return the name of an array of the optimiser's state."""
+    return f"{parameter} ({slot})"
+
+
+def scalar_name(name: str) -> str:
+    """Return the name of the input of one of the optimiser's numbers."""
+    return f"optimizer {name}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPart:
+    """The forward pass of some samples of a batch."""
+
+    network: Network
+    first: int  # of the samples
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """Settings of a step."""
+
+    parameters: tuple[str, ...]  # names of the network's inputs that are trained
+    moments: tuple[str, ...]  # names of the inputs that are running moments
+    prediction: str  # name of the network's output that the loss is computed from
+    loss: Loss
+    optimiser: Optimiser
+    target: Value  # of the whole batch
+    clip_norm: float | None = None
+
+
+def step_network(parts: Sequence[BatchPart], samples: int, settings: StepSettings) -> Network:
+    """Return the network of a step over a batch of a number of samples, computed in parts.
+
+    Raises
+    ------
+    GradientError
+        If a node between a parameter and the loss has no gradient.
+    ArgumentError
+        If no parameter is trained.
+    """
+    return _StepBuilder(parts, samples, settings).built()
+
+
+class _StepBuilder:
+    def __init__(self, parts: Sequence[BatchPart], samples: int, settings: StepSettings) -> None:
+        self._parts, self._samples, self._settings = parts, samples, settings
+        self._b = NetworkBuilder(f"training of {parts[0].network.name!r}", 0, {}, ModelLimits())
+        #: Running moments -> their values after the parts so far.
+        self._moments = {name: name for name in settings.moments}
+
+    def built(self) -> Network:
+        b, settings = self._b, self._settings
+        self._declare()
+        passes = [self._forward(number, part) for number, part in enumerate(self._parts)]
+        losses = [
+            self._loss(number, part, prediction)
+            for number, (part, (_, prediction)) in enumerate(zip(self._parts, passes, strict=True))
+        ]
+        b.begin("loss", "loss")
+        total, weight = (self._sum([getattr(each, what) for each in losses]) for what in ("total", "weight"))
+        kind = b.dtype(total)
+        loss = b.elementwise(("div", 0, 1), total, weight)
+        # A batch in which no sample counts changes nothing.
+        share = b.elementwise(("where", ("greater", 0, ("const", 0.0)), ("reciprocal", 0), ("const", 0.0)), weight)
+        b.end([], [])
+        found: dict[str, list[str]] = {}
+        for (nodes, prediction), each in zip(passes, losses, strict=True):
+            b.begin("gradient of loss", "gradient of loss")
+            gradient = b.elementwise(("mul", 0, 1), each.gradient, share)
+            b.end([], [])
+            for name, made in differentiate(b, nodes, {prediction: gradient}, settings.parameters).items():
+                found.setdefault(name, []).append(made)
+        self._check(found)
+        b.begin("sum of gradients", "sum of gradients")
+        gradients = {name: self._sum(found[name]) for name in settings.parameters if name in found}
+        b.end([], [])
+        outputs = [(LOSS, b.reshape(loss, ()))]
+        outputs += self._updates(gradients, loss, kind)
+        outputs += [(next_name(name), value) for name, value in self._moments.items() if value != name]
+        return b.finish(self._parts[0].network.name, outputs)
+
+    def _declare(self) -> None:
+        """Declare the inputs of the step: a batch, the target, parameters and states, and the optimiser's numbers."""
+        b, settings, network = self._b, self._settings, self._parts[0].network
+        kept = {*settings.parameters, *settings.moments, SEED}
+        for name in network.inputs:
+            value = network.values[name]
+            if name == SEED:
+                if any(SEED in node.inputs for each in self._parts for node in each.network.nodes):
+                    b.add_input(name, (1,), "uint32")
+                continue
+            shape = value.shape if name in kept or not self._is_batched(name) else (self._samples, *value.shape[1:])
+            b.add_input(name, shape, value.dtype)
+        b.add_input(TARGET, settings.target.shape, settings.target.dtype)
+        for parameter in settings.parameters:
+            for slot in settings.optimiser.slots:
+                value = network.values[parameter]
+                b.add_input(slot_name(parameter, slot), value.shape, value.dtype)
+        for name in settings.optimiser.scalars(0):
+            b.add_input(scalar_name(name), (), "float32")
+
+    def _is_batched(self, name: str) -> bool:
+        """Return whether an input's first axis counts samples."""
+        first = self._parts[0]
+        shape = first.network.values[name].shape
+        return bool(shape) and shape[0] == first.count
+
+    def _forward(self, number: int, part: BatchPart) -> tuple[list[CanonicalNode], str]:
+        """Add the forward pass of a part; return its nodes and its prediction."""
+        b, network, settings = self._b, part.network, self._settings
+        prefix = f"part {number}/" if len(self._parts) > 1 else ""
+        names: dict[str, str] = {}
+        b.begin(f"{prefix}samples", "samples of a part")
+        for name in network.inputs:
+            if name in self._moments:
+                names[name] = self._moments[name]
+            elif name not in settings.parameters and name != SEED and self._is_batched(name):
+                names[name] = b.part(name, 0, part.first, part.count)
+            else:
+                names[name] = name
+        b.end([], [])
+        for name, array in network.constants.items():
+            names[name] = b.add_constant(prefix + name, array)
+        nodes = [self._copied(node, network, names, prefix) for node in network.nodes]
+        for name in self._moments:
+            if next_name(name) in network.outputs:
+                self._moments[name] = names[next_name(name)]
+        return nodes, names[settings.prediction]
+
+    def _copied(self, node: CanonicalNode, network: Network, names: dict[str, str], prefix: str) -> CanonicalNode:
+        """Add a node of the forward pass; return it with the names of this network."""
+        b = self._b
+        inputs = tuple(None if name is None else names[name] for name in node.inputs)
+        if node.kind == "moments":
+            b.begin(prefix + node.name, ", ".join(node.origin))
+            made = emit_moments(b, inputs[0] or "", node.attributes["axes"], keepdims=node.attributes["keepdims"])
+            b.end([], [])
+            names.update((name, value) for name, value in zip(node.outputs, made, strict=True) if name is not None)
+            return replace(node, name=prefix + node.name, inputs=inputs, outputs=made)
+        outputs = node.outputs
+        values = [replace(network.values[name], name=prefix + name) for name in outputs if name is not None]
+        renamed = tuple(None if name is None else prefix + name for name in outputs)
+        if node.kind == "topk" and None in renamed:  # the gradient needs the indices
+            shape = values[0].shape
+            dtypes = (network.values[node.inputs[0] or ""].dtype, "int64")
+            extra = [f"{prefix}{node.name} {what}" for what in ("values", "indices")]
+            values += [Value(extra[i], shape, dtypes[i]) for i in range(2) if renamed[i] is None]
+            renamed = tuple(name or extra[i] for i, name in enumerate(renamed))
+        copied = replace(node, name=prefix + node.name, inputs=inputs, outputs=renamed)
+        b.add_node(copied, values)
+        names.update((name, prefix + name) for name in outputs if name is not None)
+        return copied
+
+    def _loss(self, number: int, part: BatchPart, prediction: str) -> LossNodes:
+        b = self._b
+        b.begin("loss" if len(self._parts) == 1 else f"part {number}/loss", "loss")
+        target = TARGET
+        if len(self._parts) > 1 and b.shape(TARGET)[:1] == (self._samples,):
+            target = b.part(TARGET, 0, part.first, part.count)
+        made = self._settings.loss.emit(b, prediction, target)
+        b.end([], [])
+        return made
+
+    def _sum(self, values: Sequence[str]) -> str:
+        """Return a sum in the order of the parts."""
+        return values[0] if len(values) == 1 else self._b.elementwise(("add", *range(len(values))), *values)
+
+    def _check(self, found: Mapping[str, object]) -> None:
+        missing = [name for name in self._settings.parameters if name not in found]
+        if len(missing) == len(self._settings.parameters):
+            raise ArgumentError(
+                "the loss depends on no parameter",
+                where=f"output {self._settings.prediction!r}",
+                hint="Choose other parameters, or another output",
+            )
+
+    def _updates(self, gradients: Mapping[str, str], loss: str, kind: str) -> list[tuple[str, str]]:
+        """Add the update of each parameter; return the outputs with their new values and states."""
+        b, settings = self._b, self._settings
+        b.begin("guard", "guard")
+        norm = b.elementwise(("sqrt", ("add", *range(len(gradients)))), *map(self._squares, gradients.values()))
+        norm = b.cast(norm, kind)
+        # Nothing is updated before all gradients are known, and nothing at all if the loss or one of them is not
+        # finite.
+        zero = ("const", 0.0)
+        finite = ("and", ("equal", ("sub", 0, 0), zero), ("equal", ("sub", 1, 1), zero))
+        guard = b.elementwise(finite, loss, norm)
+        scale: str | None = None
+        if settings.clip_norm is not None:
+            limit = ("div", ("const", float(settings.clip_norm)), ("add", 0, ("const", 1e-6)))
+            scale = b.elementwise(("min", limit, ("const", 1.0)), norm)
+        for name, value in self._moments.items():
+            if value != name:
+                self._moments[name] = b.elementwise(("where", 1, 0, 2), value, guard, name)
+        b.end([], [])
+        outputs = [(NORM, b.reshape(norm, ()))]
+        for name, gradient in gradients.items():
+            outputs += self._update(name, gradient, guard, scale)
+        return outputs
+
+    def _squares(self, gradient: str) -> str:
+        b = self._b
+        if not b.shape(gradient):
+            return b.elementwise(("square", 0), gradient)
+        return b.reduce("sumsquare", gradient, range(len(b.shape(gradient))), keepdims=False)
+
+    def _update(self, name: str, gradient: str, guard: str, scale: str | None) -> list[tuple[str, str]]:
+        b, optimiser = self._b, self._settings.optimiser
+        names = [name, *(slot_name(name, slot) for slot in optimiser.slots)]
+        kind, count = b.dtype(name), len(names)
+        read = [gradient, guard, *([scale] if scale is not None else [])]
+        numbers = optimiser.scalars(0)
+        places = {each: count + len(read) + i for i, each in enumerate(numbers)}
+        read += [scalar_name(each) for each in numbers]
+        given: Any = count if scale is None else ("mul", count, count + 2)
+        terms = {each: place if kind == "float32" else ("cast", kind, place) for each, place in places.items()}
+        made = optimiser.updated(0, tuple(range(1, count)), given, terms)
+        kept = tuple(("where", count + 1, each, i) for i, each in enumerate(made))
+        used = sorted(frozenset().union(*map(inputs_of, kept)) | set(range(count)))
+        renumbered = {old: new for new, old in enumerate(used)}
+        expressions = tuple(substitute(each, renumbered) for each in kept)
+        b.begin(f"update of {name}", f"update of {name}")
+        results = b.emit_all("update", [(names + read)[i] for i in used], expressions=expressions)
+        b.end([], [])
+        return [(next_name(each), made or "") for each, made in zip(names, results, strict=True)]
+
+
+def one_part(network: Network, samples: int) -> tuple[BatchPart, ...]:
+    """Return a whole batch as one part."""
+    return (BatchPart(network, 0, samples),)
+
+
+def mixed_seed(seed: int, step: int) -> np.ndarray[Any, Any]:
+    """Return the number from which a step's dropouts derive theirs."""
+    return np.array([(seed * 0x9E3779B1 + step * 0x85EBCA77 + 0x27D4EB2F) % 2**32], np.uint32)

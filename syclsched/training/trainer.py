@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trainers: a model whose training steps run as one bound plan, with its data, progress and checkpoints."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sized
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from syclsched.errors import ArgumentError, ExecutionError, NotFiniteError
+from syclsched.frontends.onnx.importing.import_state import SEED
+from syclsched.interrupts import interrupts_deferred
+from syclsched.onnx.compiled_model import CompiledModel
+from syclsched.progress import Progress, shown
+from syclsched.training.batches import ahead, batch_of
+from syclsched.training.checkpoints import read_checkpoint, write_checkpoint
+from syclsched.training.not_finite import first_not_finite
+from syclsched.training.saving import save_model
+from syclsched.training.step_model import constant_parameters, used_parameters
+from syclsched.training.step_network import LOSS, NORM, TARGET, mixed_seed, scalar_name
+from syclsched.training.step_recipe import StepRecipe
+
+if TYPE_CHECKING:
+    from syclsched.model.plan import Plan
+
+Array = np.ndarray[Any, Any]
+
+#: Dtypes that targets of a kind are converted to.
+_TARGETS: Final = {"i": "int64", "u": "int64", "b": "int64", "f": "float32"}
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRecord:
+    """The record of `Trainer.fit`."""
+
+    losses: tuple[float, ...] = field(repr=False)  # of each step
+    epochs: tuple[float, ...]  # mean loss of each epoch
+    samples_per_s: float  # over all steps but the first
+    seconds: float  # with data loading
+    interrupted: bool = False  # by Ctrl-C
+
+
+class Trainer:
+    """A model in training. Made by `train`.
+
+    Parameters
+    ----------
+    source : path, bytes or onnx.ModelProto
+        The model as given, for `save`.
+    recipe : StepRecipe
+        Makes and compiles its steps.
+    named : bool
+        Whether the parameters were named, so that each must have a gradient.
+    seed : int
+        Determines what dropout drops.
+    """
+
+    def __init__(self, source: Any, recipe: StepRecipe, *, named: bool, seed: int) -> None:
+        self._source, self._recipe = source, recipe
+        self._named, self._seed = named, seed
+        self._model = recipe.model("int64")
+        self._left_out: frozenset[str] | None = None
+        self._compiled: CompiledModel | None = None
+        #: State before it is in a compiled model.
+        self._values: dict[str, Array] = self._model.trained.values
+        self._steps = 0
+        self._predictions: dict[tuple[Any, ...], tuple[int, ...]] = {}
+        self._lock = threading.RLock()
+        self._closed = False
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def step(self, x: Any, y: Any = None) -> float:
+        """Do one training step.
+
+        Parameters
+        ----------
+        x : array-like, tuple of these, or Mapping[str, array-like]
+            A batch of the model's inputs; the first axis counts samples.
+        y : array-like, optional
+            The target: labels or probabilities for cross-entropy, else numbers of the prediction's shape.
+
+        Returns
+        -------
+        float
+            The loss before the update.
+
+        Raises
+        ------
+        ArgumentError
+            If the batch does not fit the model, or the target the loss; nothing has run then.
+        NotFiniteError
+            If the loss or a gradient is not finite; it names the task. Nothing is updated then.
+        TaskFailedError, ExecutionError
+            If a task fails. Parameters and state are those of the last step, unless an update failed.
+        """
+        with self._lock:
+            self._check_open()
+            values, target = batch_of(x, y, self._model.batch_inputs)
+            with interrupts_deferred():
+                return self._stepped(values, target)
+
+    def _stepped(self, values: dict[str, Array], target: Array) -> float:
+        compiled = self._compiled_for(values, target)
+        target = target.astype(compiled.model.dtype(TARGET), copy=False)
+        self._check_target(values, target)
+        scalars = self._model.optimiser.scalars(self._steps)
+        given = {**values, TARGET: target}
+        given |= {scalar_name(name): np.array(number, np.float32) for name, number in scalars.items()}
+        if self._model.has_dropout:
+            given[SEED] = mixed_seed(self._seed, self._steps)
+        # In the model's order, which is the quickest call.
+        made = compiled(*(given[each.name] for each in compiled.inputs if each.name in given))
+        loss, norm = float(made[LOSS]), float(made[NORM])
+        if not math.isfinite(loss) or not math.isfinite(norm):
+            raise self._not_finite(given, loss)
+        self._steps += 1
+        return loss
+
+    def _not_finite(self, given: Mapping[str, Array], loss: float) -> NotFiniteError:
+        held = self._compiled.carried() if self._compiled is not None else {}
+        found = first_not_finite(self._model, {**held, **given})
+        what = "the loss" if not math.isfinite(loss) else "a gradient"
+        return NotFiniteError(
+            f"{what} is not finite in step {self._steps}; nothing is updated",
+            task=found,
+            hint="Check the data of this batch, lower the learning rate, or give clip_norm",
+        )
+
+    def fit(
+        self,
+        batches: Iterable[Any],
+        epochs: int = 1,
+        *,
+        progress: Progress | bool | None = True,
+        after_step: Callable[[int, float], object] | None = None,
+    ) -> TrainingRecord:
+        """Train on batches, loading the next while one is computed.
+
+        Parameters
+        ----------
+        batches : iterable
+            Pairs of x and y as for `step`, gone through once in each epoch.
+        epochs : int, optional
+            How often.
+        progress : callable or bool, optional
+            As for `syclsched.compile`; by default a bar with the loss and samples a second.
+        after_step : callable, optional
+            Called with the number of steps done and the loss after each.
+
+        Returns
+        -------
+        TrainingRecord
+            The losses. Ctrl-C ends it after the current step, with what there is.
+
+        Raises
+        ------
+        ArgumentError
+            If ``batches`` can be gone through only once, and there are several epochs; or as `step`.
+        """
+        if epochs < 1:
+            raise ArgumentError(f"epochs is {epochs}, expected at least 1", where="fit()")
+        if epochs > 1 and iter(batches) is batches:
+            raise ArgumentError(
+                "the batches can be gone through only once",
+                where="fit()",
+                hint="Give a list, or an object whose __iter__ begins anew",
+            )
+        losses: list[float] = []
+        starts: list[int] = []  # of the epochs, in steps
+        begun_s, samples, first_s, interrupted = time.perf_counter(), 0, 0.0, False
+        per_epoch = len(batches) if isinstance(batches, Sized) else 0
+        with shown("train", progress) as tell:
+            try:
+                for epoch in range(epochs):
+                    starts.append(len(losses))
+                    for x, y in ahead(batches):
+                        losses.append(self.step(x, y))
+                        if len(losses) == 1:
+                            first_s = time.perf_counter()
+                        else:
+                            samples += _samples(x)
+                        if after_step is not None:
+                            after_step(self._steps, losses[-1])
+                        if tell is not None:
+                            rate = samples / max(time.perf_counter() - first_s, 1e-9)
+                            step = f"epoch {epoch + 1}/{epochs}, loss {losses[-1]:.4g}, {rate:,.0f} samples/s"
+                            tell(len(losses), per_epoch * epochs, step)
+                    if len(losses) == starts[-1]:
+                        raise ArgumentError("there are no batches", where=f"fit(), epoch {epoch + 1}")
+            except KeyboardInterrupt:
+                interrupted = True
+        end_s = time.perf_counter()
+        parts = np.split(np.array(losses), starts[1:])
+        means = tuple(float(each.mean()) for each in parts if each.size)
+        rate = samples / (end_s - first_s) if samples else 0.0
+        return TrainingRecord(tuple(losses), means, rate, end_s - begun_s, interrupted)
+
+    # --- preparation ------------------------------------------------------------------------------
+
+    def _compiled_for(self, values: Mapping[str, Array], target: Array) -> CompiledModel:
+        """Return the compiled step for a batch; at the first one, or the first with another kind of target, make it."""
+        dtype = _TARGETS.get(target.dtype.kind)
+        if dtype is None:
+            raise ArgumentError(f"the target is of {target.dtype}", where="y", hint="Give integers or floats")
+        if dtype == "float32" and target.dtype == np.float64 and self._is_double():
+            dtype = "float64"
+        if self._compiled is not None and self._model.dtype(TARGET) == dtype:
+            return self._compiled
+        if self._left_out is None:
+            self._left_out = self._without_gradient({name: value.shape for name, value in values.items()})
+        self._take_values()
+        self._model = self._recipe.model(dtype, self._left_out)
+        self._compiled = self._recipe.compiled(self._model)
+        self._reset()
+        return self._compiled
+
+    def _is_double(self) -> bool:
+        return any(value.dtype == np.float64 for value in self._values.values())
+
+    def _without_gradient(self, shapes: Mapping[str, tuple[int, ...]]) -> frozenset[str]:
+        """Return parameters that the loss does not depend on, or whose values decide shapes; refuse named ones."""
+        trained = self._model.trained
+        fixed = constant_parameters(trained, self._model.input_shapes(shapes))
+        model = self._recipe.model("int64", fixed)
+        used = used_parameters(model.forward(model.input_shapes(shapes)), model.output)
+        unused = {name for name in trained.parameters if name not in used and name not in fixed}
+        if self._named and (fixed or unused):
+            name, why = (
+                (min(fixed), "decides shapes or settings")
+                if fixed
+                else (min(unused), "is read by nothing that the loss depends on")
+            )
+            raise ArgumentError(f"parameter {name!r} {why}, and cannot be trained", where="parameters")
+        return frozenset(fixed | unused)
+
+    def _take_values(self) -> None:
+        """Take the state out of the compiled model, and close that."""
+        if self._compiled is not None:
+            self._values |= self._compiled.carried()
+            self._compiled.close()
+            self._compiled = None
+
+    def _reset(self) -> None:
+        assert self._compiled is not None
+        names = set(self._model.carried.values())
+        self._compiled.reset(**{name: value for name, value in self._values.items() if name in names})
+
+    def _check_target(self, values: Mapping[str, Array], target: Array) -> None:
+        shapes = {name: value.shape for name, value in values.items()}
+        key = tuple(shapes.values())
+        if key not in self._predictions:
+            self._predictions[key] = self._model.prediction_shape(shapes)
+        self._model.loss.check(target, self._predictions[key])
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ExecutionError("it is closed", where=f"trainer of {self._model.name!r}")
+
+    # --- state ------------------------------------------------------------------------------------
+
+    @property
+    def steps(self) -> int:
+        """Number of steps done."""
+        return self._steps
+
+    @property
+    def parameters(self) -> dict[str, Array]:
+        """Copies of the trained parameters by name."""
+        state = self._state()
+        return {name: state[name] for name in self._model.trained.parameters}
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the last step.
+
+        Raises
+        ------
+        ExecutionError
+            If there was no step yet.
+        """
+        if self._compiled is None:
+            raise ExecutionError("there was no step yet", where=f"trainer of {self._model.name!r}", hint="Call step()")
+        return self._compiled.plan
+
+    @property
+    def compiled(self) -> CompiledModel | None:
+        """The compiled step, with its report; None before the first step."""
+        return self._compiled
+
+    def _state(self) -> dict[str, Array]:
+        with self._lock:
+            held = {} if self._compiled is None else self._compiled.carried()
+            return {name: np.array(value) for name, value in {**self._values, **held}.items()}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model with its trained parameters as ONNX, whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Raises
+        ------
+        StorageError
+            If it cannot be written; an older file stays as it is.
+        """
+        save_model(self._source, self._state(), path)
+
+    def checkpoint(self, path: str | os.PathLike[str]) -> None:
+        """Write parameters, the optimiser's state, the seed and the number of steps, whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Raises
+        ------
+        StorageError
+            If it cannot be written; an older file stays as it is.
+        """
+        write_checkpoint(path, self._state(), steps=self._steps, seed=self._seed)
+
+    def restore(self, path: str | os.PathLike[str]) -> None:
+        """Continue from a checkpoint, with the same bits as the run that wrote it.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Raises
+        ------
+        StorageError, FormatError
+            If it cannot be read, or belongs to another model; nothing is changed then.
+        """
+        with self._lock:
+            self._check_open()
+            found = read_checkpoint(path, self._values)
+            self._values.update(found.values)
+            self._steps, self._seed = found.steps, found.seed
+            if self._compiled is not None:
+                self._reset()
+
+    def close(self) -> None:
+        """Release all memory and the devices."""
+        with self._lock:
+            if not self._closed and self._compiled is not None:
+                self._compiled.close()
+            self._closed = True
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        count = sum(self._values[name].size for name in self._model.trained.parameters)
+        return f"<Trainer of {self._model.name!r}: {count:,} trained numbers, {self._steps:,} steps done>"
+
+
+def _samples(x: Any) -> int:
+    first = next(iter(x.values())) if isinstance(x, Mapping) else x[0] if isinstance(x, tuple) else x
+    return len(first)

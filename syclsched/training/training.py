@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`train`: a model, a loss, an optimiser and devices made into a trainer."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from syclsched.errors import ArgumentError
+from syclsched.frontends.onnx.model_file.model_reader import read_model
+from syclsched.model.platform import Platform
+from syclsched.onnx.model import GivenShapes
+from syclsched.training.losses import Loss, loss_of
+from syclsched.training.optimisers import Optimiser, optimiser_of
+from syclsched.training.step_model import trained_model
+from syclsched.training.step_recipe import StepOptions, StepRecipe
+from syclsched.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+def train(
+    model: str | os.PathLike[str] | bytes | Any,
+    loss: str | Loss = "cross_entropy",
+    optimizer: str | Optimiser = "adam",
+    *,
+    devices: str | None = None,
+    platform: Platform | None = None,
+    parameters: Iterable[str] | None = None,
+    frozen: Iterable[str] = (),
+    output: str | None = None,
+    shapes: GivenShapes | None = None,
+    micro_batches: int | Sequence[float] = 1,
+    clip_norm: float | None = None,
+    seed: int = 0,
+    **compiling: Unpack[StepOptions],
+) -> Trainer:
+    """Make an ONNX model ready to be trained.
+
+    A step - forward pass, loss, backward pass, update - is one task graph. It is planned and bound at the first step,
+    and for each further shape of a batch. Parameters and the optimiser's state stay in the devices' memory.
+
+    Parameters
+    ----------
+    model : path, bytes or onnx.ModelProto
+        The model, as PyTorch and others export it. Its initialisers are the parameters.
+    loss : str or Loss, optional
+        ``cross_entropy``, ``mean_squared_error``, ``mean_absolute_error``, ``binary_cross_entropy`` (of numbers before
+        the sigmoid), ``model`` (the model's output is the loss), or one of `syclsched.training`, with its settings.
+    optimizer : str or Optimiser, optional
+        ``sgd``, ``adam``, ``adamw``, ``adagrad``, or one of `syclsched.training`, with its settings.
+    devices : str, optional
+        A selection of this machine's devices, as for `syclsched.discover`; by default all usable ones.
+    platform : Platform, optional
+        The devices, in place of ``devices``.
+    parameters : iterable of str, optional
+        Names of the initialisers that are trained, or patterns such as ``head.*``; by default all floating-point ones
+        with a dimension.
+    frozen : iterable of str, optional
+        Names or patterns of initialisers that are not trained.
+    output : str, optional
+        The output that the loss is computed from; by default the first. A softmax at the end is part of cross-entropy.
+    shapes : Mapping, optional
+        As for `syclsched.onnx.load`.
+    micro_batches : int or sequence of float, optional
+        Parts of each batch that are computed apart, and whose gradients are summed in order: a number of equal ones, or
+        their shares. On several devices each may compute some; on one they need less memory.
+    clip_norm : float, optional
+        If the norm of all gradients together is larger, they are scaled to it.
+    seed : int, optional
+        Determines what dropout drops.
+    policy, memory_limit, autotune, deterministic, without, progress, trace
+        As for `syclsched.compile`.
+
+    Returns
+    -------
+    Trainer
+        Use it in a ``with`` statement, or `Trainer.close` it.
+
+    Raises
+    ------
+    StorageError, ModelError
+        If the model cannot be read, or is not a supported one.
+    ArgumentError
+        If arguments contradict the model.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> with syclsched.train("cnn.onnx", devices="cpu") as trainer:  # doctest: +SKIP
+    ...     trainer.fit(batches, epochs=5)
+    ...     trainer.save("trained.onnx")
+    """
+    recipe = StepRecipe(
+        trained_model(read_model(model), parameters, frozen),
+        loss_of(loss),
+        optimiser_of(optimizer),
+        output=output,
+        shapes=shapes,
+        parts=_shares(micro_batches),
+        clip_norm=clip_norm,
+        platform=platform,
+        devices=devices,
+        options=compiling,
+    )
+    recipe.check()
+    return Trainer(model, recipe, named=parameters is not None, seed=seed)
+
+
+def _shares(micro_batches: int | Sequence[float]) -> tuple[float, ...]:
+    """Return the shares of micro-batches."""
+    if isinstance(micro_batches, int):
+        if micro_batches < 1:
+            raise ArgumentError(f"micro_batches is {micro_batches}, expected at least 1", where="train()")
+        return (1.0,) * micro_batches
+    if not micro_batches or not all(math.isfinite(each) and each > 0 for each in micro_batches):
+        raise ArgumentError("shares of micro-batches are positive numbers", where="train()")
+    return tuple(micro_batches)

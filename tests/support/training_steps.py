@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training steps computed on the host, and their gradients against finite differences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from support.host_evaluation import evaluate
+from support.small_models import model_of
+from syclsched.frontends.onnx.importing.import_state import SEED
+from syclsched.frontends.onnx.model_file.model_reader import read_model
+from syclsched.training.losses import Loss, MeanSquaredError
+from syclsched.training.optimisers import SGD, Optimiser
+from syclsched.training.step_model import StepModel, trained_model
+from syclsched.training.step_network import LOSS, TARGET, next_name, scalar_name
+
+Array = np.ndarray[Any, Any]
+
+
+class HostStep:
+    """A training step of a model, computed with NumPy."""
+
+    def __init__(
+        self,
+        model: Any,
+        target: Array,
+        inputs: Mapping[str, Array] | None = None,
+        *,
+        loss: Loss | None = None,
+        optimiser: Optimiser | None = None,
+        parameters: Sequence[str] | None = None,
+        **more: Any,
+    ) -> None:
+        self.optimiser = optimiser or SGD(learning_rate=1.0)
+        self.trained = trained_model(read_model(model), parameters)
+        self.model = StepModel(self.trained, loss or MeanSquaredError(), self.optimiser, target.dtype.name, **more)
+        self.given = {**(inputs or {}), TARGET: target}
+        for name, number in self.optimiser.scalars(0).items():
+            self.given[scalar_name(name)] = np.array(number, "float32")
+        self.given[SEED] = np.array([12345], "uint32")
+        self.network = self.model.step(self.model.full_shapes({name: each.shape for name, each in self.given.items()}))
+        self.values = self.trained.values
+        for name in self.network.inputs:
+            if name not in self.given and name not in self.values:
+                value = self.network.values[name]
+                self.values[name] = np.zeros(value.shape, value.dtype)
+
+    def run(self, values: Mapping[str, Array] | None = None) -> dict[str, Array]:
+        """Return the results of the step for values of parameters and states."""
+        return evaluate(self.network, {**self.values, **(values or {}), **self.given})
+
+    def loss(self, values: Mapping[str, Array] | None = None) -> float:
+        """Return the loss."""
+        return float(self.run(values)[LOSS])
+
+    def gradients(self) -> dict[str, Array]:
+        """Return the gradient of each parameter that has one, with plain gradient descent of rate 1."""
+        made = self.run()
+        names = [name for name in self.trained.parameters if next_name(name) in made]
+        return {name: self.values[name] - made[next_name(name)] for name in names}
+
+
+def check_gradients(
+    nodes: Sequence[Any],
+    parameters: Mapping[str, Array],
+    *,
+    constants: Mapping[str, Array] | None = None,
+    step: float = 1e-6,
+    opset: int = 17,
+) -> None:
+    """Compare the gradients of a model's parameters, in double precision, with central differences."""
+    random = np.random.default_rng(7)
+    both = {**parameters, **(constants or {})}
+    output = next(name for name in nodes[-1].output if name)
+    model = model_of(nodes, {}, [output], both, opset=opset, dtypes={output: TensorProto.DOUBLE})
+    trained = trained_model(read_model(model), list(parameters))
+    probe = StepModel(trained, MeanSquaredError(), SGD(), "float64")
+    target = random.standard_normal(probe.prediction_shape({}))
+    found = HostStep(model, target, parameters=list(parameters))
+    gradients = found.gradients()
+    for name, value in parameters.items():
+        for _ in range(2):
+            direction = random.standard_normal(value.shape)
+            ends = [found.loss({name: value + sign * step * direction}) for sign in (1, -1)]
+            wanted = (ends[0] - ends[1]) / (2 * step)
+            made = float((gradients[name] * direction).sum())
+            assert abs(made - wanted) <= 1e-6 * max(1.0, abs(wanted)), (name, made, wanted)
