@@ -44,6 +44,10 @@ COMMANDS = {
         "Run a ready graph or an ONNX model on every SYCL device of this machine (or on chosen ones), and check "
         "results.",
     ),
+    "train": LazyCommand(
+        "train_command",
+        "Train an ONNX model on the data of a NumPy file: each step is one task graph on this machine's devices.",
+    ),
     "top": LazyCommand(
         "top_command",
         "Show the runs of your processes live: lanes, tasks, memory, predicted and measured times. Ctrl-C leaves.",

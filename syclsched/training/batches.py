@@ -55,7 +55,7 @@ def _array(value: Any, dtype: np.dtype[Any] | None, where: str) -> Array:
     try:
         found = np.asarray(value)
         if dtype is not None and found.dtype != dtype:
-            found = found.astype(dtype, casting="same_kind" if found.dtype.kind == dtype.kind else "safe")
+            found = found.astype(dtype, casting="same_kind")
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"it is no array of {dtype or 'numbers'}: {error}", where=where) from error
     return np.ascontiguousarray(found) if found.ndim else found

@@ -10,7 +10,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from syclsched.errors import ArgumentError, did_you_mean
+from syclsched.frontends.onnx.host_evaluation import evaluate_node
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 
 Array = np.ndarray[Any, Any]
 
@@ -203,6 +205,22 @@ class ModelLoss:
                 where="loss",
                 hint=f"Name a loss: {', '.join(LOSSES)}",
             )
+
+
+def loss_on_host(loss: Loss, prediction: Array, target: Array) -> tuple[float, float]:
+    """Return the total and the weight of a loss, computed with NumPy."""
+    b = NetworkBuilder("loss", 0, {}, ModelLimits())
+    known = {"prediction": prediction, "target": target}
+    for name, array in known.items():
+        b.add_input(name, array.shape, array.dtype.name)
+    b.begin("loss", "loss")
+    made = loss.emit(b, "prediction", "target")
+    b.end([], [])
+    network = b.finish("loss", [("total", made.total), ("weight", made.weight)])
+    known |= network.constants
+    for node in network.nodes:
+        known |= evaluate_node(node, network.values, known)
+    return float(known["total"]), float(known["weight"])
 
 
 #: The losses by name.

@@ -225,6 +225,13 @@ class StepModel(OnnxModel):
         network = import_model(self._source, given, training=TrainingImport())
         return rewrite(network, passes=_FORWARD_PASSES).network
 
+    @property
+    def ends_with_softmax(self) -> bool:
+        """Whether the model's output is a softmax, which is part of cross-entropy."""
+        made = {name: node for node in self._source.graph.nodes for name in node.outputs}
+        node = made.get(self.output)
+        return node is not None and node.operator == "Softmax"
+
     def input_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         """Return the shapes of all inputs, given those of a batch."""
         return self.full_shapes({TARGET: (), **shapes})

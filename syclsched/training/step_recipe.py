@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from syclsched.errors import ArgumentError
 from syclsched.model.platform import Platform
 from syclsched.onnx.compiled_model import CompiledModel, compile
-from syclsched.onnx.model import GivenShapes
+from syclsched.onnx.model import GivenShapes, OnnxModel
 from syclsched.planner.memory_limit import MemoryLimit
 from syclsched.progress import Progress
 from syclsched.training.losses import Loss
@@ -68,6 +68,12 @@ class StepRecipe:
             parts=self.parts,
             clip_norm=self.clip_norm,
         )
+
+    def predictor(self, without: Collection[str] = ()) -> CompiledModel:
+        """Return the model in inference, compiled, with parameters and running moments as inputs."""
+        kept = tuple(name for name in self.trained.parameters if name not in without)
+        model = OnnxModel(replace(self.trained, parameters=kept).source, shapes=self.shapes)
+        return compile(model, self.platform, devices=self.devices, **self.options)
 
     def compiled(self, model: StepModel) -> CompiledModel:
         """Return a model of a step compiled."""

@@ -16,11 +16,13 @@ import numpy as np
 
 from syclsched.errors import ArgumentError, ExecutionError, NotFiniteError
 from syclsched.frontends.onnx.importing.import_state import SEED
+from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
 from syclsched.interrupts import interrupts_deferred
 from syclsched.onnx.compiled_model import CompiledModel
 from syclsched.progress import Progress, shown
 from syclsched.training.batches import ahead, batch_of
 from syclsched.training.checkpoints import read_checkpoint, write_checkpoint
+from syclsched.training.losses import CrossEntropy, loss_on_host
 from syclsched.training.not_finite import first_not_finite
 from syclsched.training.saving import save_model
 from syclsched.training.step_model import constant_parameters, used_parameters
@@ -47,6 +49,14 @@ class TrainingRecord:
     interrupted: bool = False  # by Ctrl-C
 
 
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The result of `Trainer.evaluate`."""
+
+    loss: float  # the mean
+    accuracy: float | None  # share of right labels, of cross-entropy
+
+
 class Trainer:
     """A model in training. Made by `train`.
 
@@ -71,6 +81,9 @@ class Trainer:
         #: State before it is in a compiled model.
         self._values: dict[str, Array] = self._model.trained.values
         self._steps = 0
+        self._predictor: CompiledModel | None = None
+        #: Parameters that the last prediction was made with, and the number of steps then.
+        self._predicted: tuple[int, dict[str, Array]] | None = None
         self._predictions: dict[tuple[Any, ...], tuple[int, ...]] = {}
         self._lock = threading.RLock()
         self._closed = False
@@ -203,6 +216,78 @@ class Trainer:
         rate = samples / (end_s - first_s) if samples else 0.0
         return TrainingRecord(tuple(losses), means, rate, end_s - begun_s, interrupted)
 
+    def predict(self, x: Any) -> dict[str, Array]:
+        """Compute the model with its present parameters, as in inference: without dropout, by running moments.
+
+        Parameters
+        ----------
+        x : array-like, tuple of these, or Mapping[str, array-like]
+            Inputs of the model.
+
+        Returns
+        -------
+        dict of str to numpy.ndarray
+            The outputs by name.
+
+        Raises
+        ------
+        ArgumentError
+            If the inputs do not fit the model.
+        """
+        with self._lock:
+            self._check_open()
+            values, _ = batch_of(x, None, self._model.batch_inputs)
+            if self._predictor is None:
+                self._predictor = self._recipe.predictor(self._left_out or ())
+            if self._predicted is None or self._predicted[0] != self._steps:
+                names = {each.name for each in self._predictor.inputs}
+                self._predicted = self._steps, {k: v for k, v in self._state().items() if k in names}
+            return self._predictor({**self._predicted[1], **values})
+
+    def evaluate(self, batches: Iterable[Any]) -> Evaluation:
+        """Compute loss and accuracy over batches, as `predict` does.
+
+        Parameters
+        ----------
+        batches : iterable
+            Pairs of x and y as for `step`.
+
+        Returns
+        -------
+        Evaluation
+            The mean loss; and for cross-entropy of labels the share of right ones.
+
+        Raises
+        ------
+        ArgumentError
+            If a batch does not fit the model, or there is none.
+        """
+        total = weight = right = labels = 0.0
+        for x, y in ahead(batches):
+            prediction = self.predict(x)[self._model.output]
+            target = np.asarray(y)
+            target = target.astype(_TARGETS.get(target.dtype.kind, target.dtype.name), copy=False)
+            loss = self._model.loss
+            loss.check(target, prediction.shape)
+            if isinstance(loss, CrossEntropy) and target.dtype.kind == "i":
+                guessed = prediction.argmax(loss.class_axis(prediction.shape, target.shape))
+                counted = target != loss.ignored
+                right += float((guessed == target)[counted].sum())
+                labels += float(counted.sum())
+            more = loss_on_host(loss, self._as_scores(prediction), target)
+            total, weight = total + more[0], weight + more[1]
+        if not weight:
+            raise ArgumentError("there are no batches", where="evaluate()")
+        return Evaluation(total / weight, right / labels if labels else None)
+
+    def _as_scores(self, prediction: Array) -> Array:
+        """Return a prediction as the loss takes it: of probabilities their logarithms."""
+        if not isinstance(self._model.loss, CrossEntropy) or not self._model.ends_with_softmax:
+            return prediction
+        with np.errstate(divide="ignore"):
+            logs: Array = np.log(prediction)
+        return logs
+
     # --- preparation ------------------------------------------------------------------------------
 
     def _compiled_for(self, values: Mapping[str, Array], target: Array) -> CompiledModel:
@@ -265,6 +350,11 @@ class Trainer:
             raise ExecutionError("it is closed", where=f"trainer of {self._model.name!r}")
 
     # --- state ------------------------------------------------------------------------------------
+
+    @property
+    def inputs(self) -> tuple[DeclaredValue, ...]:
+        """The inputs as the model declares them."""
+        return self._model.batch_inputs
 
     @property
     def steps(self) -> int:
@@ -347,15 +437,16 @@ class Trainer:
             self._check_open()
             found = read_checkpoint(path, self._values)
             self._values.update(found.values)
-            self._steps, self._seed = found.steps, found.seed
+            self._steps, self._seed, self._predicted = found.steps, found.seed, None
             if self._compiled is not None:
                 self._reset()
 
     def close(self) -> None:
         """Release all memory and the devices."""
         with self._lock:
-            if not self._closed and self._compiled is not None:
-                self._compiled.close()
+            if not self._closed:
+                for each in filter(None, (self._compiled, self._predictor)):
+                    each.close()
             self._closed = True
 
     def __enter__(self) -> Trainer:

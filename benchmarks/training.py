@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time of a training step, beside PyTorch's CPU build, alternating in one process.
+
+    python benchmarks/training.py [--models mlp cnn transformer] [--samples 32 128] [--runs 30] [--compiled]
+
+Both begin with the same weights and get the same fresh batches. The optimiser is Adam. PyTorch runs eagerly with as
+many threads as there are cores, and by ``torch.compile`` with ``--compiled``. The first losses are compared before
+anything is timed. ``submitted`` is the host's time until a step is handed over, ``ready`` the processor time of the
+first step in this process: import, planning, compiling and timing of implementations are in it.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from common import alternating, parser, print_table, quartiles
+
+import syclsched
+from syclsched.testing.training_models import TrainingModel, convolutional, perceptron, transformer
+
+MODELS: dict[str, Callable[[], TrainingModel]] = {"mlp": perceptron, "cnn": convolutional, "transformer": transformer}
+#: Initialisers that are no parameters of PyTorch's optimiser.
+_MOMENTS = (".mean", ".var")
+
+
+def torch_step(model: TrainingModel, *, compiled: bool = False) -> Callable[[Any, Any], float]:
+    """Return a function that does one step with PyTorch and returns the loss."""
+    import torch
+
+    torch.set_num_threads(os.cpu_count() or 1)
+    weights = {name: torch.from_numpy(array.copy()) for name, array in model.weights.items()}
+    trained = [each.requires_grad_() for name, each in weights.items() if not name.endswith(_MOMENTS)]
+    optimiser = torch.optim.Adam(trained, lr=1e-3)
+
+    def loss_of(x: Any, y: Any) -> Any:
+        return torch.nn.functional.cross_entropy(model.forward(torch, weights, x), y)
+
+    made = torch.compile(loss_of) if compiled else loss_of
+
+    def step(x: Any, y: Any) -> float:
+        optimiser.zero_grad()
+        loss = made(torch.from_numpy(x), torch.from_numpy(y))
+        loss.backward()
+        optimiser.step()
+        return float(loss.detach())
+
+    return step
+
+
+def batches(model: TrainingModel, samples: int) -> Iterator[tuple[Any, Any]]:
+    """Yield batches without end."""
+    seed = 0
+    while True:
+        seed += 1
+        yield model.batch(samples, seed)
+
+
+def measured(name: str, samples: int, runs: int, *, compiled: bool) -> dict[str, Any]:
+    """Return the row of a model and a size of batches."""
+    model = MODELS[name]()
+    rivals = {"PyTorch": torch_step(model)}
+    if compiled:
+        rivals["compiled"] = torch_step(model, compiled=True)
+    begun_s = time.process_time()
+    with syclsched.train(model.onnx, devices="cpu", optimizer=syclsched.training.Adam(1e-3)) as trainer:
+        given = batches(model, samples)
+        x, y = next(given)
+        first = trainer.step(x, y)
+        ready_s = time.process_time() - begun_s
+        for rival in rivals.values():
+            other = rival(x, y)
+            if abs(first - other) > 1e-4 * abs(other):
+                raise SystemExit(f"{name}: the first loss is {first}, PyTorch's {other}")
+        handed: list[float] = []
+
+        def own() -> None:
+            trainer.step(*next(given))
+            if trainer.compiled is not None and trainer.compiled.handed_over_ns is not None:
+                handed.append(trainer.compiled.handed_over_ns)
+
+        calls: dict[str, Callable[[], object]] = {"syclsched": own}
+        calls |= {each: lambda rival=rival: rival(*next(given)) for each, rival in rivals.items()}  # type: ignore[misc]
+        times = alternating(calls, runs, warm_ups=5)
+    row = {"model": name, "samples": samples}
+    row |= {f"{each}, ms": quartiles(np.array(taken) * 1e3) for each, taken in times.items()}
+    middle = {each: statistics.median(taken) for each, taken in times.items()}
+    row |= {f"/ {each}": f"{middle['syclsched'] / middle[each]:.2f}" for each in rivals}
+    return {**row, "submitted, ms": quartiles(np.array(handed) / 1e6), "ready, s": f"{ready_s:.1f}"}
+
+
+def main() -> None:
+    """Print the table."""
+    options = parser(__doc__, models=[*MODELS], samples=[32, 128], runs=30, compiled=False).parse_args()
+    rows = [
+        measured(name, samples, options.runs, compiled=options.compiled)
+        for name in options.models
+        for samples in options.samples
+    ]
+    columns = [*rows[0]]
+    print_table("Training steps", columns, [[*map(str, row.values())] for row in rows], left=["model"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``syclsched train``: train an ONNX model on the data of a NumPy file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syclsched.cli.completion import DEVICE_KINDS, LOSSES, OPTIMIZERS, choices
+from syclsched.cli.output_files import check_outputs
+from syclsched.cli.requests.training_data import Data, read_data
+from syclsched.cli.terminal import Verbosity, notices, output, verbosity
+from syclsched.errors import ArgumentError
+from syclsched.interrupts import INTERRUPTED
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from syclsched.training.optimisers import Optimiser
+    from syclsched.training.trainer import Evaluation, Trainer
+
+
+def train_command(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The ONNX model; its initialisers are trained.")],
+    *,
+    data: Annotated[
+        Path,
+        typer.Option(
+            "--data",
+            metavar="FILE",
+            help="A .npz file with the arrays [bold]x[/bold] (or one for each input of the model, by name) and "
+            "[bold]y[/bold]: labels, or numbers of the output's shape. The first axis counts samples.",
+        ),
+    ],
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="How often the data is gone through.")] = 1,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Samples in a step.")] = 32,
+    loss: Annotated[
+        str,
+        typer.Option(
+            "--loss",
+            autocompletion=choices(LOSSES),
+            metavar="NAME",
+            help="cross_entropy, mean_squared_error, mean_absolute_error, binary_cross_entropy, or model: the model's "
+            "output is the loss.",
+        ),
+    ] = "cross_entropy",
+    optimizer: Annotated[
+        str,
+        typer.Option(
+            "--optimizer", autocompletion=choices(OPTIMIZERS), metavar="NAME", help="sgd, adam, adamw or adagrad."
+        ),
+    ] = "adam",
+    learning_rate: Annotated[
+        float | None, typer.Option("--learning-rate", help="By default the optimiser's: 0.001, sgd and adagrad 0.01.")
+    ] = None,
+    clip_norm: Annotated[
+        float | None, typer.Option("--clip-norm", help="Scale the gradients if their norm is larger.")
+    ] = None,
+    micro_batches: Annotated[
+        int, typer.Option("--micro-batches", min=1, help="Parts of a batch that are computed apart.")
+    ] = 1,
+    train_only: Annotated[
+        list[str] | None,
+        typer.Option("--parameters", metavar="PATTERN", help="Train these initialisers only: 'head.*'."),
+    ] = None,
+    frozen: Annotated[
+        list[str] | None, typer.Option("--frozen", metavar="PATTERN", help="Do not train these initialisers.")
+    ] = None,
+    test_part: Annotated[
+        float, typer.Option("--test-part", min=0.0, max=0.9, help="Part of the data that is kept for testing.")
+    ] = 0.1,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the order of samples, and of dropout.")] = 0,
+    devices: Annotated[
+        str | None,
+        typer.Option(
+            "--devices", autocompletion=choices(DEVICE_KINDS), metavar="SELECTOR", help="Devices to use: cpu."
+        ),
+    ] = None,
+    output_file: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", help="The trained model; by default MODEL with '-trained' added."),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option("--checkpoint", metavar="FILE", help="Write a checkpoint after every epoch and on Ctrl-C."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")] = False,
+    chart_file: Annotated[
+        Path | None, typer.Option("--chart", metavar="FILE", help="Draw the losses (.png, .svg, .pdf).")
+    ] = None,
+) -> None:
+    """Train an ONNX model on the data of a NumPy file: each step is one task graph on this machine's devices.
+
+    [bold]syclsched train cnn.onnx --data digits.npz --epochs 5[/bold]
+
+    [bold]syclsched train cnn.onnx --data digits.npz --epochs 20 --checkpoint run.ckpt --resume --chart loss.svg[/bold]
+
+    Ctrl-C stops after the current step; the model and the checkpoint are written then, too.
+    """
+    from syclsched.training import train
+
+    console = notices()
+    target = output_file or Path(f"{model.stem}-trained.onnx")
+    check_outputs(target, checkpoint, pictures=[chart_file])
+    if resume and checkpoint is None:
+        raise ArgumentError("there is nothing to continue from", where="--resume", hint="Add --checkpoint FILE")
+    with train(
+        str(model),
+        loss,
+        _optimizer(optimizer, learning_rate),
+        devices=devices,
+        parameters=train_only or None,
+        frozen=frozen or (),
+        micro_batches=micro_batches,
+        clip_norm=clip_norm,
+        seed=seed,
+        progress=False,
+    ) as trainer:
+        given = read_data(data, [each.name for each in trainer.inputs])
+        training, testing = given.divided(test_part, seed)
+        if resume and checkpoint is not None and checkpoint.exists():
+            trainer.restore(checkpoint)
+            console.print(f"continuing after {trainer.steps:,} steps")
+        losses, interrupted = _trained(trainer, training, testing, epochs, batch, seed, checkpoint, console)
+        trainer.save(target)
+        console.print(f"model written to {target}", markup=False)
+        if chart_file is not None:
+            from syclsched.training.loss_chart import draw_losses
+
+            draw_losses(losses, chart_file, title=f"{model.stem}: {loss}", epochs=epochs)
+            console.print(f"chart written to {chart_file}", markup=False)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _optimizer(name: str, learning_rate: float | None) -> Optimiser:
+    from syclsched.training.optimisers import optimiser_of
+
+    found: Any = optimiser_of(name)
+    made: Optimiser = found if learning_rate is None else replace(found, learning_rate=learning_rate)
+    return made
+
+
+def _trained(
+    trainer: Trainer,
+    training: Data,
+    testing: Data,
+    epochs: int,
+    batch: int,
+    seed: int,
+    checkpoint: Path | None,
+    console: Console,
+) -> tuple[list[float], bool]:
+    """Train and print a line after each epoch; return the losses, and whether it was interrupted."""
+    losses: list[float] = []
+    out, shown = output(), verbosity() > Verbosity.QUIET and console.is_terminal
+    per_epoch = -(-len(training) // batch)
+    for epoch in range(trainer.steps // per_epoch, epochs):
+        record = trainer.fit(training.batches(batch, seed + epoch), progress=shown)
+        losses += record.losses
+        line = f"epoch {epoch + 1}/{epochs}: loss {record.epochs[0]:.4f}" if record.epochs else "no step"
+        if len(testing) and not record.interrupted:
+            line += _tested(trainer.evaluate(testing.batches(batch)))
+        out.print(f"{line}, {record.samples_per_s:,.0f} samples/s", markup=False)
+        if checkpoint is not None:
+            trainer.checkpoint(checkpoint)
+        if record.interrupted:
+            console.print("interrupted")
+            return losses, True
+    return losses, False
+
+
+def _tested(found: Evaluation) -> str:
+    accuracy = "" if found.accuracy is None else f", {found.accuracy:.1%} right"
+    return f"; test: loss {found.loss:.4f}{accuracy}"

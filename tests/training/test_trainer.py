@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training through the public door, on the CPU device."""
+
+from __future__ import annotations
+
+import _thread
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from support.small_models import model_of
+
+import syclsched
+from syclsched.errors import ArgumentError, FormatError, NotFiniteError, StorageError
+from syclsched.testing.training_models import perceptron
+from syclsched.training import SGD, Adam, CrossEntropy, Trainer
+
+pytestmark = pytest.mark.sycl
+
+SIZES = (8, 16, 4)
+
+
+def trainer(model: Any = None, loss: Any = "cross_entropy", optimizer: Any = "adam", **more: Any) -> Trainer:
+    """Return a trainer on the CPU device that compiles no Python kernels."""
+    given = perceptron(SIZES).onnx if model is None else model
+    return syclsched.train(given, loss, optimizer, devices="cpu", autotune=False, without=["python"], **more)
+
+
+def blobs(samples: int, seed: int = 0) -> tuple[Any, Any]:
+    """Return samples around a centre for each class."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, SIZES[-1], samples)
+    centres = np.random.default_rng(99).standard_normal((SIZES[-1], SIZES[0])) * 2
+    return (centres[labels] + random.standard_normal((samples, SIZES[0]))).astype("float32"), labels
+
+
+def bits(found: dict[str, Any]) -> dict[str, bytes]:
+    return {name: value.tobytes() for name, value in found.items()}
+
+
+def test_fitting_lowers_the_loss_and_the_model_is_right(tmp_path: Path) -> None:
+    batches = [blobs(32, seed) for seed in range(10)]
+    steps: list[tuple[int, float]] = []
+    with trainer(optimizer=Adam(0.01)) as found:
+        record = found.fit(batches, epochs=6, progress=False, after_step=lambda *each: steps.append(each))
+        test = found.evaluate([blobs(100, 50), blobs(57, 51)])
+        found.save(tmp_path / "trained.onnx")
+        x, _ = blobs(20, 60)
+        own = found.predict(x)["dense1"]
+    assert len(record.losses) == 60 and [step for step, _ in steps] == list(range(1, 61))
+    assert len(record.epochs) == 6 and record.epochs[-1] < 0.3 * record.epochs[0] and not record.interrupted
+    assert record.samples_per_s > 0
+    assert test.accuracy is not None and test.accuracy > 0.95 and test.loss < 0.3
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(str(tmp_path / "trained.onnx"), providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(own, session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-4)
+
+
+def test_a_step_is_that_of_the_formula() -> None:
+    x, y = np.float32([[1, 2], [3, -1]]), np.float32([[1], [0]])
+    model = model_of(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": (2, 2)}, ["y"], {"w": np.float32([[1], [2]])}
+    )
+    with trainer(model, "mean_squared_error", SGD(0.1)) as found:
+        loss = found.step(x, y)
+        weights = found.parameters["w"]
+    error = x @ np.float32([[1], [2]]) - y
+    assert loss == pytest.approx(float((error**2).mean()))
+    np.testing.assert_allclose(weights, np.float32([[1], [2]]) - 0.1 * x.T @ error, rtol=1e-5)
+
+
+def test_a_checkpoint_continues_with_the_same_bits(tmp_path: Path) -> None:
+    batches = [blobs(16, seed) for seed in range(6)]
+    with trainer() as whole:
+        losses = [whole.step(*each) for each in batches]
+        wanted = bits(whole.parameters)
+    with trainer() as first:
+        for each in batches[:3]:
+            first.step(*each)
+        first.checkpoint(tmp_path / "run.ckpt")
+    with trainer() as second:
+        second.restore(tmp_path / "run.ckpt")
+        assert second.steps == 3
+        assert [second.step(*each) for each in batches[3:]] == losses[3:]
+        assert bits(second.parameters) == wanted
+        second.restore(tmp_path / "run.ckpt")  # also after steps
+        assert [second.step(*each) for each in batches[3:]] == losses[3:]
+
+
+def test_micro_batches_give_the_gradient_of_the_whole_batch() -> None:
+    x, y = blobs(30)
+    y[3:9] = -100  # these do not count
+    found = {}
+    for parts in (1, 3, (0.7, 0.3)):
+        with trainer(optimizer=SGD(0.5), micro_batches=parts) as each:
+            found[parts] = [each.step(x, y) for _ in range(3)], each.parameters
+    losses, weights = found[1]
+    for other, values in (found[3], found[0.7, 0.3]):
+        np.testing.assert_allclose(other, losses, rtol=1e-5)
+        for name, value in values.items():
+            np.testing.assert_allclose(value, weights[name], rtol=1e-4, atol=1e-6)
+
+
+def test_batches_of_several_sizes_share_the_state() -> None:
+    with trainer(optimizer="sgd") as found, trainer(optimizer="sgd") as again:
+        for count in (32, 7, 32, 7):
+            assert found.step(*blobs(count, count)) == pytest.approx(again.step(*blobs(count, count)), rel=1e-6)
+        assert found.compiled is not None and len(found.compiled.kept_shapes) == 2
+        assert bits(found.parameters) == bits(again.parameters)
+
+
+def test_gradients_are_clipped_by_their_norm() -> None:
+    x, y = blobs(16)
+    with trainer(optimizer=SGD(1.0), clip_norm=1e-3) as found:
+        before = found.parameters
+        found.step(x, y)
+        after = found.parameters
+    moved = np.sqrt(sum(((after[name] - before[name]) ** 2).sum() for name in before))
+    assert moved == pytest.approx(1e-3, rel=1e-2)
+
+
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+def test_a_step_that_is_not_finite_changes_nothing(where: str) -> None:
+    nodes = [
+        helper.make_node("Mul", ["x", "w"], ["p"], name="product"),
+        helper.make_node("Sqrt", ["p"], ["y"], name="root"),
+    ]
+    model = model_of(nodes, {"x": ("n", 2)}, ["y"], {"w": np.float32([1, 1])})
+    good, zero = np.float32([[1, 2]]), np.float32([[1, -1 if where == "loss" else 0]])
+    with trainer(model, "mean_absolute_error", Adam()) as found:
+        found.step(good, np.float32([[0, 0]]))
+        before = bits(found.parameters)
+        with pytest.raises(NotFiniteError, match=r"root.*step 1"):
+            found.step(zero, np.float32([[0, 0]]))
+        assert bits(found.parameters) == before and found.steps == 1
+        found.step(good, np.float32([[0, 0]]))
+
+
+def test_frozen_parameters_stay(tmp_path: Path) -> None:
+    with trainer(frozen=["layer0.*"]) as found:
+        assert set(found.parameters) == {"layer1.weight", "layer1.bias"}
+        found.step(*blobs(16))
+        found.save(tmp_path / "trained.onnx")
+    saved = {
+        each.name: onnx.numpy_helper.to_array(each) for each in onnx.load(tmp_path / "trained.onnx").graph.initializer
+    }
+    weights = perceptron(SIZES).weights
+    assert (saved["layer0.weight"] == weights["layer0.weight"]).all()
+    assert (saved["layer1.weight"] != weights["layer1.weight"]).any()
+
+
+def test_running_moments_follow_the_batches() -> None:
+    weights = {
+        "s": np.ones(3, "float32"),
+        "b": np.zeros(3, "float32"),
+        "m": np.zeros(3, "float32"),
+        "v": np.ones(3, "float32"),
+    }
+    nodes = [helper.make_node("BatchNormalization", ["x", "s", "b", "m", "v"], ["y"], momentum=0.75)]
+    model = model_of(nodes, {"x": ("n", 3)}, ["y"], weights)
+    x = np.random.default_rng(0).standard_normal((64, 3)).astype("float32") * 2 + 1
+    with trainer(model, "mean_squared_error", SGD(0.0)) as found:
+        found.step(x, np.zeros_like(x))
+        made = found.predict(x)["y"]
+    mean, variance = 0.25 * x.mean(0), 0.75 + 0.25 * x.var(0)
+    np.testing.assert_allclose(made, (x - mean) / np.sqrt(variance + 1e-5), rtol=1e-4, atol=1e-5)
+
+
+def test_dropout_drops_by_seed_and_step() -> None:
+    nodes = [helper.make_node("Dropout", ["w", "ratio"], ["d"]), helper.make_node("Add", ["x", "d"], ["y"])]
+    w = np.random.default_rng(0).uniform(0.5, 1.5, 4000).astype("float32")
+    constants = {"w": w, "ratio": np.float32(0.25)}
+    model = model_of(nodes, {"x": (4000,)}, ["y"], constants)
+    zero = np.zeros(4000, "float32")
+    found = []
+    for seed in (1, 1, 2):
+        with trainer(model, "mean_absolute_error", SGD(0.0), seed=seed) as each:
+            found.append([each.step(zero, zero) for _ in range(3)])
+    assert found[0] == found[1] != found[2] and len(set(found[0])) == 3
+    assert np.mean(found) == pytest.approx(w.mean(), abs=0.03)  # what is kept is scaled up
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "wrong"),
+    [
+        (np.zeros((4, 8)), [0, 1, 2, 4], "label 4 is out of range.*0 to 3"),
+        (np.zeros((4, 8)), [0, 1, -1, 3], "label -1 is out of range"),
+        (np.zeros((4, 8)), [0, 1], r"integer labels of the shape \(4,\)"),
+        (np.zeros((4, 8)), np.zeros((4, 3), "float32"), "the target is float32 of shape"),
+        (np.zeros((4, 9)), [0, 1, 2, 3], "shape"),
+        ({"z": np.zeros((4, 8))}, [0, 1, 2, 3], "no value is given for 'x'"),
+        ((np.zeros((4, 8)), 1), [0, 1, 2, 3], "2 inputs are given, and the model takes 1"),
+        (np.zeros((4, 8)), ["a"] * 4, "target is of"),
+    ],
+)
+def test_a_batch_that_does_not_fit_is_refused(x: Any, y: Any, wrong: str) -> None:
+    x = {k: v.astype("float32") for k, v in x.items()} if isinstance(x, dict) else x
+    with trainer() as found, pytest.raises(syclsched.SyclschedError, match=wrong):
+        found.step(x, y)
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ({"loss": "crossentropy"}, "Did you mean 'cross_entropy'"),
+        ({"optimizer": "adan"}, "Did you mean 'adam'"),
+        ({"parameters": ["nothing"]}, "no initialiser 'nothing'"),
+        ({"frozen": ["*"]}, "nothing to train"),
+        ({"output": "z"}, "no output 'z'"),
+        ({"clip_norm": -1}, "clip_norm is -1"),
+        ({"micro_batches": 0}, "micro_batches is 0"),
+        ({"optimizer": SGD(-1.0)}, "learning rate of step 0 is -1"),
+    ],
+)
+def test_wrong_settings_are_refused_at_once(given: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(ArgumentError, match=wrong):
+        trainer(**given)
+
+
+def test_named_parameters_must_be_trainable() -> None:
+    nodes = [helper.make_node("Gather", ["w", "i"], ["g"]), helper.make_node("Add", ["x", "g"], ["y"])]
+    constants = {"w": np.ones((3, 2), "float32"), "i": np.array([0, 2]), "unread": np.ones(3, "float32")}
+    model = model_of(nodes, {"x": (2, 2)}, ["y"], constants)
+    with pytest.raises(ArgumentError, match="'i' is of int64"):
+        trainer(model, parameters=["i"])
+    zero = np.zeros((2, 2), "float32")
+    with (
+        trainer(model, "mean_squared_error", parameters=["w", "unread"]) as found,
+        pytest.raises(ArgumentError, match="'unread' is read by nothing"),
+    ):
+        found.step(zero, zero)
+    with trainer(model, "mean_squared_error") as found:
+        found.step(zero, zero)
+        assert set(found.parameters) == {"w"}
+
+
+def test_a_node_without_gradient_is_named() -> None:
+    nodes = [helper.make_node("Det", ["w"], ["y"], name="determinant")]
+    model = model_of(nodes, {"x": (1,)}, ["y"], {"w": np.eye(3, dtype="float32")})
+    with (
+        trainer(model, "mean_squared_error") as found,
+        pytest.raises(syclsched.SyclschedError, match=r"determinant.*has no gradient"),
+    ):
+        found.step(np.zeros(1, "float32"), np.float32(0))
+
+
+def test_an_error_of_the_loader_comes_through_after_the_last_step() -> None:
+    def broken() -> Iterator[Any]:
+        yield blobs(16, 0)
+        yield blobs(16, 1)
+        raise OSError("the disk is gone")
+
+    with trainer() as found, trainer() as other:
+        with pytest.raises(OSError, match="the disk is gone"):
+            found.fit(broken(), progress=False)
+        other.fit([blobs(16, 0), blobs(16, 1)], progress=False)
+        assert found.steps == 2 and bits(found.parameters) == bits(other.parameters)
+
+
+def test_control_c_ends_fitting_after_a_step() -> None:
+    def interrupt(step: int, loss: float) -> None:
+        if step == 3:
+            _thread.interrupt_main()
+
+    batches = [blobs(16, seed) for seed in range(5)]
+    with trainer() as found, trainer() as other:
+        record = found.fit(batches, epochs=4, progress=False, after_step=interrupt)
+        assert record.interrupted and found.steps in (3, 4) and len(record.losses) == found.steps
+        for each in batches[: found.steps]:
+            other.step(*each)
+        assert bits(found.parameters) == bits(other.parameters)
+
+
+def test_data_that_can_be_gone_through_once_is_refused_for_several_epochs() -> None:
+    with trainer() as found:
+        with pytest.raises(ArgumentError, match="only once"):
+            found.fit((blobs(16) for _ in range(3)), epochs=2, progress=False)
+        with pytest.raises(ArgumentError, match="no batches"):
+            found.fit([], progress=False)
+        with pytest.raises(ArgumentError, match="a pair of x and y"):
+            found.fit([np.zeros(3)], progress=False)
+
+
+def test_a_checkpoint_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run.ckpt"
+    with trainer() as found:
+        found.step(*blobs(16))
+        found.checkpoint(path)
+        before = path.read_bytes()
+        found.step(*blobs(16))
+
+        def full(*_: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("os.replace", full)
+        with pytest.raises(StorageError, match="No space left"):
+            found.checkpoint(path)
+        with pytest.raises(StorageError, match="No space left"):
+            found.save(tmp_path / "trained.onnx")
+        monkeypatch.undo()
+        assert path.read_bytes() == before and [each.name for each in tmp_path.iterdir()] == ["run.ckpt"]
+        found.step(*blobs(16))
+
+
+def test_a_wrong_checkpoint_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("nothing")
+    np.savez(tmp_path / "other.npz", a=np.ones(3))
+    with trainer(perceptron((8, 5, 4)).onnx) as other:
+        other.checkpoint(tmp_path / "smaller")
+    with trainer() as found:
+        before = bits(found.parameters)
+        with pytest.raises(StorageError):
+            found.restore(tmp_path / "none")
+        for name in ("text", "other.npz", "smaller"):
+            with pytest.raises(FormatError):
+                found.restore(tmp_path / name)
+        assert bits(found.parameters) == before
+
+
+def test_a_softmax_at_the_end_is_part_of_cross_entropy() -> None:
+    model = perceptron(SIZES).onnx
+    model.graph.node.append(helper.make_node("Softmax", ["dense1"], ["probabilities"], name="softmax"))
+    model.graph.output[0].name = "probabilities"
+    x, y = blobs(16)
+    with trainer(model, CrossEntropy()) as one, trainer() as other:
+        assert [one.step(x, y) for _ in range(3)] == pytest.approx([other.step(x, y) for _ in range(3)], rel=1e-5)
+        assert one.evaluate([(x, y)]).loss == pytest.approx(other.evaluate([(x, y)]).loss, rel=1e-4)
+
+
+def test_sub_devices_share_a_batch() -> None:
+    x, y = blobs(64)
+    platform = syclsched.discover("cpu", sub_devices=2)
+    given = {"platform": platform, "autotune": False, "without": ["python"], "micro_batches": 2}
+    with syclsched.train(perceptron(SIZES).onnx, **given) as found, trainer(micro_batches=2) as other:
+        ours, theirs = ([each.step(x, y) for _ in range(4)] for each in (found, other))
+    assert ours == pytest.approx(theirs, rel=1e-5)
