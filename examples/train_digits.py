@@ -41,6 +41,8 @@ with syclsched.train(perceptron((64, 128, 10)).onnx, optimizer=AdamW(rate), devi
     for epoch in range(0, EPOCHS, 5):
         print(f"epoch {epoch + 1:2}: loss {record.epochs[epoch]:.3f}")
     found = trainer.evaluate([(x[testing], y[testing])])
-print(f"{found.accuracy:.1%} of {testing.sum()} digits it has not seen are right; {record.samples_per_s:,.0f} samples/s")
+print(
+    f"{found.accuracy:.1%} of {testing.sum()} digits it has not seen are right; {record.samples_per_s:,.0f} samples/s"
+)
 if found.accuracy < 0.97:
     raise SystemExit("expected at least 97%")

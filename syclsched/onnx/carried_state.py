@@ -106,15 +106,14 @@ class CarriedState:
                 raise ExecutionError(
                     "a call failed while it updated the values that are carried from call to call",
                     where=self._where,
-                    hint="Call reset(), and begin again",
+                    hint="Call reset(), and begin again; in training, restore() a checkpoint",
                 )
             try:
                 yield
-            except SyclschedError as error:
-                self._lost = isinstance(error, ExecutionError)  # others are raised before anything runs
-                raise
-            except BaseException:
-                self._lost = True
+            except BaseException as error:
+                # Other errors of ours are raised before anything runs.
+                ran = isinstance(error, ExecutionError) or not isinstance(error, SyclschedError)
+                self._lost = ran and not self._model.is_whole(self._arrays)
                 raise
 
     def reset(self, values: Mapping[str, Any]) -> None:

@@ -171,6 +171,10 @@ class OnnxModel:
         """Return the network for input shapes."""
         return imported(model, shapes, values, carried)
 
+    def is_whole(self, values: Mapping[str, Array]) -> bool:
+        """Return whether carried values are those of the last whole call, after one that failed."""
+        return False
+
     @property
     def _has_fixed_shapes(self) -> bool:
         """Whether the model declares fixed shapes for all inputs."""

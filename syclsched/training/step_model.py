@@ -22,6 +22,7 @@ from syclsched.training.optimisers import Optimiser
 from syclsched.training.step_network import (
     LOSS,
     NORM,
+    PARITY,
     TARGET,
     BatchPart,
     StepSettings,
@@ -178,6 +179,8 @@ class StepModel(OnnxModel):
         self.trained, self.loss, self.optimiser = trained, loss, optimiser
         self._target_dtype, self._parts, self._clip_norm = target_dtype, tuple(parts), clip_norm
         self.output = _chosen_output(trained.model, output)
+        #: Number of steps that are done, which the trainer counts.
+        self.steps_done = 0
         self._source = trained.source
         super().__init__(self._declared(), shapes=shapes)
 
@@ -189,6 +192,7 @@ class StepModel(OnnxModel):
             for name in self.trained.parameters
             for slot in self.optimiser.slots
         ]
+        state.append(DeclaredValue(PARITY, "float32", ()))
         scalars = [DeclaredValue(scalar_name(name), "float32", ()) for name in self.optimiser.scalars(0)]
         extra = [DeclaredValue(TARGET, self._target_dtype, None), *scalars]
         if self.has_dropout:
@@ -207,7 +211,7 @@ class StepModel(OnnxModel):
     @property
     def _carried_names(self) -> set[str]:
         states = {slot_name(name, slot) for name in self.trained.parameters for slot in self.optimiser.slots}
-        return {*self.trained.parameters, *self.trained.moments, *states}
+        return {*self.trained.parameters, *self.trained.moments, *states, PARITY}
 
     @property
     def carried(self) -> dict[str, str]:
@@ -218,6 +222,10 @@ class StepModel(OnnxModel):
     def batch_inputs(self) -> tuple[DeclaredValue, ...]:
         """The inputs of the model itself."""
         return self.trained.model.inputs
+
+    def is_whole(self, values: Mapping[str, Array]) -> bool:
+        """Return whether no update began since the last whole step."""
+        return PARITY in values and int(values[PARITY]) == self.steps_done % 2
 
     def forward(self, shapes: Shapes) -> Network:
         """Return the forward pass for shapes of the model's inputs, ready to be differentiated."""

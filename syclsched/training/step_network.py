@@ -24,6 +24,8 @@ from syclsched.training.optimisers import Optimiser
 LOSS: Final = "loss of the step"
 TARGET: Final = "target of the loss"
 NORM: Final = "norm of the gradients"
+#: A number that each step changes from 0 to 1 or back before it updates anything: it tells whether an update began.
+PARITY: Final = "parity of steps"
 
 
 def next_name(name: str) -> str:
@@ -131,6 +133,7 @@ class _StepBuilder:
             for slot in settings.optimiser.slots:
                 value = network.values[parameter]
                 b.add_input(slot_name(parameter, slot), value.shape, value.dtype)
+        b.add_input(PARITY, (), "float32")
         for name in settings.optimiser.scalars(0):
             b.add_input(scalar_name(name), (), "float32")
 
@@ -228,9 +231,12 @@ class _StepBuilder:
             if value != name:
                 self._moments[name] = b.elementwise(("where", 1, 0, 2), value, guard, name)
         b.end([], [])
-        outputs = [(NORM, b.reshape(norm, ()))]
+        b.begin("begin of update", "begin of update")
+        begun = b.emit("update", [PARITY, guard], expressions=(("where", 1, ("sub", ("const", 1.0), 0), 0),))
+        b.end([], [])
+        outputs = [(NORM, b.reshape(norm, ())), (next_name(PARITY), begun)]
         for name, gradient in gradients.items():
-            outputs += self._update(name, gradient, guard, scale)
+            outputs += self._update(name, gradient, (guard, begun), scale)
         return outputs
 
     def _squares(self, gradient: str) -> str:
@@ -239,18 +245,20 @@ class _StepBuilder:
             return b.elementwise(("square", 0), gradient)
         return b.reduce("sumsquare", gradient, range(len(b.shape(gradient))), keepdims=False)
 
-    def _update(self, name: str, gradient: str, guard: str, scale: str | None) -> list[tuple[str, str]]:
+    def _update(self, name: str, gradient: str, guard: tuple[str, str], scale: str | None) -> list[tuple[str, str]]:
         b, optimiser = self._b, self._settings.optimiser
         names = [name, *(slot_name(name, slot) for slot in optimiser.slots)]
         kind, count = b.dtype(name), len(names)
-        read = [gradient, guard, *([scale] if scale is not None else [])]
+        read = [gradient, *guard, *([scale] if scale is not None else [])]
         numbers = optimiser.scalars(0)
         places = {each: count + len(read) + i for i, each in enumerate(numbers)}
         read += [scalar_name(each) for each in numbers]
-        given: Any = count if scale is None else ("mul", count, count + 2)
+        given: Any = count if scale is None else ("mul", count, count + 3)
         terms = {each: place if kind == "float32" else ("cast", kind, place) for each, place in places.items()}
         made = optimiser.updated(0, tuple(range(1, count)), given, terms)
-        kept = tuple(("where", count + 1, each, i) for i, each in enumerate(made))
+        # The parity is read only so that it changes first.
+        allowed = ("and", count + 1, ("greater_equal", count + 2, ("const", 0.0)))
+        kept = tuple(("where", allowed, each, i) for i, each in enumerate(made))
         used = sorted(frozenset().union(*map(inputs_of, kept)) | set(range(count)))
         renumbered = {old: new for new, old in enumerate(used)}
         expressions = tuple(substitute(each, renumbered) for each in kept)

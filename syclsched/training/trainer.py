@@ -26,7 +26,7 @@ from syclsched.training.losses import CrossEntropy, loss_on_host
 from syclsched.training.not_finite import first_not_finite
 from syclsched.training.saving import save_model
 from syclsched.training.step_model import constant_parameters, used_parameters
-from syclsched.training.step_network import LOSS, NORM, TARGET, mixed_seed, scalar_name
+from syclsched.training.step_network import LOSS, NORM, PARITY, TARGET, mixed_seed, scalar_name
 from syclsched.training.step_recipe import StepRecipe
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ class Trainer:
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise self._not_finite(given, loss)
         self._steps += 1
+        self._model.steps_done = self._steps
         return loss
 
     def _not_finite(self, given: Mapping[str, Array], loss: float) -> NotFiniteError:
@@ -335,6 +336,8 @@ class Trainer:
 
     def _reset(self) -> None:
         assert self._compiled is not None
+        self._model.steps_done = self._steps
+        self._values[PARITY] = np.array(self._steps % 2, np.float32)
         names = set(self._model.carried.values())
         self._compiled.reset(**{name: value for name, value in self._values.items() if name in names})
 
@@ -435,7 +438,7 @@ class Trainer:
         """
         with self._lock:
             self._check_open()
-            found = read_checkpoint(path, self._values)
+            found = read_checkpoint(path, self._model.trained.values)
             self._values.update(found.values)
             self._steps, self._seed, self._predicted = found.steps, found.seed, None
             if self._compiled is not None:

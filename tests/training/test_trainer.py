@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import _thread
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from onnx import helper
 from support.small_models import model_of
 
 import syclsched
-from syclsched.errors import ArgumentError, FormatError, NotFiniteError, StorageError
+from syclsched.errors import ArgumentError, ExecutionError, FormatError, NotFiniteError, StorageError
+from syclsched.testing import faults
 from syclsched.testing.training_models import perceptron
 from syclsched.training import SGD, Adam, CrossEntropy, Trainer
 
@@ -283,6 +285,30 @@ def test_data_that_can_be_gone_through_once_is_refused_for_several_epochs() -> N
             found.fit([], progress=False)
         with pytest.raises(ArgumentError, match="a pair of x and y"):
             found.fit([np.zeros(3)], progress=False)
+
+
+@pytest.mark.parametrize("number", [1, 5, 12, 25, 30])
+def test_after_a_failed_task_the_last_whole_step_is_there_or_nothing_is(number: int, tmp_path: Path) -> None:
+    x, y = blobs(16)
+    with trainer() as found, trainer() as other:
+        for each in (found, other):
+            each.step(x, y)
+            each.step(x, y)
+        found.checkpoint(tmp_path / "run.ckpt")
+        with faults.inject(faults.fail_submission(number)) as seen, suppress(ExecutionError):
+            found.step(x, y)
+        assert seen.injected
+        if found.steps == 2:
+            try:
+                assert bits(found.parameters) == bits(other.parameters)
+            except ExecutionError as error:  # an update had begun
+                assert "failed while it updated" in str(error)
+                with pytest.raises(ExecutionError, match="failed while it updated"):
+                    found.save(tmp_path / "trained.onnx")
+                found.restore(tmp_path / "run.ckpt")
+            found.step(x, y)
+        other.step(x, y)
+        assert bits(found.parameters) == bits(other.parameters)
 
 
 def test_a_checkpoint_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
