@@ -278,8 +278,8 @@ class OnnxModel:
         """Return the dtype of an input."""
         from syclsched.frontends.onnx.model_file.dtypes import numpy_dtype
 
-        found = next(each for each in self._model.inputs if each.name in (name, name.rpartition("[")[0]))
-        return numpy_dtype("bool" if name.endswith("[]") else found.dtype or "float32")
+        found = next(each for each in self._model.inputs if each.name in (name, element_of(name)))
+        return numpy_dtype(found.dtype or "float32")
 
     def __repr__(self) -> str:
         inputs = ", ".join(value_text(each) for each in self.inputs)
@@ -310,7 +310,7 @@ def value_text(each: DeclaredValue) -> str:
 
 def _checked(given: GivenShapes, inputs: tuple[DeclaredValue, ...]) -> dict[str, tuple[int, ...] | int]:
     names = {each.name for each in inputs if not each.is_sequence}
-    names |= {name for name in given if any(_is_element(name, each) for each in inputs)}
+    names |= {name for name in given if element_of(name) in [each.name for each in inputs if each.is_sequence]}
     dimensions = {d for each in inputs for d in each.dimensions or () if isinstance(d, str)}
     found: dict[str, tuple[int, ...] | int] = {}
     for name, value in given.items():
@@ -337,9 +337,10 @@ def _checked(given: GivenShapes, inputs: tuple[DeclaredValue, ...]) -> dict[str,
     return found
 
 
-def _is_element(name: str, each: DeclaredValue) -> bool:
-    """Return whether a name is one of an element of a sequence: ``x[0]``."""
-    return each.is_sequence and name.startswith(f"{each.name}[") and name[len(each.name) + 1 : -1].isdecimal()
+def element_of(name: str) -> str:
+    """Return the name of the sequence of which a name is one of an element: ``x`` of ``x[0]``; else nothing."""
+    sequence, _, rest = name.rpartition("[")
+    return sequence if rest.endswith("]") and rest[:-1].isdecimal() else ""
 
 
 def fitting_shape(each: DeclaredValue, shape: tuple[int, ...], extents: dict[str, int]) -> tuple[int, ...]:
