@@ -230,3 +230,8 @@ def test_text_weights_and_numbers_of_a_file_are_read(tmp_path: Path) -> None:
         got = compiled(["c", "a"])
         np.testing.assert_allclose(got["m"], weights[[2, 0]], rtol=1e-6)
         assert got["same"].tolist() == [False, True]
+
+
+def test_models_on_text_are_not_trained() -> None:
+    with pytest.raises(ModelError, match=r"computes on text or maps.*extract_model"):
+        syclsched.train(pipeline(), devices="cpu")

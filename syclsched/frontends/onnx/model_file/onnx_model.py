@@ -173,7 +173,7 @@ class HostPart:
 
 @dataclass(frozen=True, slots=True)
 class HostParts:
-    """What the host executes of a model, on text and on maps; the model that it belongs to has the rest."""
+    """The parts of a model on text and on maps, which the host executes; the model that they belong to has the rest."""
 
     inputs: tuple[DeclaredValue, ...]  # of the whole model; text has the dtype "text", maps have "map"
     outputs: tuple[DeclaredValue, ...]

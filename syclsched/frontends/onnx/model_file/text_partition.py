@@ -29,7 +29,7 @@ _TO_NUMBERS: Final = frozenset({"OneHotEncoder", "DictVectorizer", "TfIdfVectori
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class TextPartition:
     """A model without what the host executes: its GraphProto, and the numbers of the initialisers that are left."""
 
     rest: Any
@@ -39,10 +39,10 @@ class Partition:
 
 def partition(
     onnx: Any, graph: Any, opsets: Mapping[str, int], where: str, *, array: Callable[[int], Any]
-) -> Partition | None:
+) -> TextPartition | None:
     """Split a model's GraphProto; None if nothing in it is text. ``array`` reads an initialiser by its number."""
     check_names(graph, where)
-    texts = _Texts(onnx, opsets, where)
+    texts = _TextFinder(onnx, opsets, where)
     hosted = {value.name for value in graph.input if is_hosted_type(value.type)}
     hosted |= {tensor.name for tensor in graph.initializer if tensor.data_type == _STRING}
     if not hosted and not texts.may_have_any(graph):
@@ -66,7 +66,7 @@ def is_hosted_type(kind: Any) -> bool:
     return bool(which == "map_type")
 
 
-class _Texts:
+class _TextFinder:
     """Finds the values of a graph that are text or maps, and the nodes that only the host executes."""
 
     def __init__(self, onnx: Any, opsets: Mapping[str, int], where: str) -> None:
@@ -227,7 +227,7 @@ class _Splitter:
         texts = {id(node) for node in on_text}
         self._on_text = [id(node) in texts for node in self._nodes]
 
-    def split(self) -> Partition:
+    def split(self) -> TextPartition:
         """Return the parts."""
         graph, nodes = self._graph, self._nodes
         producer = {name: i for i, node in enumerate(nodes) for name in node.output if name}
@@ -346,7 +346,7 @@ class _Splitter:
         used: set[str],
         first: HostPart | None,
         host: HostParts,
-    ) -> Partition:
+    ) -> TextPartition:
         """Return the model of the nodes that devices execute."""
         graph, whole = self._onnx.GraphProto(name=self._graph.name), self._graph
         graph.node.extend(node for name, node in self._constants.items() if name not in self._hosted)
@@ -357,7 +357,7 @@ class _Splitter:
         graph.input.extend(value for value in self._inputs if value.name not in self._hosted)
         graph.input.extend(self._boundary_values(boundary, first))
         graph.output.extend(outputs)
-        return Partition(graph, tuple(kept), host)
+        return TextPartition(graph, tuple(kept), host)
 
     def _boundary_values(self, names: Sequence[str], part: HostPart | None) -> Iterator[Any]:
         if not names or part is None:
