@@ -57,8 +57,17 @@ Of the domain of classical machine learning, `ai.onnx.ml`, as exported from scik
 execute {classical}, with exceptions: trees whose
 nodes use different comparisons, the transforms SOFTMAX_ZERO and PROBIT, and probabilities of support vectors run on
 the host. Rows traverse all trees at once, level by level. Labels that are text, of
-classifiers and of `LabelEncoder` from integers, and the maps of `ZipMap` are made by the host of the outputs; in
-between, text may only be moved. Text as an input or a constant is refused.
+classifiers and of `LabelEncoder` from integers, and the maps of `ZipMap` are made by the host of the outputs.
+
+Operators on text and maps are executed by the host in every call: before the devices' tasks where numbers that they
+need are made of text, else after them. `OneHotEncoder`, `LabelEncoder`, `CategoryMapper`, `DictVectorizer`,
+`StringNormalizer`, `RegexFullMatch` and `Tokenizer` of `com.microsoft` are functions of this project that give what
+ONNX Runtime gives; the others, `TfIdfVectorizer` among them, are onnx's reference implementations. Two results differ
+from ONNX Runtime's: numbers as text are written as NumPy does (`1.0`, ONNX Runtime writes `1`), and `StringSplit`
+makes one part of an empty text, not none. Regular expressions are Python's.
+
+Operators on sequences and optional values are evaluated while the model is loaded, for each number of elements and for
+each pattern of missing values anew; sequences of text are lists on the host.
 
 Of the domain `com.microsoft`, in which ONNX Runtime's optimiser (up to `ORT_ENABLE_EXTENDED`) and quantiser write their
 operators, devices execute {microsoft}. They are composed of the operations of the others, so an optimised model
@@ -88,8 +97,8 @@ Before anything is computed, with the problem and its place (`ModelError`; `Stor
 - files that are no ONNX model, or truncated; other opsets; operators that do not exist, are newer than the model's
   opset, or belong to other domains; nodes that violate their operator's schema; cycles; values
   with no or two producers;
-- tensors with more or fewer data than their shape says; strings, complex numbers and float8e8m0; external data outside
-  the model's folder, with all links followed. Data inside it is memory-mapped, not read;
+- tensors with more or fewer data than their shape says; complex numbers and float8e8m0; text where an operator takes
+  numbers; external data outside the model's folder, with all links followed. Data inside it is memory-mapped, not read;
 - a file, an array, or all constants together, larger than this machine's memory (`ModelLimits.memory_bytes`); constants
   that are computed beforehand, by Expand, Tile, Range and so on, larger than {folded} MiB each
   (`ModelLimits.folded_bytes`); loops of more than {rounds:,} rounds that have to be
@@ -132,7 +141,7 @@ def page() -> str:
     from syclsched.frontends.onnx.importing.loop_bodies import LONGEST_LOOP
     from syclsched.frontends.onnx.importing.model_importer import load_families
     from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
-    from syclsched.frontends.onnx.model_file.model_reader import OPSETS
+    from syclsched.frontends.onnx.model_file.model_reader import OPSETS, read_model
     from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT
 
     tested: Counter[str] = Counter()
@@ -147,6 +156,9 @@ def page() -> str:
         _, network = node_cases.prepared(case, given)
         known += not network.nodes
         done = {label.split(" ", 1)[0] for node in network.nodes if node.kind == "reference" for label in node.origin}
+        host = read_model(case.model).host
+        parts = () if host is None else (part for part in (host.before, host.after) if part is not None)
+        done |= {label.split(" ", 1)[0] for part in parts for label in part.labels}
         for operator in (each for each in case.operators if "::" not in each):
             tested[operator] += 1
             on_host[operator][operator in done] += 1

@@ -49,7 +49,7 @@ class OtherRuntime:
             raise RuntimeMissingError(
                 "onnxruntime is not installed", where="--compare", hint="pip install onnxruntime, or leave it out"
             ) from error
-        self._inputs = given.values
+        self._inputs = given.given
         best: tuple[float, int, Any] | None = None
         for threads in range(1, (os.cpu_count() or 1) + 1):
             options = onnxruntime.SessionOptions()
@@ -80,13 +80,16 @@ def measure_alternately(
 ) -> _RuntimeComparison:
     """Measure both runtimes with alternating calls."""
     from syclsched.execution import bind
+    from syclsched.onnx.call_inputs import CallInputs
 
     specialised = given.specialised
     assert planned.live is not None
     with bind(planned.plan, specialised.graph, planned.live, trace=False, recover=True) as runner:
+        inputs = CallInputs(given.model, ())
 
         def ours() -> None:
-            specialised.results(runner(specialised.given(given.values), specialised.fetched))
+            values = given.values if inputs.are_plain else inputs.values((), given.given)
+            values.results(specialised.results(runner(specialised.given(values), specialised.fetched)))
 
         for _ in range(2):
             ours()

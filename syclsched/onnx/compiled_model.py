@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -22,6 +23,7 @@ from syclsched.model.platform import Platform
 from syclsched.model.text.sections import Section, facts, sections_html, sections_text
 from syclsched.model.text.units import plural
 from syclsched.onnx.cached_call import cached_call_for
+from syclsched.onnx.call_inputs import CallInputs, CallValues
 from syclsched.onnx.carried_state import CarriedState, carried_pairs
 from syclsched.onnx.implementations import check_names
 from syclsched.onnx.kernel_selection import default_rewrite
@@ -197,9 +199,7 @@ class CompiledModel:
         self._builder = builder
         #: The values carried from call to call, if any.
         self._state = CarriedState(carried, model) if carried else None
-        kept = self._state.names if self._state is not None else ()
-        self._names = tuple(each.name for each in model.inputs if each.name not in kept)
-        self._dtypes = {name: model.dtype(name) for name in self._names}
+        self._inputs = CallInputs(model, self._carried_names)
         #: Inputs whose values determine shapes.
         self._shape_inputs: tuple[str, ...] = ()
         self._kept = BoundModelCache(keep)
@@ -247,16 +247,22 @@ class CompiledModel:
         run: Callable[[BoundModel, Mapping[str, Any]], dict[str, Array]],
     ) -> dict[str, Array]:
         cached = self._cached_call
-        found = None if cached is None or named else cached(inputs)
-        if found is not None:
-            return found
-        values = self._values(inputs, named)
+        if self._inputs.are_plain:
+            found = None if cached is None or named else cached(inputs)
+            if found is not None:
+                return found
+            values = self._inputs.values(inputs, named)
+        else:
+            values = self._inputs.values(inputs, named)
+            found = None if cached is None else cached((dict(values),))
+            if found is not None:
+                return values.results(found)
         made = self._call_with(run, values)
         last = self._last
         if last is not None and last is not self._cached_call_of and not self._shape_inputs:
             self._cached_call_of = last
-            self._cached_call = self._cached_call_for(last)
-        return made
+            self._cached_call = None if self.model.is_composed else self._cached_call_for(last)
+        return values.results(made)
 
     def _cached_call_for(self, bound: BoundModel) -> FastPath | None:
         """Return the fast path of a plan; with carried values, for as long as their memory stays where it is."""
@@ -265,7 +271,8 @@ class CompiledModel:
         if bound.cached_call is None or bound.cached_version != version:
             another = self._builder.another_runner if state is None else lambda _: None
             can_repeat = state is None or state.can_repeat(bound)
-            bound.cached_call = cached_call_for(bound, self._dtypes, another) if can_repeat else None
+            dtypes = self._inputs.dtypes
+            bound.cached_call = cached_call_for(bound, dtypes, another) if can_repeat and dtypes else None
             bound.cached_version = version
         return bound.cached_call
 
@@ -315,7 +322,7 @@ class CompiledModel:
         """
         self._check_carries_nothing("start()")
         return self._call_with(
-            lambda bound, values: bound.runner.run(bound.specialised.given(values)), self._values(inputs, named)
+            lambda bound, values: bound.runner.run(bound.specialised.given(values)), self._inputs.values(inputs, named)
         )
 
     def stream(self, inputs: Iterable[Any], *, in_flight: int | None = None) -> Iterator[dict[str, Array]]:
@@ -341,16 +348,21 @@ class CompiledModel:
             with self._using(following, awaited=False) as bound:
                 key, first = self._key(following), following
                 following = None
+                begun: deque[CallValues] = deque()
 
                 def same_shapes(
-                    first: dict[str, Any] = first, key: Any = key, bound: BoundModel = bound
+                    first: CallValues = first,
+                    key: Any = key,
+                    bound: BoundModel = bound,
+                    begun: deque[CallValues] = begun,
                 ) -> Iterator[Any]:
                     nonlocal following
-                    value: dict[str, Any] | None = first
+                    value: CallValues | None = first
                     while value is not None:
                         if self._key(value) != key:
                             following = value
                             return
+                        begun.append(value)
                         yield bound.specialised.given(value)
                         value = self._next(waiting)
 
@@ -359,7 +371,7 @@ class CompiledModel:
                 ) as stream:
                     for outputs in stream:
                         assert isinstance(outputs, dict)  # errors are raised
-                        yield bound.specialised.results(outputs)
+                        yield begun.popleft().results(bound.specialised.results(outputs))
 
     def times(self, *inputs: Any, repeat: int = 5) -> tuple[OperatorTime, ...]:
         """Run the model a few times with tracing, and return how long each of its tasks takes.
@@ -371,7 +383,7 @@ class CompiledModel:
         repeat : int, optional
             Number of runs; the medians are returned.
         """
-        values = self._values(inputs, {})
+        values = self._inputs.values(inputs, {})
         with ExitStack() as held:
             with self._turn():
                 bound = held.enter_context(self._using(values))
@@ -405,8 +417,9 @@ class CompiledModel:
         """
         declared = self.model.full_shapes()
         with self._turn():
-            shapes = self._full_shapes({name: declared[name] for name in self._names})
-            with self._bound(self._key_of({name: shapes[name] for name in self._names}), lambda: shapes, dict):
+            own = [name for name in declared if name not in self._carried_names]
+            shapes = self._full_shapes({name: declared[name] for name in own})
+            with self._bound(self._key_of({name: shapes[name] for name in own}), lambda: shapes, dict):
                 pass
 
     @property
@@ -497,34 +510,14 @@ class CompiledModel:
 
     # --- internals --------------------------------------------------------------------------------
 
-    def _next(self, waiting: Iterator[Any]) -> dict[str, Any] | None:
-        for value in waiting:
-            return self._values(value if isinstance(value, tuple) else (value,), {})
-        return None
+    @property
+    def _carried_names(self) -> tuple[str, ...]:
+        return () if self._state is None else self._state.names
 
-    def _values(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the value of every input by name, in the dtype that the model takes."""
-        if len(inputs) == 1 and isinstance(inputs[0], Mapping):
-            given = {**inputs[0], **named}
-        elif len(inputs) > len(self._names):
-            raise ArgumentError(
-                f"{len(inputs)} inputs are given, and the model takes {len(self._names)}",
-                where=f"model {self.model.name!r}",
-                hint=f"They are {', '.join(self._names)}",
-            )
-        else:
-            given = {**dict(zip(self._names, inputs, strict=False)), **named}
-        missing = [name for name in self._names if name not in given]
-        unknown = [str(name) for name in given if name not in self._dtypes]
-        if missing or unknown:
-            said = [f"no value is given for {', '.join(missing)}"] if missing else []
-            said += [f"there is no input {', '.join(unknown)}"] if unknown else []
-            raise ArgumentError(
-                ", and ".join(said),
-                where=f"model {self.model.name!r}",
-                hint=f"Its inputs are {', '.join(self._names) or 'none'}",
-            )
-        return {name: _value(name, given[name], dtype) for name, dtype in self._dtypes.items()}
+    def _next(self, waiting: Iterator[Any]) -> CallValues | None:
+        for value in waiting:
+            return self._inputs.values(value if isinstance(value, tuple) else (value,), {})
+        return None
 
     def _key(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         shapes = self._key_of({name: tuple(value.shape) for name, value in values.items()})
@@ -533,7 +526,7 @@ class CompiledModel:
         return (*shapes, *(np.asarray(values[name]).tobytes() for name in self._shape_inputs))
 
     def _key_of(self, shapes: Shapes) -> tuple[Any, ...]:
-        key = tuple(shapes.values())
+        key: tuple[Any, ...] = tuple(shapes.items() if self.model.is_composed else shapes.values())
         if self._state is None:
             return key
         carried = self._state.shapes
@@ -599,7 +592,7 @@ class CompiledModel:
                 return
             except ValueNeededError as error:
                 unknown = set(error.inputs) - set(self._shape_inputs)
-                if entered or not unknown or not set(error.inputs) <= set(self._names):
+                if entered or not unknown or not set(error.inputs) <= values.keys():
                     raise
                 self._add_shape_inputs(error.inputs, error.where)
 
@@ -607,7 +600,7 @@ class CompiledModel:
         """Make input values part of the cache key; warn of floating-point values, which rarely repeat."""
         new = [name for name in names if name not in self._shape_inputs]
         self._shape_inputs = (*self._shape_inputs, *dict.fromkeys(new))
-        floating = [repr(name) for name in new if self._dtypes[name].kind == "f"]
+        floating = [repr(name) for name in new if self.model.dtype(name).kind == "f"]
         if floating:
             warnings.warn(
                 f"model {self.model.name!r} is planned and bound anew for every value of {', '.join(floating)}, as "
@@ -641,18 +634,3 @@ class CompiledModel:
 def _run(bound: BoundModel, values: Mapping[str, Any]) -> dict[str, Array]:
     specialised = bound.specialised
     return specialised.results(bound.runner(specialised.given(values), specialised.fetched))
-
-
-def _value(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
-    if not hasattr(value, "dtype") or not hasattr(value, "shape"):
-        try:
-            return np.asarray(value, dtype)
-        except (ValueError, TypeError, OverflowError) as error:
-            raise ArgumentError(f"this is no array of {dtype.name}: {error}", where=f"input {name!r}") from error
-    if value.dtype != dtype:
-        raise ArgumentError(
-            f"its dtype is {value.dtype}, and the model takes {dtype.name}",
-            where=f"input {name!r}",
-            hint=f"Convert it with astype({dtype.name!r})",
-        )
-    return value

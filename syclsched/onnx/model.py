@@ -5,20 +5,20 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from syclsched.errors import ArgumentError, OpenDimensionError
+from syclsched.errors import ArgumentError, ModelError, OpenDimensionError
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.specialised import Array, Shapes, Specialised, imported, recompute_values, specialise
 from syclsched.onnx.weight_eviction import EvictableConstants
 
 if TYPE_CHECKING:
-    from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Model
+    from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, HostParts, Model
     from syclsched.frontends.onnx.network import Network
 
 #: Shapes by input name, or extents by the name of an open dimension.
@@ -81,7 +81,7 @@ class OnnxModel:
     ) -> None:
         self._constant_bytes = model.constant_bytes
         self._rewrites = rewrites if isinstance(rewrites, bool) else tuple(rewrites)
-        self._given = _checked(shapes or {}, model.inputs)
+        self._given = _checked(shapes or {}, model.inputs if model.host is None else model.host.inputs)
         self._model = model.with_shapes({name: each for name, each in self._given.items() if isinstance(each, tuple)})
         #: Cached result for the shapes given when it was loaded.
         self._made: Specialised | None = None
@@ -96,12 +96,30 @@ class OnnxModel:
     @property
     def inputs(self) -> tuple[DeclaredValue, ...]:
         """The inputs as the model declares them: name, dtype, dimensions (known, named, or None for open ones)."""
-        return self._model.inputs
+        return self._model.inputs if self.host is None else self.host.inputs
 
     @property
     def outputs(self) -> tuple[DeclaredValue, ...]:
         """The outputs as the model declares them."""
-        return self._model.outputs
+        return self._model.outputs if self.host is None else self.host.outputs
+
+    @property
+    def host(self) -> HostParts | None:
+        """The parts on text and on maps, which the host executes before and after the graph."""
+        return self._model.host
+
+    @property
+    def is_composed(self) -> bool:
+        """Whether inputs of the graph are sequences or optional values: graphs then have their tensors as inputs."""
+        return any(each.is_sequence or each.is_optional for each in self._model.inputs)
+
+    def tensors(self, given: Collection[str]) -> tuple[DeclaredValue, ...]:
+        """Return the inputs of the graph if these are given; see `separate_inputs`."""
+        if not self.is_composed:
+            return self._model.inputs
+        from syclsched.frontends.onnx.model_file.onnx_model import separate_inputs
+
+        return separate_inputs(self._model.inputs, given)[0]
 
     @property
     def constant_bytes(self) -> int:
@@ -149,7 +167,7 @@ class OnnxModel:
         """
         new = {name: tuple(shape) for name, shape in (shapes or {}).items()}
         # Dimensions given at loading apply only to inputs without a shape in this call.
-        asked = new if all(each.name in new for each in self.inputs) else {**self._given, **new}
+        asked = new if all(each.name in new for each in self.tensors(new)) else {**self._given, **new}
         full, carrying = self.full_shapes(asked), carried or {}
         with self._lock:
             if self._made is not None and not values and (full, carrying) == (self._made.shapes, self._made_carrying):
@@ -179,12 +197,14 @@ class OnnxModel:
     def _has_fixed_shapes(self) -> bool:
         """Whether the model declares fixed shapes for all inputs."""
         return all(
-            each.dimensions is not None and all(isinstance(extent, int) for extent in each.dimensions)
-            for each in self.inputs
+            each.dimensions is not None
+            and all(isinstance(extent, int) for extent in each.dimensions)
+            and not (each.is_sequence or each.is_optional)
+            for each in self._model.inputs
         )
 
     def full_shapes(self, given: Mapping[str, tuple[int, ...] | int] | None = None) -> dict[str, tuple[int, ...]]:
-        """Return the shape of every input: as declared, with open dimensions filled in.
+        """Return the shape of every input of the graph: as declared, with open dimensions filled in.
 
         Raises
         ------
@@ -197,14 +217,17 @@ class OnnxModel:
         extents = {name: extent for name, extent in known.items() if isinstance(extent, int)}
         shaped = {name: shape for name, shape in known.items() if isinstance(shape, tuple)}
         missing: dict[str, None] = {}
+        inputs = self.tensors(shaped)
+        if self.host is not None:
+            shaped |= self._shapes_from_text(known, {each.name for each in inputs})
         # Inputs of known shapes first: others may share their dimensions, or have them from loading.
-        found = {each.name: _fitting(each, shaped[each.name], extents) for each in self.inputs if each.name in shaped}
+        found = {each.name: fitting_shape(each, shaped[each.name], extents) for each in inputs if each.name in shaped}
         for name, given_then in self._given.items():
             if isinstance(given_then, tuple):
                 found.setdefault(name, given_then)
             else:
                 extents.setdefault(name, given_then)
-        for each in self.inputs:
+        for each in inputs:
             if each.name in found:
                 continue
             if each.dimensions is None:
@@ -215,21 +238,52 @@ class OnnxModel:
                 if extent is None:
                     missing[dimension if isinstance(dimension, str) else f"{each.name}[{axis}]"] = None
             found[each.name] = tuple(extent or 0 for extent in whole)
-        found = {each.name: found[each.name] for each in self.inputs if each.name in found}
+        found = {each.name: found[each.name] for each in inputs if each.name in found}
         if missing:
             raise OpenDimensionError(
                 f"the model leaves extents of its inputs open: {', '.join(missing)}",
                 names=tuple(missing),
                 where=f"model {self.name!r}",
-                hint=_shapes_hint(self.inputs, tuple(missing)),
+                hint=_shapes_hint(inputs, tuple(missing)),
             )
         return found
+
+    def _shapes_from_text(
+        self, given: Mapping[str, tuple[int, ...] | int], inputs: Collection[str]
+    ) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of what the host computes before the graph, if they follow from those of the inputs."""
+        part = None if self.host is None else self.host.before
+        if self.host is None or part is None or all(name in given for name in part.outputs if name in inputs):
+            return {}
+        from syclsched.frontends.onnx.text_evaluation import result_shapes
+
+        known = {**self._given, **given}
+        shapes: dict[str, tuple[int, ...]] = {}
+        for each in self.host.inputs:
+            said, dimensions = known.get(each.name), each.dimensions or ()
+            extents = (
+                said if isinstance(said, tuple) else [known.get(d) if isinstance(d, str) else d for d in dimensions]
+            )
+            is_known = isinstance(said, tuple) or each.dimensions is not None
+            if is_known and not (each.is_sequence or each.is_optional or each.dtype in (None, "map")):
+                whole = tuple(n for n in extents if isinstance(n, int))
+                if len(whole) == len(extents):
+                    shapes[each.name] = whole
+        if not all(name in shapes for name in part.inputs):
+            return {}
+        dtypes = {each.name: each.dtype or "float32" for each in self.host.inputs}
+        try:
+            found = result_shapes(part, shapes, dtypes)
+        except ModelError:  # empty texts are not what it takes
+            return {}
+        return {name: shape for name, shape in found.items() if name in inputs and name not in given}
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """Return the dtype of an input."""
         from syclsched.frontends.onnx.model_file.dtypes import numpy_dtype
 
-        return next(numpy_dtype(each.dtype or "float32") for each in self.inputs if each.name == name)
+        found = next(each for each in self._model.inputs if each.name in (name, element_of(name)))
+        return numpy_dtype(found.dtype or "float32")
 
     def __repr__(self) -> str:
         inputs = ", ".join(value_text(each) for each in self.inputs)
@@ -254,11 +308,13 @@ def _shapes_hint(inputs: tuple[DeclaredValue, ...], missing: tuple[str, ...]) ->
 def value_text(each: DeclaredValue) -> str:
     """Return a declared input or output with dtype and extents."""
     extents = "?" if each.dimensions is None else " x ".join("?" if d is None else str(d) for d in each.dimensions)
-    return f"{each.name}: {each.dtype or '?'} [{extents}]"
+    kind = f"{'optional ' if each.is_optional else ''}{'sequence of ' if each.is_sequence else ''}{each.dtype or '?'}"
+    return f"{each.name}: {kind}" if each.dtype == "map" else f"{each.name}: {kind} [{extents}]"
 
 
 def _checked(given: GivenShapes, inputs: tuple[DeclaredValue, ...]) -> dict[str, tuple[int, ...] | int]:
-    names = {each.name for each in inputs}
+    names = {each.name for each in inputs if not each.is_sequence}
+    names |= {name for name in given if element_of(name) in [each.name for each in inputs if each.is_sequence]}
     dimensions = {d for each in inputs for d in each.dimensions or () if isinstance(d, str)}
     found: dict[str, tuple[int, ...] | int] = {}
     for name, value in given.items():
@@ -285,7 +341,13 @@ def _checked(given: GivenShapes, inputs: tuple[DeclaredValue, ...]) -> dict[str,
     return found
 
 
-def _fitting(each: DeclaredValue, shape: tuple[int, ...], extents: dict[str, int]) -> tuple[int, ...]:
+def element_of(name: str) -> str:
+    """Return the name of the sequence of which a name is one of an element: ``x`` of ``x[0]``; else nothing."""
+    sequence, _, rest = name.rpartition("[")
+    return sequence if rest.endswith("]") and rest[:-1].isdecimal() else ""
+
+
+def fitting_shape(each: DeclaredValue, shape: tuple[int, ...], extents: dict[str, int]) -> tuple[int, ...]:
     """Check a shape against an input's declaration and record extents of named dimensions; return the shape."""
     if each.dimensions is None:
         return shape

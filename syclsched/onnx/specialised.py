@@ -12,7 +12,7 @@ import numpy as np
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.index_inputs import IndexInput
 from syclsched.frontends.onnx.model_file.dtypes import carrier, numpy_dtype
-from syclsched.frontends.onnx.network import Decoding, Network, cut_to_lengths
+from syclsched.frontends.onnx.network import Composition, Decoding, Network, compose, cut_to_lengths
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.weight_eviction import EvictableConstants
 
@@ -52,6 +52,8 @@ class Specialised:
         Inputs and outputs of types that NumPy lacks: graphs hold their elements in a wider dtype.
     decodings : Mapping[str, Decoding]
         Outputs that the host turns into text, or into maps.
+    composition : Composition
+        The model's outputs in order, if some are sequences or have no value: their entries of ``outputs``.
     evictable : EvictableConstants, optional
         Evicts computed constants from host memory; None if they cannot be recomputed.
     """
@@ -68,6 +70,7 @@ class Specialised:
     evictable: EvictableConstants | None = field(default=None, repr=False)
     elements: Mapping[str, str] = field(default_factory=dict)
     decodings: Mapping[str, Decoding] = field(default_factory=dict)
+    composition: Composition = field(default_factory=dict)
 
     @property
     def fetched(self) -> tuple[str, ...]:
@@ -102,7 +105,7 @@ class Specialised:
             results[name] = results[name].astype(numpy_dtype(self.elements[name]))
         for name, decoding in self.decodings.items():
             results[name] = decoding.decode(results[name])
-        return results
+        return compose(results, self.composition)
 
 
 def _check(name: str, indices: Any, picked: IndexInput) -> None:
@@ -161,6 +164,7 @@ def specialise(
         carried=lowered.carried,
         lengths=rewritten.network.lengths,
         decodings=rewritten.network.decodings,
+        composition=rewritten.network.composition,
         elements={
             name: element
             for name, element in rewritten.network.elements.items()

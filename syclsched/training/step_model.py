@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from syclsched.errors import ArgumentError, ValueNeededError, did_you_mean
+from syclsched.errors import ArgumentError, ModelError, ValueNeededError, did_you_mean
 from syclsched.frontends.onnx.importing import import_model
 from syclsched.frontends.onnx.importing.import_state import SEED, TrainingImport
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Model
@@ -93,7 +93,17 @@ def trained_model(model: Model, parameters: Iterable[str] | None = None, frozen:
     ------
     ArgumentError
         If a name fits no initialiser, or one that is not floating-point.
+    ModelError
+        If inputs or outputs are not all tensors of numbers.
     """
+    others = [each.name for each in model.inputs if each.is_sequence or each.is_optional]
+    if model.host is not None or others:
+        what = f"input {others[0]!r} is a sequence or an optional value" if others else "it computes on text or maps"
+        raise ModelError(
+            f"{what}, and only models of tensors of numbers are trained",
+            where=model.where,
+            hint="Train the part behind, which onnx.utils.extract_model takes",
+        )
     initialisers = model.graph.initialisers
     moments = _running_moments(model)
     possible = [name for name, array in initialisers.items() if array.dtype.kind == "f" and name not in moments]

@@ -58,7 +58,7 @@ def read_npz(path: str | Path) -> dict[str, Array]:
 
 
 def read_arrays(path: str | Path) -> dict[str | None, Array]:
-    """Read a ``.npy`` or ``.npz`` file of numbers or booleans of any dtype."""
+    """Read a ``.npy`` or ``.npz`` file of numbers or booleans of any dtype, or of text."""
     where = str(path)
     with _file_errors(where):
         if _has_magic(path, b"\x93NUMPY"):
@@ -69,9 +69,9 @@ def read_arrays(path: str | Path) -> dict[str | None, Array]:
             hint = "Write it with numpy.save or numpy.savez"
             raise FormatError("this is neither a .npy nor a .npz file", where=where, hint=hint)
     for key, value in loaded.items():
-        if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufU":
             place = where if key is None else f"{where}, {key}"
-            raise FormatError("this is no array of numbers", where=place, hint="Convert it with astype")
+            raise FormatError("this is no array of numbers or text", where=place, hint="Convert it with astype")
     return {key: np.array(value, dtype=value.dtype.newbyteorder("="), order="C") for key, value in loaded.items()}
 
 

@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.host_evaluation import Array, evaluate_node
 from syclsched.frontends.onnx.model_file.dtypes import numpy_dtype
-from syclsched.frontends.onnx.network import Network, cut_to_lengths
+from syclsched.frontends.onnx.network import Network, compose, cut_to_lengths
 
 
-def evaluate(network: Network, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Evaluate a network on the host; return its outputs by name."""
+def evaluate(network: Network, inputs: Mapping[str, Array]) -> dict[str, Any]:
+    """Evaluate a network on the host; return the model's outputs by name."""
     known: dict[str, Array] = dict(network.constants)
     for name in network.inputs:
         value = network.values[name]
@@ -33,4 +34,5 @@ def evaluate(network: Network, inputs: Mapping[str, Array]) -> dict[str, Array]:
             if used is not None and used not in kept and last_use[used] == index:
                 known.pop(used, None)
     made = cut_to_lengths({name: known[name] for name in network.outputs}, network.lengths)
-    return {name: each.astype(numpy_dtype(network.elements.get(name, each.dtype.name))) for name, each in made.items()}
+    cast = {name: each.astype(numpy_dtype(network.elements.get(name, each.dtype.name))) for name, each in made.items()}
+    return compose(cast, network.composition)

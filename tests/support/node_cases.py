@@ -20,9 +20,10 @@ from syclsched.frontends.onnx.importing import import_model
 from syclsched.frontends.onnx.model_file.dtypes import DTYPES, is_narrow, numpy_dtype
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.model_file.model_reader import OPSETS, read_model
-from syclsched.frontends.onnx.model_file.onnx_model import Model
 from syclsched.frontends.onnx.model_file.tensor_reader import read_tensor
 from syclsched.frontends.onnx.network import Network
+from syclsched.onnx.call_inputs import CallInputs, CallValues
+from syclsched.onnx.model import OnnxModel
 
 FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data"
 KINDS = ("node", "simple", "pytorch-operator", "pytorch-converted")
@@ -53,8 +54,10 @@ class Case:
 
 
 def _array(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_array(each) for each in value]
     if not isinstance(value, onnx.TensorProto):
-        return np.asarray(value)
+        return None if value is None else np.asarray(value)
     if VERSION < (1, 19) and is_narrow(DTYPES.get(value.data_type, "")):
         return read_tensor(value, "data", None, ModelLimits())  # onnx had types of its own
     return numpy_helper.to_array(value)
@@ -62,12 +65,22 @@ def _array(value: Any) -> Any:
 
 def _stored(folder: Path, what: str, declared: Sequence[Any]) -> list[Any]:
     paths = [folder / f"{what}_{i}.pb" for i in range(len(declared))]
-    arrays = [_array(onnx.TensorProto.FromString(path.read_bytes())) for path in paths if path.exists()]
+    arrays = [_read(path, value.type) for path, value in zip(paths, declared, strict=True) if path.exists()]
     if VERSION < (1, 19):  # onnx stored bfloat16 as its bits
         for i, value in enumerate(declared[: len(arrays)]):
             if value.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16 and arrays[i].dtype == np.uint16:
                 arrays[i] = arrays[i].view(numpy_dtype("bfloat16"))
     return arrays
+
+
+def _read(path: Path, kind: Any) -> Any:
+    """Return what a file of a test holds: a tensor, a sequence, or an optional value."""
+    data = path.read_bytes()
+    if kind.WhichOneof("value") == "sequence_type":
+        return numpy_helper.to_list(onnx.SequenceProto.FromString(data))
+    if kind.WhichOneof("value") == "optional_type":
+        return numpy_helper.to_optional(onnx.OptionalProto.FromString(data))
+    return _array(onnx.TensorProto.FromString(data))
 
 
 @cache
@@ -148,7 +161,7 @@ def _unchanged(node: Any, version: int) -> bool:
 
 
 #: Why a test is none of ours: what in its inputs, outputs or nodes is out of scope.
-OTHER_TYPES = {8: "strings", 14: "complex numbers", 15: "complex numbers", 24: "float8e8m0"}
+OTHER_TYPES = {14: "complex numbers", 15: "complex numbers", 24: "float8e8m0"}
 #: Operators whose results are random.
 RANDOM = frozenset(
     {"Bernoulli", "RandomUniformLike", "RandomNormalLike", "RandomUniform", "RandomNormal", "Multinomial"}
@@ -184,9 +197,6 @@ def out_of_scope(case: Case) -> str | None:
         if operator in RANDOM:
             return "random results"
     for value in (*case.model.graph.input, *case.model.graph.output):
-        kind = value.type.WhichOneof("value")
-        if kind != "tensor_type":
-            return "sequences and optional values as inputs or outputs"
         if value.type.tensor_type.elem_type in OTHER_TYPES:
             return OTHER_TYPES[value.type.tensor_type.elem_type]
     for node in _nodes(case.model.graph):
@@ -204,8 +214,8 @@ def out_of_scope(case: Case) -> str | None:
     return "training" if "training" in case.name or "_train_" in case.name else None
 
 
-def prepared(case: Case, given: Mapping[str, Any]) -> tuple[Model, Network]:
-    """Return a test's model as a network; inputs that shapes follow from are made constants.
+def prepared(case: Case, given: Mapping[str, Any]) -> tuple[CallValues, Network]:
+    """Return the inputs of a test's network, and the network; inputs that shapes follow from are made constants.
 
     Raises
     ------
@@ -213,18 +223,19 @@ def prepared(case: Case, given: Mapping[str, Any]) -> tuple[Model, Network]:
         If it cannot be imported.
     """
     model = read_model(case.model)
-    shapes = {declared.name: given[declared.name].shape for declared in model.inputs}
+    values = CallInputs(OnnxModel(model), ()).values((given,), {})
+    shapes = {name: value.shape for name, value in values.items()}
     known: dict[str, Any] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(8):
             try:
                 rest = {name: shape for name, shape in shapes.items() if name not in known}
-                return model, import_model(model, rest, known=known)
+                return values, import_model(model, rest, known=known)
             except ValueNeededError as error:
                 if not error.inputs or all(name in known for name in error.inputs):
                     raise
-                known.update({name: given[name] for name in error.inputs})
+                known.update({name: values[name] for name in error.inputs})
     raise ModelError("its inputs cannot be known", where=case.name)
 
 
@@ -239,7 +250,14 @@ def named(case: Case, arrays: Sequence[Any]) -> dict[str, Any]:
 
 def differences(got: Any, want: Any) -> str | None:
     """Return how a result differs from what it should be, or None."""
+    if isinstance(want, list):
+        pairs = zip(got, want, strict=True)
+        return next((found for one, other in pairs if (found := differences(one, other)) is not None), None)
+    if want is None or got is None:
+        return None if want is got else f"{got}, expected {want}"
     got, want = np.asarray(got), np.asarray(want)
+    if want.dtype.kind in "OU":
+        return None if got.tolist() == want.tolist() and got.shape == want.shape else f"{got!r}, expected {want!r}"
     if got.shape != want.shape or got.dtype != want.dtype:
         return f"{got.dtype} {got.shape}, expected {want.dtype} {want.shape}"
     if want.dtype.kind in "iub":

@@ -69,3 +69,24 @@ def write_encoder(model: str) -> None:
         model_of([helper.make_node("Softmax", ["words"], ["means"])], {"words": ("batch", "sequence")}, ["means"]),
         model,
     )
+
+
+def write_pipeline(pipeline: str, joined: str) -> None:
+    """Write a model of a column of text and one of numbers, and one that joins the arrays of a sequence."""
+    domains = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    nodes = [
+        helper.make_node("OneHotEncoder", ["city"], ["hot"], cats_strings=["Bern", "Oslo"], domain="ai.onnx.ml"),
+        helper.make_node("MatMul", ["hot", "w"], ["of_city"]),
+        helper.make_node("Add", ["of_city", "age"], ["y"]),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("city", TensorProto.STRING, ["n"]),
+        helper.make_tensor_value_info("age", FLOAT, ["n"]),
+    ]
+    weights = numpy_helper.from_array(np.array([1.0, 2.0], np.float32), "w")
+    graph = helper.make_graph(nodes, "pipeline", inputs, [helper.make_tensor_value_info("y", FLOAT, ["n"])], [weights])
+    onnx.save(helper.make_model(graph, opset_imports=domains, ir_version=8), pipeline)
+    join = helper.make_node("ConcatFromSequence", ["parts"], ["y"], axis=0)
+    parts = helper.make_tensor_sequence_value_info("parts", FLOAT, ["n", 3])
+    graph = helper.make_graph([join], "joined", [parts], [helper.make_tensor_value_info("y", FLOAT, None)])
+    onnx.save(helper.make_model(graph, opset_imports=domains, ir_version=8), joined)

@@ -16,7 +16,8 @@ from syclsched.cli.output_files import write_bytes
 from syclsched.errors import ArgumentError, ValueNeededError, did_you_mean
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.model.text.units import format_seconds
-from syclsched.onnx.model import OnnxModel, load
+from syclsched.onnx.call_inputs import CallInputs, CallValues
+from syclsched.onnx.model import OnnxModel, element_of, load
 from syclsched.onnx.specialised import Array, Specialised
 from syclsched.workloads.base import CheckResult, Workload, check_residual
 from syclsched.workloads.numpy_files import read_arrays
@@ -24,6 +25,7 @@ from syclsched.workloads.numpy_files import read_arrays
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
     from syclsched.model.plan import Plan
     from syclsched.model.trace import Trace
 
@@ -45,8 +47,9 @@ class ModelWithInputs:
     model: OnnxModel
     path: str
     specialised: Specialised  # for the shapes of the inputs
-    values: dict[str, Array]  # input values
-    expected: dict[str, Array] | None = None  # reference outputs
+    given: dict[str, Any]  # input values
+    values: CallValues  # those of the graph's inputs
+    expected: dict[str, Any] | None = None  # reference outputs
     found: dict[str, Array] = field(default_factory=dict)  # outputs of the last check
 
     def workload(self) -> Workload:
@@ -61,13 +64,14 @@ class ModelWithInputs:
 
     def check(self, arrays: Mapping[str, Array]) -> CheckResult:
         """Store the outputs, and compare them with the reference or, without one, check that they are finite."""
-        self.found = self.specialised.results(arrays)
+        self.found = as_arrays(self.values.results(self.specialised.results(arrays)))
         if self.expected is None:
             bad = sum(int((~np.isfinite(a)).sum()) for a in self.found.values() if a.dtype.kind == "f")
             return check_residual(
                 bad, 0, "in that outputs are finite (compared with nothing); NaN and infinite numbers"
             )
-        worst = max((_difference(self.found[name], value) for name, value in self.expected.items()), default=0.0)
+        expected = as_arrays(self.expected)
+        worst = max((_difference(self.found[name], value) for name, value in expected.items()), default=0.0)
         return check_residual(worst, _TOLERANCE, "largest difference from ONNX Runtime / largest number of the output")
 
 
@@ -76,32 +80,68 @@ def _difference(found: Array, expected: Array) -> float:
         return float("inf")
     if not expected.size:
         return 0.0
+    if expected.dtype.kind in "OU":
+        return 0.0 if np.array_equal(found, expected) else float("inf")
     a, b = found.astype(np.float64), expected.astype(np.float64)
     return float(np.abs(a - b).max() / (np.abs(b).max() or 1.0))
+
+
+def as_arrays(found: Mapping[str, Any]) -> dict[str, Array]:
+    """Return outputs as arrays: those of sequences as ``name[0]``, rows of maps as their numbers; none of no value."""
+    arrays: dict[str, Array] = {}
+    for name, value in found.items():
+        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+            arrays[name] = np.array([list(row.values()) for row in value])
+        elif isinstance(value, list):
+            arrays.update((f"{name}[{i}]", np.asarray(each)) for i, each in enumerate(value))
+        elif value is not None:
+            arrays[name] = np.asarray(value)
+    return arrays
 
 
 def read_model_with_inputs(
     path: str, inputs: Sequence[str] | None = None, shapes: Sequence[str] | None = None, seed: int | None = None
 ) -> ModelWithInputs:
-    """Read a model and its inputs; inputs not given are random."""
+    """Read a model and its inputs; numbers not given are random, texts empty, and optional values left out."""
     model = load(path)
     named = _named_inputs(model, inputs or ())
     asked: dict[str, tuple[int, ...] | int] = _shapes(model, shapes or ())
     asked.update({name: tuple(value.shape) for name, value in named.items()})
     full = model.full_shapes(asked)
     random = np.random.default_rng(0 if seed is None else seed)
-    values = {
-        each.name: named[each.name]
-        if each.name in named
-        else _random(random, full[each.name], model.dtype(each.name), each.name)
-        for each in model.inputs
-    }
-    for name, value in values.items():
-        if value.dtype != model.dtype(name):
+
+    def value(each: DeclaredValue, name: str) -> Array:
+        if name in named:
+            return named[name]
+        if each.dtype == "text":
+            return np.full(_text_shape(each, asked), "", object)
+        return _random(random, full[name], model.dtype(name), name)
+
+    given: dict[str, Any] = {}
+    for each in model.inputs:
+        if each.dtype == "map":
             raise ArgumentError(
-                f"its dtype is {value.dtype}, and the model takes {model.dtype(name)}", where=f"input {name!r}"
+                "it is a map, which the command line cannot give",
+                where=f"input {each.name!r}",
+                hint="Call the model in Python: syclsched.compile",
             )
-    return ModelWithInputs(model, path, _specialised_with(model, full, values), values)
+        elements = [name for name in full if element_of(name) == each.name]
+        if each.is_sequence and (elements or not each.is_optional):
+            given[each.name] = [value(each, name) for name in elements]
+        elif not each.is_optional or each.name in asked:
+            given[each.name] = value(each, each.name)
+    values = CallInputs(model, ()).values((), given)
+    found = _specialised_with(model, {name: tuple(each.shape) for name, each in values.items()}, values)
+    return ModelWithInputs(model, path, found, given, values)
+
+
+def _text_shape(each: DeclaredValue, asked: Mapping[str, tuple[int, ...] | int]) -> tuple[int, ...]:
+    """Return the shape of an input of text as it is asked for or declared, with 1 for open dimensions."""
+    shape = asked.get(each.name)
+    if isinstance(shape, tuple):
+        return shape
+    extents = [asked.get(d) if isinstance(d, str) else d for d in each.dimensions or ()]
+    return tuple(n if isinstance(n, int) else 1 for n in extents)
 
 
 def _specialised_with(
@@ -137,12 +177,13 @@ def _named_inputs(model: OnnxModel, inputs: Sequence[str]) -> dict[str, Array]:
     names = [each.name for each in model.inputs]
     found: dict[str, Array] = {}
     position = 0
+    lists = [each.name for each in model.inputs if each.is_sequence]
     for text in inputs:
         name, equals, file = text.rpartition("=")
         if not equals and file == _RANDOM:
             position += 1
             continue
-        if equals and name not in names:
+        if equals and name not in names and element_of(name) not in lists:
             raise ArgumentError(
                 f"the model has no input {name!r}",
                 where="--input",
@@ -171,6 +212,7 @@ def _named_inputs(model: OnnxModel, inputs: Sequence[str]) -> dict[str, Array]:
 
 def _shapes(model: OnnxModel, shapes: Iterable[str]) -> dict[str, tuple[int, ...] | int]:
     names = [each.name for each in model.inputs]
+    lists = [each.name for each in model.inputs if each.is_sequence]
     open_ones = {d for each in model.inputs for d in each.dimensions or () if isinstance(d, str)}
     found: dict[str, tuple[int, ...] | int] = {}
     for text in shapes:
@@ -186,14 +228,15 @@ def _shapes(model: OnnxModel, shapes: Iterable[str]) -> dict[str, tuple[int, ...
                     f"{text!r} does not say of which input", where="--shape", hint=f"As {names[0]}={text}"
                 )
             name = names[0]
-        if name not in names and name not in open_ones:
+        is_input = name in names or element_of(name) in lists
+        if not is_input and name not in open_ones:
             raise ArgumentError(
                 f"the model has no input and no open dimension {name!r}",
                 where="--shape",
                 hint=did_you_mean(name, [*names, *open_ones])
                 + f"Inputs: {', '.join(names)}; open dimensions: {', '.join(sorted(open_ones)) or 'none'}",
             )
-        found[name] = tuple(map(int, numbers)) if name in names else int(numbers[0])
+        found[name] = tuple(map(int, numbers)) if is_input else int(numbers[0])
     return found
 
 
@@ -204,7 +247,7 @@ def write_outputs(path: Path, found: Mapping[str, Array]) -> None:
     """Write outputs by name."""
     # Made in memory: zipfile seeks in a file that failed once more, when it is collected.
     made = io.BytesIO()
-    np.savez(made, **{name: np.asarray(value) for name, value in found.items()})
+    np.savez(made, **{name: value.astype(str) if value.dtype == object else value for name, value in found.items()})
     write_bytes(path, made.getvalue())
 
 
@@ -218,8 +261,9 @@ def show_outputs(found: Mapping[str, Array], top: int, labels: Sequence[str] | N
         table.add_column(column, justify="left" if column in ("output", "dtype", "shape") else "right")
     for name, value in found.items():
         shape = " x ".join(map(str, value.shape)) or "-"
-        numbers = [f"{part(value):.6g}" if value.size else "-" for part in (np.min, np.mean, np.max)]
-        table.add_row(Text(name), value.dtype.name, shape, *numbers)
+        is_text = value.dtype.kind in "OU"
+        numbers = [f"{part(value):.6g}" if value.size and not is_text else "-" for part in (np.min, np.mean, np.max)]
+        table.add_row(Text(name), "text" if is_text else value.dtype.name, shape, *numbers)
     console.print(table)
     for name, value in found.items():
         rows = value.shape[0] if value.ndim > 1 else 1

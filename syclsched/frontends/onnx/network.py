@@ -87,6 +87,8 @@ import numpy as np
 
 from syclsched.errors import ArgumentError
 
+#: Output of a model -> the output of its network, those of a sequence's elements, or None if it has no value.
+Composition = Mapping[str, str | tuple[str, ...] | None]
 #: All kinds of canonical nodes.
 KINDS: Final = frozenset(
     {
@@ -155,10 +157,22 @@ class Network:
     decodings: Mapping[str, Decoding] = field(default_factory=dict)  # output -> how it is decoded, if it is
     #: Outputs of which a run fills a part: the axis, and the output that says how many of its elements.
     lengths: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    #: The model's outputs in order, if some are sequences or have no value: their outputs here.
+    composition: Composition = field(default_factory=dict)
 
     def producer(self) -> dict[str, CanonicalNode]:
         """Return the producing node of each value."""
         return {name: node for node in self.nodes for name in node.outputs if name is not None}
+
+
+def compose(results: Mapping[str, Any], composition: Composition) -> dict[str, Any]:
+    """Return a model's outputs for those of its network: sequences as lists."""
+    if not composition:
+        return dict(results)
+    return {
+        name: [results[each] for each in names] if isinstance(names, tuple) else names and results[names]
+        for name, names in composition.items()
+    }
 
 
 def numbered_name(base: str, taken: set[str]) -> str:

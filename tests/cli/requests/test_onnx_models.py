@@ -121,3 +121,65 @@ def test_a_damaged_model_is_refused(capsys: pytest.CaptureFixture[str], tmp_path
     done = call(capsys, "plan", tmp_path / "half.onnx", "--platform", "cpu")
     assert done.code == 2, done
     assert "half.onnx" in done.err and "Traceback" not in done.err
+
+
+def text_model(path: Path) -> Path:
+    """Write a model of a column of text, a sequence and an optional value; return its file."""
+    from onnx import TensorProto, helper
+
+    node = helper.make_node
+    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [2]))
+    graph = helper.make_graph(
+        [
+            node("OneHotEncoder", ["city"], ["hot"], cats_strings=["Bern", "Oslo"], domain="ai.onnx.ml"),
+            node("ConcatFromSequence", ["parts"], ["w"], axis=0),
+            node("MatMul", ["hot", "w"], ["y"]),
+            node("OptionalHasElement", ["o"], ["has"]),
+            node("StringConcat", ["city", "city"], ["twice"]),
+        ],
+        "text",
+        [
+            helper.make_tensor_value_info("city", TensorProto.STRING, ["n"]),
+            helper.make_tensor_sequence_value_info("parts", TensorProto.FLOAT, [1, 3]),
+            helper.make_value_info("o", kind),
+        ],
+        [
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, None),
+            helper.make_tensor_value_info("has", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("twice", TensorProto.STRING, None),
+            helper.make_tensor_sequence_value_info("parts", TensorProto.FLOAT, [1, 3]),
+        ],
+    )
+    domains = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 3)]
+    onnx.save(helper.make_model(graph, opset_imports=domains, ir_version=9), path)
+    return path
+
+
+@pytest.mark.sycl
+def test_text_and_sequences_are_given_by_files_and_shapes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    model, out = text_model(tmp_path / "text.onnx"), tmp_path / "found.npz"
+    np.save(tmp_path / "city.npy", np.array(["Oslo", "Bern", "?"]))
+    parts = ["--shape", "parts[1]=1x3", "--input", f"parts[0]={tmp_path / 'row.npy'}"]
+    np.save(tmp_path / "row.npy", np.ones((1, 3), np.float32))
+    done = call(
+        capsys, "run", model, "--input", f"city={tmp_path / 'city.npy'}", *parts, "--devices", "cpu", "--no-calibrate",
+        "--output", out, "--compare", "onnxruntime",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "right, largest difference from ONNX Runtime" in " ".join(done.out.split())
+    with np.load(out) as found:
+        assert found["twice"].tolist() == ["OsloOslo", "BernBern", "??"]
+        assert found["y"][1].tolist() == [1, 1, 1] and found["parts[1]"].shape == (1, 3)
+    done = call(capsys, "plan", model, *parts, "--shape", "n=5", "--devices", "cpu", "--no-calibrate")
+    assert done.code == 0, done.err
+    assert "MatMul" in done.out
+
+
+@pytest.mark.sycl
+def test_what_a_model_on_text_lacks_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    model = text_model(tmp_path / "text.onnx")
+    done = call(capsys, "plan", model, "--shape", "n=5", "--shape", "part[0]=1x3", "--devices", "cpu")
+    assert done.code != 0 and "no input and no open dimension 'part[0]'" in " ".join(done.err.split())
+    np.save(tmp_path / "city.npy", np.ones(3))
+    done = call(capsys, "run", model, "--input", tmp_path / "city.npy", "--shape", "parts[0]=1x3", "--devices", "cpu")
+    assert done.code != 0 and "takes text" in " ".join(done.err.split())

@@ -225,12 +225,6 @@ def test_sequences_go_as_they_come() -> None:
     assert got["n"] == 3
 
 
-def test_a_sequence_is_no_output() -> None:
-    model = model_of([node("SequenceConstruct", ["x", "x"], ["s"])], {"x": (3,)}, ["s"])
-    with pytest.raises(ModelError, match="sequence"):
-        imported(model)
-
-
 def test_positions_outside_a_sequence_are_refused() -> None:
     nodes = [node("SequenceConstruct", ["x"], ["s"]), node("SequenceAt", ["s", "i"], ["y"])]
     with pytest.raises(ModelError, match="position 4"):

@@ -19,7 +19,7 @@ from onnx import helper  # noqa: E402
 from support.host_evaluation import evaluate  # noqa: E402
 from support.small_models import imported, model_of  # noqa: E402
 
-from syclsched.errors import ArgumentError, HostOperatorWarning  # noqa: E402
+from syclsched.errors import ArgumentError, HostOperatorWarning, RemadeModelWarning  # noqa: E402
 
 pytestmark = pytest.mark.sycl
 
@@ -239,3 +239,29 @@ def test_more_or_fewer_elements_than_there_are(k: int) -> None:
     )
     with pytest.raises(ArgumentError, match=f"{k} elements of 6 are asked for"):
         evaluate(imported(made), {"x": X.reshape(-1)[:6], "k": np.array([k])})
+
+
+COUNTED = [node("Cast", ["s"], ["i"], to=7), node("Reshape", ["i", "one"], ["count"])]
+
+
+@pytest.mark.parametrize("axis", ["start", "one", "minus"])
+def test_a_slice_ends_where_a_floating_point_input_says(axis: str) -> None:
+    nodes = [
+        *COUNTED,
+        node("Slice", ["x", "start", "count", axis], ["part"]),
+        node("ReduceSum", ["part", axis], ["sum"]),
+        node("Exp", ["part"], ["y"]),
+    ]
+    given = [{"s": np.array(n, np.float32), "x": X} for n in (2, 0, -1, 3, 1.7, -9, 9)]
+    check(nodes, {"y": "float32", "sum": "float32"}, *given)
+
+
+def test_slices_that_begin_elsewhere_are_planned_for_each_value() -> None:
+    nodes = [*COUNTED, node("Slice", ["x", "one", "count", "start"], ["y"])]
+    model = model_of(nodes, {"s": (), "x": X.shape}, ["y"], CONSTANTS, opset=18)
+    with syclsched.compile(model, devices="cpu", autotune=False, keep=2) as compiled:
+        with pytest.warns(RemadeModelWarning, match=r"every value of 's'.*Slice"):
+            assert compiled(np.float32(2), X)["y"].shape == (1, 5)
+        for end in (3, 1, 2, 3):
+            assert np.array_equal(compiled(np.float32(end), X)["y"], X[1:end])
+        assert len(compiled.kept_shapes) == 2

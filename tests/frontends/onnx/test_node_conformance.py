@@ -23,7 +23,7 @@ from syclsched.costs import MemoryHistory  # noqa: E402
 from syclsched.errors import HostOperatorWarning  # noqa: E402
 from syclsched.frontends.onnx.lowering import lower  # noqa: E402
 from syclsched.frontends.onnx.model_file.dtypes import numpy_dtype  # noqa: E402
-from syclsched.frontends.onnx.network import cut_to_lengths  # noqa: E402
+from syclsched.frontends.onnx.network import compose, cut_to_lengths  # noqa: E402
 from syclsched.frontends.onnx.rewrites import rewrite  # noqa: E402
 from syclsched.planner import attempt  # noqa: E402
 
@@ -72,8 +72,8 @@ def test_there_are_node_tests() -> None:
 def test_imported_networks_give_what_onnx_says(case: node_cases.Case) -> None:
     for inputs, outputs in case.data():
         given = node_cases.named(case, inputs)
-        _, network = node_cases.prepared(case, given)
-        got = evaluate(network, given)
+        values, network = node_cases.prepared(case, given)
+        got = values.results(evaluate(network, values))
         for name, want in zip(got, outputs, strict=True):
             assert node_cases.differences(got[name], want) is None, name
 
@@ -94,15 +94,19 @@ def test_the_emulator_gives_what_onnx_says(case: node_cases.Case) -> None:
 def check_on(case: node_cases.Case, device: str) -> None:
     for inputs, outputs in case.data():
         given = node_cases.named(case, inputs)
-        _, network = node_cases.prepared(case, given)
+        values, network = node_cases.prepared(case, given)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HostOperatorWarning)
             lowered = lower(rewrite(network).network)
         plan = api.plan(lowered.graph, platform(), policy=f"single:{device}", rewrite="none", history=MemoryHistory())
-        arrays = {lowered.inputs[name]: given[name].astype(network.values[name].dtype) for name in network.inputs}
+        arrays = {lowered.inputs[name]: values[name].astype(network.values[name].dtype) for name in network.inputs}
         with api.run(lowered.graph, platform(), plan=plan, inputs=arrays, calibrate=False) as run:
             made = {name: run.result(lowered.outputs[name]) for name in network.outputs}
             cut = cut_to_lengths(made, network.lengths)
-            for name, want in zip(cut, outputs, strict=True):
-                got = cut[name].astype(numpy_dtype(network.elements.get(name, cut[name].dtype.name)))
-                assert node_cases.differences(got, want) is None, name
+            cast = {
+                name: each.astype(numpy_dtype(network.elements.get(name, each.dtype.name)))
+                for name, each in cut.items()
+            }
+            got = values.results(compose(cast, network.composition))
+            for name, want in zip(got, outputs, strict=True):
+                assert node_cases.differences(got[name], want) is None, name

@@ -107,7 +107,7 @@ def _import_both(scope: Scope, node: ModelNode, condition: str) -> Sequence[Boun
             return None
         if (b.shape(yes), b.element(yes)) != (b.shape(no), b.element(no)):
             return None
-        if any(each in b.decodings or each in b.lengths for each in (yes, no)):
+        if any(each in b.lengths for each in (yes, no)):
             return None
         made = b.elementwise(("where", 0, 1, 2), b.reshape(condition, ()), yes, no)
         if yes in b.elements:
@@ -125,11 +125,14 @@ def _import_loop(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     trips_name, condition_name = (*node.inputs, "", "")[:2]
     trips = scope.b.known(scope.tensor(trips_name)) if trips_name else None
     proceed = scope.b.known(scope.tensor(condition_name)) if condition_name else np.array(True)
+    carried: list[BoundValue] = [scope.meaning(name) if name else None for name in node.inputs[2:]]
+    if not all(isinstance(each, str) for each in carried):  # a sequence: its elements must be known
+        trips = scope.b.require(scope.tensor(trips_name), "its trip count") if trips_name else None
+        proceed = scope.b.require(scope.tensor(condition_name), "its condition") if condition_name else proceed
     if (trips_name and trips is None) or proceed is None:
         return _on_host(scope, node, body)
     # Exporters give the largest integer as the trip count of a loop that only its condition ends.
     limit = math.inf if trips is None else int(trips.reshape(-1)[0])
-    carried: list[BoundValue] = [scope.meaning(name) if name else None for name in node.inputs[2:]]
     gathered: list[list[str]] = [[] for _ in body.outputs[1 + len(carried) :]]
     if len(body.inputs) != 2 + len(carried):
         raise scope.b.wrong(f"its body has {len(body.inputs)} inputs, expected {2 + len(carried)}")

@@ -44,7 +44,7 @@ class ImportState:
         self.carried: frozenset[str] = frozenset()
         self.training: TrainingImport | None = None
         self.elements: dict[str, str] = {}  # value -> narrow type of its elements; its dtype is the carrier
-        self.decodings: dict[str, Decoding] = {}  # values that stand for text or maps, which only outputs can be
+        self.decodings: dict[str, Decoding] = {}  # outputs that stand for text or maps
         #: Lengths of values that are known only at run time.
         self.lengths: dict[str, Length] = {}
         self._inputs: list[str] = []

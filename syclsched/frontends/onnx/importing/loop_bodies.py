@@ -89,7 +89,6 @@ def _check_plain(b: NetworkBuilder, value: str, outer: NetworkBuilder, what: str
     """Raise `ModelError` for a value that is more than an array of numbers of its dtype."""
     found = [f"elements of {b.elements[value]}"] if value in b.elements else []
     found += ["a value whose length is known only at run time"] if value in b.lengths else []
-    found += ["text"] if value in b.decodings else []
     if found:
         raise outer.wrong(f"{what} {found[0]}")
 

@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -17,9 +18,9 @@ from syclsched.frontends.onnx.importing.control_flow import CONTROL_FLOW_IMPORTE
 from syclsched.frontends.onnx.importing.import_state import SEED, TrainingImport
 from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
-from syclsched.frontends.onnx.importing.scope import Scope
+from syclsched.frontends.onnx.importing.scope import Scope, TensorSequence
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
-from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Model
+from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Model, separate_inputs
 from syclsched.frontends.onnx.network import Network
 
 Shape = tuple[int, ...]
@@ -56,22 +57,48 @@ def import_model(
         for extent in shape:
             _check_extent(extent, f"{model.where}, input {name!r}")
     model = model.with_shapes(shapes or {})
+    inputs, composed = separate_inputs(model.inputs, {*(shapes or {}), *(known or {})})
+    model = replace(model, graph=replace(model.graph, inputs=inputs))
     b = NetworkBuilder(model.where, model.opset, model.opsets, limits or ModelLimits())
     b.carried = frozenset(carried)
     scope = Scope(b, CONTROL_FLOW_IMPORTERS)
     scope.add_constants(model.graph.initialisers)
     _declare_inputs(b, scope, model, dict(shapes or {}), dict(dimensions or {}), dict(known or {}))
+    for each in composed:
+        items = None if each.items is None else tuple(map(scope.tensor, each.items))
+        found = None if items is None else TensorSequence(items, each.declared.dtype or "float32")
+        scope.bind(each.declared.name, found)
     if training is not None:
         b.training = training
         b.add_input(SEED, (1,), "uint32")
     scope.run(model.graph.nodes)
-    declared = {output.name: output for output in model.outputs}
-    outputs = [(name, scope.tensor(name)) for name in declared]
-    for output, (_, value) in zip(declared.values(), outputs, strict=True):
-        _check_output(output, b.shape(value), b.element(value), model.where, b.lengths.get(value))
+    outputs, composition = _outputs(b, scope, model)
     if training is not None:
         outputs += [(f"next {name}", value) for name, value in training.next_values.items()]
-    return b.finish(model.name, outputs)
+        composition |= {f"next {name}": f"next {name}" for name in training.next_values}
+    is_plain = all(isinstance(each, str) for each in composition.values())
+    return replace(b.finish(model.name, outputs), composition={} if is_plain else composition)
+
+
+def _outputs(
+    b: NetworkBuilder, scope: Scope, model: Model
+) -> tuple[list[tuple[str, str]], dict[str, str | tuple[str, ...] | None]]:
+    """Return the network's outputs, pairs of name and value, and which of them each output of the model is."""
+    outputs: list[tuple[str, str]] = []
+    composition: dict[str, str | tuple[str, ...] | None] = {}
+    for name, output in {output.name: output for output in model.outputs}.items():
+        value = scope.meaning(name)
+        if isinstance(value, TensorSequence):
+            parts = [(f"{name}[{i}]", item) for i, item in enumerate(value.items)]
+            composition[name] = tuple(part for part, _ in parts)
+            outputs += parts
+        elif value is None:
+            composition[name] = None
+        else:
+            composition[name] = name
+            outputs.append((name, value))
+            _check_output(output, b.shape(value), b.element(value), model.where, b.lengths.get(value))
+    return outputs, composition
 
 
 def _declare_inputs(

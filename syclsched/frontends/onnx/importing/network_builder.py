@@ -161,10 +161,6 @@ class NetworkBuilder(ImportState):
                 self.lengths[name] = length
         if given and (kind in _MOVING or attributes.get("expression", -1) == 0) and given[0] in self.elements:
             self.elements[outputs[0] or ""] = self.elements[given[0] or ""]
-        if kind not in _MOVING - {"concat"} and any(each in self.decodings for each in given):
-            raise self.wrong("text can only be moved, up to an output of the model")
-        if kind in _MOVING - {"concat"} and given[0] in self.decodings:
-            self.decodings[outputs[0] or ""] = self.decodings[given[0] or ""]
         node = CanonicalNode(f"{self._node_name}.{len(self._fresh)}", kind, tuple(given), tuple(outputs), attributes)
         if folded and self._foldable(node):
             self._fold(node)

@@ -36,10 +36,6 @@ BoundValue = str | TensorSequence | None
 ScopeImporter = Callable[["Scope", ModelNode], "Sequence[BoundValue] | None"]
 
 
-#: Operators that take text, which they only pass on.
-_PASSING = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Gather", "Slice"})
-
-
 class Scope:
     """The name bindings of a graph, nested in those of its outer graphs."""
 
@@ -203,13 +199,6 @@ class Scope:
 
 def _check_types(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> None:
     """Raise if an input has an element type that its operator does not take."""
-    for position, value in enumerate(inputs):
-        if value in b.decodings and (position or node.operator not in _PASSING or b.decodings[value].as_maps):
-            kind = "a sequence of maps" if b.decodings[value].as_maps else "text"
-            raise b.wrong(
-                f"its input {node.inputs[position]!r} is {kind}, which can only be passed on to an output",
-                hint="Make it an output of the model, and do the rest with the result",
-            )
     formals = _input_types(node.operator, node.domain, dict(b.opsets).get(node.domain, 0) if node.domain else b.opset)
     for position, value in enumerate(inputs if formals else ()):
         name, types = formals[min(position, len(formals) - 1)]

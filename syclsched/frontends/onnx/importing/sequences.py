@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Importers of sequence operators. Sequences exist only during import; positions in them must be constant."""
+"""Importers of operators on sequences and optional values.
+
+These exist only during import: positions in sequences, and whether there is a value, must be known.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 
 from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, TensorSequence
 from syclsched.frontends.onnx.model_file.dtypes import DTYPES
-from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
+from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph, ModelNode
 
 
 def _sequence(scope: Scope, node: ModelNode) -> TensorSequence:
@@ -35,6 +38,52 @@ def _construct(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
 
 def _empty(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     return [TensorSequence((), DTYPES.get(node.integer("dtype", 1), "float32"))]
+
+
+def _identity(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
+    """Import Identity of a sequence or of an empty optional; tensors are left to other importers."""
+    found = scope.meaning(node.inputs[0])
+    return None if isinstance(found, str) else [found]
+
+
+def _optional(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
+    """Import Optional: a value, or none."""
+    return [scope.meaning(node.inputs[0]) if any(node.inputs) else None]
+
+
+def _has_element(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
+    has = any(node.inputs) and scope.meaning(node.inputs[0]) is not None
+    return [scope.b.constant(np.array(has))]
+
+
+def _element(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
+    found = scope.meaning(node.inputs[0])
+    if found is None:
+        raise scope.b.wrong(f"the optional value {node.inputs[0]!r} has no element", hint="Give the input a value")
+    return [found]
+
+
+def _mapped(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
+    """Import SequenceMap: its body once for each element."""
+    b, body = scope.b, node.attributes.get("body")
+    first, *others = (scope.meaning(name) for name in node.inputs)
+    if not isinstance(first, TensorSequence) or not isinstance(body, ModelGraph):
+        raise b.wrong(f"{node.inputs[0]!r} is no sequence" if isinstance(body, ModelGraph) else "it has no body")
+    sizes = {len(each.items) for each in (first, *others) if isinstance(each, TensorSequence)}
+    if len(sizes) > 1:
+        raise b.wrong(f"its sequences have different numbers of elements: {sorted(sizes)}")
+    made = []
+    for index, item in enumerate(first.items):
+        given = [item, *(each.items[index] if isinstance(each, TensorSequence) else each for each in others)]
+        b.end([], [])
+        made.append(scope.inline(body, given, f"{node.name}/{index}/"))
+        b.begin(scope.prefixed(node.name), node.label)
+    if not made:
+        return [TensorSequence((), output.dtype or "float32") for output in body.outputs]
+    if not all(isinstance(each, str) for results in made for each in results):
+        raise b.wrong("its body gives a sequence")
+    rows = [[each for each in results if isinstance(each, str)] for results in made]
+    return [TensorSequence(column, b.dtype(column[0])) for column in zip(*rows, strict=True)]
 
 
 def _at(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
@@ -108,4 +157,9 @@ SEQUENCE_IMPORTERS = {
     "SequenceLength": _length,
     "ConcatFromSequence": _concatenated,
     "SplitToSequence": _split,
+    "SequenceMap": _mapped,
+    "Identity": _identity,
+    "Optional": _optional,
+    "OptionalHasElement": _has_element,
+    "OptionalGetElement": _element,
 }

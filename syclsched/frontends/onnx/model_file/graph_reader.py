@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Any
@@ -39,13 +39,14 @@ def read_graph(
     outside: frozenset[str] = frozenset(),
     depth: int = 0,
     raw: Mapping[int, memoryview] | None = None,
+    is_part: bool = False,
 ) -> ModelGraph:
-    """Convert a GraphProto to a checked graph."""
+    """Convert a GraphProto to a checked graph; one that ``is_part`` of a model may have no outputs."""
     if depth > _DEEPEST:
         raise ModelError(f"graphs within graphs, more than {_DEEPEST} deep", where=where)
     if len(proto.node) > limits.nodes:
         raise ModelError(f"{len(proto.node):,} nodes, at most {limits.nodes:,} are accepted", where=where)
-    _check_names(proto, where)
+    check_names(proto, where)
     initialisers: dict[str, Array] = {}
     total = 0
     for number, tensor in enumerate(proto.initializer):
@@ -63,7 +64,7 @@ def read_graph(
         name = sparse.values.name
         initialisers[name] = read_sparse(sparse, f"{where}, sparse initialiser {name!r}", folder, limits)
     inputs = tuple(
-        _declared(value, where, "input" if depth == 0 else "inner input")
+        declared_value(value, where, "input" if depth == 0 else "inner input")
         for value in proto.input
         if value.name not in initialisers
     )
@@ -75,11 +76,11 @@ def read_graph(
     given = outside | set(initialisers) | {value.name for value in inputs}
     nodes = reader.read(proto.node, given)
     made = given | {name for node in nodes for name in node.outputs}
-    outputs = tuple(_declared(value, where, "output") for value in proto.output)
+    outputs = tuple(declared_value(value, where, "output") for value in proto.output)
     for output in outputs:
         if output.name not in made:
             raise ModelError(f"no node produces output {output.name!r}", where=where)
-    if not outputs:
+    if not outputs and not is_part:
         raise ModelError("the graph has no outputs", where=where)
     return ModelGraph(proto.name, inputs, outputs, initialisers, nodes)
 
@@ -101,72 +102,17 @@ class _NodeReader:
                 if name and (name in made or name in given):
                     first = made.get(name, "an input, an initialiser or a value around the graph")
                     raise ModelError(
-                        f"value {name!r} is made twice: by {first} and by {self._label(proto)}", where=self._where
+                        f"value {name!r} is made twice: by {first} and by {_label(proto)}", where=self._where
                     )
                 if name:
-                    made[name] = self._label(proto)
-        ordered = self._ordered(listed, given)
+                    made[name] = _label(proto)
+        ordered = sorted_nodes(listed, given, self._where)
         visible = given | set(made)
         return tuple(self._node(proto, visible) for proto in ordered)
 
-    def _label(self, proto: Any) -> str:
-        return f"{proto.op_type} {proto.name or (proto.output[0] if proto.output else '')!r}"
-
-    def _ordered(self, protos: list[Any], given: frozenset[str]) -> list[Any]:
-        """Sort nodes topologically, in file order where possible."""
-        producer = {name: index for index, proto in enumerate(protos) for name in proto.output if name}
-        waits: list[int] = []
-        needed_by: dict[int, list[int]] = {}
-        for index, proto in enumerate(protos):
-            before: set[int] = set()
-            for name in self._needs(proto):
-                if name in producer:
-                    before.add(producer[name])
-                elif name not in given:
-                    raise ModelError(
-                        f"it needs {name!r}, which is no input, has no initialiser, and is made by no node",
-                        where=f"{self._where}, node {self._label(proto)}",
-                        hint="If it is a weight, the model was saved without it",
-                    )
-            waits.append(len(before))
-            for earlier in before:
-                needed_by.setdefault(earlier, []).append(index)
-        ready = [index for index, count in enumerate(waits) if count == 0]
-        heapify(ready)
-        order: list[int] = []
-        while ready:
-            index = heappop(ready)
-            order.append(index)
-            for later in needed_by.get(index, ()):
-                waits[later] -= 1
-                if waits[later] == 0:
-                    heappush(ready, later)
-        if len(order) < len(protos):
-            raise ModelError(self._cycle(protos, producer, set(order)), where=self._where)
-        return [protos[index] for index in order]
-
-    def _needs(self, proto: Any) -> list[str]:
-        names = [name for name in proto.input if name]
-        for attribute in proto.attribute:
-            for graph in subgraphs(attribute):
-                names.extend(_captured(graph))
-        return names
-
-    def _cycle(self, protos: list[Any], producer: Mapping[str, int], done: set[int]) -> str:
-        path: list[int] = []
-        index = next(i for i in range(len(protos)) if i not in done)
-        while index not in path:
-            path.append(index)
-            index = next(
-                producer[name] for name in self._needs(protos[index]) if name in producer and producer[name] not in done
-            )
-        cycle = [*path[path.index(index) :], index][::-1]
-        shown = cycle if len(cycle) <= 8 else [*cycle[:4], -1, *cycle[-3:]]
-        return "nodes form a cycle: " + " -> ".join("..." if i < 0 else self._label(protos[i]) for i in shown)
-
     def _node(self, proto: Any, visible: frozenset[str]) -> ModelNode:
         domain = "" if proto.domain == "ai.onnx" else proto.domain
-        where = f"{self._where}, node {self._label(proto)}"
+        where = f"{self._where}, node {_label(proto)}"
         self._check_schema(proto, domain, where)
         attributes: dict[str, Any] = {}
         for attribute in proto.attribute:
@@ -279,7 +225,68 @@ class _NodeReader:
         )
 
 
-def _check_names(graph: Any, where: str) -> None:
+def _label(proto: Any) -> str:
+    return f"{proto.op_type} {proto.name or (proto.output[0] if proto.output else '')!r}"
+
+
+def sorted_nodes(listed: Iterable[Any], given: Collection[str], where: str) -> list[Any]:
+    """Sort NodeProtos topologically, in file order where possible."""
+    protos = list(listed)
+    producer = {name: index for index, proto in enumerate(protos) for name in proto.output if name}
+    waits: list[int] = []
+    needed_by: dict[int, list[int]] = {}
+    for index, proto in enumerate(protos):
+        before: set[int] = set()
+        for name in needed_names(proto):
+            if name in producer:
+                before.add(producer[name])
+            elif name not in given:
+                raise ModelError(
+                    f"it needs {name!r}, which is no input, has no initialiser, and is made by no node",
+                    where=f"{where}, node {_label(proto)}",
+                    hint="If it is a weight, the model was saved without it",
+                )
+        waits.append(len(before))
+        for earlier in before:
+            needed_by.setdefault(earlier, []).append(index)
+    ready = [index for index, count in enumerate(waits) if count == 0]
+    heapify(ready)
+    order: list[int] = []
+    while ready:
+        index = heappop(ready)
+        order.append(index)
+        for later in needed_by.get(index, ()):
+            waits[later] -= 1
+            if waits[later] == 0:
+                heappush(ready, later)
+    if len(order) < len(protos):
+        raise ModelError(_cycle(protos, producer, set(order)), where=where)
+    return [protos[index] for index in order]
+
+
+def needed_names(proto: Any) -> list[str]:
+    """Return the names of the values that a NodeProto reads, those within its subgraphs included."""
+    names = [name for name in proto.input if name]
+    for attribute in proto.attribute:
+        for graph in subgraphs(attribute):
+            names.extend(_captured(graph))
+    return names
+
+
+def _cycle(protos: list[Any], producer: Mapping[str, int], done: set[int]) -> str:
+    path: list[int] = []
+    index = next(i for i in range(len(protos)) if i not in done)
+    while index not in path:
+        path.append(index)
+        index = next(
+            producer[name] for name in needed_names(protos[index]) if name in producer and producer[name] not in done
+        )
+    cycle = [*path[path.index(index) :], index][::-1]
+    shown = cycle if len(cycle) <= 8 else [*cycle[:4], -1, *cycle[-3:]]
+    return "nodes form a cycle: " + " -> ".join("..." if i < 0 else _label(protos[i]) for i in shown)
+
+
+def check_names(graph: Any, where: str) -> None:
     """Raise if a name is not valid UTF-8: protobuf then gives bytes."""
     names = [graph.name, *(tensor.name for tensor in graph.initializer)]
     for value in (*graph.input, *graph.output):
@@ -321,19 +328,24 @@ def _captured(graph: Any) -> list[str]:
     return [name for name in dict.fromkeys(used) if name not in inner]
 
 
-def _declared(value: Any, where: str, what: str) -> DeclaredValue:
+def declared_value(value: Any, where: str, what: str) -> DeclaredValue:
+    """Convert a ValueInfoProto."""
     place = f"{where}, {what} {value.name!r}"
     if not value.name:
         raise ModelError(f"an {what} has no name", where=where)
-    kind = value.type.WhichOneof("value")
-    tensor = value.type.tensor_type
+    inner = value.type
+    is_optional = inner.WhichOneof("value") == "optional_type"
+    inner = inner.optional_type.elem_type if is_optional else inner
+    is_sequence = inner.WhichOneof("value") == "sequence_type"
+    inner = inner.sequence_type.elem_type if is_sequence else inner
+    kind, tensor = inner.WhichOneof("value"), inner.tensor_type
     if kind != "tensor_type" or tensor.elem_type not in DTYPES:
         if what != "input":
             return DeclaredValue(value.name, None, None)
         if kind != "tensor_type":
             shown = "undeclared" if kind is None else kind.removesuffix("_type")
             raise ModelError(
-                f"it is {shown}, and only dense tensors are supported",
+                f"it is {shown}, which is not supported",
                 where=place,
                 hint="Make its tensors inputs of their own, or take the part of the model behind it "
                 "with onnx.utils.extract_model",
@@ -343,9 +355,8 @@ def _declared(value: Any, where: str, what: str) -> DeclaredValue:
             where=place,
             hint=f"Supported: {', '.join(DTYPES.values())}",
         )
-    if not tensor.HasField("shape"):
-        return DeclaredValue(value.name, DTYPES[tensor.elem_type], None)
-    return DeclaredValue(value.name, DTYPES[tensor.elem_type], tuple(map(_extent, tensor.shape.dim)))
+    dimensions = tuple(map(_extent, tensor.shape.dim)) if tensor.HasField("shape") else None
+    return DeclaredValue(value.name, DTYPES[tensor.elem_type], dimensions, is_sequence, is_optional)
 
 
 def _extent(dimension: Any) -> Dimension:

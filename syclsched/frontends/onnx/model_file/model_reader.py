@@ -16,6 +16,8 @@ from syclsched.frontends.onnx.model_file.mapped_files import map_file
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.model_file.onnx_model import Model
 from syclsched.frontends.onnx.model_file.raw_data_extraction import MIN_EXTRACTED_BYTES, extract_raw_data
+from syclsched.frontends.onnx.model_file.tensor_reader import read_tensor
+from syclsched.frontends.onnx.model_file.text_partition import partition
 
 #: Supported versions of ONNX's own operators; the installed package onnx may know fewer.
 OPSETS: Final = range(7, 29)
@@ -49,10 +51,22 @@ def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLim
         proto = _inlined(onnx, _with_raw_data(proto, raw), where)
         raw = {}
         opsets = _opsets(onnx, proto, where)
-    graph = read_graph(onnx, proto.graph, opsets, where=where, folder=folder, limits=limits, raw=raw)
     name = proto.graph.name or (Path(where).stem if folder is not None else "") or "model"
     producer = f"{proto.producer_name} {proto.producer_version}".strip()
-    return Model(name=name, where=where, opsets=opsets, graph=graph, producer=producer)
+    tensors = proto.graph.initializer
+    split = partition(
+        onnx,
+        proto.graph,
+        opsets,
+        where,
+        array=lambda number: read_tensor(tensors[number], where, folder, limits, raw.get(number)),
+    )
+    if split is None:
+        graph = read_graph(onnx, proto.graph, opsets, where=where, folder=folder, limits=limits, raw=raw)
+        return Model(name=name, where=where, opsets=opsets, graph=graph, producer=producer)
+    left = {number: raw[old] for number, old in enumerate(split.kept) if old in raw}
+    graph = read_graph(onnx, split.rest, opsets, where=where, folder=folder, limits=limits, raw=left, is_part=True)
+    return Model(name=name, where=where, opsets=opsets, graph=graph, producer=producer, host=split.host)
 
 
 def _import_onnx() -> Any:

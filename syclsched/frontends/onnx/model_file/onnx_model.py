@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -27,6 +27,8 @@ class DeclaredValue:
     name: str  # of the value
     dtype: str | None  # NumPy dtype name; None if undeclared
     dimensions: tuple[Dimension, ...] | None  # extents; None if even the rank is undeclared
+    is_sequence: bool = False  # a sequence of such tensors; else one
+    is_optional: bool = False  # it may have no value
 
     @property
     def shape_text(self) -> str:
@@ -35,6 +37,50 @@ class DeclaredValue:
             return "any shape"
         inner = ", ".join("?" if d is None else str(d) for d in self.dimensions)
         return f"({inner},)" if len(self.dimensions) == 1 else f"({inner})"
+
+
+@dataclass(frozen=True, slots=True)
+class ComposedInput:
+    """An input that is a sequence, or an optional one without a value."""
+
+    declared: DeclaredValue
+    items: tuple[str, ...] | None  # names of its tensors; None: it has no value
+
+
+def separate_inputs(
+    inputs: Sequence[DeclaredValue], given: Collection[str]
+) -> tuple[tuple[DeclaredValue, ...], tuple[ComposedInput, ...]]:
+    """Return inputs with each sequence in its tensors, of which some names are given; and what is composed of them.
+
+    The tensors of a sequence ``x`` are ``x[0]``, ``x[1]``, ...; one without elements has a tensor ``x[]``, which
+    nothing reads. Optional inputs that are not given have no value.
+    """
+    tensors: list[DeclaredValue] = []
+    composed: list[ComposedInput] = []
+    for each in inputs:
+        if each.is_sequence:
+            count = next(n for n in range(len(given) + 1) if f"{each.name}[{n}]" not in given)
+            empty = empty_sequence(each.name)
+            if empty in given:
+                tensors.append(DeclaredValue(empty, "bool", (0,)))
+            elif not count and each.is_optional:
+                composed.append(ComposedInput(each, None))
+                continue
+            names = tuple(f"{each.name}[{n}]" for n in range(count or empty not in given))
+            extents = each.dimensions  # a name does not say that all elements have the same extent
+            dimensions = None if extents is None else tuple(d if isinstance(d, int) else None for d in extents)
+            tensors += [DeclaredValue(name, each.dtype, dimensions) for name in names]
+            composed.append(ComposedInput(each, names))
+        elif each.is_optional and each.name not in given:
+            composed.append(ComposedInput(each, None))
+        else:
+            tensors.append(replace(each, is_optional=False))
+    return tuple(tensors), tuple(composed)
+
+
+def empty_sequence(name: str) -> str:
+    """Return the name of the tensor that stands for an empty sequence; see `separate_inputs`."""
+    return f"{name}[]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +161,27 @@ class ModelGraph:
 
 
 @dataclass(frozen=True, slots=True)
+class HostPart:
+    """A part of a model, executed by onnx's reference implementation."""
+
+    model: bytes = field(repr=False)  # the serialised ModelProto
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    labels: tuple[str, ...]  # the nodes, as ``"OneHotEncoder encode"``
+    where: str  # the file, for error messages
+
+
+@dataclass(frozen=True, slots=True)
+class HostParts:
+    """The parts of a model on text and on maps, which the host executes; the model that they belong to has the rest."""
+
+    inputs: tuple[DeclaredValue, ...]  # of the whole model; text has the dtype "text", maps have "map"
+    outputs: tuple[DeclaredValue, ...]
+    before: HostPart | None  # reads inputs only; some of its results are inputs of the rest
+    after: HostPart | None  # reads inputs, results of ``before``, and outputs of the rest
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """A checked ONNX model."""
 
@@ -123,6 +190,7 @@ class Model:
     opsets: Mapping[str, int]  # domain -> version; "" is ONNX's own domain
     graph: ModelGraph
     producer: str = ""  # the exporter
+    host: HostParts | None = None  # what the host executes before and after; the graph is the rest
 
     @property
     def opset(self) -> int:

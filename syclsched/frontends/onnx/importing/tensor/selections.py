@@ -64,7 +64,10 @@ def _unique(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
 @imports("NonMaxSuppression")
 def _non_max_suppression(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     given = _given(b, inputs, 5)
-    (batches, boxes, _), kinds = b.shape(given[0] or ""), b.shape(given[1] or "")[1]
+    corners, scores = b.shape(given[0] or ""), b.shape(given[1] or "")
+    if len(corners) != 3 or len(scores) != 3 or corners != (scores[0], scores[2], 4):
+        raise b.wrong(f"boxes of shape {corners} with scores of shape {scores}")
+    batches, kinds, boxes = scores
     most = b.known(given[2]) if given[2] is not None else None
     if given[2] is None:
         boxes = 0

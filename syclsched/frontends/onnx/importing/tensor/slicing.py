@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import math
+
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
+from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.nn.window_parameters import crop_negative_pads
+from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 
@@ -18,6 +22,9 @@ def _slice_of(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         starts, ends = node.integers_or("starts"), node.integers_or("ends")
         axes, steps = node.integers("axes"), None
     else:
+        first = _first_elements(b, x, inputs)
+        if first is not None:
+            return [first]
         starts = b.integers(inputs.required(1, "starts"), "the starts")
         ends = b.integers(inputs.required(2, "ends"), "the ends")
         axes_name, steps_name = inputs.optional(3), inputs.optional(4)
@@ -39,6 +46,32 @@ def _slice_of(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         # For ends below -n and negative steps, ONNX has Python's rule: clamp to just before the first element.
         firsts[at], extents[at], strides[at] = (places[0], len(places), step) if places else (0, 0, 1)
     return [b.slice(x, firsts, extents, strides)]
+
+
+def _first_elements(b: NetworkBuilder, x: str, inputs: Inputs) -> str | None:
+    """Return the first elements along an axis, as many as follows from floating-point inputs at run time.
+
+    None for other slices: the values of integers, which decide them, repeat, and a plan for each value is faster.
+    """
+    starts, ends = inputs.required(1, "starts"), inputs.required(2, "ends")
+    axes, steps = inputs.optional(3), inputs.optional(4)
+    is_floating = any(b.dtype(each) in FLOATS for each in b.sources(ends))
+    is_first = all(
+        name is None or (b.known(name) is not None and b.integers(name, "the bounds") == (wanted,))
+        for name, wanted in ((starts, 0), (steps, 1))
+    )
+    if not is_floating or not is_first or x in b.lengths or ends in b.lengths or math.prod(b.shape(ends)) != 1:
+        return None
+    shape = b.shape(x)
+    axis = b.axis(0 if axes is None else b.integer(axes, "the axes"), len(shape))
+    kind = b.dtype(ends)
+    extent, zero = ("const", shape[axis], kind), ("const", 0, kind)
+    from_front = ("where", ("less", 0, zero), ("add", 0, extent), 0)
+    most = ("cast", "int64", ("min", ("max", from_front, zero), extent))
+    count = b.elementwise(most, b.reshape(ends, ()), dtype="int64")
+    made = b.emit("reshape", [x], shape=shape)
+    b.lengths[made] = Length(axis, count)
+    return made
 
 
 @imports("Split")
