@@ -47,7 +47,7 @@ class RegisterBlock:
         full = VECTOR_BYTES // ITEM_BYTES[sum_dtype(dtype)]
         # The greatest of the heights with the least redundant work.
         tall = min(range(1, min(rows, most) + 1), key=lambda r: (ceil_div(rows, r) * (r + 3), -r))
-        wanted = 2 if tall > 6 else 4 if tall > 3 else 8
+        wanted = 2 if tall > 6 else 4 if tall > 3 or tall == 1 else 8  # one row: more blocks to share
         width = full
         while width > columns:
             width //= 2
