@@ -84,18 +84,18 @@ def prepare(
     columns = columns if transpose_b else columns.swapaxes(1, 2)
     block = shape.block(signature.dtypes["y"])
     packed = panels.packed(columns, shape.n, block, b.ndim)
-    if _is_streamed(block):
+    if _is_streamed(shape, block):
         streams = packed.reshape(-1, shape.k, block.vectors, block.width).swapaxes(1, 2)
         packed = panels.one_line(streams, b.ndim)
     return {**constants, "b": packed}
 
 
-def _is_streamed(block: RegisterBlock) -> bool:
+def _is_streamed(shape: ProductShape, block: RegisterBlock) -> bool:
     """Return whether packed weights of each vector of columns lie in one line, and not those of each term.
 
-    For one row, memory bounds the time, and processors read several lines at once faster than one of their sum.
+    For the few rows of one block, memory bounds the time, and processors read several lines at once faster than one.
     """
-    return block.rows == 1
+    return block.rows == shape.m
 
 
 def write(
@@ -132,7 +132,7 @@ def write(
         if "b" in signature.constants and size(signature.shapes["b"]):
             b = w.index(f"({matrix} * {count} + {panel}) * {k} * {block.columns}")
             step = str(block.columns)
-            if _is_streamed(block):
+            if _is_streamed(shape, block):
                 step, vectors_apart = str(block.width), w.index(f"{k} * {block.width}")
         elif transpose_b:
             b, step, stride = w.index(f"{matrix} * {n} * {k} + {columns.at} * {k}"), "1", k
