@@ -216,7 +216,7 @@ _FACTORIES: Final[dict[str, _Factory]] = {
     "recurrent": _recurrent,
     "attention": _from_attributes(attention, "scale", "softcap", "window"),
     "cache_write": _from_attributes(cache_write, "circular"),
-    "rotary": _from_attributes(rotary, "interleaved"),
+    "rotary": _from_attributes(rotary, "interleaved", "part"),
     "trees": _from_attributes(trees, "rule", "combine", "missing", sparse=5),
 }
 

@@ -77,6 +77,11 @@ def test_rotary(run: Any, name: str, interleaved: bool, pairs: int) -> None:
         operation = nn.rotary(interleaved)
         close(on_host(operation, arrays), want, "float32", 4)
         close(run(operation, name, arrays)["y"], want, "float32", 4)
+        arrays["x"] = numbers(2, 4, 31, seed=1)
+        arrays["x"][..., 5:29] = x.swapaxes(1, 2).reshape(2, 4, 24)
+        operation = nn.rotary(interleaved, (5, 3, 8))
+        close(on_host(operation, arrays), want, "float32", 4)
+        close(run(operation, name, arrays)["y"], want, "float32", 4)
 
 
 @pytest.mark.sycl

@@ -149,8 +149,23 @@ def _rotated(
         values = [b.reshape(each, (extent, 1)) for each in positions.values]
         position_ids = b.elementwise(("add", positions.before, KEY), *values, shape=(extent, count))
     interleaved = node.flag("rotary_interleaved")
-    turned = [rotated(b, each, position_ids, caches, interleaved=interleaved) for each in (q, k)]
+    turned = [
+        rotated(b, value, position_ids, caches, interleaved=interleaved, part=part)
+        for value, part in _rotary_operands(b, inputs, q, k)
+    ]
     return turned[0], turned[1]
+
+
+def _rotary_operands(
+    b: NetworkBuilder, inputs: Inputs, q: str, k: str
+) -> list[tuple[str, tuple[int, int, int] | None]]:
+    """Return what is rotated: Q and K, or the parts of the node's inputs that they are, if those are not normalised."""
+    if inputs.optional(14) is not None or inputs.optional(15) is not None:
+        return [(q, None), (k, None)]
+    query, key = inputs.required(0, "query"), inputs.optional(1)
+    (_, heads, _, size), (_, groups, _, key_size) = b.shape(q), b.shape(k)
+    behind = heads * size if key is None else 0
+    return [(query, (0, heads, size)), (query if key is None else key, (behind, groups, key_size))]
 
 
 def _appended(b: NetworkBuilder, past: str, new: str, positions: _Positions, length: int) -> str:
