@@ -91,7 +91,12 @@ def _over_cache(
     if node.integer("do_rotary"):
         places = _Positions(0, [starts], None)
         q, k = _rotated(b, node, inputs, places, q, k)
-    key, value = (b.emit("cache_write", [*pair, starts], circular=False) for pair in zip(caches, (k, v), strict=True))
+    key = b.emit("cache_write", [caches[0], k, starts], circular=False)
+    rows, first = inputs.optional(2), 0
+    if rows is None:  # the values stand last in packed queries, keys and values
+        rows = inputs.required(0, "query")
+        first = b.shape(rows)[2] - b.shape(v)[1] * b.shape(v)[3]
+    value = b.emit("cache_write", [caches[1], rows, starts], circular=False, first=first)
     y = b.emit(
         "attention",
         [q, key, value, starts],
