@@ -60,16 +60,20 @@ class BlockSums:
             names = [[w.variable(dtype, zero) for _ in range(block.vectors)] for _ in range(block.rows)]
         return cls(w, dtype, block, names)
 
-    def read_columns(self, array: str, index: str, stride: str = "1") -> list[str]:
-        """Emit the vectors of an array for the block's columns, and return their names."""
-        w, width = self.w, self.block.width
-        with w.vectors_of(width):
-            return [w.read(array, f"{index} + {j * width} * {stride}" if j else index, stride) for j in self._vectors]
+    def read_columns(self, array: str, index: str, stride: str = "1", apart: str = "") -> list[str]:
+        """Emit the vectors of an array for the block's columns, and return their names.
 
-    def add(self, values: Sequence[str], array: str, index: str, stride: str = "1") -> None:
+        ``apart`` is the distance between vectors, by default as many strides as they have elements.
+        """
+        w, width = self.w, self.block.width
+        apart = apart or f"{width} * {stride}"
+        with w.vectors_of(width):
+            return [w.read(array, f"{index} + {j} * {apart}" if j else index, stride) for j in self._vectors]
+
+    def add(self, values: Sequence[str], array: str, index: str, stride: str = "1", apart: str = "") -> None:
         """Emit the addition of one term to all sums, given the rows' numbers and where the columns' weights are."""
         w, t, width = self.w, self.dtype, self.block.width
-        weights = self.read_columns(array, index, stride)
+        weights = self.read_columns(array, index, stride, apart)
         for value, row in zip(values, self.names, strict=True):
             number = w.loaded(t, value)
             with w.vectors_of(width):

@@ -14,6 +14,7 @@ Constant weights are packed once into panels: the weights of one block of column
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from syclsched.kernels.common import C_TYPES, ITEM_BYTES, ceil_div
@@ -24,6 +25,9 @@ from syclsched.model.operation import DeviceLimits, Launch
 VECTOR_BYTES: Final = 64
 #: Most rows of a block: with two vectors each, 28 sums leave registers for the operands.
 ROWS: Final = 14
+#: Blocks of rows by vectors for processors with 16 vector registers of half that size. More sums would be spilled.
+_SMALL_VECTOR_BYTES: Final = 32
+_SMALL_BLOCKS: Final = ((6, 2), (6, 1), (5, 2), (4, 3), (4, 2), (3, 4), (2, 4), (8, 1), (12, 1))
 #: Target number of work-groups per compute unit: blocks are large, so the tail effect matters.
 GROUPS: Final = 16
 
@@ -45,9 +49,11 @@ class RegisterBlock:
     def of(cls, rows: int, columns: int, dtype: str, most: int = ROWS) -> RegisterBlock:
         """Return an efficient block of at most ``most`` rows for lines of ``rows`` pixels and ``columns`` columns."""
         full = VECTOR_BYTES // ITEM_BYTES[sum_dtype(dtype)]
+        if has_small_registers() and rows > 1:
+            return cls._small(rows, columns, _SMALL_VECTOR_BYTES // ITEM_BYTES[sum_dtype(dtype)], most)
         # The greatest of the heights with the least redundant work.
         tall = min(range(1, min(rows, most) + 1), key=lambda r: (ceil_div(rows, r) * (r + 3), -r))
-        wanted = 2 if tall > 6 else 4 if tall > 3 else 8
+        wanted = 2 if tall > 6 else 4 if tall > 3 or tall == 1 else 8  # one row: more blocks to share
         width = full
         while width > columns:
             width //= 2
@@ -55,6 +61,29 @@ class RegisterBlock:
         while vectors * 2 <= wanted and vectors * 2 * width <= columns:
             vectors *= 2
         return cls(tall, vectors, width)
+
+    @classmethod
+    def _small(cls, rows: int, columns: int, width: int, most: int) -> RegisterBlock:
+        """Return the block with the least work for a processor with few and short registers."""
+        while width > columns:
+            width //= 2
+
+        def work(block: tuple[int, int]) -> int:
+            tall, vectors = block
+            each = tall * vectors + tall + 2 * vectors  # sums, numbers of rows, and weights, which come from afar
+            return ceil_div(rows, tall) * ceil_div(columns, vectors * width) * each
+
+        fitting = [(tall, v) for tall, v in _SMALL_BLOCKS if tall <= min(rows, most) and v * width <= columns]
+        return cls(*min(fitting or [(min(rows, most, 8), 1)], key=work), width)
+
+
+@cache
+def has_small_registers() -> bool:
+    """Return whether the host's processor has 16 vector registers of 32 bytes at most, as x86 without AVX-512."""
+    from syclsched.processor_flags import read_flags
+
+    flags = read_flags()
+    return "sse2" in flags and "avx512f" not in flags
 
 
 def block_count(extent: int, step: int) -> int:

@@ -113,7 +113,11 @@ def saved_share(
 def task_times(
     graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory, *, by_library: bool
 ) -> dict[str, float]:
-    """Return the seconds of each task by the library, or by its best kernel; measured within a run if known."""
+    """Return the seconds of each task by the library, or by its best kernel; measured within a run if known.
+
+    Those of a kernel that has not run are estimated by its work, and by the library's time, as the stated efficiencies
+    compare: the less counts, so that no error of the device's rates keeps a kernel from being tried.
+    """
     found = {}
     for task in graph.tasks:
         seconds = []
@@ -126,9 +130,17 @@ def task_times(
                     seconds.append(known.value + costs.launch_gap_s(each, device))
                 elif not by_library:
                     seconds.append(costs.task_seconds(task, each, device).seconds)
+                    seconds += _compared_with_library(task, each, device, history)
         if seconds:
             found[task.name] = min(seconds)
     return found
+
+
+def _compared_with_library(task: Task, by: Implementation, device: Device, history: RecordingHistory) -> list[float]:
+    """Return the seconds by an implementation as estimated from the library's time within a run, if that is known."""
+    offered = task.operation.implementations if task.operation is not None else ()
+    known = [(each, history.lookup(_key(task, each, device))) for each in offered if each.name == LIBRARY]
+    return [time.value * each.efficiency / by.efficiency for each, time in known if time is not None]
 
 
 def is_known(graph: TaskGraph, tasks: Iterable[str], device: Device, history: RecordingHistory) -> bool:

@@ -155,6 +155,21 @@ def test_of_kernels_that_never_ran_it_is_guessed() -> None:
     assert set(guessed) == {"first", "second"} and min(guessed.values()) == min(best)
 
 
+@needs_onednn
+def test_a_kernel_that_never_ran_is_guessed_by_the_time_of_the_library_if_that_is_less(quiet) -> None:
+    platform = syclsched.describe(["cpu"])
+    (device,) = platform.compute_devices
+    graph = product_graph().with_implementations(lambda _, each: each.name in ("onednn", "opencl-c"))
+    by = {each.name: each for each in graph.find_task("first").operation.implementations}
+    unlike = task_times(graph, device, CostModel(platform), History(), by_library=False)["first"]
+    for library_s, wanted in ((1e-9, 1e-9 * by["onednn"].efficiency / by["opencl-c"].efficiency), (1.0, unlike)):
+        told = [OperatorTime("", "first", device.name, "onednn", library_s)]
+        history = History()
+        assert record_times(graph, ("first",), device, history, lambda told=told: told)
+        found = task_times(graph, device, CostModel(platform), history, by_library=False)["first"]
+        assert found == pytest.approx(wanted)
+
+
 @pytest.mark.parametrize("wins", ["library", "kernels", None])
 def test_all_that_was_bound_is_closed_but_what_wins(monkeypatch, wins: str | None) -> None:
     closed = []

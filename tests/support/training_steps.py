@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from support.host_evaluation import evaluate
 from support.small_models import model_of
@@ -77,6 +77,8 @@ def check_gradients(
     both = {**parameters, **(constants or {})}
     output = next(name for name in nodes[-1].output if name)
     model = model_of(nodes, {}, [output], both, opset=opset, dtypes={output: TensorProto.DOUBLE})
+    for domain in sorted({each.domain for each in nodes} - {""}):
+        model.opset_import.append(helper.make_opsetid(domain, 1))
     trained = trained_model(read_model(model), list(parameters))
     probe = StepModel(trained, MeanSquaredError(), SGD(), "float64")
     target = random.standard_normal(probe.prediction_shape({}))

@@ -82,7 +82,20 @@ def prepare(
     shape = ProductShape.of(signature, transpose_a, transpose_b)
     columns = b.reshape(size(b.shape[:-2]), *b.shape[-2:])
     columns = columns if transpose_b else columns.swapaxes(1, 2)
-    return {**constants, "b": panels.packed(columns, shape.n, shape.block(signature.dtypes["y"]), b.ndim)}
+    block = shape.block(signature.dtypes["y"])
+    packed = panels.packed(columns, shape.n, block, b.ndim)
+    if _is_streamed(shape, block):
+        streams = packed.reshape(-1, shape.k, block.vectors, block.width).swapaxes(1, 2)
+        packed = panels.one_line(streams, b.ndim)
+    return {**constants, "b": packed}
+
+
+def _is_streamed(shape: ProductShape, block: RegisterBlock) -> bool:
+    """Return whether packed weights of each vector of columns lie in one line, and not those of each term.
+
+    For the few rows of one block, memory bounds the time, and processors read several lines at once faster than one.
+    """
+    return block.rows == shape.m
 
 
 def write(
@@ -115,10 +128,12 @@ def write(
         down, along = ("1", m) if transpose_a else (k, "1")
         a = w.index(f"{_offset(places, shape.a)} * {m} * {k} + {rows.at} * {down}")
         apart = [w.index(f"{row} * {down}") for row in range(block.rows)]
-        matrix, stride = _offset(places, shape.b), "1"
+        matrix, stride, vectors_apart = _offset(places, shape.b), "1", ""
         if "b" in signature.constants and size(signature.shapes["b"]):
             b = w.index(f"({matrix} * {count} + {panel}) * {k} * {block.columns}")
             step = str(block.columns)
+            if _is_streamed(shape, block):
+                step, vectors_apart = str(block.width), w.index(f"{k} * {block.width}")
         elif transpose_b:
             b, step, stride = w.index(f"{matrix} * {n} * {k} + {columns.at} * {k}"), "1", k
         else:
@@ -127,7 +142,7 @@ def write(
         with w.loop("0", k) as term:
             here = w.index(f"{a} + {term} * {along}")
             values = [w.load("a", f"{here} + {each}") for each in apart]
-            sums.add(values, "b", w.index(f"{b} + {term} * {step}"), stride)
+            sums.add(values, "b", w.index(f"{b} + {term} * {step}"), stride, vectors_apart)
         c, c_down, c_along = _bias(w, shape, places, rows.at, columns.at, n) if bias else ("", "", "")
 
         def finish(x: str, at: str, row: int, column: int) -> str:

@@ -2,8 +2,8 @@
 """Recurrent layers in OpenCL C for CPUs: a work-item computes all steps of a few sequences in vectors of hidden units.
 
 The products with the inputs are computed for several steps at once, the weights of one vector of hidden units after
-another, so that these stay in the first cache. The products with the state follow step by step. Weights are packed once
-in the order in which they are read.
+another, so that these stay in the first cache. The products with the state follow step by step. As many gates as have
+their sums in registers are computed at once. Weights are packed once, those of a gate and a vector in one line.
 
 The direction is stored as one more element behind the packed weights: both directions have the same code, and their
 launches can be joined, so that two cores compute them.
@@ -31,8 +31,10 @@ from syclsched.model.operation import (
     Tailored,
 )
 
-#: Most sequences of a work-item: with more, sums do not fit into registers.
-_MOST_ROWS: Final = 3
+#: Most sequences of a work-item.
+_MOST_ROWS: Final = 4
+#: Sums that fit into vector registers of 64 bytes beside the operands, and into those of processors without AVX-512.
+_SUMS, _FEW_SUMS = 16, 6
 #: Bytes of the products with inputs that are kept, of the steps computed at once.
 _KEPT_BYTES: Final = 16 << 10
 _MOST_STEPS: Final = 16
@@ -59,8 +61,9 @@ def recurrent(
             packages=OPENCL_C.packages,
             refuses=partial(_refuses, cell=cell, coupled=coupled),
         ),
-        efficiency=0.3,
+        efficiency=0.6,
         prepare=partial(_prepare, cell=cell, reverse=reverse),
+        revision="2",
     )
 
 
@@ -119,7 +122,7 @@ def _launch(signature: Signature, limits: DeviceLimits) -> Launch:
 def _prepare(
     signature: Signature, queue: Any, constants: Mapping[str, Any], *, cell: str, reverse: bool
 ) -> Mapping[str, Any]:
-    """Return the constants with the matrices packed: by phase, block of hidden units, row, gate and unit."""
+    """Return the constants with the matrices packed: by phase, block of hidden units, gate, row and unit."""
     import numpy as np
 
     hidden, width = signature.shapes["y"][2], _width(signature)
@@ -130,7 +133,7 @@ def _prepare(
         rows = constants[name].shape[0]
         columns = constants[name].reshape(rows, len(every), hidden)
         padded = np.pad(columns, ((0, 0), (0, 0), (0, -hidden % width))).reshape(rows, len(every), -1, width)
-        pieces = [padded[:, part].transpose(2, 0, 1, 3).ravel() for part in parts]
+        pieces = [padded[:, part].transpose(2, 1, 0, 3).ravel() for part in parts]
         packed[name] = np.concatenate([*pieces, np.array([reverse], columns.dtype)]).reshape(1, -1)
     return {**constants, **packed}
 
@@ -183,12 +186,9 @@ WHOLE_VECTORS __kernel void recurrent({given}) {{
   int now = 0;
   for (int from = 0; from < {steps}; from += {tiled.steps}) {{
     const int count = min({tiled.steps}, {steps} - from);
-    for (int block = 0; block < {tiled.blocks}; ++block)
-      for (int step = 0; step < count; ++step)
-        EACH_ROW {{
-          __global const T* in = x + ((long)({time}) * {batch} + first + row) * {self._features};
-{self._inputs()}
-        }}
+    for (int block = 0; block < {tiled.blocks}; ++block) {{
+{self._inputs(f"x + ((long)({time}) * {batch} + first + {{row}}) * {self._features}")}
+    }}
     for (int step = 0; step < count; ++step) {{
 {self._step()}
       now = 1 - now;
@@ -227,17 +227,36 @@ WHOLE_VECTORS __kernel void recurrent({given}) {{
             return "0"
         return f"j < {self._hidden} ? {name}[(first + row) * {self._hidden} + j] : 0"
 
-    def _inputs(self) -> str:
-        """Return code that computes the products of one step's input with the weights of a block, and adds biases."""
-        tiled, gates = self.tiled, range(self._gates)
-        sums = ", ".join(f"s{g} = LOADV(&bias[{g}][block * {tiled.width}])" for g in gates)
-        updates = " ".join(f"s{g} = fma(v, LOADV(at + {g * tiled.width}), s{g});" for g in gates)
-        stores = " ".join(f"STOREV(&products[step][row][block][{g}][0], s{g});" for g in gates)
-        stride = self._gates * tiled.width
-        return f"""          AV {sums};
-          __global const T* at = w + (long)block * {self._features * stride};
-          for (int k = 0; k < {self._features}; ++k, at += {stride}) {{ const AV v = (AV)(in[k]); {updates} }}
-          {stores}"""
+    def _parts(self, phase: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """Return a phase's gates in parts whose sums fit into registers."""
+        most = max(1, (_FEW_SUMS if panels.has_small_registers() else _SUMS) // self.tiled.rows)
+        size = ceil_div(len(phase), ceil_div(len(phase), most))
+        return [phase[at : at + size] for at in range(0, len(phase), size)]
+
+    def _inputs(self, start: str) -> str:
+        """Return code that computes the products of all steps' inputs with the weights of a block, and adds biases.
+
+        ``start`` is the address of a row's input of a step.
+        """
+        tiled, found = self.tiled, []
+        line, rows = self._features * tiled.width, range(tiled.rows)
+        inputs = " ".join(f"__global const T* in{row} = {start.format(row=row)};" for row in rows)
+        for part in self._parts(tuple(range(self._gates))):
+            sums = ", ".join(f"s{g}_{r} = LOADV(&bias[{g}][block * {tiled.width}])" for g in part for r in rows)
+            loads = " ".join(f"const AV w{g} = LOADV(at + {g * line});" for g in part)
+            updates = " ".join(
+                f"{{ const AV v = (AV)(in{r}[k]); {' '.join(f's{g}_{r} = fma(v, w{g}, s{g}_{r});' for g in part)} }}"
+                for r in rows
+            )
+            stores = " ".join(f"STOREV(&products[step][{r}][block][{g}][0], s{g}_{r});" for r in rows for g in part)
+            found.append(f"""      for (int step = 0; step < count; ++step) {{
+        {inputs}
+        __global const T* at = w + (long)block * {self._gates * line};
+        AV {sums};
+        for (int k = 0; k < {self._features}; ++k, at += {tiled.width}) {{ {loads} {updates} }}
+        {stores}
+      }}""")
+        return "\n".join(found)
 
     def _step(self) -> str:
         """Return code that computes the next state."""
@@ -245,36 +264,37 @@ WHOLE_VECTORS __kernel void recurrent({given}) {{
         phases = _PHASES[self.cell]
         for number, phase in enumerate(phases):
             body = self._finished(number)
-            stride = len(phase) * self.tiled.width
-            sums, updates = self._sums(number, phase)
+            line = self._hidden * self.tiled.width
             found.append(f"""      for (int block = 0; block < {self.tiled.blocks}; ++block) {{
         const int at = block * {self.tiled.width};
-        __global const T* weights = r + {passed} + (long)block * {self._hidden * stride};
-        AV {sums};
-        for (int k = 0; k < {self._hidden}; ++k, weights += {stride}) {{
-          {updates}
-        }}
-{body}
-      }}""")
-            passed += self.tiled.blocks * self._hidden * stride
+        AV {self._starts(phase)};
+        __global const T* weights = r + {passed} + (long)block * {len(phase) * line};""")
+            for part in self._parts(phase):
+                terms = self._sums(number, [(gate, phase.index(gate) * line) for gate in part])
+                found += [f"        for (int k = 0; k < {self._hidden}; ++k) {{", f"          {terms}", "        }"]
+            found.append(f"{body}\n      }}")
+            passed += self.tiled.blocks * len(phase) * line
         return "\n".join(found)
 
-    def _sums(self, number: int, phase: tuple[int, ...]) -> tuple[str, str]:
-        """Return the declarations of a phase's sums, and the code that adds one term to them."""
-        width, rows = self.tiled.width, range(self.tiled.rows)
-        vector = "kept[{row}][k]" if number else "state[now][{row}][k]"
-        sums, loads, updates = [], [], []
-        for place, gate in enumerate(phase):
-            loads.append(f"const AV w{gate} = LOADV(weights + {place * width});")
-            for row in rows:
+    def _starts(self, phase: tuple[int, ...]) -> str:
+        """Return the declarations of a phase's sums."""
+        sums = []
+        for gate in phase:
+            for row in range(self.tiled.rows):
                 start = f"LOADV(&products[step][{row}][block][{gate}][0])"
                 if self.cell == "gru_linear" and gate == 2:  # its reset gate applies to this part alone
                     start = "LOADV(&bias[3][at])"
                 sums.append(f"s{gate}_{row} = {start}")
-        for row in rows:
-            updates.append(f"const AV v{row} = (AV)({vector.format(row=row)});")
-            updates += [f"s{gate}_{row} = fma(v{row}, w{gate}, s{gate}_{row});" for gate in phase]
-        return ", ".join(sums), " ".join([*loads, *updates])
+        return ", ".join(sums)
+
+    def _sums(self, number: int, gates: list[tuple[int, int]]) -> str:
+        """Return the code that adds one term to the sums of some gates of a phase, given where their weights begin."""
+        vector = "kept[{row}][k]" if number else "state[now][{row}][k]"
+        found = [f"const AV w{gate} = LOADV(weights + {at} + k * {self.tiled.width});" for gate, at in gates]
+        for row in range(self.tiled.rows):
+            found.append(f"const AV v{row} = (AV)({vector.format(row=row)});")
+            found += [f"s{gate}_{row} = fma(v{row}, w{gate}, s{gate}_{row});" for gate, _ in gates]
+        return " ".join(found)
 
     def _finished(self, number: int) -> str:
         """Return code that computes the states of a block of hidden units from a phase's sums."""

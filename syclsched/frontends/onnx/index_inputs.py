@@ -37,7 +37,8 @@ def find_index_inputs(network: Network) -> dict[str, IndexInput]:
         elif node.kind == "elementwise" and source in same and node.outputs[0] is not None:
             lengths[node.outputs[0]] = same[source]
         if node.kind == "cache_write" and not node.attributes["circular"]:
-            room, count = (network.values[name or ""].shape[2] for name in node.inputs[:2])
+            cache, rows = (network.values[name or ""].shape for name in node.inputs[:2])
+            room, count = cache[2], rows[-2]
             starts = node.inputs[2] or ""
             input_name = same.get(starts, lengths.get(starts))
             if input_name is not None:

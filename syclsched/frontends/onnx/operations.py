@@ -215,8 +215,8 @@ _FACTORIES: Final[dict[str, _Factory]] = {
     "pad": _from_attributes(pad, "pads", "mode", "value"),
     "recurrent": _recurrent,
     "attention": _from_attributes(attention, "scale", "softcap", "window"),
-    "cache_write": _from_attributes(cache_write, "circular"),
-    "rotary": _from_attributes(rotary, "interleaved"),
+    "cache_write": _from_attributes(cache_write, "circular", "first"),
+    "rotary": _from_attributes(rotary, "interleaved", "part"),
     "trees": _from_attributes(trees, "rule", "combine", "missing", sparse=5),
 }
 

@@ -251,6 +251,11 @@ def _attention(inputs: Sequence[Value], _: Mapping[str, Any]) -> tuple[ShapeDtyp
     return (((*q.shape[:3], value.shape[3]), q.dtype),)
 
 
+def _rotary(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    shape, part = inputs[0].shape, attributes.get("part")
+    return ((shape if part is None else (shape[0], part[1], shape[1], part[2]), inputs[0].dtype),)
+
+
 def _trees(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     return (((inputs[0].shape[0], attributes["count"]), inputs[4].dtype),)
 
@@ -304,7 +309,7 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "recurrent": _recurrent,
     "attention": _attention,
     "cache_write": _same,
-    "rotary": _same,
+    "rotary": _rotary,
     "trees": _trees,
     "update": _update,
     "counted": lambda _, attributes: attributes["shapes"],

@@ -92,4 +92,9 @@ def _rotary(b: NetworkBuilder, node: CanonicalNode, gradients: Names, wanted: Se
     _, cosines, sines, positions = node.inputs
     back = b.elementwise(("neg", 0), sines or "")
     made = b.emit("rotary", [gradients[0], cosines, back, positions], interleaved=node.attributes["interleaved"])
+    part = node.attributes.get("part")
+    if part is not None:
+        (batch, count, columns), (first, heads, size) = b.shape(node.inputs[0] or ""), part
+        joined = b.reshape(b.transpose(made, (0, 2, 1, 3)), (batch, count, heads * size))
+        made = b.pad(joined, (0, 0, first, 0, 0, columns - first - heads * size))
     return [made, None, None, None]

@@ -246,3 +246,12 @@ def test_scatters(reduction: str) -> None:
 def test_attention_of_several_heads() -> None:
     parameters = {"q": numbers(2, 3, 4, 6), "k": numbers(2, 3, 5, 6, seed=1), "v": numbers(2, 3, 5, 6, seed=2)}
     check_gradients([node("Attention", "q k v", is_causal=1)], parameters, opset=23)
+
+
+def test_rotary_positions_of_packed_heads() -> None:
+    given = ["qkv", "", "", "", "", "lengths", "total", "cosines", "sines"]
+    attributes: dict[str, Any] = {"num_heads": 2, "kv_num_heads": 1, "do_rotary": 1, "domain": "com.microsoft"}
+    attention = helper.make_node("GroupQueryAttention", given, ["y", "key", "value"], **attributes)
+    constants = {"lengths": np.array([2], "int32"), "total": np.array(3, "int32")}
+    constants |= {"cosines": numbers(4, 2, seed=1), "sines": numbers(4, 2, seed=2)}
+    check_gradients([attention], {"qkv": numbers(1, 3, 16)}, constants=constants)

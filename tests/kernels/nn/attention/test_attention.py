@@ -77,6 +77,11 @@ def test_rotary(run: Any, name: str, interleaved: bool, pairs: int) -> None:
         operation = nn.rotary(interleaved)
         close(on_host(operation, arrays), want, "float32", 4)
         close(run(operation, name, arrays)["y"], want, "float32", 4)
+        arrays["x"] = numbers(2, 4, 31, seed=1)
+        arrays["x"][..., 5:29] = x.swapaxes(1, 2).reshape(2, 4, 24)
+        operation = nn.rotary(interleaved, (5, 3, 8))
+        close(on_host(operation, arrays), want, "float32", 4)
+        close(run(operation, name, arrays)["y"], want, "float32", 4)
 
 
 @pytest.mark.sycl
@@ -92,6 +97,11 @@ def test_rows_are_written_into_a_cache(run: Any, name: str, circular: bool) -> N
     operation = nn.cache_write(circular)
     assert np.array_equal(on_host(operation, arrays), want)
     assert np.array_equal(run(operation, name, arrays)["y"], want)
+    packed = numbers(2, 3, 17, seed=1)
+    packed[..., 4:16] = arrays["rows"].swapaxes(1, 2).reshape(2, 3, 12)
+    operation_of_columns = nn.cache_write(circular, 4)
+    assert np.array_equal(on_host(operation_of_columns, arrays | {"rows": packed}), want)
+    assert np.array_equal(run(operation_of_columns, name, arrays | {"rows": packed})["y"], want)
     arrays["starts"] = np.array([-1, -7], "int32")
     assert np.array_equal(run(operation, name, arrays)["y"], on_host(operation, arrays))
 

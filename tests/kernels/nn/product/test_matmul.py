@@ -14,6 +14,7 @@ from support.grouped import GPUS
 from support.operations import NO_SHRINKING, UNCHECKED, close, implementations, numbers, on_host, unwritten
 
 from syclsched.kernels import groups, nn
+from syclsched.kernels.nn import panels
 from syclsched.model.operation import DeviceLimits, Operation, Signature
 
 Case = tuple[Operation, dict[str, np.ndarray], np.ndarray, str]
@@ -108,6 +109,21 @@ def test_numba_dpex_multiplies_blocks_of_any_size(run: Any, dtype: str) -> None:
         close(run(operation, "python", arrays)["y"], wanted, dtype)
     small = DeviceLimits(16, 2, 1 << 15)
     close(run(operation, "python", arrays, limits=small)["y"], wanted, dtype)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("n", [5, 70, 130])
+def test_blocks_for_few_and_many_registers_give_the_same_bits(
+    run: Any, monkeypatch: pytest.MonkeyPatch, n: int
+) -> None:
+    for m, k in [(1, 65), (2, 40), (4, 33), (31, 7)]:
+        a, b = numbers(m, k), numbers(k, n, seed=1)
+        arrays, made = {"y": unwritten((m, n), "float32"), "a": a, "b": b}, []
+        for few in (True, False):
+            monkeypatch.setattr(panels, "has_small_registers", lambda few=few: few)
+            made += [run(nn.matmul(), "opencl-c", arrays, constants=constants)["y"] for constants in ((), ("b",))]
+        close(made[0], a.astype("float64") @ b, "float32")
+        assert len({each.tobytes() for each in made}) == 1
 
 
 def test_numba_dpex_is_for_two_matrices() -> None:

@@ -91,7 +91,12 @@ def _over_cache(
     if node.integer("do_rotary"):
         places = _Positions(0, [starts], None)
         q, k = _rotated(b, node, inputs, places, q, k)
-    key, value = (b.emit("cache_write", [*pair, starts], circular=False) for pair in zip(caches, (k, v), strict=True))
+    key = b.emit("cache_write", [caches[0], k, starts], circular=False)
+    rows, first = inputs.optional(2), 0
+    if rows is None:  # the values stand last in packed queries, keys and values
+        rows = inputs.required(0, "query")
+        first = b.shape(rows)[2] - b.shape(v)[1] * b.shape(v)[3]
+    value = b.emit("cache_write", [caches[1], rows, starts], circular=False, first=first)
     y = b.emit(
         "attention",
         [q, key, value, starts],
@@ -149,8 +154,23 @@ def _rotated(
         values = [b.reshape(each, (extent, 1)) for each in positions.values]
         position_ids = b.elementwise(("add", positions.before, KEY), *values, shape=(extent, count))
     interleaved = node.flag("rotary_interleaved")
-    turned = [rotated(b, each, position_ids, caches, interleaved=interleaved) for each in (q, k)]
+    turned = [
+        rotated(b, value, position_ids, caches, interleaved=interleaved, part=part)
+        for value, part in _rotary_operands(b, inputs, q, k)
+    ]
     return turned[0], turned[1]
+
+
+def _rotary_operands(
+    b: NetworkBuilder, inputs: Inputs, q: str, k: str
+) -> list[tuple[str, tuple[int, int, int] | None]]:
+    """Return what is rotated: Q and K, or the parts of the node's inputs that they are, if those are not normalised."""
+    if inputs.optional(14) is not None or inputs.optional(15) is not None:
+        return [(q, None), (k, None)]
+    query, key = inputs.required(0, "query"), inputs.optional(1)
+    (_, heads, _, size), (_, groups, _, key_size) = b.shape(q), b.shape(k)
+    behind = heads * size if key is None else 0
+    return [(query, (0, heads, size)), (query if key is None else key, (behind, groups, key_size))]
 
 
 def _appended(b: NetworkBuilder, past: str, new: str, positions: _Positions, length: int) -> str:

@@ -38,9 +38,20 @@ def _rotary_embedding(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Nam
     return [join_heads(b, turned) if joined else turned]
 
 
-def rotated(b: NetworkBuilder, x: str, positions: str, caches: Sequence[str], *, interleaved: bool) -> str:
-    """Rotate pairs of the first elements of each head (batch, heads, count, size) by angles of positions."""
-    half, size = b.shape(caches[0])[1], b.shape(x)[3]
+def rotated(
+    b: NetworkBuilder,
+    x: str,
+    positions: str,
+    caches: Sequence[str],
+    *,
+    interleaved: bool,
+    part: tuple[int, int, int] | None = None,
+) -> str:
+    """Rotate pairs of the first elements of each head (batch, heads, count, size) by angles of positions.
+
+    With a part, the first column, the number of heads and their size, x is (batch, count, columns).
+    """
+    half, size = b.shape(caches[0])[1], b.shape(x)[3] if part is None else part[2]
     if 2 * half > size:
         raise b.wrong(f"{2 * half} elements of heads of {size} are to be rotated")
-    return b.emit("rotary", [x, *caches, positions], interleaved=interleaved)
+    return b.emit("rotary", [x, *caches, positions], interleaved=interleaved, part=part)

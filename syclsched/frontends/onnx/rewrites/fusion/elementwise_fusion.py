@@ -30,8 +30,9 @@ _CHEAP: Final = frozenset({"add", "sub", "mul", "neg", "cast", "not", "and", "or
 def fuse_elementwise(draft: NetworkDraft) -> None:
     """Fuse element-wise nodes into their only reader if it is element-wise, too.
 
-    No work is duplicated: a node with several readers stays, unless these have been fused into one. A broadcast value
-    is fused into a larger result only if it costs at most two cheap operators.
+    A node with several readers stays, unless these have been fused into one, or all compute single numbers of a single
+    number: a task takes longer than to compute that twice. A broadcast value is fused into a larger result only if it
+    costs at most two cheap operators.
     """
     for node in draft.each("elementwise"):
         current = node
@@ -52,7 +53,7 @@ def _fused(draft: NetworkDraft, node: CanonicalNode, producer: CanonicalNode) ->
         return None
     inner, outer = producer.attributes["expression"], node.attributes["expression"]
     free = is_input(inner)
-    if not free and (draft.is_output(value) or len(draft.readers(value)) != 1):
+    if not free and (draft.is_output(value) or (len(draft.readers(value)) != 1 and not _is_of_numbers(draft, value))):
         return None
     shape, made = draft.shape(value), draft.shape(target)
     if shape != made and not free and not _is_cheap(inner, math.prod(made) / max(math.prod(shape), 1)):
@@ -74,6 +75,13 @@ def _fused(draft: NetworkDraft, node: CanonicalNode, producer: CanonicalNode) ->
     draft.remove_unread(value)
     draft.record_change("part of the element-wise node after it", producer.name)
     return joined
+
+
+def _is_of_numbers(draft: NetworkDraft, value: str) -> bool:
+    """Return whether a single number has element-wise readers alone that make a single number each."""
+    made = [(each.kind, each.outputs[0]) for each in draft.readers(value)]
+    numbers = [name for kind, name in made if kind == "elementwise" and name is not None]
+    return len(numbers) == len(made) and all(math.prod(draft.shape(each)) == 1 for each in (value, *numbers))
 
 
 def _is_cheap(expression: Any, times: float) -> bool:

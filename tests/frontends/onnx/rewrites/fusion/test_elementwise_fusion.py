@@ -31,6 +31,16 @@ def test_what_others_read_is_not_computed_twice() -> None:
     assert kinds(rewritten(made, "elementwise", outputs=(one, other))) == ["elementwise", "elementwise", "softmax"]
 
 
+def test_numbers_are_computed_again_where_further_numbers_are() -> None:
+    made = Builder(dtype="float64")
+    shared = made.elementwise(("exp", 0), made.input("x", (1, 1)))
+    one, other = made.elementwise(("sin", 0), shared), made.elementwise(("cos", 0), shared)
+    network = rewritten(made, "elementwise", outputs=(one, other))
+    assert [node.attributes["expression"] for node in network.nodes] == [("sin", ("exp", 0)), ("cos", ("exp", 0))]
+    wide = made.elementwise(("add", 0, 1), shared, made.input("y", (3, 4)))
+    assert len(rewritten(made, "elementwise", outputs=(one, other, wide)).nodes) == 4
+
+
 def test_an_expansion_becomes_part_of_all_who_read_it() -> None:
     made = Builder(dtype="float64")
     wide = made.add("elementwise", (made.input("x", (3, 1)),), (3, 4), expression=0)
