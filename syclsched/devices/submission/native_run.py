@@ -76,6 +76,7 @@ class _Job(ctypes.Structure):
         ("begun_at_ns", ctypes.c_int64),
         ("trials", ctypes.c_int64 * 2),
         ("least_ns", ctypes.c_int64 * 2),
+        ("is_brief", ctypes.c_int64),
     ]
 
 
@@ -161,6 +162,14 @@ class NativeRun:
         self._arrays = arrays  # they must live until all commands have completed
         return bool(self._library.flight_begin_with(self._handle, arrays))
 
+    def run_briefly(self, arrays: tuple[Any, ...], targets: tuple[Any, ...]) -> int:
+        """Make a whole run as `begin_in_place` and `run_blocking` do, without releasing the GIL, if it `is_brief`.
+
+        Returns `STILL_RUNNING` if it has only begun, and `NOT_COMPLETED` if nothing was done.
+        """
+        self._arrays = arrays
+        return int(self._library.hop(self._handle, arrays, targets))
+
     def run_blocking(self, targets: tuple[Any, ...], seconds: float) -> int:
         """Complete the run that was begun and copy its results into arrays, without the GIL; for at most this long."""
         if self._own is not None:
@@ -197,6 +206,11 @@ class NativeRun:
     def runs_on_caller(self) -> int:
         """The number of timed runs on the calling thread; it is set to its end, eight, once that has proved slower."""
         return int(self._job.trials[1])
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether runs on the calling thread have proved faster, and shorter than passing on the GIL."""
+        return bool(self._job.is_brief)
 
     @property
     def done(self) -> int:

@@ -534,13 +534,18 @@ class Runner:
             if run_call is None:
                 return None
 
+        lock, health = self._lock, self._recovery.health
+
         def call_again(arrays: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
-            with self._lock:
+            lock.acquire()
+            try:
                 is_idle = self._last is None and self._stream is None and not self._closed
-                if not is_idle or self._bound.instances is not instances:
+                if not is_idle or self._bound.instances is not instances or (health.left_out and self.outdated):
                     return None
-                found = None if self.outdated else self._run_by_call(run_call, arrays)
+                found = self._run_by_call(run_call, arrays)
                 return found if found is None or isinstance(found, dict) else found.collect_results(names)
+            finally:
+                lock.release()
 
         return call_again
 
