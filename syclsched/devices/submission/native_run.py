@@ -136,6 +136,8 @@ class NativeRun:
         self._own: InPlaceCommands | None = None
         self._arrays: tuple[Any, ...] | None = None
         keep = loop, commands, self._job, self._results, self._made, submit_ns, lanes_on_caller
+        #: Its value tells whether runs on the calling thread have proved faster, and shorter than passing on the GIL.
+        self.is_brief = ctypes.c_int64.from_buffer(self._job, _Job.is_brief.offset)
         self._local = local
         handle = library.flight_new(ctypes.byref(self._job))
         #: Whether its thread exists.
@@ -198,19 +200,14 @@ class NativeRun:
         return {name: each for name, each in zip(self._own.names, self._arrays, strict=True) if name is not None}
 
     @property
-    def handed_ns(self) -> int:
-        """Host time of the last run, as `syclsched.execution.runner.bound_plan.Runner.handed_over_ns`."""
-        return int(self._job.handed_ns)
+    def handed_ns(self) -> int | None:
+        """Host time of the last run, see `syclsched.execution.runner.bound_plan.Runner`; None if it was brief."""
+        return int(self._job.handed_ns) or None
 
     @property
     def runs_on_caller(self) -> int:
         """The number of timed runs on the calling thread; it is set to its end, eight, once that has proved slower."""
         return int(self._job.trials[1])
-
-    @property
-    def is_brief(self) -> bool:
-        """Whether runs on the calling thread have proved faster, and shorter than passing on the GIL."""
-        return bool(self._job.is_brief)
 
     @property
     def done(self) -> int:

@@ -63,12 +63,12 @@ class NativeRunCache:
 
         It returns None, without a run, if the run was not the last one or the arrays have not the expected form.
         """
-        forms = self._made[names][1]
+        forms, is_brief = self._made[names][1], native_run.is_brief
 
         def repeat(given: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
             if native_run is not self._last or self._written is not None:
                 return None
-            if native_run.is_brief:
+            if is_brief.value:
                 arrays = [np.empty(shape, dtype) for shape, dtype in forms]
                 self._written = results = dict(zip(names, arrays, strict=True))
                 ended = native_run.run_briefly(given, tuple(arrays))

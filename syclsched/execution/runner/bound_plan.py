@@ -243,7 +243,8 @@ class Runner:
     ) -> dict[str, NumpyArray] | Run | None:
         """Make a one-call run on the first instance; see `_run_in_one_call` for what it returns."""
         assert self._bound.instances is not None
-        generation, begun_s = self._bound.instances.generations[0], time.perf_counter()
+        generation = self._bound.instances.generations[0]
+        begun_s = 0.0 if self._timed_calls is None else time.perf_counter()
         observer, results = run_observer.active, None
         call = None if observer is None else observer.call_began(self.plan)
         try:

@@ -48,21 +48,39 @@ def right(found: Any, x: np.ndarray) -> bool:
     return np.allclose(found["y"], ReferenceEvaluator(MODEL).run(None, {"x": x})[0], atol=1e-5)
 
 
+class Forced:
+    """Tells that runs are brief once they were tried on the calling thread, or at once."""
+
+    def __init__(self, run: NativeRun, *, at_once: bool) -> None:
+        self._run, self._at_once = run, at_once
+
+    @property
+    def value(self) -> int:
+        self._run._job.is_brief = self._at_once or self._run.runs_on_caller > 0
+        return int(self._run._job.is_brief)
+
+
+def force_brief(monkeypatch: pytest.MonkeyPatch, *, at_once: bool) -> None:
+    make = NativeRun.__init__
+
+    def made(self: NativeRun, *arguments: Any) -> None:
+        make(self, *arguments)
+        self.is_brief = Forced(self, at_once=at_once)  # type: ignore[assignment]
+
+    monkeypatch.setattr(NativeRun, "__init__", made)
+
+
 @pytest.fixture
 def ended(local_queues: None, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How runs ended that were made as brief ones, which all are once they have been tried on the calling thread."""
     found: list[int] = []
     run_briefly = NativeRun.run_briefly
 
-    def forced(self: NativeRun) -> bool:
-        self._job.is_brief = self.runs_on_caller > 0
-        return bool(self._job.is_brief)
-
     def noted(self: NativeRun, *arguments: Any) -> int:
         found.append(run_briefly(self, *arguments))
         return found[-1]
 
-    monkeypatch.setattr(NativeRun, "is_brief", property(forced))
+    force_brief(monkeypatch, at_once=False)
     monkeypatch.setattr(NativeRun, "run_briefly", noted)
     return found
 
@@ -117,16 +135,11 @@ def test_brief_calls_of_many_threads_are_right(model: Any, ended: list[int]) -> 
 def test_a_brief_call_whose_kernel_is_refused_is_completed(ended: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     real = CommandMaker.copy_lanes
     monkeypatch.setattr(CommandMaker, "copy_lanes", lambda self, queues: real(self, dict.fromkeys(queues, 0)))
-    monkeypatch.setattr(NativeRun, "is_brief", property(_set_brief))
+    force_brief(monkeypatch, at_once=True)
     with syclsched.compile(MODEL, devices="cpu", autotune=False, without=["onednn"]) as model:
         for seed in range(6):
             assert right(model(given(seed)), given(seed))
     assert ended[0] == STILL_RUNNING and NOT_COMPLETED in ended and COMPLETED not in ended
-
-
-def _set_brief(run: NativeRun) -> bool:
-    run._job.is_brief = 1
-    return True
 
 
 def test_ctrl_c_in_a_brief_call_leaves_the_next_one_alone(
