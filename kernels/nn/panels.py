@@ -14,16 +14,20 @@ Constant weights are packed once into panels: the weights of one block of column
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from syclsched.kernels.common import C_TYPES, ITEM_BYTES, ceil_div
 from syclsched.kernels.nn.opencl_types import sum_dtype
 from syclsched.model.operation import DeviceLimits, Launch
+from syclsched.processor_flags import read_flags
 
 #: Bytes of a vector: one AVX-512 register; compilers split it where registers are shorter.
 VECTOR_BYTES: Final = 64
 #: Most rows of a block: with two vectors each, 28 sums leave registers for the operands.
 ROWS: Final = 14
+#: The same with 16 registers of half that length: 12 of them are sums, of one vector each.
+ROWS_OF_SHORT: Final = 6
 #: Target number of work-groups per compute unit: blocks are large, so the tail effect matters.
 GROUPS: Final = 16
 
@@ -45,9 +49,14 @@ class RegisterBlock:
     def of(cls, rows: int, columns: int, dtype: str, most: int = ROWS) -> RegisterBlock:
         """Return an efficient block of at most ``most`` rows for lines of ``rows`` pixels and ``columns`` columns."""
         full = VECTOR_BYTES // ITEM_BYTES[sum_dtype(dtype)]
+        is_short = has_short_registers()
+        most = min(rows, most, ROWS_OF_SHORT) if is_short else min(rows, most)
         # The greatest of the heights with the least redundant work.
-        tall = min(range(1, min(rows, most) + 1), key=lambda r: (ceil_div(rows, r) * (r + 3), -r))
-        wanted = 2 if tall > 6 else 4 if tall > 3 else 8
+        tall = min(range(1, most + 1), key=lambda r: (ceil_div(rows, r) * (r + 3), -r))
+        if is_short:
+            wanted = 1 if tall > 2 else 2 if tall == 2 else 8
+        else:
+            wanted = 2 if tall > 6 else 4 if tall > 3 else 8
         width = full
         while width > columns:
             width //= 2
@@ -55,6 +64,16 @@ class RegisterBlock:
         while vectors * 2 <= wanted and vectors * 2 * width <= columns:
             vectors *= 2
         return cls(tall, vectors, width)
+
+
+@lru_cache(maxsize=1)
+def has_short_registers() -> bool:
+    """Return whether the host's x86 processors have AVX2 but not AVX-512: 16 vector registers of 32 bytes.
+
+    Sums that do not fit into registers are stored and loaded for every term: a convolution took twice as long.
+    """
+    flags = read_flags()
+    return "avx2" in flags and "avx512f" not in flags
 
 
 def block_count(extent: int, step: int) -> int:

@@ -151,7 +151,7 @@ def _matmul(
             parameters,
             partial(matmul_blocks.write, **known),
             partial(matmul_blocks.launch, **attributes),
-            revision="2",
+            revision="3",
             numba_dtypes=REAL_DTYPES,
         )
     )
