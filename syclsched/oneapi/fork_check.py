@@ -45,11 +45,16 @@ class LockUnlessForked:
     def __init__(self, where: str) -> None:
         self._where = where
         self._lock = threading.RLock()
+        #: Release the lock: callable for what is too short for ``with``, which takes a microsecond.
+        self.release = self._lock.release
 
-    def __enter__(self) -> None:
+    def acquire(self) -> None:
         """Acquire the lock; raises `ForkedError` where that could block for ever."""
-        check_not_forked(self._where)
+        if _forked:
+            check_not_forked(self._where)
         self._lock.acquire()
+
+    __enter__ = acquire
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()

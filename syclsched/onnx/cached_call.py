@@ -51,7 +51,7 @@ class CachedCall:
         self._another = another
         self._making = threading.Lock()
         self._is_full = False
-        self._results = bound.specialised.results
+        self._results = None if bound.specialised.returns_fetched else bound.specialised.results
         self._shapes = [bound.specialised.shapes[name] for name in names]
         self._checks = bound.specialised.check_indices if bound.specialised.picked else None
 
@@ -75,7 +75,7 @@ class CachedCall:
                 outputs = repeat(given)
             finally:
                 self._idle.append(repeat)
-        return None if outputs is None else self._results(outputs)
+        return outputs if outputs is None or self._results is None else self._results(outputs)
 
     def _grow(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
         """Return the outputs of a call behind others; make a further runner if such calls are short."""

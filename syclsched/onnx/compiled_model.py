@@ -451,7 +451,9 @@ class CompiledModel:
 
     @property
     def handed_over_ns(self) -> int | None:
-        """Host time of the last call until everything was submitted, in ns; None if it was not one call of C.
+        """Host time of the last call until everything was submitted, in ns; None if unknown.
+
+        That is so if it was not one call of C, or took a few microseconds.
 
         It is `time.thread_time_ns` of the calling thread at the end of its submissions, plus the processor time of
         another thread for the remaining ones.

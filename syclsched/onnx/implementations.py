@@ -9,6 +9,7 @@ from typing import Final
 
 from syclsched.costs import CostModel
 from syclsched.errors import ArgumentError, did_you_mean
+from syclsched.execution.replay.launch_fusion import is_tiny
 from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation
@@ -46,7 +47,8 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
 
     Tasks that do not fit into device memory (`oversized_tasks`) also run on the host. If all devices are CPUs, the
     library does every task that it supports on one of them, except those named in ``kernels``: CPU devices share the
-    host's cores, and another maker's, which the library may refuse, adds none.
+    host's cores, and another maker's, which the library may refuse, adds none. The smallest tasks then take kernels of
+    OpenCL C where they have them: several of those can be made by one launch.
     """
     costs = CostModel(platform)
 
@@ -55,17 +57,24 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
         cpus = [device for device in platform.compute_devices if device.kind == "cpu"]
         return any(costs.supports(task, each, device) is None for each in by_library for device in cpus)
 
+    def has_opencl_c(task: Task) -> bool:
+        ways = [each for each in task.operation.implementations if each.name == "opencl-c"] if task.operation else []
+        return any(costs.supports(task, each, device) is None for each in ways for device in platform.compute_devices)
+
     def keep(task: Task, each: Implementation) -> bool:
         if task.name in oversized:
             return each.kind == "host"
         if each.kind == "host":
             return not device_supports(task, costs)
+        if each.name == "python" and task.name in tiny:
+            return False
         if not only_cpus or not library_supports(task):
             return True
         return (each.name == LIBRARY) != (task.name in kernels)
 
     oversized = oversized_tasks(graph, platform)
     only_cpus = all(device.kind == "cpu" for device in platform.compute_devices)
+    tiny = {task.name for task in graph.tasks if only_cpus and is_tiny(task) and has_opencl_c(task)}
     if only_cpus and is_bound_by_weights(graph):
         kernels = {task.name for task in graph.tasks if _has_kernel(task, platform, costs)}
     return graph.with_implementations(keep)

@@ -70,7 +70,8 @@ def test_calls_with_the_same_shapes_take_it_and_are_right(compiled, taken) -> No
     assert found[1]["probabilities"] is not found[2]["probabilities"]
     begun_ns = compiled.handed_over_ns
     compiled(images(3))
-    assert begun_ns is None or compiled.handed_over_ns > begun_ns
+    ended_ns = compiled.handed_over_ns
+    assert begun_ns is None or ended_ns is None or ended_ns > begun_ns
 
 
 @pytest.mark.parametrize(

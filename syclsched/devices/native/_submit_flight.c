@@ -8,7 +8,8 @@
  * that it can time out if a run hangs.
  *
  * A run of a few small kernels is shorter than the way to the runtime's threads and back. Such runs are executed on the
- * calling thread if that proves faster: the first runs take turns.
+ * calling thread if that proves faster: the first runs take turns. The shortest of those are made by one call that keeps
+ * the interpreter's lock: to release it and to wait for it again takes several callers longer than the run.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -42,7 +43,7 @@ struct job {
     int64_t done[2];           /* submissions by the caller, and by the thread */
     int64_t made_count[2];     /* events from made[0] and from made[2 * ahead] */
     int64_t handed_ns;         /* processor time of submission: the caller's clock after its last submission, plus the thread's
-                                  time for the rest; without the time spent computing kernels */
+                                  time for the rest; without the time spent computing kernels; 0 if unknown */
     const struct command *const *listed; /* the commands of `begin` */
     const struct command *const *own;    /* those of `begin_with`, which read its arrays in place; or null */
     struct given *given;
@@ -57,6 +58,7 @@ struct job {
     int64_t begun_at_ns;
     int64_t trials[2];         /* timed runs: submitted, and on the calling thread */
     int64_t least_ns[2];       /* the shortest of each */
+    int64_t is_brief;          /* whether runs on the calling thread have proved faster and brief */
 };
 
 /* BEGUN: the caller's part is submitted. HERE: the caller executes the commands. FLYING: the thread works. FOLLOWED: the
@@ -67,8 +69,8 @@ enum { NOT_YET = 0, WELL = 1, OTHERWISE = -1 };
 enum { SUBMITTED = 0, ON_CALLER = 1 };
 
 /* Timed runs of each way, which take turns; those after which the calling thread may have proved slower, as its queue's
- * first run takes long; and the longest run for which it is tried. */
-enum { TRIALS = 8, FEWEST = 3, LONGEST_NS = 1000000 };
+ * first run takes long; the longest run for which it is tried; and the longest that is brief. */
+enum { TRIALS = 8, FEWEST = 3, LONGEST_NS = 1000000, BRIEF_NS = 25000 };
 
 struct flight {
     struct job *job;
@@ -220,6 +222,8 @@ static void note(struct job *job)
         job->least_ns[way] = took_ns;
     if (way == ON_CALLER && job->trials[way] >= FEWEST && job->least_ns[way] > 2 * job->least_ns[SUBMITTED])
         job->trials[way] = TRIALS;
+    job->is_brief = job->trials[ON_CALLER] >= TRIALS && job->least_ns[ON_CALLER] <= BRIEF_NS &&
+                    job->least_ns[ON_CALLER] < job->least_ns[SUBMITTED] && took_ns <= LONGEST_NS;
 }
 
 static void begin(struct flight *flight, const struct command *const *commands)
@@ -254,19 +258,23 @@ int32_t syclsched_flight_begin_with(struct flight *flight, const void *tuple)
     return 1;
 }
 
-/* Execute the run's commands on the calling thread. Returns whether it has completed: if a command is refused or the
- * run is stopped, the rest is left to the thread. */
+/* Change a state into another one; return whether it was that state. */
+static int advance(struct flight *flight, enum state from, enum state to)
+{
+    pthread_mutex_lock(&flight->mutex);
+    int well = flight->state == from;
+    if (well)
+        flight->state = to;
+    pthread_mutex_unlock(&flight->mutex);
+    return well;
+}
+
+/* Execute the run's commands on the calling thread, in the state HERE. Returns whether it has completed: if a command is
+ * refused or the run is stopped, the rest is left to the thread. */
 static int perform_here(struct flight *flight)
 {
     struct job *job = flight->job;
     int64_t i = 0;
-    pthread_mutex_lock(&flight->mutex);
-    int mine = flight->state == BEGUN; /* otherwise it is followed */
-    if (mine)
-        flight->state = HERE;
-    pthread_mutex_unlock(&flight->mutex);
-    if (!mine)
-        return 0;
     for (; i < job->count && !*job->stop; ++i) {
         const struct command *command = job->commands[i];
         const struct lane *lane = &job->local[command->lane];
@@ -282,7 +290,7 @@ static int perform_here(struct flight *flight)
     change(flight, i == job->count ? IDLE : BEGUN);
     pthread_mutex_unlock(&flight->mutex);
     if (i < job->count)
-        job->local = NULL; /* not again */
+        job->local = NULL, job->is_brief = 0, job->way = SUBMITTED; /* not again */
     else
         note(job);
     return i == job->count;
@@ -324,7 +332,10 @@ int32_t syclsched_flight_fly(struct flight *flight, double seconds)
 {
     struct timespec until;
     struct job *job = flight->job;
-    if (job->way == ON_CALLER ? perform_here(flight) : end_here(flight, seconds))
+    if (job->way == ON_CALLER && advance(flight, BEGUN, HERE)) { /* otherwise it is followed */
+        if (perform_here(flight))
+            return WELL;
+    } else if (job->way == SUBMITTED && end_here(flight, seconds))
         return WELL;
     clock_gettime(CLOCK_MONOTONIC, &until);
     int64_t ns = until.tv_nsec + (int64_t)(seconds * 1e9);
@@ -349,13 +360,35 @@ int32_t syclsched_flight_fly(struct flight *flight, double seconds)
     return found;
 }
 
+static void set_results(struct job *job, const void *tuple)
+{
+    for (int64_t i = 0; i < job->results_count; ++i)
+        job->results[i].to = syclsched_data_of(tuple, i);
+}
+
 /* The same, with a tuple of arrays for the results; their forms are the caller's concern. */
 int32_t syclsched_flight_fly_into(struct flight *flight, double seconds, const void *tuple)
 {
-    struct job *job = flight->job;
-    for (int64_t i = 0; i < job->results_count; ++i)
-        job->results[i].to = syclsched_data_of(tuple, i);
+    set_results(flight->job, tuple);
     return syclsched_flight_fly(flight, seconds);
+}
+
+/* Make a whole brief run, with tuples of arrays for inputs and results. Returns WELL; NOT_YET if a command was refused,
+ * so that the run has only begun; or OTHERWISE, with nothing done, if it is not brief or the inputs have not the
+ * expected form. */
+int32_t syclsched_flight_hop(struct flight *flight, const void *inputs, const void *results)
+{
+    struct job *job = flight->job;
+    if (!job->is_brief || !job->local || !syclsched_look(job->given, job->given_count, inputs) ||
+        !syclsched_take(job->given, job->given_count) || !advance(flight, IDLE, HERE))
+        return OTHERWISE;
+    job->begun_at_ns = syclsched_now_ns();
+    job->commands = job->own;
+    job->way = ON_CALLER;
+    job->done[1] = job->made_count[0] = job->made_count[1] = 0;
+    job->handed_ns = 0; /* to read that clock takes a system call */
+    set_results(job, results);
+    return perform_here(flight) ? WELL : NOT_YET;
 }
 
 /* Keep the events of the run in progress; a run that was only begun continues. Returns WELL if it has completed already

@@ -16,7 +16,7 @@ from syclsched.oneapi.built_libraries import find_submission_loop
 NATIVE_VARIABLE = "SYCLSCHED_NATIVE"
 
 #: Version of structures and functions, as in the C sources.
-VERSION = 19
+VERSION = 20
 
 #: In the order of ``struct functions`` of ``_submit_dpctl.c``.
 _FUNCTIONS = (
@@ -73,6 +73,9 @@ class SubmissionLibrary:
         # Called too often to release the GIL for them.
         self.bell_ring = ctypes.PYFUNCTYPE(None, pointer)(_address_in(loaded, "syclsched_bell_ring"))
         self.status = ctypes.PYFUNCTYPE(flag, pointer)(_address_in(loaded, "syclsched_status"))
+        self.hop = ctypes.PYFUNCTYPE(flag, pointer, ctypes.py_object, ctypes.py_object)(
+            _address_in(loaded, "syclsched_flight_hop")
+        )
         #: Addresses of functions for compiled callers.
         self.now_address = _address_in(loaded, "syclsched_now_ns")
         self.submit_address = _address_in(loaded, "syclsched_submit")

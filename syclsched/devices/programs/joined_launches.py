@@ -17,8 +17,8 @@ from syclsched.errors import SyclschedError
 from syclsched.model.operation import OpenCLSource
 
 #: Bytes of arguments that every full-profile OpenCL device accepts (CL_DEVICE_MAX_PARAMETER_SIZE).
-_ARGUMENT_BYTES = 1024
-_LARGEST_ARGUMENT_BYTES = 8
+ARGUMENT_BYTES = 1024
+LARGEST_ARGUMENT_BYTES = 8
 #: Largest work-group where the original launches leave the choice to the runtime, which could mix launches in a group.
 _GROUP = 256
 _SMALL_GROUP = 16
@@ -31,6 +31,7 @@ _NOT_JOINED = re.compile(
     r"|get_global_offset|barrier|work_group_\w+|sub_group_\w+|printf|image[123]d\w*|sampler_t|pipe)\b"
     r"|\bget_(?:global_id|local_id|group_id|num_groups|global_size|local_size|enqueued_local_size)\b(?!\s*\(\s*[01]\s*\))"
 )
+ATTRIBUTES = r"(?:\s*__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\))*"
 _LAST_NAME = re.compile(r"([A-Za-z_]\w*)\s*$")
 
 
@@ -41,7 +42,7 @@ def join_key(executable: Executable, queue: SyclQueue) -> tuple[Hashable, int, i
     """
     if not isinstance(executable, KernelExecutable) or not isinstance(executable.code, OpenCLSource):
         return None
-    most = _ARGUMENT_BYTES // (_LARGEST_ARGUMENT_BYTES * max(1, executable.arguments_count))
+    most = ARGUMENT_BYTES // (LARGEST_ARGUMENT_BYTES * max(1, executable.arguments_count))
     if most < 2 or len(executable.global_range) > 2 or 0 in executable.global_range:
         return None
     local = executable.local_range
@@ -128,9 +129,21 @@ def joined_source(code: OpenCLSource, count: int) -> OpenCLSource | None:
     return OpenCLSource(text, name, code.options)
 
 
-def _declaration(source: str, kernel: str) -> tuple[str, list[tuple[str, str]]] | None:
-    """Return the text before a kernel on its line, and declaration and name of each parameter; None if too complex."""
-    found = re.findall(rf"([^\n;}}]*)\b(?:__)?kernel\s+void\s+{re.escape(kernel)}\s*\(([^()]*)\)\s*\{{", source)
+def plain_parameters(code: OpenCLSource) -> list[tuple[str, str]] | None:
+    """Return declaration and name of a kernel's parameters; None if another kernel cannot do what its launches do."""
+    plain = COMMENT.sub(" ", code.source)
+    found = None if _NOT_JOINED.search(plain) else _declaration(plain, code.kernel_name, ATTRIBUTES)
+    return None if found is None else found[1]
+
+
+def _declaration(source: str, kernel: str, between: str = "") -> tuple[str, list[tuple[str, str]]] | None:
+    """Return the text before a kernel on its line, and declaration and name of each parameter; None if too complex.
+
+    ``between`` matches what may stand between ``__kernel`` and ``void``.
+    """
+    found = re.findall(
+        rf"([^\n;}}]*)\b(?:__)?kernel\b{between}\s+void\s+{re.escape(kernel)}\s*\(([^()]*)\)\s*\{{", source
+    )
     if len(found) != 1:
         return None
     hints, declared = found[0]

@@ -148,14 +148,20 @@ class CommandSequence(Command):
 
 
 class JointCommand(Command):
-    """One submission that does the work of several instructions."""
+    """One submission that does the work of several instructions.
 
-    __slots__ = ("_apart", "_slots")
+    Its event is that of the first slot; of the last one if it does them ``in_order``, as they depend on each other.
+    """
 
-    def __init__(self, whole: Command, slots: tuple[int, ...], apart: Callable[[int], Command]) -> None:
+    __slots__ = ("_apart", "_in_order", "_slots")
+
+    def __init__(
+        self, whole: Command, slots: tuple[int, ...], apart: Callable[[int], Command], *, in_order: bool = False
+    ) -> None:
         super().__init__(whole._structure, (whole,))
         self._slots = slots
         self._apart = apart
+        self._in_order = in_order
 
     @property
     def slots(self) -> tuple[int, ...]:
@@ -163,8 +169,8 @@ class JointCommand(Command):
         return self._slots
 
     def apart(self) -> Sequence[Command]:
-        """Return a command for each slot; the first slot's comes last, as others wait for its event only."""
-        return [self._apart(slot) for slot in reversed(self._slots)]
+        """Return a command for each slot; the one with the slot of all comes last, as others wait for its event."""
+        return [self._apart(slot) for slot in (self._slots if self._in_order else reversed(self._slots))]
 
 
 class Batch:

@@ -76,6 +76,7 @@ class _Job(ctypes.Structure):
         ("begun_at_ns", ctypes.c_int64),
         ("trials", ctypes.c_int64 * 2),
         ("least_ns", ctypes.c_int64 * 2),
+        ("is_brief", ctypes.c_int64),
     ]
 
 
@@ -135,6 +136,8 @@ class NativeRun:
         self._own: InPlaceCommands | None = None
         self._arrays: tuple[Any, ...] | None = None
         keep = loop, commands, self._job, self._results, self._made, submit_ns, lanes_on_caller
+        #: Its value tells whether runs on the calling thread have proved faster, and shorter than passing on the GIL.
+        self.is_brief = ctypes.c_int64.from_buffer(self._job, _Job.is_brief.offset)
         self._local = local
         handle = library.flight_new(ctypes.byref(self._job))
         #: Whether its thread exists.
@@ -160,6 +163,14 @@ class NativeRun:
         """Begin with input arrays read in place; return False if they have not the expected form."""
         self._arrays = arrays  # they must live until all commands have completed
         return bool(self._library.flight_begin_with(self._handle, arrays))
+
+    def run_briefly(self, arrays: tuple[Any, ...], targets: tuple[Any, ...]) -> int:
+        """Make a whole run as `begin_in_place` and `run_blocking` do, without releasing the GIL, if it `is_brief`.
+
+        Returns `STILL_RUNNING` if it has only begun, and `NOT_COMPLETED` if nothing was done.
+        """
+        self._arrays = arrays
+        return int(self._library.hop(self._handle, arrays, targets))
 
     def run_blocking(self, targets: tuple[Any, ...], seconds: float) -> int:
         """Complete the run that was begun and copy its results into arrays, without the GIL; for at most this long."""
@@ -189,9 +200,9 @@ class NativeRun:
         return {name: each for name, each in zip(self._own.names, self._arrays, strict=True) if name is not None}
 
     @property
-    def handed_ns(self) -> int:
-        """Host time of the last run, as `syclsched.execution.runner.bound_plan.Runner.handed_over_ns`."""
-        return int(self._job.handed_ns)
+    def handed_ns(self) -> int | None:
+        """Host time of the last run, see `syclsched.execution.runner.bound_plan.Runner`; None if it was brief."""
+        return int(self._job.handed_ns) or None
 
     @property
     def runs_on_caller(self) -> int:

@@ -19,6 +19,7 @@ from syclsched.devices.programs.executables import (
     needs_python,
 )
 from syclsched.devices.programs.joined_launches import join_launches
+from syclsched.devices.programs.launch_chains import chain_launches
 from syclsched.devices.submission.commands import Command, JointCommand
 from syclsched.devices.submission.launch_batches import FEWEST_LAUNCHES, launch_commands
 from syclsched.devices.submission.submission_loop import SubmissionLoop
@@ -152,13 +153,15 @@ class CommandCache(CommandFactory):
         command = self._prepared.get(node.id)
         return super().make(node, work, executable) if command is None else command
 
-    def fused(self, nodes: Sequence[ProgramNode]) -> Command:
-        """Return one command for several fused launches; see `syclsched.execution.replay.launch_fusion`."""
-        first, slots = nodes[0], tuple(node.id for node in nodes)
-        bound = [self.bind(node, self._work[node.id], self._executables[node.id]) for node in nodes]
-        joined = join_launches(self._executables[first.id], bound, self._queues[first.lane])
-        waits = tuple(dict.fromkeys(number for node in nodes for number in node.events))
-        return JointCommand(self._loop.kernel(first.id, first.lane, waits, joined), slots, self._alone)
+    def fused(self, nodes: Sequence[ProgramNode], *, in_order: bool) -> Command:
+        """Return one command for several fused or chained launches; see `syclsched.execution.replay.launch_fusion`."""
+        first, slots, queue = nodes[0], tuple(node.id for node in nodes), self._queues[nodes[0].lane]
+        executables = [self._executables[number] for number in slots]
+        bound = [self.bind(node, self._work[node.id], each) for node, each in zip(nodes, executables, strict=True)]
+        joined = chain_launches(executables, bound, queue) if in_order else join_launches(executables[0], bound, queue)
+        waits = tuple(dict.fromkeys(number for node in nodes for number in node.events if number not in slots))
+        whole = self._loop.kernel(slots[-1] if in_order else first.id, first.lane, waits, joined)
+        return JointCommand(whole, slots, self._alone, in_order=in_order)
 
     def _alone(self, number: int) -> Command:
         command = self.get(self._program.nodes[number])

@@ -34,6 +34,8 @@ class InstancePool:
         library: SubmissionLibrary,
         queues: dict[str, SyclQueue],
         devices: OpenDevices,
+        *,
+        chains: bool,
     ) -> None:
         # One worker for all instances: on CPU devices every waiting thread occupies a core.
         self.worker = WorkerThread(f"syclsched {prepared.plan.name} replay")
@@ -57,7 +59,7 @@ class InstancePool:
         self._lane_threads = None if self._why_not_local is not None else SharedLaneThreads(library, used)
         threads = self.worker, self.hosts, self._lane_threads
         self._make = partial(
-            PlanInstance, prepared, executables, library, queues, devices, threads, levels, self._clocks
+            PlanInstance, prepared, executables, library, queues, devices, threads, levels, self._clocks, chains
         )
         self.generations: list[PlanInstance] = []
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launch fusion: consecutive launches of one kernel on a lane, with different arrays, become one launch. Pure."""
+"""Launch fusion: consecutive launches on a lane become one, of one kernel with different arrays, or a chain. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from syclsched.execution.core.program import Program, ProgramNode
+from syclsched.model.task import Task
 
 #: Longest predicted duration of a launch to be fused with others that keep all compute units busy. A launch costs the
 #: runtime a few microseconds: little compared with a longer kernel, whose dependents would have to wait for the whole
@@ -18,6 +19,8 @@ MAX_DURATION_S = 50e-6
 MAX_FUSED = 8
 #: Minimum number of launches per run that a fused kernel must save, because compiling it takes some milliseconds.
 MIN_SAVED_LAUNCHES = 8
+#: Most work of a task to be chained, which takes one core a few microseconds.
+MAX_CHAINED_FLOPS, MAX_CHAINED_BYTES = 1 << 16, 1 << 17
 
 
 def fuse_launches(
@@ -130,3 +133,32 @@ def _touched(program: Program, node: ProgramNode) -> tuple[set[tuple[str, str]],
         if use.mode.reads:
             reads.add(memory)
     return reads, writes
+
+
+def is_tiny(task: Task) -> bool:
+    """Return whether a task takes one core about as long as its launch, so that its kernel may be part of a chain."""
+    if task.operation is None or task.signature is None:
+        return False
+    work = task.operation.work(task.signature)
+    return work.flops <= MAX_CHAINED_FLOPS and work.bytes <= MAX_CHAINED_BYTES
+
+
+def chain_launches(
+    units: Sequence[tuple[ProgramNode, ...]], link: Callable[[ProgramNode], tuple[Hashable, int] | None], most: int
+) -> list[tuple[ProgramNode, ...]]:
+    """Group consecutive units of one launch, on one lane, which can be executed by one work-item one after another.
+
+    ``link`` returns a key equal for launches that can be chained, and the number of arguments, of which a chain may
+    have ``most``; or None.
+    """
+    found: list[tuple[ProgramNode, ...]] = []
+    open_key, count = None, 0
+    for unit in units:
+        linked = link(unit[0]) if len(unit) == 1 and unit[0].instruction.kind == "launch" else None
+        if linked is not None and linked[0] == open_key and count + linked[1] <= most:
+            found[-1] += unit
+            count += linked[1]
+        else:
+            found.append(unit)
+            open_key, count = linked or (None, 0)
+    return found

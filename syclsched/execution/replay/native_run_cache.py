@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.submission.command_list import CommandList
-from syclsched.devices.submission.native_run import COMPLETED, NativeRun, native_run_for
+from syclsched.devices.submission.native_run import COMPLETED, STILL_RUNNING, NativeRun, native_run_for
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.execution.core.program import Program
 from syclsched.execution.core.waiting import SLICE_S
@@ -56,17 +56,34 @@ class NativeRunCache:
         """Return the prepared run for a selection of results; None if there is none."""
         return self._made.get(names, (None,))[0]
 
-    def run_blocking_with(
-        self, native_run: NativeRun, given: tuple[Any, ...], names: tuple[str, ...]
-    ) -> dict[str, NumpyArray] | None:
-        """Run as `run_blocking` does, with a run's own commands and new input arrays, if it was the last run."""
-        if native_run is not self._last or self.is_under_way:
-            return None
-        self._written = {}
-        if not native_run.begin_in_place(given):
-            self._written = None
-            return None
-        return self._complete_run(native_run, names, self._made[names][1])
+    def repeated(
+        self, native_run: NativeRun, names: tuple[str, ...]
+    ) -> Callable[[tuple[Any, ...]], dict[str, NumpyArray] | None]:
+        """Return a function that runs as `run_blocking` does, with a run's own commands and new input arrays.
+
+        It returns None, without a run, if the run was not the last one or the arrays have not the expected form.
+        """
+        forms, is_brief = self._made[names][1], native_run.is_brief
+
+        def repeat(given: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
+            if native_run is not self._last or self._written is not None:
+                return None
+            if is_brief.value:
+                arrays = [np.empty(shape, dtype) for shape, dtype in forms]
+                self._written = results = dict(zip(names, arrays, strict=True))
+                ended = native_run.run_briefly(given, tuple(arrays))
+                if ended == COMPLETED:
+                    self._written = None
+                    return results
+                if ended == STILL_RUNNING:
+                    return self._await_end(native_run, results)
+            self._written = {}
+            if not native_run.begin_in_place(given):
+                self._written = None
+                return None
+            return self._complete_run(native_run, names, forms)
+
+        return repeat
 
     def _complete_run(
         self, native_run: NativeRun, names: tuple[str, ...], forms: Sequence[_Form]
@@ -77,6 +94,9 @@ class NativeRunCache:
         # Allocated while the devices work: with cold caches each array takes microseconds.
         for name, (shape, dtype) in zip(names, forms, strict=True):
             results[name] = np.empty(shape, dtype)
+        return self._await_end(native_run, results)
+
+    def _await_end(self, native_run: NativeRun, results: dict[str, NumpyArray]) -> dict[str, NumpyArray] | None:
         if native_run.run_blocking(tuple(results.values()), SLICE_S) != COMPLETED and self.unfinished() is not None:
             return None
         self._written = None

@@ -16,6 +16,7 @@ from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.executables import Executable
 from syclsched.devices.programs.joined_launches import can_join, join_key
+from syclsched.devices.programs.launch_chains import MOST_ARGUMENTS, ChainLink, can_chain, chain_link
 from syclsched.devices.submission import faultpoints
 from syclsched.devices.submission.command_list import CommandList
 from syclsched.devices.submission.commands import Command
@@ -40,7 +41,7 @@ from syclsched.execution.replay.end_watch import WORKER_WATCH, EndWatch, PolledE
 from syclsched.execution.replay.host_steps import HostSteps
 from syclsched.execution.replay.host_sync import HostSyncSchedule
 from syclsched.execution.replay.input_commands import InputSpec, make_input_commands
-from syclsched.execution.replay.launch_fusion import fuse_launches
+from syclsched.execution.replay.launch_fusion import chain_launches, fuse_launches, is_tiny
 from syclsched.execution.replay.native_run_cache import NativeRunCache
 from syclsched.execution.replay.replay import Replay
 from syclsched.execution.replay.submission import (
@@ -53,6 +54,10 @@ from syclsched.model.platform import HOST
 
 if TYPE_CHECKING:
     from syclsched.devices.opened_devices import OpenDevices
+
+
+#: Most submissions of a plan whose kernels are chained: larger plans take longer than their launches.
+MOST_CHAINED_UNITS = 32
 
 
 class PlanInstance:
@@ -68,6 +73,7 @@ class PlanInstance:
         threads: tuple[WorkerThread, Sequence[HostThread], SharedLaneThreads | None],
         levels: HostSyncSchedule,
         clocks: DeviceClocks,
+        chains: bool,
     ) -> None:
         self._prepared = prepared
         self._executables = executables
@@ -117,8 +123,13 @@ class PlanInstance:
             levels.of,
             self._can_join,
         )
+        #: The first instructions of units whose launches one work-item makes one after another.
+        self._chained: set[int] = set()
+        if chains and joins and not levels.steps and len(self._units) <= MOST_CHAINED_UNITS:
+            self._units = self._with_chains(self._units)
         for unit in self._units:
-            self.loop.share([node.id for node in unit])
+            slots = [node.id for node in unit]
+            self.loop.share(slots[::-1] if unit[0].id in self._chained else slots)
 
     def replay(
         self,
@@ -168,14 +179,14 @@ class PlanInstance:
         if own is None:
             return None
         native_run.own(own)
-        native_runs = self.native_runs
+        native_runs, repeated = self.native_runs, self.native_runs.repeated(native_run, names)
 
         def run_again(arrays: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
             if native_runs.is_under_way:  # after Ctrl-C twice, no caller has taken over the interrupted run
                 self.settle()
             if self._current is not None or faultpoints.active is not None:
                 return None
-            return native_runs.run_blocking_with(native_run, arrays, names)
+            return repeated(arrays)
 
         return run_again
 
@@ -355,6 +366,34 @@ class PlanInstance:
         lane = self._prepared.plan.lanes[node.lane]
         return can_join(self._executables[node.id], count, self._queues[lane.name])
 
+    def _with_chains(self, units: Sequence[tuple[ProgramNode, ...]]) -> list[tuple[ProgramNode, ...]]:
+        """Return the units of a plan with chains of its smallest kernels, if they are all on one lane of a CPU."""
+        lanes = {unit[0].lane for unit in units if unit[0].instruction.kind == "launch"}
+        queue = self._queues[self._prepared.plan.lanes[min(lanes, default=0)].name]
+        if len(lanes) != 1 or not queue.sycl_device.is_cpu:
+            return list(units)
+        links: dict[int, ChainLink] = {}
+
+        def link_of(node: ProgramNode) -> tuple[Hashable, int] | None:
+            executable, work = self._executables.get(node.id), self._prepared.work.get(node.id)
+            if executable is None or work is None or work.writes_nothing:
+                return None
+            task = None if node.instruction.task is None else self._prepared.graph.find_task(node.instruction.task)
+            link = chain_link(executable) if task is not None and is_tiny(task) else None
+            if link is None:
+                return None
+            links[node.id] = link
+            return link.part.setting, len(link.parameters)
+
+        found: list[tuple[ProgramNode, ...]] = []
+        for unit in chain_launches(units, link_of, MOST_ARGUMENTS):
+            if len(unit) > 1 and unit[0].id in links and can_chain([links[node.id] for node in unit], queue):
+                self._chained.add(unit[0].id)
+                found.append(unit)
+            else:
+                found += [unit] if unit in units else [(node,) for node in unit]
+        return found
+
     def _make_calls(self) -> None:
         """Create the callables of host steps that have none yet."""
         for step in self._levels.nodes:
@@ -371,7 +410,8 @@ class PlanInstance:
 
     def _command(self, unit: tuple[ProgramNode, ...]) -> Command:
         with self._allocations_selected(unit):
-            command = self._commands.fused(unit) if len(unit) > 1 else self._commands.get(unit[0])
+            in_order = unit[0].id in self._chained
+            command = self._commands.fused(unit, in_order=in_order) if len(unit) > 1 else self._commands.get(unit[0])
         assert command is not None, unit[0].instruction
         return command
 

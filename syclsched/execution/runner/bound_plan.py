@@ -243,7 +243,8 @@ class Runner:
     ) -> dict[str, NumpyArray] | Run | None:
         """Make a one-call run on the first instance; see `_run_in_one_call` for what it returns."""
         assert self._bound.instances is not None
-        generation, begun_s = self._bound.instances.generations[0], time.perf_counter()
+        generation = self._bound.instances.generations[0]
+        begun_s = 0.0 if self._timed_calls is None else time.perf_counter()
         observer, results = run_observer.active, None
         call = None if observer is None else observer.call_began(self.plan)
         try:
@@ -534,13 +535,18 @@ class Runner:
             if run_call is None:
                 return None
 
+        lock, health = self._lock, self._recovery.health
+
         def call_again(arrays: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
-            with self._lock:
+            lock.acquire()
+            try:
                 is_idle = self._last is None and self._stream is None and not self._closed
-                if not is_idle or self._bound.instances is not instances:
+                if not is_idle or self._bound.instances is not instances or (health.left_out and self.outdated):
                     return None
-                found = None if self.outdated else self._run_by_call(run_call, arrays)
+                found = self._run_by_call(run_call, arrays)
                 return found if found is None or isinstance(found, dict) else found.collect_results(names)
+            finally:
+                lock.release()
 
         return call_again
 

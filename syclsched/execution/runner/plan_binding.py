@@ -61,7 +61,14 @@ class PlanBinding:
         """Make the first instance, with its memory, if the plan can be replayed."""
         if self.why_not_replayed is None:
             devices = self._devices
-            self.instances = InstancePool(self.prepared, self.executables, load_library(), self._queues, devices)
+            self.instances = InstancePool(
+                self.prepared,
+                self.executables,
+                load_library(),
+                self._queues,
+                devices,
+                chains=self.one_call_eligible,  # the tasks of a chain have no times of their own
+            )
             self._finalizer = weakref.finalize(self, call_in_callback, self.instances.abandon)
             self._finalizer.atexit = False  # each run has a finaliser of its own for that
 
