@@ -159,4 +159,6 @@ def check_names(names: Collection[str], where: str = "without") -> None:
 
 def without_implementations(graph: TaskGraph, names: Collection[str]) -> TaskGraph:
     """Return a graph without implementations of these names, except where a task has no other."""
+    if not names:
+        return graph
     return graph.with_implementations(lambda _, each: not any(name in names for name in (each.name, *each.parts)))
