@@ -11,11 +11,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
+from syclsched.costs import CostModel
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.model.text.bulk_objects import paused_collection
 from syclsched.onnx.autotune import VariantBuilder, faster_variant, rebind
-from syclsched.onnx.implementations import chosen_before, is_bound_by_weights, on_devices, without_implementations
+from syclsched.onnx.implementations import (
+    chosen_before,
+    for_other_shapes,
+    is_bound_by_weights,
+    on_devices,
+    without_implementations,
+)
 from syclsched.onnx.kernel_selection import is_worth_mixing, sample_inputs
 from syclsched.onnx.loop_plans import plan_bodies
 from syclsched.onnx.lru_cache import BoundModel
@@ -69,7 +76,7 @@ class ModelBuilder:
         self._autotune, self._progress, self._trace = autotune, progress, trace
         self._reuse, self._deterministic = reuse, deterministic
         self._mixes = autotune and is_worth_mixing(platform, request, is_limited=memory_limit is not None)
-        #: Implementations of tasks that were chosen by measurement: other shapes of the same tasks take them, too.
+        #: Implementations of tasks that were chosen by measurement, for other shapes of the same tasks.
         self._chosen: dict[str, str | None] = {}
         self._live: OpenDevices | None = None
         self._lock = threading.Lock()
@@ -143,7 +150,8 @@ class ModelBuilder:
             return bound
         bound = faster_variant(bound, graph, values, variants)
         if not is_bound_by_weights(graph):
-            self._chosen.update((each.task, each.implementation) for each in bound.plan.schedule.assignments)
+            costs = CostModel(self.platform, variants.session.history)
+            self._chosen.update(for_other_shapes(graph, bound.plan, costs))
         return bound
 
     @staticmethod
