@@ -47,6 +47,8 @@ class CostModel:
         self._classes: dict[object, _CostClass] = {}
         #: By identity of operation and signature, which many tasks share; the task keeps both alive.
         self._seen: dict[tuple[int, int], tuple[Task, _CostClass]] = {}
+        #: By identity of operation, signature, implementation and device, which are kept alive here.
+        self._supported: dict[tuple[int, int, int, int], tuple[str | None, tuple[object, ...]]] = {}
         self._rates: dict[str, Rates] = {}
 
     @property
@@ -56,10 +58,15 @@ class CostModel:
 
     def supports(self, task: Task, implementation: Implementation, device: Device) -> str | None:
         """Return why ``device`` cannot run ``implementation`` of ``task``, or None if it can."""
-        missing = unsupported(task, implementation, device)
-        if missing is not None or not self._refusals or task.operation is None or task.signature is None:
-            return missing
-        return self._refusal(task.operation, task.signature, implementation, device)
+        identity = id(task.operation), id(task.signature), id(implementation), id(device)
+        known = self._supported.get(identity)
+        if known is None:
+            missing = unsupported(task, implementation, device)
+            if missing is None and self._refusals and task.operation is not None and task.signature is not None:
+                missing = self._refusal(task.operation, task.signature, implementation, device)
+            known = missing, (task.operation, task.signature, implementation, device)
+            self._supported[identity] = known
+        return known[0]
 
     def refusals(self, task: Task, device: Device) -> Iterator[tuple[Implementation, str]]:
         """Yield the implementations of a task that the device or a library refused when they were to be timed."""

@@ -254,11 +254,15 @@ class TaskGraph(HostCallTasks):
         made._edges, made._ranged, made._given = list(self._edges), set(self._ranged), dict(self._given)
         made._joined = {name: list(found) for name, found in self._joined.items()}
         made._tasks = {}
+        reduced: dict[tuple[int, ...], Operation] = {}  # which tasks share as they shared the whole one
         for name, task in self._tasks.items():
             operation = task.operation
             if operation is not None:
-                kept = tuple(each for each in operation.implementations if keep(task, each))
-                if kept and kept != operation.implementations:
-                    task = replace(task, operation=replace(operation, implementations=kept))
+                kept = tuple([each for each in operation.implementations if keep(task, each)])
+                if kept and len(kept) < len(operation.implementations):
+                    key = (id(operation), *map(id, kept))
+                    if key not in reduced:
+                        reduced[key] = replace(operation, implementations=kept)
+                    task = replace(task, operation=reduced[key])
             made._tasks[name] = task
         return made

@@ -15,6 +15,7 @@ from syclsched.costs import CostModel
 from syclsched.errors import SyclschedError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
+from syclsched.model.text.bulk_objects import paused_collection
 from syclsched.onnx.implementations import on_devices
 from syclsched.onnx.kernel_selection import (
     LEAST_TRACED_RUNS,
@@ -66,9 +67,10 @@ class VariantBuilder:
         if calibrate:
             self.report_progress("timing implementations")
             self.session.calibrate(graph, self.live)
-        self.report_progress("planning")
-        chosen = self.session.choose(graph, tries=self.tries, live=self.live)
-        return self.bind(graph, chosen.plan, chosen.makespan_key if self.tries else None)
+        with paused_collection():
+            self.report_progress("planning")
+            chosen = self.session.choose(graph, tries=self.tries, live=self.live)
+            return self.bind(graph, chosen.plan, chosen.makespan_key if self.tries else None)
 
     def bind(
         self, graph: TaskGraph, plan: Plan, makespan_key: Callable[[RunKind], HistoryKey] | None = None

@@ -13,12 +13,16 @@ from syclsched.execution.replay.launch_fusion import is_tiny
 from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation
+from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.task import Task
 from syclsched.onnx.kernel_selection import LIBRARY
 
 #: Smaller weights stay in caches from call to call.
 _LARGE_BYTES: Final = 1 << 18
+
+#: Share of a run's time that other shapes may lose so that fewer kernels are compiled for them.
+_LOST: Final = 0.01
 
 #: Implementations of operators: a library, kernels (some for few shapes or GPUs only), and the host.
 IMPLEMENTATIONS: Final = (
@@ -124,6 +128,37 @@ def chosen_before(graph: TaskGraph, platform: Platform, chosen: Mapping[str, str
     return on_devices(graph, platform, kernels).with_implementations(is_kept)
 
 
+def for_other_shapes(graph: TaskGraph, plan: Plan, costs: CostModel) -> dict[str, str | None]:
+    """Return the implementations of a plan's tasks that other shapes shall take: those of the plan, if not in Python.
+
+    A kernel in Python is compiled for each shape by itself, which takes longer than most shapes are in use; those in
+    OpenCL C are compiled at once. So these take its place where they are measured to be as fast, or nearly: those that
+    lose least, up to a hundredth of the plan's makespan.
+    """
+    tasks = {task.name: task for task in graph.tasks}
+    devices = {device.name: device for device in costs.platform.compute_devices}
+    found = {each.task: each.implementation for each in plan.schedule.assignments}
+    offers: list[tuple[float, str, str]] = []
+    for each in plan.schedule.assignments:
+        task, device = tasks.get(each.task), devices.get(each.device)
+        if task is None or task.operation is None or device is None or each.implementation is None:
+            continue
+        chosen = task.operation.implementation(each.implementation)
+        for other in task.operation.implementations if chosen.is_python_kernel else ():
+            if other.is_kernel and not other.is_python_kernel and costs.supports(task, other, device) is None:
+                own, instead = (costs.task_seconds(task, one, device) for one in (chosen, other))
+                if own.origin == instead.origin == "measured":
+                    offers.append((instead.seconds - own.seconds, task.name, other.name))
+    left_s = _LOST * plan.makespan_s
+    replaced = set[str]()
+    for lost_s, name, implementation in sorted(offers):
+        if name not in replaced and lost_s <= left_s:
+            found[name] = implementation
+            replaced.add(name)
+            left_s -= max(lost_s, 0.0)
+    return found
+
+
 def oversized_tasks(graph: TaskGraph, platform: Platform) -> frozenset[str]:
     """Return the tasks that do not fit into the memory of any device.
 
@@ -168,4 +203,6 @@ def check_names(names: Collection[str], where: str = "without") -> None:
 
 def without_implementations(graph: TaskGraph, names: Collection[str]) -> TaskGraph:
     """Return a graph without implementations of these names, except where a task has no other."""
+    if not names:
+        return graph
     return graph.with_implementations(lambda _, each: not any(name in names for name in (each.name, *each.parts)))

@@ -11,10 +11,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
+from syclsched.costs import CostModel
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
+from syclsched.model.text.bulk_objects import paused_collection
 from syclsched.onnx.autotune import VariantBuilder, faster_variant, rebind
-from syclsched.onnx.implementations import chosen_before, is_bound_by_weights, on_devices, without_implementations
+from syclsched.onnx.implementations import (
+    chosen_before,
+    for_other_shapes,
+    is_bound_by_weights,
+    on_devices,
+    without_implementations,
+)
 from syclsched.onnx.kernel_selection import is_worth_mixing, sample_inputs
 from syclsched.onnx.loop_plans import plan_bodies
 from syclsched.onnx.lru_cache import BoundModel
@@ -68,7 +76,7 @@ class ModelBuilder:
         self._autotune, self._progress, self._trace = autotune, progress, trace
         self._reuse, self._deterministic = reuse, deterministic
         self._mixes = autotune and is_worth_mixing(platform, request, is_limited=memory_limit is not None)
-        #: Implementations of tasks that were chosen by measurement: other shapes of the same tasks take them, too.
+        #: Implementations of tasks that were chosen by measurement, for other shapes of the same tasks.
         self._chosen: dict[str, str | None] = {}
         self._live: OpenDevices | None = None
         self._lock = threading.Lock()
@@ -87,8 +95,10 @@ class ModelBuilder:
 
         tell_step = partial(self._tell, progress)
         tell_step("making tasks of the model")
-        specialised = self._model.specialised(shapes, values, self._carried)
-        graph = without_implementations(specialised.graph, self._without)
+        with paused_collection():
+            specialised = self._model.specialised(shapes, values, self._carried)
+            graph = without_implementations(specialised.graph, self._without)
+        is_known = self._is_known(graph)
         specialised = replace(specialised, graph=graph)
         with self._lock, HistoryStore() as history:  # concurrent timings would disturb each other
             try:
@@ -107,7 +117,7 @@ class ModelBuilder:
                 )
                 bodies = plan_bodies(graph, self.platform, partial(self._bound_body, variants))
                 try:
-                    bound = self._bound(variants, graph, values)
+                    bound = self._bound(variants, graph, values, is_known=is_known)
                 except BaseException:
                     for each in bodies:
                         each.close()
@@ -115,34 +125,42 @@ class ModelBuilder:
                 bound.bodies = bodies
                 return bound
             finally:
-                self._release_unneeded(specialised)
+                self._release_unneeded(specialised, has_rejected=not is_known)
 
     def _bound_body(self, variants: VariantBuilder, graph: TaskGraph) -> Runner:
         graph = on_devices(without_implementations(graph, self._without), self.platform)
         return variants.plan_and_bind(graph, calibrate=self._autotune).runner
 
-    def _bound(self, variants: VariantBuilder, graph: TaskGraph, values: Mapping[str, Array]) -> BoundModel:
-        """Return the model with the implementations chosen for other shapes, else with the fastest."""
+    def _is_known(self, graph: TaskGraph) -> bool:
+        """Return whether the implementations of most tasks were chosen for other shapes."""
         # Products of one row, which decoding makes, differ from those of all other shapes.
-        is_decoding = is_bound_by_weights(graph)
-        if 2 * sum(task.name in self._chosen for task in graph.tasks) > len(graph) and not is_decoding:
+        return 2 * sum(task.name in self._chosen for task in graph.tasks) > len(graph) and not is_bound_by_weights(
+            graph
+        )
+
+    def _bound(
+        self, variants: VariantBuilder, graph: TaskGraph, values: Mapping[str, Array], *, is_known: bool
+    ) -> BoundModel:
+        """Return the model with the implementations chosen for other shapes, else with the fastest."""
+        if is_known:
             known = chosen_before(graph, self.platform, self._chosen)
             return variants.plan_and_bind(known, calibrate=False)
         bound = variants.plan_and_bind(on_devices(graph, self.platform), calibrate=self._autotune)
         if not self._mixes:
             return bound
         bound = faster_variant(bound, graph, values, variants)
-        if not is_decoding:
-            self._chosen.update((each.task, each.implementation) for each in bound.plan.schedule.assignments)
+        if not is_bound_by_weights(graph):
+            costs = CostModel(self.platform, variants.session.history)
+            self._chosen.update(for_other_shapes(graph, bound.plan, costs))
         return bound
 
     @staticmethod
-    def _release_unneeded(specialised: Specialised) -> None:
+    def _release_unneeded(specialised: Specialised, *, has_rejected: bool) -> None:
         """Release memory that calls do not need: devices hold the weights in the chosen layouts."""
         from syclsched.devices.memory.constant_uploads import release_unused
 
         constants = specialised.graph.constants
-        if sum(each.nbytes for each in constants) >= _MUCH_BYTES:
+        if has_rejected and sum(each.nbytes for each in constants) >= _MUCH_BYTES:
             gc.collect()  # frees rejected implementations
         release_unused(constants)
         if specialised.evictable is not None:

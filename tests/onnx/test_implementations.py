@@ -10,10 +10,15 @@ import numpy as np
 import pytest
 
 import syclsched
+from syclsched.costs import CostModel, MemoryHistory
+from syclsched.costs.history import history_key
 from syclsched.kernels.nn import matmul
+from syclsched.kernels.tensor.elementwise import elementwise
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Platform
-from syclsched.onnx.implementations import oversized_tasks
+from syclsched.model.profile import Quantity
+from syclsched.model.task import Task
+from syclsched.onnx.implementations import for_other_shapes, oversized_tasks
 
 MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
 
@@ -48,6 +53,35 @@ def platform_of(kib: int) -> Platform:
 )
 def test_weights_count_once_and_arrays_of_a_task_together(kib: int, left_out: set[str]) -> None:
     assert oversized_tasks(products(), platform_of(kib)) == left_out
+
+
+@pytest.mark.parametrize(
+    ("opencl_us", "taken"), [(100.0, "opencl-c"), (101.0, "opencl-c"), (120.0, "python"), (None, "python")]
+)
+def test_other_shapes_take_kernels_in_python_only_where_these_are_faster(opencl_us: float | None, taken: str) -> None:
+    """Each new shape of a BERT model compiled three kernels in Python, which OpenCL C does in the same time."""
+    graph = TaskGraph()
+    x, y, z = (graph.array(name, (256,), "float32") for name in "xyz")
+    first = graph.kernel(elementwise(("relu", 0), 1), name="first", y=y, x0=x)
+    second = graph.kernel(elementwise(("exp", 0), 1), name="second", y=z, x0=y)
+    platform, history = syclsched.describe(["cpu"]), MemoryHistory()
+    (device,) = platform.compute_devices
+
+    def set_time(task: Task, implementation: str, us: float) -> None:
+        assert task.operation is not None and task.signature is not None
+        chosen = task.operation.implementation(implementation)
+        key = history_key(device.key, task.operation, chosen, task.signature)
+        history[key] = Quantity(us * 1e-6, samples=9)
+
+    set_time(first, "python", 100.0)
+    set_time(second, "opencl-c", 100.0)
+    if opencl_us is not None:
+        set_time(first, "opencl-c", opencl_us)
+    costs = CostModel(platform, history)
+    chosen = {"first": "python", "second": "opencl-c"}
+    planned = graph.with_implementations(lambda task, each: each.name == chosen[task.name])
+    plan = syclsched.plan(planned, platform, history=history, policy="heft")
+    assert for_other_shapes(graph, plan, costs) == {**chosen, "first": taken}
 
 
 @pytest.mark.sycl

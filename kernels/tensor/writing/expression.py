@@ -30,14 +30,21 @@ Names and semantics mostly follow the ONNX operators.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from functools import wraps
+from typing import Any, Final, Literal, TypeVar
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import ALL_DTYPES
 
 #: A nested tuple as described above.
 Expression = Any
+
+T = TypeVar("T")
+
+#: Results that a function of expressions keeps.
+_MOST_KNOWN: Final = 4096
 
 #: Maximum operators in one expression; larger kernels take too long to compile.
 MAX_OPERATORS: Final = 400
@@ -137,6 +144,27 @@ def infer_dtypes(expression: Expression, dtypes: tuple[str, ...], result: str | 
     return found
 
 
+def known_by_text(function: Callable[[Expression, tuple[str, ...]], T]) -> Callable[[Expression, tuple[str, ...]], T]:
+    """Return a function of an expression and dtypes that keeps its results: networks repeat few expressions.
+
+    Their keys are texts, since 1, 1.0 and True compare equal, as do 0.0 and -0.0.
+    """
+    results: dict[tuple[str, tuple[str, ...]], T] = {}
+
+    @wraps(function)
+    def known(expression: Expression, dtypes: tuple[str, ...]) -> T:
+        key = repr(expression), dtypes
+        if key in results:
+            return results[key]
+        result = function(expression, dtypes)
+        if len(results) < _MOST_KNOWN:
+            results[key] = result
+        return result
+
+    return known
+
+
+@known_by_text
 def result_dtype(expression: Expression, dtypes: tuple[str, ...]) -> str:
     """Return the dtype of an expression's result."""
     return infer_dtypes(expression, dtypes).dtype

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from syclsched.errors import ModelError
@@ -319,5 +320,10 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
 
 def nbytes(shape: Shape, dtype: str) -> int:
     """Return the size in bytes of an array."""
+    return math.prod(shape) * _item_bytes(dtype)
+
+
+@cache
+def _item_bytes(dtype: str) -> int:
     sizes = {"bool": 1, "8": 1, "16": 2, "32": 4, "64": 8}
-    return math.prod(shape) * next(size for name, size in sizes.items() if dtype.endswith(name))
+    return next(size for name, size in sizes.items() if dtype.endswith(name))

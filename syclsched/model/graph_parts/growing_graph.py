@@ -17,7 +17,7 @@ from syclsched.model.graph_parts.argument_validation import (
 )
 from syclsched.model.graph_parts.naming import MAX_NAME_LENGTH, array_of_row_range, check_name
 from syclsched.model.graph_parts.readable_graph import ReadableGraph
-from syclsched.model.operation import Operation
+from syclsched.model.operation import Operation, Signature
 from syclsched.model.task import JoinedArray, LogicalArray, Task
 from syclsched.model.text.bulk_objects import opened_class
 from syclsched.model.text.units import check_seconds
@@ -34,6 +34,8 @@ class GrowingGraph(ReadableGraph):
         self._longest_name = longest_name
         # By identity of the operation, which the values keep alive.
         self._binders: dict[int, ArgumentBinder] = {}
+        # By content; those of whole arrays are shared by the binders.
+        self._signatures: dict[object, Signature] = {}
 
     def array(
         self,
@@ -281,9 +283,20 @@ class GrowingGraph(ReadableGraph):
         accesses, passed, signature, rows, constants, reshaped = binder.bind(
             arguments, self._arrays, self._freed, self._require, name
         )
+        if constants or reshaped or rows:
+            signature = self._shared(signature)
         task = _OPEN_TASK(
             name, kind, accesses, operation, passed, signature, priority, rows, deadline_s, retries, constants, reshaped
         )
         task.__class__ = Task
         made: Task = task
         return self._append(made)
+
+    def _shared(self, signature: Signature) -> Signature:
+        """Return the equal signature of an earlier task: what is known of one object need not be found out for another.
+
+        1 is another scalar than 1.0, and 0.0 than -0.0.
+        """
+        scalars = [(name, type(value), repr(value)) for name, value in signature.scalars.items()]
+        key = *signature.shapes.items(), *signature.dtypes.items(), *scalars, signature.constants
+        return self._signatures.setdefault(key, signature)

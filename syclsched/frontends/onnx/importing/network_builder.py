@@ -14,7 +14,13 @@ from syclsched.errors import SyclschedError
 from syclsched.frontends.onnx.host_evaluation import evaluate_node
 from syclsched.frontends.onnx.importing.import_state import ImportState, Shape
 from syclsched.frontends.onnx.importing.lengths import Length, LengthError, neutral, resulting_length
-from syclsched.frontends.onnx.model_file.dtypes import NARROW_FLOATS, NARROW_INTEGERS, carrier, is_narrow
+from syclsched.frontends.onnx.model_file.dtypes import (
+    NARROW_FLOATS,
+    NARROW_INTEGERS,
+    carrier,
+    dtype_name,
+    is_narrow,
+)
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.network import CanonicalNode, Network, Value, numbered_name
 from syclsched.frontends.onnx.shapes import ShapeDtype, broadcast, infer, nbytes
@@ -86,19 +92,21 @@ class NetworkBuilder(ImportState):
         self.values.update((each.name, each) for each in made)
         self._nodes.append(replace(node, name=numbered_name(node.name, self._node_names)))
 
-    def constant(self, value: Any, dtype: Any = None) -> str:
-        """Add a constant and return its name."""
+    def constant(self, value: Any, dtype: Any = None, *, name: str = "") -> str:
+        """Add a constant and return its name: the given one, if no other value has it."""
         array = np.asarray(value, dtype)
-        element = array.dtype.name
-        array = array.astype(carrier(element), copy=False)
+        element = dtype_name(array.dtype)
+        held = carrier(element)
+        array = array.astype(held, copy=False)
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
         if array.flags.writeable:
             array = array.view()
             array.flags.writeable = False
-        name = self._new_name()
+        if not name or name in self.values:
+            name = self._new_name()
         self.constants[name] = array
-        self.values[name] = Value(name, array.shape, array.dtype.name)
+        self.values[name] = Value(name, array.shape, held)
         if is_narrow(element):
             self.elements[name] = element
         return name
@@ -106,7 +114,7 @@ class NetworkBuilder(ImportState):
     def add_constant(self, name: str, array: np.ndarray[Any, Any]) -> str:
         """Add a constant that keeps its name."""
         self.constants[name] = array
-        self.values[name] = Value(name, array.shape, array.dtype.name)
+        self.values[name] = Value(name, array.shape, dtype_name(array.dtype))
         return name
 
     def emit(

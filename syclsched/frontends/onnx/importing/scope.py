@@ -56,10 +56,7 @@ class Scope:
         """Add initialisers as constants and bind their names."""
         self.b.begin("constants", "initialisers")
         for name, array in arrays.items():
-            self._names.update(self.b.end([self.b.constant(array)], [self._prefix + name]))
-            if self._prefix:
-                self._names[name] = self._names.pop(self._prefix + name)
-            self.b.begin("constants", "initialisers")
+            self._names[name] = self.b.constant(array, name=self._prefix + name)
         self.b.end([], [])
 
     def bind(self, name: str, meaning: BoundValue) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.loops.loop_body import BodyProgram, LoopBody, ScannedAxis
+from syclsched.frontends.onnx.model_file.dtypes import dtype_name
 from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
 from syclsched.frontends.onnx.operation_arguments import OperationOf
 from syclsched.frontends.onnx.shapes import unused_output
@@ -42,7 +43,7 @@ def node_calls(
     arguments |= {parameter: np.empty(value.shape, value.dtype) for parameter, value in call.scratch.items()}
     signature = Signature(
         {parameter: array.shape for parameter, array in arguments.items()},
-        {parameter: array.dtype.name for parameter, array in arguments.items()},
+        {parameter: dtype_name(array.dtype) for parameter, array in arguments.items()},
     )
     wrong = call.operation.check(signature) if call.operation.check is not None else None
     if wrong is not None:

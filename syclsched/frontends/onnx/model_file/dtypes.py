@@ -7,6 +7,7 @@ held as the numbers they stand for, in a carrier: a NumPy dtype that represents 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -77,6 +78,12 @@ UNSIGNED: Final = frozenset({"uint8", "uint16", "uint32", "uint64"})
 def element_type_name(number: int) -> str:
     """Return the name of an element type."""
     return DTYPES.get(number) or _UNSUPPORTED.get(number) or f"type {number}"
+
+
+@lru_cache(maxsize=256)
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """Return the name of a NumPy dtype, which NumPy composes anew each time."""
+    return dtype.name
 
 
 def carrier(dtype: str) -> str:

@@ -227,7 +227,14 @@ class NetworkDraft:
         done: set[str] = set()
         order: list[CanonicalNode] = []
         for start in self.nodes.values():
-            stack = [(start, iter(self._needs(start)))] if start.name not in done else []
+            if start.name in done:
+                continue
+            direct = self._needs(start)
+            if done.issuperset([each.name for each in direct]):
+                done.add(start.name)
+                order.append(start)
+                continue
+            stack = [(start, iter(direct))]
             while stack:
                 node, needs = stack[-1]
                 following = next((other for other in needs if other.name not in done), None)

@@ -134,18 +134,20 @@ def rewrite(
     wanted = [each for each in _TABLE if each.name in passes and each.name not in without]
     done: dict[tuple[str, str], list[str]] = {}
     current = _with_rewritten_bodies(network, passes, without)
+    draft, idle = NetworkDraft(current), set[str]()  # passes that find nothing to change in the network as it is
     rounds = 0
-    changed = True
-    while changed and rounds < _MOST_ROUNDS:
-        changed = False
+    while len(idle) < len(wanted) and rounds < _MOST_ROUNDS:
         rounds += 1
         for each in wanted:
-            draft = NetworkDraft(current)
+            if each.name in idle:
+                continue
             each.change(draft)
+            idle.add(each.name)
             if draft.changes:
-                current, changed = draft.finish(), True
-            for what, nodes in draft.changes.items():
-                done.setdefault((each.name, what), []).extend(nodes)
+                for what, nodes in draft.changes.items():
+                    done.setdefault((each.name, what), []).extend(nodes)
+                current = draft.finish()
+                draft, idle = NetworkDraft(current), set()
     order = list(PASSES)
     deeds = [NetworkChange(name, what, tuple(nodes)) for (name, what), nodes in done.items()]
     deeds.sort(key=lambda deed: order.index(deed.rewrite))

@@ -4,13 +4,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 from syclsched.frontends.onnx.network import CanonicalNode
 from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
-from syclsched.kernels.tensor.writing.expression import inputs_of, result_dtype, split_expression, substitute
+from syclsched.kernels.tensor.writing.expression import (
+    inputs_of,
+    known_by_text,
+    result_dtype,
+    split_expression,
+    substitute,
+)
 
 Expression = Any
 
@@ -85,16 +92,23 @@ def with_explicit_dtype(expression: Expression, dtype: str) -> Expression:
 
 def simplified(expression: Expression, dtypes: tuple[str, ...]) -> Expression:
     """Return an equivalent expression with fewer operators."""
+    return _known_simplified(expression, dtypes)
+
+
+def _simplified(expression: Expression, dtypes: tuple[str, ...]) -> Expression:
     if is_input(expression):
         return expression
     parameters, operands = split_expression(expression)
-    rebuilt = (expression[0], *parameters, *(simplified(each, dtypes) for each in operands))
+    rebuilt = (expression[0], *parameters, *(_simplified(each, dtypes) for each in operands))
     for _ in range(8):
         changed = _step(rebuilt, dtypes)
         if changed is None or is_input(changed):
             return rebuilt if changed is None else changed
         rebuilt = changed
     return rebuilt
+
+
+_known_simplified: Callable[[Expression, tuple[str, ...]], Expression] = known_by_text(_simplified)
 
 
 def _step(expression: Expression, dtypes: tuple[str, ...]) -> Expression | None:
