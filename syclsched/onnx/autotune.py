@@ -20,6 +20,7 @@ from syclsched.onnx.implementations import on_devices
 from syclsched.onnx.kernel_selection import (
     LEAST_TRACED_RUNS,
     LIBRARY,
+    LONG_S,
     ROUNDS,
     SHORT_S,
     TRACED_RUNS,
@@ -218,8 +219,12 @@ def _compare_plans(
         if learnt_kernels and left and chosen_kernels() != kernels:
             mixed.close()
             continue
+        is_long = sum(by_library.values()) >= LONG_S  # the tasks' times tell, and more runs take long
         if learnt_kernels and (
-            known or (may_win(kernels) and measure_is_faster(device, history, between, partial(time_both, mixed)))
+            known
+            or (
+                may_win(kernels) and (is_long or measure_is_faster(device, history, between, partial(time_both, mixed)))
+            )
         ):
             return mixed
         break

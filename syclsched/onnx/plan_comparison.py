@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 #: A plan with kernels must take less than this share of the time without: two equal plans differ by 1 %.
 CLEARLY: Final = 0.98
-#: Runs of each plan, at least and at most, and seconds after which the minimum suffices.
+#: Runs of each plan, at least and at most, and seconds after which `FEW_RUNS` suffice.
 LEAST_RUNS, MOST_RUNS, ENOUGH_S = 5, 25, 1.5
+FEW_RUNS: Final = 2
 #: Relative error of a ratio that more runs do not reduce: memory placement, other users of the machine.
 _FLOOR: Final = 0.005
 #: Distance of a ratio from `CLEARLY`, in standard errors, to be certain, and to end a comparison early. The latter is
@@ -81,7 +82,10 @@ def time_alternating(runs: Sequence[Run], clock: Callable[[], float] = time.perf
     found: list[list[float]] = [[] for _ in runs]
     begun = clock()
     while len(found[-1]) < MOST_RUNS:
-        if len(found[-1]) >= LEAST_RUNS and (clock() - begun > ENOUGH_S or _is_over(found)):
+        elapsed_s = clock() - begun
+        if len(found[-1]) >= FEW_RUNS and elapsed_s > ENOUGH_S:  # long runs differ less from each other
+            break
+        if len(found[-1]) >= LEAST_RUNS and _is_over(found):
             break
         turn = list(zip(runs, found, strict=True))
         # The order alternates, because each run starts with the caches that the other left.

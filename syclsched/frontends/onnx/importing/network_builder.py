@@ -428,13 +428,17 @@ class NetworkBuilder(ImportState):
         """Return the network with given outputs, pairs of model name and value; unneeded nodes are dropped."""
         outputs, lengths = self._with_lengths(outputs)
         renamed: dict[str, str] = {}
+        pending: dict[str, str] = {}  # those of them that nodes still have by their old names
         for asked, value in outputs:
             if asked == value:
                 continue
             fixed = value in self._inputs or value in renamed or any(value == each for each, _ in outputs)
             if asked in self.values:
                 # Another, internal value has this name; rename it.
-                self._rename({asked: self._new_name()})
+                self._rename_nodes(pending)
+                internal = {asked: self._new_name()}
+                self._rename_values(internal)
+                self._rename_nodes(internal)
             if value in self.elements and (value in self.constants or fixed):
                 self.elements[asked] = self.elements[value]
             if value in self.decodings and (value in self.constants or fixed):
@@ -443,12 +447,14 @@ class NetworkBuilder(ImportState):
                 self.constants[asked] = self.constants[value]
                 self.values[asked] = Value(asked, self.shape(value), self.dtype(value))
             elif fixed:
+                self._rename_nodes(pending)
                 self.begin(asked, f"Identity {asked!r}")
                 source = renamed.get(value, value)
                 self.end([self.emit("elementwise", [source], shape=self.shape(source), expression=0)], [asked])
             else:
-                self._rename({value: asked})
-                renamed[value] = asked
+                self._rename_values({value: asked})
+                renamed[value] = pending[value] = asked
+        self._rename_nodes(pending)
         needed = {asked for asked, _ in outputs}
         nodes: list[CanonicalNode] = []
         for node in reversed(self._nodes):
@@ -481,9 +487,11 @@ class NetworkBuilder(ImportState):
                 lengths[asked] = length.axis, counts.setdefault(length.count, f"length of {asked}")
         return [*outputs, *((asked, count) for count, asked in counts.items())], lengths
 
-    def _rename(self, names: Mapping[str, str]) -> None:
-        self._rename_values(names)
-        self._nodes = _renamed(self._nodes, names)
+    def _rename_nodes(self, names: dict[str, str]) -> None:
+        """Let all nodes have other names of their values, once."""
+        if names:
+            self._nodes = _renamed(self._nodes, names)
+            names.clear()
 
     def _rename_values(self, names: Mapping[str, str]) -> None:
         for old, new in names.items():
