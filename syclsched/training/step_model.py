@@ -239,9 +239,7 @@ class StepModel(OnnxModel):
 
     def forward(self, shapes: Shapes) -> Network:
         """Return the forward pass for shapes of the model's inputs, ready to be differentiated."""
-        given = {each.name: tuple(shapes[each.name]) for each in self._source.inputs if each.name in shapes}
-        network = import_model(self._source, given, training=TrainingImport())
-        return rewrite(network, passes=_FORWARD_PASSES).network
+        return forward_network(self._source, shapes)
 
     @property
     def ends_with_softmax(self) -> bool:
@@ -317,6 +315,31 @@ def _before_softmax(network: Network, output: str, loss: Loss) -> str:
     return output
 
 
+def without_gradient(model: StepModel, shapes: Shapes, *, named: bool = False) -> frozenset[str]:
+    """Return parameters that a loss does not depend on, or whose values decide shapes, for shapes of a batch.
+
+    Raises
+    ------
+    ArgumentError
+        If there are any although the parameters were ``named``.
+    """
+    trained = model.trained
+    full = model.input_shapes(shapes)
+    fixed = constant_parameters(trained, full)
+    kept = tuple(name for name in trained.parameters if name not in fixed)
+    network = forward_network(replace(trained, parameters=kept).source, full)
+    used = used_parameters(network, model.output)
+    unused = {name for name in kept if name not in used}
+    if named and (fixed or unused):
+        name, why = (
+            (min(fixed), "decides shapes or settings")
+            if fixed
+            else (min(unused), "is read by nothing that the loss depends on")
+        )
+        raise ArgumentError(f"parameter {name!r} {why}, and cannot be trained", where="parameters")
+    return frozenset(fixed | unused)
+
+
 def used_parameters(network: Network, output: str) -> set[str]:
     """Return the inputs of a network that an output depends on by floating-point values."""
     producer = network.producer()
@@ -330,6 +353,13 @@ def used_parameters(network: Network, output: str) -> set[str]:
         node = producer.get(name)
         waiting += [each for each in (() if node is None else node.inputs) if each is not None]
     return found.intersection(network.inputs)
+
+
+def forward_network(source: Model, shapes: Shapes) -> Network:
+    """Return the forward pass of a model for shapes of its inputs, ready to be differentiated."""
+    given = {each.name: tuple(shapes[each.name]) for each in source.inputs if each.name in shapes}
+    network = import_model(source, given, training=TrainingImport())
+    return rewrite(network, passes=_FORWARD_PASSES).network
 
 
 def constant_parameters(trained: TrainedModel, shapes: Shapes) -> set[str]:

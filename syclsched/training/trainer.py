@@ -25,7 +25,7 @@ from syclsched.training.checkpoints import read_checkpoint, write_checkpoint
 from syclsched.training.losses import CrossEntropy, loss_on_host
 from syclsched.training.not_finite import first_not_finite
 from syclsched.training.saving import save_model
-from syclsched.training.step_model import constant_parameters, used_parameters
+from syclsched.training.step_model import without_gradient
 from syclsched.training.step_network import LOSS, NORM, PARITY, TARGET, mixed_seed, scalar_name
 from syclsched.training.step_recipe import StepRecipe
 
@@ -301,7 +301,8 @@ class Trainer:
         if self._compiled is not None and self._model.dtype(TARGET) == dtype:
             return self._compiled
         if self._left_out is None:
-            self._left_out = self._without_gradient({name: value.shape for name, value in values.items()})
+            shapes = {name: value.shape for name, value in values.items()}
+            self._left_out = without_gradient(self._model, shapes, named=self._named)
         self._take_values()
         self._model = self._recipe.model(dtype, self._left_out)
         self._compiled = self._recipe.compiled(self._model)
@@ -310,22 +311,6 @@ class Trainer:
 
     def _is_double(self) -> bool:
         return any(value.dtype == np.float64 for value in self._values.values())
-
-    def _without_gradient(self, shapes: Mapping[str, tuple[int, ...]]) -> frozenset[str]:
-        """Return parameters that the loss does not depend on, or whose values decide shapes; refuse named ones."""
-        trained = self._model.trained
-        fixed = constant_parameters(trained, self._model.input_shapes(shapes))
-        model = self._recipe.model("int64", fixed)
-        used = used_parameters(model.forward(model.input_shapes(shapes)), model.output)
-        unused = {name for name in trained.parameters if name not in used and name not in fixed}
-        if self._named and (fixed or unused):
-            name, why = (
-                (min(fixed), "decides shapes or settings")
-                if fixed
-                else (min(unused), "is read by nothing that the loss depends on")
-            )
-            raise ArgumentError(f"parameter {name!r} {why}, and cannot be trained", where="parameters")
-        return frozenset(fixed | unused)
 
     def _take_values(self) -> None:
         """Take the state out of the compiled model, and close that."""

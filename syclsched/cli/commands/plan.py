@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from syclsched.cli import options as opt
+from syclsched.cli.completion import LOSSES, choices
 from syclsched.cli.documents import print_document
 from syclsched.cli.output_files import check_outputs, write_pictures, write_text
 from syclsched.cli.requests.graph_loading import check_tasks, check_without, load_graph
@@ -40,6 +42,18 @@ def plan_command(
             help="Measure tasks that were never timed on these devices before planning.",
         ),
     ] = True,
+    train: Annotated[
+        str | None,
+        typer.Option(
+            "--train",
+            autocompletion=choices(LOSSES),
+            metavar="LOSS",
+            help="Plan a training step of the model with this loss, such as cross_entropy, and Adam.",
+        ),
+    ] = None,
+    micro_batches: Annotated[
+        int, typer.Option("--micro-batches", min=1, help="Parts of a batch of --train that are computed apart.")
+    ] = 1,
     explain: Annotated[
         list[str] | None,
         typer.Option("--explain", metavar="TASK", help="Explain the placement of a task; may be repeated."),
@@ -69,6 +83,10 @@ def plan_command(
 
     [bold]syclsched plan resnet50.onnx --platform cpu,max1550 --gantt plan.svg[/bold]
 
+    Or the gain of training from it, with batches of 64:
+
+    [bold]syclsched plan cnn.onnx --train cross_entropy --shape batch=64 --platform cpu,max1550[/bold]
+
     [bold]syclsched plan workflow.json --platform xeon-8480,max1550 --policy heft --gantt plan.png[/bold]
     """
     from syclsched.simulation import simulate
@@ -76,6 +94,12 @@ def plan_command(
     console = notices()
     check_outputs(out, report_file, pictures=(front_file, gantt_file))
     given = load_graph(graph, ready.given(seed), file)
+    if train is None:
+        opt.tell_unused(context, ("micro_batches",), "without --train")
+    else:
+        from syclsched.cli.requests.training_steps import step_graph
+
+        given = replace(given, graph=step_graph(given.model, train, micro_batches))
     check_tasks(explain or (), given.graph)
     check_without(without, is_model=given.model is not None)
     if where.platform is not None:

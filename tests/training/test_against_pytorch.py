@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A hundred steps beside PyTorch's, from the same weights and with the same batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import syclsched
+from syclsched.testing.training_models import TrainingModel, convolutional, perceptron, transformer
+from syclsched.training import SGD, Adam, AdamW, CrossEntropy
+
+pytestmark = pytest.mark.sycl
+
+MODELS: dict[str, Callable[[], TrainingModel]] = {
+    "perceptron": lambda: perceptron((20, 32, 32, 5)),
+    "convolutional": lambda: convolutional((8, 8, 16, 16), 8, 5),
+    "transformer": lambda: transformer(2, 32, 4, length=12, vocabulary=50, classes=5),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_losses_follow_those_of_pytorch(name: str) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install syclsched[pytorch]")
+    model = MODELS[name]()
+    weights = {each: torch.from_numpy(array.copy()) for each, array in model.weights.items()}
+    trained = [each.requires_grad_() for key, each in weights.items() if not key.endswith((".mean", ".var"))]
+    optimiser = torch.optim.Adam(trained, lr=1e-3)
+    batches = [model.batch(16, seed) for seed in range(4)]
+    given: Any = {"devices": "cpu", "autotune": False, "without": ["python"]}
+    with syclsched.train(model.onnx, "cross_entropy", Adam(1e-3), **given) as trainer:
+        for step in range(100):
+            x, y = batches[step % len(batches)]
+            optimiser.zero_grad()
+            loss = torch.nn.functional.cross_entropy(
+                model.forward(torch, weights, torch.from_numpy(x)), torch.from_numpy(y)
+            )
+            loss.backward()
+            optimiser.step()
+            assert trainer.step(x, y) == pytest.approx(float(loss.detach()), rel=1e-4), f"step {step}"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (SGD(0.1, momentum=0.9, nesterov=True, weight_decay=0.01), ("SGD", {"momentum": 0.9, "nesterov": True})),
+        (AdamW(0.01, weight_decay=0.1), ("AdamW", {"weight_decay": 0.1})),
+        (syclsched.training.Adagrad(0.05), ("Adagrad", {})),
+    ],
+)
+def test_optimisers_with_weights_and_ignored_labels(ours: Any, theirs: Any) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install syclsched[pytorch]")
+    model = perceptron((6, 8, 3))
+    weights = {each: torch.from_numpy(array.copy()).requires_grad_() for each, array in model.weights.items()}
+    name, settings = theirs
+    if name == "SGD":
+        settings = {**settings, "weight_decay": 0.01}
+    optimiser = getattr(torch.optim, name)(weights.values(), lr=ours.learning_rate, **settings)
+    per_class = (1.0, 3.0, 0.5)
+    x, y = model.batch(20)
+    y[::5] = -100
+    loss = CrossEntropy(weights=per_class)
+    with syclsched.train(
+        model.onnx, loss, ours, clip_norm=0.5, devices="cpu", autotune=False, without=["python"]
+    ) as own:
+        for _ in range(20):
+            optimiser.zero_grad()
+            scores = model.forward(torch, weights, torch.from_numpy(x))
+            wanted = torch.nn.functional.cross_entropy(scores, torch.from_numpy(y), torch.tensor(per_class))
+            wanted.backward()
+            torch.nn.utils.clip_grad_norm_(weights.values(), 0.5)
+            optimiser.step()
+            assert own.step(x, y) == pytest.approx(float(wanted.detach()), rel=1e-5)
+        for each, value in own.parameters.items():
+            np.testing.assert_allclose(value, weights[each].detach().numpy(), rtol=1e-4, atol=1e-6)
