@@ -103,6 +103,13 @@ def _convolution(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
     return (c_api.FORWARD_INFERENCE, algorithm, *data, dims(strides), dims(dilations), dims(begins), dims(ends))
 
 
+def _convolution_weights(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    strides, dilations, begins, ends = s
+    data = d[c_api.SRC], d[c_api.DIFF_WEIGHTS], _NONE, d[c_api.DIFF_DST]
+    window = dims(strides), dims(dilations), dims(begins), dims(ends)
+    return (c_api.CONVOLUTION_DIRECT, *data, *window, _NONE)
+
+
 def _deconvolution(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
     strides, dilations, begins, ends = s
     data = d[c_api.SRC], d[c_api.WEIGHTS], d[c_api.BIAS], d[c_api.DST]
@@ -118,6 +125,12 @@ def _pooling(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
     algorithm, strides, kernel, dilations, begins, ends = s
     windows = dims(strides), dims(kernel), dims(dilations), dims(begins), dims(ends)
     return (c_api.FORWARD_INFERENCE, algorithm, d[c_api.SRC], d[c_api.DST], *windows)
+
+
+def _pooling_gradient(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    algorithm, strides, kernel, dilations, begins, ends = s
+    windows = dims(strides), dims(kernel), dims(dilations), dims(begins), dims(ends)
+    return (algorithm, d[c_api.DIFF_SRC], d[c_api.DIFF_DST], *windows, _NONE)
 
 
 def _lrn(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -201,9 +214,11 @@ def _sequence(d: Descriptors) -> tuple[Any, ...]:
 #: Kind of request -> name of the creating function, and the function that returns its arguments.
 CREATORS: Final[Mapping[str, tuple[str, _Arguments]]] = {
     "convolution": ("convolution_forward", _convolution),
+    "convolution_weights": ("convolution_backward_weights", _convolution_weights),
     "deconvolution": ("deconvolution_forward", _deconvolution),
     "matmul": ("matmul", _matmul),
     "pooling": ("pooling_forward", _pooling),
+    "pooling_gradient": ("pooling_backward", _pooling_gradient),
     "lrn": ("lrn_forward", _lrn),
     "batch_normalization": ("batch_normalization_forward", _batch_normalization),
     "layer_normalization": ("layer_normalization_forward", _layer_normalization),
