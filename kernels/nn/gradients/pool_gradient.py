@@ -126,6 +126,7 @@ def _write(w: KernelWriter, *, mode: str, window: Window, kernel: Ints, last_: b
     inputs, outputs, count = shapes.x[1:-1], shapes.dy[1:-1], shapes.x[-1]
     x_strides, dy_strides = contiguous_strides(shapes.x), contiguous_strides(shapes.dy)
     item = w.index(w.item)
+    w.keep_items_apart()  # each has loops of its own length: as lanes they took two to four times as long
     with w.if_block(f"{item} < {size(shapes.space)}"), w.vectors_of(shapes.width):
         image, *places, panel = unravel_index(w, item, tuple(map(str, shapes.space)))
         column = BlockStart.of(w, panel, shapes.width, str(count), count).at

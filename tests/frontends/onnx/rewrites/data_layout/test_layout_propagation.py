@@ -44,6 +44,7 @@ def test_the_gradients_of_a_network_have_its_layout() -> None:
     assert transposed(network) == [(0, 2, 3, 1)]
     windows = [node for node in network.nodes if "channels_last" in node.attributes]
     assert len(windows) == 7 and all(node.attributes["channels_last"] for node in windows)
+    assert transposed(rewritten(made, outputs=(by_first, by_second, by_bias))) == [(0, 2, 3, 1)]
 
 
 @pytest.mark.parametrize("rank", [3, 5])
