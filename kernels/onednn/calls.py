@@ -10,9 +10,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
+from syclsched.devices.memory.usm_memory import allocate
 from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
 from syclsched.errors import ExecutionError
 from syclsched.kernels.onednn import c_api
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 _released_in_flight: Final[list[tuple[Any, ...]]] = []
 #: Bindings that a loaded primitive caches.
 _MOST_BINDINGS: Final = 64
-#: Of arrays in working memory.
-_ALIGNMENT_BYTES: Final = 64
 
 
 class _ExecutionArgument(ctypes.Structure):
@@ -58,22 +56,16 @@ def _drop_completed() -> None:
 
 
 class BoundPrimitive:
-    """A primitive with memory objects on its arrays and a stream to run on.
+    """A primitive with memory objects on its arrays and a stream to run on; ``held`` is kept as long as it may run."""
 
-    ``scratch`` is working memory of the stream that starts with the primitive's scratchpad.
-    """
-
-    def __init__(
-        self, primitive: Primitive, stream: DnnlStream, pointers: Mapping[int, int], scratch: Any = None
-    ) -> None:
+    def __init__(self, primitive: Primitive, stream: DnnlStream, pointers: Mapping[int, int], held: Any = None) -> None:
         self.primitive = primitive
         self.stream = stream
-        if scratch is None:
-            scratch = stream.arena.piece(primitive.scratchpad_bytes)
+        scratch = stream.arena.piece(primitive.scratchpad_bytes)
         handles = {index: self._memory(index, pointer) for index, pointer in pointers.items()}
-        if primitive.scratchpad_bytes:
+        if scratch is not None:
             handles[c_api.SCRATCHPAD] = self._memory(c_api.SCRATCHPAD, scratch._pointer)
-        self._keep = (scratch, tuple(handles.values()))
+        self._keep = (held, scratch, tuple(handles.values()))
         self.count = len(handles)
         self.arguments = execution_arguments(handles)
         self.event: SyclEvent | None = None
@@ -138,26 +130,23 @@ def _bound(
 ) -> tuple[BoundPrimitive, ...]:
     """Bind a primitive, and the conversions before and after it of arrays whose layout the library chose.
 
-    Converted arrays are in the stream's working memory, behind the scratchpad that all share.
+    The converted arrays are not in the stream's scratchpad: between the primitives, other runs may use it.
     """
-    converted = [
-        (argument.index, primitive.size(argument), reorder)
-        for argument in primitive.request.arguments
-        if argument.parameter in plain
-        and (reorder := reorder_of(primitive, argument, plain[argument.parameter])) is not None
-    ]
-    parts = [primitive.scratchpad_bytes, *(reorder.scratchpad_bytes for _, _, reorder in converted)]
-    sizes = [max(parts), *(size for _, size, _ in converted)]
-    *offsets, total = accumulate(-(-size // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES for size in sizes)
-    scratch, inside = stream.arena.piece(total), dict(pointers)
-    before, after = [], []
-    for (index, _, reorder), offset in zip(converted, offsets, strict=True):
-        inside[index] = scratch._pointer + offset
-        is_result = index in c_api.RESULTS
-        source, target = (inside, pointers) if is_result else (pointers, inside)
-        ends = {c_api.SRC: source[index], c_api.DST: target[index]}
-        (after if is_result else before).append(BoundPrimitive(reorder, stream, ends, scratch))
-    return *before, BoundPrimitive(primitive, stream, inside, scratch), *after
+    inside, before, after = dict(pointers), [], []
+    for argument in primitive.request.arguments:
+        given, index = plain.get(argument.parameter), argument.index
+        reorder = None if given is None else reorder_of(primitive, argument, given)
+        if reorder is None:
+            continue
+        converted = allocate(stream.queue, primitive.size(argument), "device")
+        inside[index] = converted._pointer
+        if index in c_api.RESULTS:
+            ends = {c_api.SRC: inside[index], c_api.DST: pointers[index]}
+            after.append(BoundPrimitive(reorder, stream, ends, converted))
+        else:
+            ends = {c_api.SRC: pointers[index], c_api.DST: inside[index]}
+            before.append(BoundPrimitive(reorder, stream, ends, converted))
+    return *before, BoundPrimitive(primitive, stream, inside, (*before, *after)), *after
 
 
 def submit_empty(queue: SyclQueue, arguments: Mapping[str, Any], depends: list[SyclEvent]) -> SyclEvent:

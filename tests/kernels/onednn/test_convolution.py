@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.operations import close, numbers, on_host, placed_in, unwritten
 
+from syclsched.devices.memory import usm_memory
 from syclsched.errors import CapabilityError
 from syclsched.kernels import nn
 from syclsched.kernels.nn.activation import STEPS
 from syclsched.kernels.nn.convolution.conv_transpose import extents
 from syclsched.kernels.nn.geometry import arranged
 from syclsched.kernels.nn.gradients.conv_weights import conv_weights
+from syclsched.kernels.onednn import calls
 from syclsched.kernels.onednn.calls import implementation_of
-from syclsched.kernels.onednn.engines import stream_of
 from syclsched.kernels.windows import Window
 from syclsched.oneapi.dpctl_interface import usm_arrays
 
@@ -219,21 +220,26 @@ def test_gradients_by_weights(onednn: Any, case: Case) -> None:
     np.testing.assert_array_equal(onednn(operation, arrays), onednn(operation, arrays))
 
 
-def test_weights_are_converted_in_each_call(onednn: Any) -> None:
+def test_weights_are_converted_in_each_call(onednn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     window, dpt = Window((1, 1), (1,) * 4, (1, 1)), usm_arrays()
     operation, arrays, _ = convolution(2, (6, 5), (1, 3, 21), (3, 3), window, bias=False, constant=False)
     loaded = operation.implementation("onednn").load(onednn.signature(operation, arrays, ()))
     usm = {name: dpt.asarray(each, sycl_queue=onednn.queue) for name, each in arrays.items()}
-    # Layouts have padding, which others' numbers in the working memory must not fill.
-    piece = stream_of(onednn.queue).arena.piece(1 << 20)
-    onednn.queue.memcpy(piece, np.full(1 << 18, np.nan, "float32").tobytes(), 1 << 20)
-    calls = loaded.native(onednn.queue, usm)
-    assert [call.event for call in calls] == [5] * 2
+
+    def filled(queue: Any, nbytes: int, kind: Any) -> Any:
+        # Layouts have padding, which must not keep what was in the memory before.
+        made = usm_memory.allocate(queue, nbytes, kind)
+        queue.memcpy(made, np.full(nbytes // 4, np.nan, "float32").tobytes(), nbytes)
+        return made
+
+    monkeypatch.setattr(calls, "allocate", filled)
+    made = loaded.native(onednn.queue, usm)
+    assert [call.event for call in made] == [5] * 2
     for turn in range(3):
         weights = numbers(21, 3, 3, 3, seed=turn)
         usm["w"][...] = dpt.asarray(weights, sycl_queue=onednn.queue)
         onednn.queue.wait()
-        for call in calls:
+        for call in made:
             function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_size_t] * len(call.arguments))(call.function)
             assert function(*call.arguments) == 0
         onednn.queue.wait()
