@@ -17,6 +17,8 @@ from syclsched.kernels.onednn.tensors import Tensor
 
 _Dims = ctypes.c_int64 * c_api.MAX_DIMENSIONS
 _NONE: Final = ctypes.c_void_p()
+#: Kinds of requests whose sums must have a fixed order.
+_GRADIENTS: Final = frozenset({"convolution_weights", "pooling_gradient"})
 
 
 def dims(values: tuple[int, ...]) -> Any:
@@ -45,6 +47,8 @@ def attributes(engine: DnnlEngine, request: PrimitiveRequest) -> Handle:
     check(library.dnnl_primitive_attr_set_scratchpad_mode(handle.pointer, c_api.USER_SCRATCHPAD), "scratchpad mode")
     # Otherwise an environment variable could allow bfloat16 for float32.
     check(library.dnnl_primitive_attr_set_fpmath_mode(handle.pointer, c_api.STRICT_MATH), "math mode")
+    if request.kind in _GRADIENTS:  # on GPUs it may otherwise add with atomics, in any order
+        check(library.dnnl_primitive_attr_set_deterministic(handle.pointer, 1), "deterministic")
     for each in request.quantisation:
         kind, base = (
             ("zero_points", c_api.ZERO_POINTS_OF) if each.index & c_api.ZERO_POINTS_OF else ("scales", c_api.SCALES_OF)
