@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`pool_gradient`: gradient of maximum and average pooling.
 
-A work-item computes elements of the gradient by gathering from all windows that cover them, in a fixed order. The
-gradient of a maximum goes to the first of the largest elements; of windows with NaN, to the last NaN.
+A work-item computes elements of its own from all windows that cover them, in a fixed order. The gradient of a maximum
+goes to the first of the largest elements; of windows with NaN, to the last NaN.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,9 +15,9 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import ITEM_BYTES, Ints, ceil_div, line_launch, numpy_implementation
+from syclsched.kernels.common import ITEM_BYTES, Ints, ceil_div, numpy_implementation
 from syclsched.kernels.nn import panels
-from syclsched.kernels.nn.block_sums import BlockStart
+from syclsched.kernels.nn.block_sums import BlockStart, least
 from syclsched.kernels.nn.geometry import last, size
 from syclsched.kernels.nn.gradients.window_ranges import covering_windows, inner_positions
 from syclsched.kernels.nn.opencl_types import FLOATS, sum_dtype
@@ -102,92 +103,159 @@ class _PoolGradient:
         return cls(x, dy, width)
 
     @property
-    def space(self) -> Ints:
-        """The index space: every place, and vectors of channels."""
-        return (*self.x[:-1], ceil_div(self.x[-1], self.width))
+    def panels(self) -> int:
+        """Vectors of channels."""
+        return ceil_div(self.x[-1], self.width)
+
+    @property
+    def rows(self) -> int:
+        """Places along the first spatial axis of a work-item that computes the gradient of maxima."""
+        wanted = ceil_div(_TARGET_ITEMS, max(1, self.x[0] * self.panels))
+        return ceil_div(self.x[1], min(self.x[1], wanted))
+
+    def space(self, mode: str) -> Ints:
+        """Return the index space: every place, or parts of the first axis, and vectors of channels."""
+        places = (ceil_div(self.x[1], self.rows),) if mode == "max" else self.x[1:-1]
+        return (self.x[0], *places, self.panels)
 
 
-def _launch(signature: Signature, limits: DeviceLimits, *, last_: bool) -> Launch:
-    shapes = _PoolGradient.of(signature, last_)
-    if shapes.width == 1:
-        return line_launch(limits, max(1, size(shapes.space)))
-    return panels.launch(limits, max(1, size(shapes.space)), _MOST_ITEMS)
+#: Work-items wanted where each computes many places, and most of a group.
+_TARGET_ITEMS, _MOST_ITEMS = 256, 64
+#: Most positions of a window that are compared without loops.
+_MOST_UNROLLED = 16
 
 
-#: Work-items of a group, where each computes a vector.
-_MOST_ITEMS = 64
+def _launch(signature: Signature, limits: DeviceLimits, *, mode: str, last_: bool) -> Launch:
+    if not size(signature.shapes["y"]):
+        return Launch((1,), (1,))
+    return panels.launch(limits, size(_PoolGradient.of(signature, last_).space(mode)), _MOST_ITEMS)
 
 
 def _write(w: KernelWriter, *, mode: str, window: Window, kernel: Ints, last_: bool, count_include_pad: bool) -> None:
     """Emit the kernel."""
-    shapes, t = _PoolGradient.of(w.signature, last_), compute_dtype(w.signature.dtypes["y"])
+    shapes = _PoolGradient.of(w.signature, last_)
     if not size(shapes.x):
         return
-    inputs, outputs, count = shapes.x[1:-1], shapes.dy[1:-1], shapes.x[-1]
-    x_strides, dy_strides = contiguous_strides(shapes.x), contiguous_strides(shapes.dy)
-    item = w.index(w.item)
+    space, item = shapes.space(mode), w.index(w.item)
     w.keep_items_apart()  # each has loops of its own length: as lanes they took two to four times as long
-    with w.if_block(f"{item} < {size(shapes.space)}"), w.vectors_of(shapes.width):
-        image, *places, panel = unravel_index(w, item, tuple(map(str, shapes.space)))
+    with w.if_block(f"{item} < {size(space)}"), w.vectors_of(shapes.width):
+        image, *places, panel = unravel_index(w, item, tuple(map(str, space)))
+        count = shapes.x[-1]
         column = BlockStart.of(w, panel, shapes.width, str(count), count).at
-        at = w.index(_offset((image, *places, column), x_strides))
-        zero = w.spread(t, w.constant(0.0, t))
-        total = w.variable(t, zero)
-        own = w.read("x", at) if mode == "max" else ""
-        with ExitStack() as loops:
-            numbers, begins = [], []
-            for axis, place in enumerate(places):
-                low, high = covering_windows(w, window, axis, place, kernel[axis], outputs[axis])
-                o = loops.enter_context(w.loop(low, high))
-                begin = w.index(f"{o} * {window.strides[axis]} - {window.begins[axis]}")
-                if window.dilations[axis] > 1:
-                    loops.enter_context(w.if_block(f"({place} - {begin}) % {window.dilations[axis]} == 0"))
-                numbers.append(o)
-                begins.append(begin)
-            given = w.read("dy", w.index(_offset((image, *numbers, column), dy_strides)))
-            if mode == "max":
-                won = w.variable(t, given)
-                ranges = [
-                    inner_positions(w, window, axis, begin, kernel[axis], (0, inputs[axis]))
-                    for axis, begin in enumerate(begins)
-                ]
-                with ExitStack() as inner:
-                    seen = []
-                    for axis, each in enumerate(ranges):
-                        k = inner.enter_context(w.loop(*each))
-                        seen.append(w.index(f"{begins[axis]} + {k} * {window.dilations[axis]}"))
-                    other = w.index(_offset((image, *seen, column), x_strides))
-                    _drop_if_larger(w, t, won, own, at, other)
-                w.assign(total, t, f"{total} + {won}")
-            else:
-                pads = window if count_include_pad else Window(window.strides, (0,) * len(window.pads), ())
-                members = [
-                    inner_positions(
-                        w, window, axis, begin, kernel[axis], (-pads.begins[axis], inputs[axis] + pads.ends[axis])
-                    )
-                    for axis, begin in enumerate(begins)
-                ]
-                seen_count = w.index(" * ".join(f"({high} - {low})" for low, high in members))
-                with w.vectors_of(1):
-                    share = w.value(t, f"{w.constant(1.0, t)} / {w.cast(t, seen_count, 'int32')}")
-                w.assign(total, t, w.add_multiple(t, share, given, total))
-        w.write("y", at, total)
+        if mode == "max":
+            _write_max(w, shapes, window, kernel, (image, places[0], column))
+        else:
+            _write_average(w, shapes, window, kernel, (image, *places, column), count_include_pad)
+
+
+def _write_max(
+    w: KernelWriter, shapes: _PoolGradient, window: Window, kernel: Ints, item: tuple[str, str, str]
+) -> None:
+    """Emit the gradient of maxima: a work-item adds what all windows give to some rows of its own."""
+    image, part, column = item
+    t = compute_dtype(w.signature.dtypes["y"])
+    whole = {"float32": "int32", "float64": "int64"}[t]  # as wide, so that vectors of it select
+    inputs, outputs, dilations = shapes.x[1:-1], shapes.dy[1:-1], window.dilations
+    x_strides, dy_strides = contiguous_strides(shapes.x), contiguous_strides(shapes.dy)
+    top = w.index(f"{part} * {shapes.rows}")
+    bottom = least(w, w.index(f"{top} + {shapes.rows}"), str(inputs[0]))
+    zero = w.spread(t, w.constant(0.0, t))
+
+    def each(ranges: Sequence[tuple[str, str]], loops: ExitStack) -> list[str]:
+        return [loops.enter_context(w.loop(*bounds)) for bounds in ranges]
+
+    def tap_number(taps: Sequence[str]) -> str:
+        number = "0"
+        for tap, extent in zip(taps, kernel, strict=True):
+            number = f"({number} * {extent} + {tap})"
+        return w.value(whole, w.spread(whole, w.cast(whole, number, "int64")))
+
+    with ExitStack() as loops:
+        places = each([(top, bottom), *(("0", str(extent)) for extent in inputs[1:])], loops)
+        w.write("y", w.index(_offset((image, *places, column), x_strides)), zero)
+    first = covering_windows(w, window, 0, (top, f"{bottom} - 1"), kernel[0], outputs[0])
+    with ExitStack() as loops:
+        numbers = each([first, *(("0", str(extent)) for extent in outputs[1:])], loops)
+        begins = [w.index(f"{o} * {window.strides[axis]} - {window.begins[axis]}") for axis, o in enumerate(numbers)]
+
+        given = w.read("dy", w.index(_offset((image, *numbers, column), dy_strides)))
+
+        def offset(taps: Sequence[str]) -> str:
+            seen = [f"({begin} + {k} * {d})" for begin, k, d in zip(begins, taps, dilations, strict=True)]
+            return w.index(_offset((image, *seen, column), x_strides))
+
+        def compare(taps: Sequence[str], best: str, chosen: str) -> None:
+            value = w.read("x", offset(taps))
+            taken = w.any_of(f"({value} > {best})", f"({value} != {value})")
+            w.assign(chosen, whole, w.select(taken, tap_number(taps), chosen))
+            w.assign(best, t, w.select(taken, value, best))
+
+        def give(taps: Sequence[str], chosen: str) -> None:
+            at = offset(taps)
+            share = w.select(f"({chosen} == {tap_number(taps)})", given, zero)
+            w.write("y", at, w.value(t, f"{w.read('y', at)} + {share}"))
+
+        def start(taps: Sequence[str]) -> tuple[str, str]:
+            return w.variable(t, w.read("x", offset(taps))), w.variable(whole, tap_number(taps))
+
+        bounds = [(top, bottom), *(("0", str(extent)) for extent in inputs[1:])]
+        inside = [
+            f"({begin} >= {low}) & ({begin} + {reach} <= {high})"
+            for begin, (low, high), reach in zip(begins, bounds, window.reach(kernel), strict=True)
+        ]
+        is_inside = w.value("bool", " & ".join(inside)) if size(kernel) <= _MOST_UNROLLED else ""
+        if is_inside:
+            with w.if_block(is_inside):
+                first_tap, *others = [tuple(map(str, taps)) for taps in itertools.product(*map(range, kernel))]
+                best, chosen = start(first_tap)
+                for taps in others:
+                    compare(taps, best, chosen)
+                for taps in (first_tap, *others):
+                    give(taps, chosen)
+            loops.enter_context(w.if_block(w.negate(is_inside)))
+
+        def inner(axis: int, limits: tuple[str, str]) -> tuple[str, str]:
+            return inner_positions(w, window, axis, begins[axis], kernel[axis], limits)
+
+        ranges = [inner(axis, ("0", str(extent))) for axis, extent in enumerate(inputs)]
+        loops.enter_context(w.if_block(w.all_of(*(f"({low} < {high})" for low, high in ranges))))
+        best, chosen = start([low for low, _ in ranges])
+        with ExitStack() as inmost:
+            compare(each(ranges, inmost), best, chosen)
+        with ExitStack() as inmost:
+            give(each([inner(0, (top, bottom)), *ranges[1:]], inmost), chosen)
+
+
+def _write_average(
+    w: KernelWriter, shapes: _PoolGradient, window: Window, kernel: Ints, item: tuple[str, ...], include: bool
+) -> None:
+    """Emit the gradient of averages: a work-item gathers from all windows that cover its place."""
+    image, *places, column = item
+    t = compute_dtype(w.signature.dtypes["y"])
+    inputs, outputs = shapes.x[1:-1], shapes.dy[1:-1]
+    total = w.variable(t, w.spread(t, w.constant(0.0, t)))
+    with ExitStack() as loops:
+        numbers, counts_of = [], []
+        for axis, place in enumerate(places):
+            low, high = covering_windows(w, window, axis, (place, place), kernel[axis], outputs[axis])
+            o = loops.enter_context(w.loop(low, high))
+            begin = w.index(f"{o} * {window.strides[axis]} - {window.begins[axis]}")
+            if window.dilations[axis] > 1:
+                loops.enter_context(w.if_block(f"({place} - {begin}) % {window.dilations[axis]} == 0"))
+            numbers.append(o)
+            bounds = (-window.begins[axis], inputs[axis] + window.ends[axis]) if include else (0, inputs[axis])
+            first, last_one = inner_positions(w, window, axis, begin, kernel[axis], (str(bounds[0]), str(bounds[1])))
+            counts_of.append(f"({last_one} - {first})")
+        given = w.read("dy", w.index(_offset((image, *numbers, column), contiguous_strides(shapes.dy))))
+        members = w.index(" * ".join(counts_of))
+        with w.vectors_of(1):
+            share = w.value(t, f"{w.constant(1.0, t)} / {w.cast(t, members, 'int32')}")
+        w.assign(total, t, w.add_multiple(t, share, given, total))
+    w.write("y", w.index(_offset((image, *places, column), contiguous_strides(shapes.x))), total)
 
 
 def _offset(places: Sequence[str], strides: Sequence[int]) -> str:
     return " + ".join(f"{place} * {step}" for place, step in zip(places, strides, strict=True))
-
-
-def _drop_if_larger(w: KernelWriter, t: str, won: str, own: str, at: str, other: str) -> None:
-    """Emit that a window gives nothing to ``own`` if it chooses another element, as a comparison in order does."""
-    zero = w.spread(t, w.constant(0.0, t))
-    with w.if_block(f"{other} < {at}"):
-        value = w.read("x", other)
-        is_chosen = w.any_of(f"({value} >= {own})", w.all_of(f"({value} != {value})", f"({own} == {own})"))
-        w.assign(won, t, w.select(is_chosen, zero, won))
-    with w.if_block(f"{other} > {at}"):
-        value = w.read("x", other)
-        w.assign(won, t, w.select(w.any_of(f"({value} > {own})", f"({value} != {value})"), zero, won))
 
 
 @cache
@@ -208,7 +276,7 @@ def _pool_gradient(mode: str, kernel: Ints, window: Window, count_include_pad: b
     attributes = {"window": window, "kernel": kernel, "last_": channels_last}
     how = {"mode": mode, "count_include_pad": count_include_pad, **attributes}
     opencl, _ = generated_implementations(
-        parameters, partial(_write, **how), partial(_launch, last_=channels_last), efficiency=0.3
+        parameters, partial(_write, **how), partial(_launch, mode=mode, last_=channels_last), efficiency=0.3
     )
     library: tuple[Implementation, ...] = ()
     if mode == "average":  # of a maximum, oneDNN's needs data that its own forward pass writes

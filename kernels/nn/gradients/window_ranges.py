@@ -23,17 +23,17 @@ def seen_windows(w: KernelWriter, window: Window, axis: int, tap: str, extent: i
 
 
 def covering_windows(
-    w: KernelWriter, window: Window, axis: int, place: str, positions: int, windows: int
+    w: KernelWriter, window: Window, axis: int, places: tuple[str, str], positions: int, windows: int
 ) -> tuple[str, str]:
-    """Emit the range of the windows from whose first to whose last position a place of an axis lies."""
-    high = w.index(f"{place} + {window.begins[axis]}")
-    low = w.index(f"{high} - {(positions - 1) * window.dilations[axis]}")
+    """Emit the range of the windows that extend over some of the places from the first to the last."""
+    low = w.index(f"{places[0]} + {window.begins[axis] - (positions - 1) * window.dilations[axis]}")
+    high = w.index(f"{places[1]} + {window.begins[axis]}")
     return clipped_range(w, low, high, window.strides[axis], windows)
 
 
 def inner_positions(
-    w: KernelWriter, window: Window, axis: int, begin: str, positions: int, bounds: tuple[int, int]
+    w: KernelWriter, window: Window, axis: int, begin: str, positions: int, bounds: tuple[str, str]
 ) -> tuple[str, str]:
     """Emit the range of a window's positions within the bounds (low, high) of an axis; ``begin`` is its first place."""
-    low, high = w.index(f"{bounds[0]} - {begin}"), w.index(f"{bounds[1] - 1} - {begin}")
+    low, high = w.index(f"{bounds[0]} - {begin}"), w.index(f"{bounds[1]} - 1 - {begin}")
     return clipped_range(w, low, high, window.dilations[axis], positions)

@@ -57,12 +57,13 @@ def poolings(draw: st.DrawFn) -> Case:
     kernel, strides, dilations = (
         tuple(draw(st.lists(st.integers(1, high), min_size=ndim, max_size=ndim))) for high in (3, 3, 2)
     )
-    pads = tuple(draw(st.integers(-1, k)) for k in kernel * 2)
+    include, channels_last, ceil = draw(st.booleans()), draw(st.booleans()), draw(st.booleans())
+    # A last window beyond what negative pads leave has no number of elements.
+    pads = tuple(draw(st.integers(0 if ceil else -1, k)) for k in kernel * 2)
     spatial = tuple(
         max(draw(st.integers(1, 6)), (k - 1) * d + 1 - a - b, 1)
         for k, d, a, b in zip(kernel, dilations, pads[:ndim], pads[ndim:], strict=True)
     )
-    include, channels_last, ceil = draw(st.booleans()), draw(st.booleans()), draw(st.booleans())
     results = tuple(
         (-(-(n + a + b - (k - 1) * d - 1) // s) if ceil else (n + a + b - (k - 1) * d - 1) // s) + 1
         for n, a, b, k, d, s in zip(spatial, pads[:ndim], pads[ndim:], kernel, dilations, strides, strict=True)
@@ -94,6 +95,18 @@ def test_the_host(case: Case) -> None:
 def test_devices(run: Any, name: str, case: Case) -> None:
     operation, arrays, wanted, dtype = case
     close(run(operation, name, arrays)["y"], wanted, dtype)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize(("images", "channels", "channels_last"), [(64, 70, True), (40, 3, False), (30, 3, True)])
+def test_many_images(run: Any, images: int, channels: int, channels_last: bool) -> None:
+    # A work-item computes an image's, or several of its rows.
+    operation = pool_gradient("max", (3, 3), (2, 2), (1,) * 4, (), False, channels_last)
+    x, dy = np.round(numbers(images, channels, 33, 7) * 4), numbers(images, channels, 17, 4, seed=1)
+    if channels_last:
+        x, dy = last(x), last(dy)
+    arrays = {"y": unwritten(x.shape, "float32"), "x": x, "dy": dy}
+    close(run(operation, "opencl-c", arrays)["y"], on_host(operation, arrays), "float32")
 
 
 @pytest.mark.sycl
