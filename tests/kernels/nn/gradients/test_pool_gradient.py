@@ -70,7 +70,7 @@ def poolings(draw: st.DrawFn) -> Case:
     )
     shape = (draw(st.integers(1, 2)), draw(st.sampled_from([1, 3, 16, 19])))
     # Few different numbers, so that windows have several largest ones.
-    x = np.round(numbers(*shape, *spatial, dtype=dtype) * 2)
+    x = np.round(numbers(*shape, *spatial, dtype=dtype) * 0.7)
     if draw(st.booleans()):
         x[(0, ..., 0)] = draw(st.sampled_from([np.nan, -np.inf]))
     dy = numbers(*shape, *results, dtype=dtype, seed=1)
@@ -91,7 +91,7 @@ def test_the_host(case: Case) -> None:
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", implementations(pool_gradient("max", (2, 2))))
 @given(case=poolings())
-@settings(max_examples=examples(20), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+@settings(max_examples=examples(40), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices(run: Any, name: str, case: Case) -> None:
     operation, arrays, wanted, dtype = case
     close(run(operation, name, arrays)["y"], wanted, dtype)
