@@ -66,6 +66,36 @@ def pool(mode: str, c: int, size: int, k: int, s: int, p: int) -> dict[str, Any]
     }
 
 
+def training(c: int, size: int, o: int, s: int = 1, batch: int = 16) -> dict[str, dict[str, Any]]:
+    """Return a 3x3 convolution whose weights change, and its gradients by data and by weights, channels last."""
+    from syclsched.kernels import nn
+    from syclsched.kernels.nn.gradients.conv_weights import conv_weights
+
+    out, w = (size - 1) // s + 1, (o, c, 3, 3)
+    window, x, y = ((s, s), (1,) * 4), (batch, size, size, c), (batch, out, out, o)
+    back = nn.conv_transpose(2, *window, channels_last=True, output_padding=((size - 1) % s,) * 2)
+    forward = {"operation": nn.conv(2, *window, channels_last=True), "arrays": {"y": y, "x": x, "w": w}}
+    forward |= {"node": ("Conv", {"strides": [s, s], "pads": [1] * 4}), "first": (batch, c, size, size)}
+    name = f"3x3{f'/{s}' if s > 1 else ''} {c}-{o} @{size}"
+    return {
+        f"train {name}": forward,
+        f"train {name} by data": {"operation": back, "arrays": {"y": x, "x": y, "w": w}},
+        f"train {name} by weights": {
+            "operation": conv_weights(2, *window, channels_last=True),
+            "arrays": {"y": w, "x": x, "dy": y},
+        },
+    }
+
+
+def pool_gradient(mode: str, c: int, size: int, k: int, s: int, p: int, batch: int = 16) -> dict[str, Any]:
+    """Return the gradient of a pooling, channels last."""
+    from syclsched.kernels.nn.gradients import pool_gradient
+
+    out, x = (size + 2 * p - k) // s + 1, (batch, size, size, c)
+    operation = pool_gradient.pool_gradient(mode, (k, k), (s, s), (p,) * 4, channels_last=True)
+    return {"operation": operation, "arrays": {"y": x, "x": x, "dy": (batch, out, out, c)}}
+
+
 def same(operation: Any, shape: tuple[int, ...], node: str, attributes: dict[str, Any], **extra: Any) -> dict[str, Any]:
     """Return an operation that keeps the shape."""
     channels_last = extra.pop("first", None)
@@ -134,6 +164,14 @@ def cases() -> dict[str, dict[str, Any]]:
             "operation": transpose((0, 2, 1, 3)),
             "arrays": {"y": (1, 12, 128, 64), "x": (1, 128, 12, 64)},
         },
+        **training(3, 32, 32),
+        **training(32, 32, 32),
+        **training(64, 16, 64),
+        **training(64, 16, 128, 2),
+        **training(128, 8, 128),
+        "train max pool 2x2/2 32 @32": pool_gradient("max", 32, 32, 2, 2, 0),
+        "train max pool 3x3/2 64 @32": pool_gradient("max", 64, 32, 3, 2, 1),
+        "train average 2x2/2 32 @32": pool_gradient("average", 32, 32, 2, 2, 0),
     }  # fmt: skip
 
 
@@ -171,9 +209,11 @@ def submitters(case: dict[str, Any], queue: Any) -> tuple[dict[str, Callable[[],
         if kind == "onednn":
             loaded = implementation.load(signature)
             name = implementation_of(queue, loaded.request)
-            call = loaded.native(queue, usm)
-            function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_size_t] * len(call.arguments))(call.function)
-            found[kind] = lambda f=function, a=call.arguments, keep=(call, usm): f(*a)
+            made = loaded.native(queue, usm)
+            calls = made if isinstance(made, tuple) else (made,)
+            word = ctypes.c_size_t
+            steps = [(ctypes.CFUNCTYPE(ctypes.c_int32, *[word] * len(c.arguments))(c.function), c) for c in calls]
+            found[kind] = lambda steps=steps, keep=usm: [function(*call.arguments) for function, call in steps]
         else:
             bound = compile_task(operation, implementation, signature, queue, limits).bind(usm)
             found[kind] = lambda b=bound: b.submit(queue, [])
@@ -237,7 +277,7 @@ def main() -> None:
 
     queue = dpctl.SyclQueue("opencl:cpu", property="in_order")
     columns = ("oneDNN us", "GFLOP/s", "OpenCL C us", "ONNX RT us", "submit us")
-    print(f"{'operation':28s}" + "".join(f"{each:>12s}" for each in columns) + "  implementation")
+    print(f"{'operation':31s}" + "".join(f"{each:>12s}" for each in columns) + "  implementation")
     for name, case in cases().items():
         if arguments.only and not any(part in name for part in arguments.only):
             continue
@@ -256,9 +296,9 @@ def main() -> None:
         def shown(kind: str, index: int = 0, best: dict[str, list[float]] = best) -> str:
             return f"{best[kind][index] * 1e6:12.1f}" if kind in best else f"{'-':>12s}"
 
-        rate = flops / best["onednn"][0] / 1e9
+        rate = flops / best["onednn" if "onednn" in best else "opencl-c"][0] / 1e9
         cells = (shown("onednn"), f"{rate:12.0f}", shown("opencl-c"), shown("rival"), shown("onednn", 1))
-        print(f"{name:28s}{''.join(cells)}  {implementation}", flush=True)
+        print(f"{name:31s}{''.join(cells)}  {implementation}", flush=True)
 
 
 if __name__ == "__main__":

@@ -70,6 +70,11 @@ VARIANCE: Final = 50
 SCALE: Final = 51
 SHIFT: Final = 52
 SCRATCHPAD: Final = 80
+DIFF_SRC: Final = 129
+DIFF_DST: Final = 145
+DIFF_WEIGHTS: Final = 161
+#: Arguments that a primitive writes.
+RESULTS: Final = frozenset({DST, DST_1, DST_2, DIFF_SRC, DIFF_WEIGHTS})
 #: Added to the number of an argument.
 SCALES_OF: Final = 4096
 ZERO_POINTS_OF: Final = 8192

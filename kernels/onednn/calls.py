@@ -10,17 +10,22 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from syclsched.devices.memory.usm_memory import allocate
 from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
 from syclsched.errors import ExecutionError
 from syclsched.kernels.onednn import c_api
 from syclsched.kernels.onednn.engines import DnnlStream, engine_of, stream_of
 from syclsched.kernels.onednn.handles import Handle
 from syclsched.kernels.onednn.primitive_descriptors import descriptor
-from syclsched.kernels.onednn.primitives import Primitive, primitive_of
+from syclsched.kernels.onednn.primitives import Primitive, primitive_of, reorder_of
 from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveRequest
 from syclsched.kernels.onednn.status import check, explain
+from syclsched.kernels.onednn.tensors import Tensor
+
+if TYPE_CHECKING:
+    from syclsched.model.operation import NativeCall
 
 #: Primitives released while running: an event, and the objects that must live until it completes.
 _released_in_flight: Final[list[tuple[Any, ...]]] = []
@@ -51,16 +56,16 @@ def _drop_completed() -> None:
 
 
 class BoundPrimitive:
-    """A primitive with memory objects on its arrays and a stream to run on."""
+    """A primitive with memory objects on its arrays and a stream to run on; ``held`` is kept as long as it may run."""
 
-    def __init__(self, primitive: Primitive, stream: DnnlStream, pointers: Mapping[int, int]) -> None:
+    def __init__(self, primitive: Primitive, stream: DnnlStream, pointers: Mapping[int, int], held: Any = None) -> None:
         self.primitive = primitive
         self.stream = stream
         scratch = stream.arena.piece(primitive.scratchpad_bytes)
         handles = {index: self._memory(index, pointer) for index, pointer in pointers.items()}
         if scratch is not None:
             handles[c_api.SCRATCHPAD] = self._memory(c_api.SCRATCHPAD, scratch._pointer)
-        self._keep = (scratch, tuple(handles.values()))
+        self._keep = (held, scratch, tuple(handles.values()))
         self.count = len(handles)
         self.arguments = execution_arguments(handles)
         self.event: SyclEvent | None = None
@@ -120,6 +125,30 @@ class BoundPrimitive:
             _released_in_flight.append((self.event, self.primitive, self.stream, self._keep, self.arguments))
 
 
+def _bound(
+    primitive: Primitive, stream: DnnlStream, pointers: Mapping[int, int], plain: Mapping[str, Tensor]
+) -> tuple[BoundPrimitive, ...]:
+    """Bind a primitive, and the conversions before and after it of arrays whose layout the library chose.
+
+    The converted arrays are not in the stream's scratchpad: between the primitives, other runs may use it.
+    """
+    inside, before, after = dict(pointers), [], []
+    for argument in primitive.request.arguments:
+        given, index = plain.get(argument.parameter), argument.index
+        reorder = None if given is None else reorder_of(primitive, argument, given)
+        if reorder is None:
+            continue
+        converted = allocate(stream.queue, primitive.size(argument), "device")
+        inside[index] = converted._pointer
+        if index in c_api.RESULTS:
+            ends = {c_api.SRC: inside[index], c_api.DST: pointers[index]}
+            after.append(BoundPrimitive(reorder, stream, ends, converted))
+        else:
+            ends = {c_api.SRC: pointers[index], c_api.DST: inside[index]}
+            before.append(BoundPrimitive(reorder, stream, ends, converted))
+    return *before, BoundPrimitive(primitive, stream, inside, (*before, *after)), *after
+
+
 def submit_empty(queue: SyclQueue, arguments: Mapping[str, Any], depends: list[SyclEvent]) -> SyclEvent:
     """Submit a fence in place of a primitive whose result has no elements; see `LoadedPrimitive.submit`."""
     from syclsched.devices.native.fences import submit_fence
@@ -133,48 +162,59 @@ class LoadedPrimitive:
     #: It reads nothing of its arrays but their addresses and types.
     takes_addresses: Final = True
 
-    def __init__(self, request: PrimitiveRequest) -> None:
+    def __init__(self, request: PrimitiveRequest, plain: Mapping[str, Tensor] | None = None) -> None:
         self.request = request
+        #: Parameter -> the layout of its array, if the library chooses that of the primitive: converted in each call.
+        self.plain = plain or {}
         self._lock = threading.Lock()
-        self._bound: OrderedDict[Any, BoundPrimitive] = OrderedDict()
+        self._bound: OrderedDict[Any, tuple[BoundPrimitive, ...]] = OrderedDict()
 
     def __call__(self, queue: SyclQueue, arguments: Mapping[str, Any], depends: list[SyclEvent]) -> SyclEvent:
         """Submit to a queue; see `submit`."""
         return self.submit(queue, arguments, depends)
 
     def submit(self, queue: SyclQueue, arguments: Mapping[str, Any], depends: list[SyclEvent]) -> SyclEvent:
-        """Submit to a queue after the events ``depends``; return the event."""
+        """Submit to a queue after the events ``depends``; return the last event."""
         from syclsched.devices.native.fences import submit_fence
 
         if depends:
             submit_fence(queue, depends)
         with self._lock:
-            return self._bind_cached(queue, arguments).submit()
+            *before, last = self._bind_cached(queue, arguments)
+            for each in before:
+                event = each.submit()
+                if not queue.is_in_order:
+                    event.wait()
+            return last.submit()
 
     def check(self, queue: SyclQueue) -> None:
         """Create the primitive for a queue's device, or raise `CapabilityError`."""
         primitive_of(engine_of(queue), self.request)
 
     def native(self, queue: SyclQueue, arguments: Mapping[str, Any]) -> Any:
-        """Return the submission as a call that compiled code can make."""
-        return self._native(queue, self._pointers(arguments))
+        """Return the submission as a call that compiled code can make, or as a tuple of several calls."""
+        calls = self._native(queue, self._pointers(arguments))
+        return calls[0] if len(calls) == 1 else calls
 
-    def _native(self, queue: SyclQueue, pointers: Mapping[int, int]) -> Any:
+    def _native(self, queue: SyclQueue, pointers: Mapping[int, int]) -> tuple[NativeCall, ...]:
         from syclsched.model.operation import NativeCall
 
         bound = self._bind(queue, pointers)
-        function = bound.primitive.engine.library.address("dnnl_sycl_interop_primitive_execute")
+        function = bound[0].primitive.engine.library.address("dnnl_sycl_interop_primitive_execute")
         # On a GPU oneDNN submits kernels to the queue; on a CPU a thread of the SYCL runtime computes.
         on_queue = not queue.sycl_device.is_cpu
-        elsewhere = None if on_queue else partial(self._reading_elsewhere, queue, pointers)
-        return NativeCall(
-            function,
-            bound.words,
-            (self, bound),
-            explain,
-            event=5,
-            on_queue=on_queue,
-            reading_elsewhere=elsewhere,
+        movable = not on_queue and len(bound) == 1
+        return tuple(
+            NativeCall(
+                function,
+                each.words,
+                (self, each),
+                explain,
+                event=5,
+                on_queue=on_queue,
+                reading_elsewhere=partial(self._reading_elsewhere, queue, pointers) if movable else None,
+            )
+            for each in bound
         )
 
     def _reading_elsewhere(self, queue: SyclQueue, pointers: Mapping[int, int], address: int) -> Any:
@@ -184,24 +224,23 @@ class LoadedPrimitive:
         at = [index for index, pointer in pointers.items() if pointer == address]
         if at != [c_api.SRC]:  # an array that is written, or passed twice, cannot move
             return None
-        call = self._native(queue, pointers)
+        (call,) = self._native(queue, pointers)
         bound: BoundPrimitive = call.keep[1]
         moved = next(each.memory for each in bound.arguments if each.index == c_api.SRC)
         library = bound.primitive.engine.library
         return ReadingElsewhere(call, library.address("dnnl_memory_set_data_handle"), moved)
 
-    def _bind(self, queue: SyclQueue, pointers: Mapping[int, int]) -> BoundPrimitive:
+    def _bind(self, queue: SyclQueue, pointers: Mapping[int, int]) -> tuple[BoundPrimitive, ...]:
         stream = stream_of(queue)
-        primitive = primitive_of(stream.engine, self.request)
-        return BoundPrimitive(primitive, stream, pointers)
+        return _bound(primitive_of(stream.engine, self.request), stream, pointers, self.plain)
 
-    def _bind_cached(self, queue: SyclQueue, arguments: Mapping[str, Any]) -> BoundPrimitive:
+    def _bind_cached(self, queue: SyclQueue, arguments: Mapping[str, Any]) -> tuple[BoundPrimitive, ...]:
         """Return the primitive bound to these arrays, from the cache if possible."""
         pointers = self._pointers(arguments)
         key = (queue, tuple(pointers.values()))
         bound = self._bound.get(key)
         # On an out-of-order queue, two submissions in flight would share the scratchpad.
-        if bound is None or not (queue.is_in_order or not bound.is_running):
+        if bound is None or not (queue.is_in_order or not bound[-1].is_running):
             bound = self._bound[key] = self._bind(queue, pointers)
             while len(self._bound) > _MOST_BINDINGS:
                 self._bound.popitem(last=False)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
@@ -13,13 +12,10 @@ from syclsched.devices.memory.usm_memory import allocate, as_bytes
 from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.kernels.onednn import c_api
-from syclsched.kernels.onednn.calls import execution_arguments
+from syclsched.kernels.onednn.calls import BoundPrimitive
 from syclsched.kernels.onednn.engines import stream_of
-from syclsched.kernels.onednn.handles import Handle
-from syclsched.kernels.onednn.primitive_descriptors import descriptor
-from syclsched.kernels.onednn.primitives import primitive_of
+from syclsched.kernels.onednn.primitives import primitive_of, reorder_of
 from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveRequest
-from syclsched.kernels.onednn.status import check
 from syclsched.kernels.onednn.tensors import Tensor
 
 
@@ -72,31 +68,15 @@ def _pack(
 ) -> MemoryRange:
     """Reorder an array into the layout the primitive chose; block until done."""
     stream = stream_of(queue)
-    engine, library = stream.engine, stream.engine.library
-    primitive = primitive_of(engine, request)
+    primitive = primitive_of(stream.engine, request)
     size = primitive.size(wanted)
     uploaded, packed = (allocate(queue, nbytes, "device") for nbytes in (values.nbytes, size))
     queue.memcpy(uploaded, as_bytes(values), values.nbytes)
     queue.memcpy(packed, np.zeros(size, np.uint8), size)  # the reorder need not write the padding
-    given = descriptor(engine, source)
-    target = primitive.descriptor(wanted.index)
-    description = Handle(library, "primitive_desc").make(
-        library.dnnl_reorder_primitive_desc_create,
-        *(given.pointer, engine.handle.pointer, target, engine.handle.pointer, None),
-        what=f"packing of {wanted.parameter!r}",
-    )
-    reorder = Handle(library, "primitive").make(library.dnnl_primitive_create, description.pointer, what="reorder")
-    ends = []
-    for md, array in ((given.pointer, uploaded), (target, packed)):
-        memory = Handle(library, "memory")
-        pointer = ctypes.c_void_p(int(array._pointer))
-        create = library.dnnl_sycl_interop_memory_create
-        ends.append(memory.make(create, md, engine.handle.pointer, c_api.IN_USM, pointer, what="memory"))
-    arguments = execution_arguments({c_api.SRC: ends[0], c_api.DST: ends[1]})
+    reorder = reorder_of(primitive, wanted, source)
     queue.wait()
-    check(
-        library.dnnl_primitive_execute(reorder.pointer, stream.handle.pointer, len(arguments), arguments),
-        f"packing of {wanted.parameter!r}",
-    )
+    if reorder is None:
+        return MemoryRange.around(uploaded)
+    BoundPrimitive(reorder, stream, {c_api.SRC: uploaded._pointer, c_api.DST: packed._pointer}).submit()
     queue.wait()
     return MemoryRange.around(packed)

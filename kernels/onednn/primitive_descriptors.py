@@ -17,6 +17,8 @@ from syclsched.kernels.onednn.tensors import Tensor
 
 _Dims = ctypes.c_int64 * c_api.MAX_DIMENSIONS
 _NONE: Final = ctypes.c_void_p()
+#: Kinds of requests whose sums must have a fixed order.
+_GRADIENTS: Final = frozenset({"convolution_weights", "pooling_gradient"})
 
 
 def dims(values: tuple[int, ...]) -> Any:
@@ -45,6 +47,8 @@ def attributes(engine: DnnlEngine, request: PrimitiveRequest) -> Handle:
     check(library.dnnl_primitive_attr_set_scratchpad_mode(handle.pointer, c_api.USER_SCRATCHPAD), "scratchpad mode")
     # Otherwise an environment variable could allow bfloat16 for float32.
     check(library.dnnl_primitive_attr_set_fpmath_mode(handle.pointer, c_api.STRICT_MATH), "math mode")
+    if request.kind in _GRADIENTS:  # on GPUs it may otherwise add with atomics, in any order
+        check(library.dnnl_primitive_attr_set_deterministic(handle.pointer, 1), "deterministic")
     for each in request.quantisation:
         kind, base = (
             ("zero_points", c_api.ZERO_POINTS_OF) if each.index & c_api.ZERO_POINTS_OF else ("scales", c_api.SCALES_OF)
@@ -103,6 +107,13 @@ def _convolution(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
     return (c_api.FORWARD_INFERENCE, algorithm, *data, dims(strides), dims(dilations), dims(begins), dims(ends))
 
 
+def _convolution_weights(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    strides, dilations, begins, ends = s
+    data = d[c_api.SRC], d[c_api.DIFF_WEIGHTS], _NONE, d[c_api.DIFF_DST]
+    window = dims(strides), dims(dilations), dims(begins), dims(ends)
+    return (c_api.CONVOLUTION_DIRECT, *data, *window, _NONE)
+
+
 def _deconvolution(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
     strides, dilations, begins, ends = s
     data = d[c_api.SRC], d[c_api.WEIGHTS], d[c_api.BIAS], d[c_api.DST]
@@ -118,6 +129,12 @@ def _pooling(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
     algorithm, strides, kernel, dilations, begins, ends = s
     windows = dims(strides), dims(kernel), dims(dilations), dims(begins), dims(ends)
     return (c_api.FORWARD_INFERENCE, algorithm, d[c_api.SRC], d[c_api.DST], *windows)
+
+
+def _pooling_gradient(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    algorithm, strides, kernel, dilations, begins, ends = s
+    windows = dims(strides), dims(kernel), dims(dilations), dims(begins), dims(ends)
+    return (algorithm, d[c_api.DIFF_SRC], d[c_api.DIFF_DST], *windows, _NONE)
 
 
 def _lrn(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -201,9 +218,11 @@ def _sequence(d: Descriptors) -> tuple[Any, ...]:
 #: Kind of request -> name of the creating function, and the function that returns its arguments.
 CREATORS: Final[Mapping[str, tuple[str, _Arguments]]] = {
     "convolution": ("convolution_forward", _convolution),
+    "convolution_weights": ("convolution_backward_weights", _convolution_weights),
     "deconvolution": ("deconvolution_forward", _deconvolution),
     "matmul": ("matmul", _matmul),
     "pooling": ("pooling_forward", _pooling),
+    "pooling_gradient": ("pooling_backward", _pooling_gradient),
     "lrn": ("lrn_forward", _lrn),
     "batch_normalization": ("batch_normalization_forward", _batch_normalization),
     "layer_normalization": ("layer_normalization_forward", _layer_normalization),

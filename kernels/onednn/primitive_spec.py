@@ -24,7 +24,8 @@ class PrimitiveSpec:
     """A signature's primitive and the preparation of its constants."""
 
     request: PrimitiveRequest | None  # None if the result has no elements
-    #: Packed constant -> the layout of its C-contiguous array, in the primitive's logical order.
+    #: Parameter whose layout the library chooses -> the layout of its C-contiguous array, in the primitive's logical
+    #: order. Constants are packed beforehand, other arrays in each call.
     sources: Mapping[str, Tensor] = field(default_factory=dict)
     factors: Mapping[str, float] = field(default_factory=dict)  # constant -> scale applied beforehand
 
@@ -86,8 +87,11 @@ def _described(signature: Signature, describe: Describe) -> PrimitiveSpec:
 def _load(signature: Signature, *, describe: Describe) -> Any:
     from syclsched.kernels.onednn.calls import LoadedPrimitive, submit_empty
 
-    request = _described(signature, describe).request
-    return submit_empty if request is None else LoadedPrimitive(request)
+    described = _described(signature, describe)
+    if described.request is None:
+        return submit_empty
+    changing = {name: tensor for name, tensor in described.sources.items() if name not in signature.constants}
+    return LoadedPrimitive(described.request, changing)
 
 
 def _prepare(signature: Signature, queue: SyclQueue, constants: Mapping[str, Any], *, describe: Describe) -> Any:

@@ -12,9 +12,10 @@ from syclsched.kernels.onednn import c_api
 from syclsched.kernels.onednn.engines import DnnlEngine
 from syclsched.kernels.onednn.handles import DnnlCache, Handle
 from syclsched.kernels.onednn.post_ops import Sum
-from syclsched.kernels.onednn.primitive_descriptors import create
+from syclsched.kernels.onednn.primitive_descriptors import attributes, create, descriptor
 from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveRequest, note_refusal
 from syclsched.kernels.onednn.status import check
+from syclsched.kernels.onednn.tensors import Tensor
 
 #: Cached primitives: enough for several large models. One takes some 10 to 100 kB of generated code.
 CAPACITY: Final = 1024
@@ -58,6 +59,7 @@ class Primitive:
 
 
 _primitives: DnnlCache[Primitive] = DnnlCache(CAPACITY)
+_reorders: DnnlCache[Primitive | None] = DnnlCache(CAPACITY)
 
 
 def primitive_of(engine: DnnlEngine, request: PrimitiveRequest) -> Primitive:
@@ -79,6 +81,34 @@ def primitive_of(engine: DnnlEngine, request: PrimitiveRequest) -> Primitive:
         return Primitive(engine, request, description, handle, implementation)
 
     return _primitives.get((engine.context, engine.device, request), make)
+
+
+def reorder_of(primitive: Primitive, argument: PrimitiveArgument, plain: Tensor) -> Primitive | None:
+    """Return the primitive that converts an argument from, or a result to, a layout of the caller; None if not needed.
+
+    ``plain`` describes the caller's array.
+    """
+    engine = primitive.engine
+    library, chosen = engine.library, primitive.descriptor(argument.index)
+
+    def make() -> Primitive | None:
+        given = descriptor(engine, plain)
+        if library.dnnl_memory_desc_equal(given.pointer, chosen):
+            return None
+        source, target = given.pointer, chosen
+        if argument.index in c_api.RESULTS:
+            source, target = target, source
+        request = PrimitiveRequest("reorder", ())
+        attr = attributes(engine, request)
+        description = Handle(library, "primitive_desc").make(
+            library.dnnl_reorder_primitive_desc_create,
+            *(source, engine.handle.pointer, target, engine.handle.pointer, attr.pointer),
+            what=f"reorder of {argument.parameter!r}",
+        )
+        handle = Handle(library, "primitive").make(library.dnnl_primitive_create, description.pointer, what="reorder")
+        return Primitive(engine, request, description, handle, _implementation(engine, description))
+
+    return _reorders.get((engine.context, engine.device, primitive.request, argument.index, plain), make)
 
 
 def _implementation(engine: DnnlEngine, description: Handle) -> str:

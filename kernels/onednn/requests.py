@@ -23,7 +23,7 @@ class PrimitiveArgument:
 
     parameter: str  # the operation's parameter
     index: int  # oneDNN's argument number
-    tensor: Tensor  # layout; one without strides is packed beforehand, by `packing.prepare`
+    tensor: Tensor  # one without strides has the layout that the library chooses
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,6 +230,7 @@ class Implementation:
             scalars; ``depends`` is a list of events; the returned event completes with the last submitted command.
             If it has a method ``native(queue, arguments) -> NativeCall``, the compiled submission loop calls that once
             per in-order queue and set of arguments, and then the returned function for every execution of the task.
+            It may return a tuple of several calls, which are made one after another.
             If it has a method ``check(queue)``, that is called before anything is submitted to the queue's device, and
             raises `syclsched.errors.CapabilityError` if the library refuses it there.
             Implementations that only copy return `Copies`.

@@ -273,14 +273,13 @@ def _caller(submission: Any, queue: SyclQueue) -> Callable[[], Any]:
     """Return a function that submits a library's work as a run does: by its native function if it has one."""
     if not hasattr(getattr(submission, "call", None), "native"):
         return lambda: submission.submit(queue, [])
-    native = submission.call.native(queue, submission.arguments)
-    if native is None:
-        return lambda: submission.submit(queue, [])
-    function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * len(native.arguments))(native.function)
+    calls = submission.native(queue)
+    functions = [ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * len(c.arguments))(c.function) for c in calls]
 
-    def call(keep: Any = native) -> None:
-        status = function(*keep.arguments)
-        if status:
-            raise ExecutionError(f"a library's function returned {status}", where="calibration")
+    def call() -> None:
+        for function, native in zip(functions, calls, strict=True):
+            status = function(*native.arguments)
+            if status:
+                raise ExecutionError(f"a library's function returned {status}", where="calibration")
 
     return call

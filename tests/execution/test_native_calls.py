@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -116,6 +117,26 @@ def test_the_words_arrive_and_a_status_is_explained() -> None:
             run.wait()
         called.status = 0
         runner({"x": np.arange(10)}, results=())
+
+
+def test_several_calls_of_one_task_are_made_in_order() -> None:
+    platform, live = live_on(None)
+
+    class Several(Called):
+        def native(self, queue: Any, arguments: Any) -> Any:
+            return tuple(replace(super(Several, self).native(queue, arguments), arguments=(n,) * 6) for n in range(3))
+
+    called = Several(0)
+    graph = TaskGraph()
+    x, y = graph.array("x", (10,), DTYPE), graph.array("y", (10,), DTYPE)
+    graph.kernel(with_library(called), x=x, y=y, name="several")
+    with bind(plan_on(graph, platform, "cpu"), graph, live) as runner:
+        for _ in range(2):
+            runner({"x": np.arange(10)}, results=())
+        assert called.seen == [(n,) * 6 for n in (0, 1, 2, 0, 1, 2)]
+        called.status = 7
+        with runner.run({"x": np.arange(10)}) as run, pytest.raises(TaskFailedError, match=r"several.*no mood for 7"):
+            run.wait()
 
 
 def test_a_native_call_that_cannot_be_made_is_said() -> None:

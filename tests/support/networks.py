@@ -228,6 +228,39 @@ class Builder:
         split = self.reshape(x, n, groups, c // groups, h, w)
         return self.reshape(self.transpose(split, 0, 2, 1, 3, 4), n, c, h, w)
 
+    def training_step(self) -> tuple[str, ...]:
+        """Add two convolutions with pooling between, whose weights are inputs, and the gradients of a sum of squares.
+
+        Return the gradients by the weights and by the first bias.
+        """
+        x, first, second = (
+            self.input("image", (2, 4, 6, 5)),
+            self.input("first", (6, 4, 3, 3)),
+            self.input("second", (8, 3, 2, 2)),
+        )
+        window = {"dilations": (1, 1), "channels_last": False}
+        near = {**window, "strides": (1, 1), "pads": (1,) * 4, "groups": 1}
+        far = {**window, "strides": (1, 2), "pads": (0, 1, 0, 0), "groups": 2}
+        pool = {
+            **window,
+            "mode": "max",
+            "kernel": (2, 2),
+            "strides": (2, 2),
+            "pads": (0,) * 4,
+            "count_include_pad": False,
+        }
+        h = self.elementwise(("relu", 0), self.add("conv", (x, first), (2, 6, 6, 5), **near, activation=()))
+        p = self.add("pool", (h,), (2, 6, 3, 2), **pool)
+        y = self.add("conv", (p, second), (2, 8, 2, 1), **far, activation=())
+        dy = self.elementwise(("mul", 0, 0), y)
+        by_second = self.add("conv_weights", (p, dy), (8, 3, 2, 2), **far, kernel=(2, 2))
+        dp = self.add("conv_transpose", (dy, second), (2, 6, 3, 2), **far, activation=(), output_padding=(0, 1))
+        dh = self.add("pool_gradient", (h, dp), (2, 6, 6, 5), **pool)
+        da = self.elementwise(("mul", ("sign", 0), 1), h, dh)
+        by_first = self.add("conv_weights", (x, da), (6, 4, 3, 3), **near, kernel=(3, 3))
+        by_bias = self.reduce(da, "sum", 0, 2, 3, keepdims=False)
+        return by_first, by_second, by_bias
+
 
 def assert_same(one: Network, other: Network, given: dict[str, Any], tolerance: float = 1e-9) -> None:
     """Two networks have the same inputs and outputs and give the same, but for rounding."""

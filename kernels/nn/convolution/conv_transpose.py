@@ -74,26 +74,25 @@ def _host(
     source, target = last(x, last_), last(y, last_)
     inside, outside = w.shape[0] // groups, w.shape[1]
     sizes = source.shape[1:-1]
+    # A negative pad at the beginning adds positions there that receive nothing.
+    starts = tuple(max(0, -begin) for begin in window.begins)
     whole = tuple(
-        max(0, out + begin + max(end, 0), (count - 1) * stride + span) + max(0, -begin)
-        for out, begin, end, count, stride, span in zip(
-            target.shape[1:-1], window.begins, window.ends, sizes, window.strides, window.reach(kernel), strict=True
+        max(out + begin, (count - 1) * stride + span) + start
+        for out, begin, count, stride, span, start in zip(
+            target.shape[1:-1], window.begins, sizes, window.strides, window.reach(kernel), starts, strict=True
         )
     )
     total = np.zeros((source.shape[0], *whole, groups * outside), dtype)
     rows = source.reshape(math.prod(source.shape[:-1]), groups, inside).transpose(1, 0, 2).astype(dtype, copy=False)
     for place, cut in window.places(kernel, sizes):
         weights = w[(..., *place)].reshape(groups, inside, outside).astype(dtype, copy=False)
-        total[(slice(None), *cut)] += (
+        moved = (slice(each.start + by, each.stop + by, each.step) for each, by in zip(cut, starts, strict=True))
+        total[(slice(None), *moved)] += (
             np.matmul(rows, weights).transpose(1, 0, 2).reshape(*source.shape[:-1], groups * outside)
         )
     # Output beyond the last position that receives a contribution stays zero.
-    part = total[
-        (
-            slice(None),
-            *(slice(max(0, p), max(0, p) + n) for p, n in zip(window.begins, target.shape[1:-1], strict=True)),
-        )
-    ]
+    begins = (begin + start for begin, start in zip(window.begins, starts, strict=True))
+    part = total[(slice(None), *(slice(at, at + n) for at, n in zip(begins, target.shape[1:-1], strict=True)))]
     if b is not None:
         part = part + b
     target[...] = act.numpy(activation, part)

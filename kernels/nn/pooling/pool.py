@@ -36,7 +36,11 @@ MAX_DTYPES = (*FLOATS, "int8", "uint8", "int32", "int64")
 
 
 def _check(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -> str | None:
-    y, x = signature.shapes["y"], signature.shapes["x"]
+    return check_windows(signature.shapes["y"], signature.shapes["x"], window=window, kernel=kernel, last_=last_)
+
+
+def check_windows(y: Ints, x: Ints, *, window: Window, kernel: Ints, last_: bool) -> str | None:
+    """Return what is wrong with the shapes of a pooling's result and its input, or None."""
     if not len(x) == len(y) == len(kernel) + 2:
         return f"y {y} and x {x} have {len(kernel) + 2} axes each"
     sizes = spatial(x, last_)

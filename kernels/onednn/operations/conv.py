@@ -33,24 +33,51 @@ def conv(convolution: Convolution, *, residual: str) -> Implementation:
 
 
 def _conv(convolution: Convolution, residual: str, signature: Signature) -> PrimitiveSpec:
-    dtype, weights = signature.dtypes["y"], signature.shapes["w"]
-    window, groups, last = convolution.window, convolution.groups, convolution.channels_last
+    window, last = convolution.window, convolution.channels_last
     check_window(window)
-    # Both cases have only oneDNN's reference implementation, which is slower than our own kernels.
-    if residual and not last:
+    if residual and not last:  # it has its reference implementation only, which is slower than our own kernels
         raise refuse("a residual needs channels last")
-    if last and "w" not in signature.constants:
-        raise refuse("channels last need constant weights")
-    x, y = (activations(signature.shapes[name], dtype, channels_last=last) for name in "xy")
-    grouped = weights if groups == 1 else (groups, weights[0] // groups, *weights[1:])
+    x, y = (activations(signature.shapes[name], signature.dtypes[name], channels_last=last) for name in "xy")
     return _described(
         "convolution",
         signature,
         (x, y),
-        plain(grouped, dtype),
-        (window.strides, gaps(window), window.begins, window.ends),
+        _grouped(signature, "w", convolution.groups),
+        _settings(window),
         post_ops_of(convolution.activation, y if residual else None, in_place=residual == "y"),
     )
+
+
+def conv_weights(convolution: Convolution) -> Implementation:
+    """Return oneDNN's gradient of a convolution's weights: parameters y (O, I / groups, *kernel), x, dy."""
+    return implementation(partial(_conv_weights, convolution), efficiency=0.7)
+
+
+def _conv_weights(convolution: Convolution, signature: Signature) -> PrimitiveSpec:
+    check_window(convolution.window)
+    x, dy = (
+        activations(signature.shapes[name], signature.dtypes[name], channels_last=convolution.channels_last)
+        for name in ("x", "dy")
+    )
+    weights = _grouped(signature, "y", convolution.groups)
+    arguments = (
+        PrimitiveArgument("x", c_api.SRC, x),
+        PrimitiveArgument("dy", c_api.DIFF_DST, dy),
+        PrimitiveArgument("y", c_api.DIFF_WEIGHTS, weights.with_any_layout()),
+    )
+    request = PrimitiveRequest("convolution_weights", arguments, _settings(convolution.window))
+    return PrimitiveSpec(request, {"y": weights})
+
+
+def _grouped(signature: Signature, name: str, groups: int) -> Tensor:
+    """Return weights (O, I / groups, *kernel) as oneDNN has them: with an axis of groups in front if there are any."""
+    shape = signature.shapes[name]
+    return plain(shape if groups == 1 else (groups, shape[0] // groups, *shape[1:]), signature.dtypes[name])
+
+
+def _settings(window: Window) -> tuple[Shape, ...]:
+    """Return the settings of a convolution."""
+    return window.strides, gaps(window), window.begins, window.ends
 
 
 def conv_transpose(convolution: Convolution, *, output_padding: Shape) -> Implementation:
@@ -71,8 +98,8 @@ def _conv_transpose(convolution: Convolution, output_padding: Shape, signature: 
         source = split.permuted((0, 2, 1, *(axis + 1 for axis in spatial)))
     # Output padding at the end reduces the crop there.
     cut = tuple(end - extra for end, extra in zip(window.ends, output_padding, strict=True))
-    if min(cut, default=0) < 0:
-        raise refuse("output_padding is larger than the pads")
+    if any(end + stride < 0 for end, stride in zip(cut, window.strides, strict=True)):
+        raise refuse("output_padding is larger than the pads and the stride")
     settings = (window.strides, gaps(window), window.begins, cut)
     return _described("deconvolution", signature, (x, y), source, settings, post_ops_of(convolution.activation))
 
@@ -98,15 +125,13 @@ def _described(
     settings: tuple[Shape, ...],
     post_ops: tuple[PostOp, ...],
 ) -> PrimitiveSpec:
-    """Describe a convolution of either kind; constant weights are packed in the layout the library chooses."""
+    """Describe a convolution of either kind; the library chooses the layout of the weights."""
     x, y = ends
-    packed = "w" in signature.constants
     arguments = [
         PrimitiveArgument("x", c_api.SRC, x),
-        PrimitiveArgument("w", c_api.WEIGHTS, weights.with_any_layout() if packed else weights),
+        PrimitiveArgument("w", c_api.WEIGHTS, weights.with_any_layout()),
         PrimitiveArgument("y", c_api.DST, y),
     ]
     if "b" in signature.shapes:
         arguments.append(PrimitiveArgument("b", c_api.BIAS, plain(signature.shapes["b"], weights.dtype)))
-    request = PrimitiveRequest(kind, tuple(arguments), settings, post_ops)
-    return PrimitiveSpec(request, {"w": weights} if packed else {})
+    return PrimitiveSpec(PrimitiveRequest(kind, tuple(arguments), settings, post_ops), {"w": weights})

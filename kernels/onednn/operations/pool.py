@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from syclsched.kernels.common import Activation
 from syclsched.kernels.onednn import c_api
 from syclsched.kernels.onednn.operations.conv import check_window, post_ops_of
 from syclsched.kernels.onednn.primitive_spec import PrimitiveSpec, implementation, refuse
-from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveRequest
-from syclsched.kernels.onednn.tensors import Shape, activations
+from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveRequest, Setting
+from syclsched.kernels.onednn.tensors import Shape, Tensor, activations
 from syclsched.kernels.windows import Window
 from syclsched.model.operation import Implementation, Signature
 
@@ -32,11 +33,38 @@ def _pool(
     activation: Activation,
     signature: Signature,
 ) -> PrimitiveSpec:
-    dtype = signature.dtypes["y"]
+    ends, settings = _described(signature, "xy", mode, kernel, window, include, channels_last)
+    arguments = PrimitiveArgument("x", c_api.SRC, ends[0]), PrimitiveArgument("y", c_api.DST, ends[1])
+    return PrimitiveSpec(PrimitiveRequest("pooling", arguments, settings, post_ops_of(activation)))
+
+
+def pool_gradient(kernel: Shape, window: Window, *, count_include_pad: bool, channels_last: bool) -> Implementation:
+    """Return oneDNN's gradient of average pooling: parameters y, x (not read), dy."""
+    return implementation(partial(_pool_gradient, kernel, window, count_include_pad, channels_last), efficiency=0.5)
+
+
+def _pool_gradient(
+    kernel: Shape, window: Window, include: bool, channels_last: bool, signature: Signature
+) -> PrimitiveSpec:
+    ends, settings = _described(signature, ("y", "dy"), "average", kernel, window, include, channels_last)
+    arguments = PrimitiveArgument("dy", c_api.DIFF_DST, ends[1]), PrimitiveArgument("y", c_api.DIFF_SRC, ends[0])
+    return PrimitiveSpec(PrimitiveRequest("pooling_gradient", arguments, settings))
+
+
+def _described(
+    signature: Signature,
+    names: Sequence[str],
+    mode: str,
+    kernel: Shape,
+    window: Window,
+    include: bool,
+    channels_last: bool,
+) -> tuple[tuple[Tensor, Tensor], tuple[Setting, ...]]:
+    """Return the arrays that pooling reads and makes, or their gradients, and a primitive's settings."""
     check_window(window)
     if max(window.dilations) > 1:
         raise refuse("windows with gaps are left to its reference implementation")
-    x, y = (activations(signature.shapes[name], dtype, channels_last=channels_last) for name in "xy")
+    x, y = (activations(signature.shapes[n], signature.dtypes[n], channels_last=channels_last) for n in names)
     strides, begins, ends = window.strides, window.begins, list(window.ends)
     for axis in range(window.ndim):
         extent, count = x.dims[axis + 2], y.dims[axis + 2]
@@ -50,6 +78,4 @@ def _pool(
                 raise refuse("the last windows reach beyond the pads, which do not count there")
             ends[axis] += beyond
     algorithm = c_api.POOLING[mode, int(include)]
-    settings = (algorithm, strides, kernel, (0,) * window.ndim, begins, tuple(ends))
-    ends_of_it = PrimitiveArgument("x", c_api.SRC, x), PrimitiveArgument("y", c_api.DST, y)
-    return PrimitiveSpec(PrimitiveRequest("pooling", ends_of_it, settings, post_ops_of(activation)))
+    return (x, y), (algorithm, strides, kernel, (0,) * window.ndim, begins, tuple(ends))

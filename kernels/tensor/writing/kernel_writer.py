@@ -215,6 +215,10 @@ class KernelWriter(ABC):
     def vector_group(self, dtype: str, expression: str, vectors: int = 1) -> str:
         """Define a group of vector variables, a *wide*, with all lanes set to one value; return its name."""
 
+    def keep_items_apart(self) -> None:
+        """Keep the compiler from making work-items the lanes of vectors, if the language allows it."""
+        return None
+
     def vector_array(self, dtype: str, value: str, vectors: int) -> str:
         """Declare an initialised private array of vectors, for `load_wide` and `store_wide`."""
         name, number = self.private(dtype, vectors * LANES), self.vector_group(dtype, value)

@@ -174,6 +174,9 @@ class _OpenCLWriter(KernelWriter):
             self.line(f"{C_TYPES[compute_dtype(dtype)]}{LANES} {name}_{number} = {expression};")
         return name
 
+    def keep_items_apart(self) -> None:
+        self._whole_vectors("float32")
+
     def _whole_vectors(self, dtype: str) -> None:
         # The hint keeps the CPU compiler from vectorising over work-items: the kernel uses vectors itself.
         lanes = self._lanes if self._lanes > 1 else LANES

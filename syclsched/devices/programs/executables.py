@@ -98,17 +98,19 @@ class LibrarySubmission:
         """Whether the compiled loop can call the library without Python."""
         return hasattr(self.call, "native")
 
-    def native(self, queue: SyclQueue) -> NativeCall:
-        """Return the native call for the compiled loop; only if `is_native`."""
+    def native(self, queue: SyclQueue) -> tuple[NativeCall, ...]:
+        """Return the native calls for the compiled loop, one after another; only if `is_native`."""
         try:
             made = self.call.native(queue, self.arguments)  # type: ignore[attr-defined]
         except SyclschedError:
             raise
         except Exception as error:
             raise ExecutionError(f"native() failed: {type(error).__name__}: {error}", where=self.where) from error
-        if not isinstance(made, NativeCall):
-            raise ExecutionError(f"native() returned {type(made).__name__}, not a NativeCall", where=self.where)
-        return made
+        calls = made if isinstance(made, tuple) and made else (made,)
+        for each in calls:
+            if not isinstance(each, NativeCall):
+                raise ExecutionError(f"native() returned {type(each).__name__}, not a NativeCall", where=self.where)
+        return calls
 
     def submit(self, queue: SyclQueue, depends: list[SyclEvent]) -> SyclEvent:
         """Make the library submit its work; see `Submission.submit`."""

@@ -178,7 +178,7 @@ def command_of(
     known: list[KernelSubmission | CopySubmission | NativeCall] = []
     for step in steps:
         if isinstance(step, LibrarySubmission) and step.is_native:
-            known.append(step.native(queue))
+            known += step.native(queue)
         elif isinstance(step, KernelSubmission | CopySubmission):
             known.append(step)
         else:

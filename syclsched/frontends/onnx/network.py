@@ -10,8 +10,13 @@ attributes. The kinds:
                      ``dilations``, ``groups``, ``channels_last`` (of x, y and residual; w is always (O, I/g, *kernel)),
                      ``activation``, ``in_place`` (whether y overwrites the residual)
 ``conv_transpose``   inputs x, w, optional bias -> y. As ``conv``, and ``output_padding``; w is (I, O/g, *kernel)
+``conv_weights``     x, dy -> gradient of the weights of a ``conv`` of x, given that of its result, dy. ``kernel``, and
+                     ``strides``, ``pads``, ``dilations``, ``groups``, ``channels_last`` (of x and dy) of the ``conv``.
+                     The gradient of x is a ``conv_transpose`` of dy with the same attributes
 ``pool``             x -> y. ``mode`` "max" or "average", ``kernel``, ``strides``, ``pads``, ``dilations``,
                      ``count_include_pad``, ``channels_last``, optional ``activation``
+``pool_gradient``    x, dy -> gradient of x, given that of the result of ``pool``, with its attributes except
+                     ``activation``; of equal largest elements the first has the gradient
 ``lrn``              x -> y. ``alpha``, ``beta``, ``bias``, ``size``, ``channels_last``
 ``batch_norm``       x, scale, bias, mean, variance -> y. ``epsilon``, ``channels_last``, ``activation``
 ``layer_norm``       x, scale, optional bias -> y. ``axis``, ``epsilon``, ``centred`` (by default; else by the root mean
@@ -96,7 +101,7 @@ KINDS: Final = frozenset(
         *("elementwise", "reduce", "arg", "topk", "scan_sum", "transpose", "reshape", "gather", "gather_elements"),
         *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "recurrent"),
         *("integer_matmul", "integer_conv", "block_matmul", "attention", "cache_write", "rotary", "trees", "counted"),
-        *("loop", "update", "moments", "reference"),
+        *("loop", "update", "moments", "reference", "conv_weights", "pool_gradient"),
     }
 )
 

@@ -16,6 +16,8 @@ from syclsched.kernels.nn.attention.cache_write import cache_write
 from syclsched.kernels.nn.attention.rotary import rotary
 from syclsched.kernels.nn.convolution.conv import conv
 from syclsched.kernels.nn.convolution.conv_transpose import conv_transpose
+from syclsched.kernels.nn.gradients.conv_weights import conv_weights
+from syclsched.kernels.nn.gradients.pool_gradient import pool_gradient
 from syclsched.kernels.nn.join import join
 from syclsched.kernels.nn.normalisation.batch_norm import batch_norm
 from syclsched.kernels.nn.normalisation.group_norm import group_norm
@@ -50,6 +52,8 @@ _Factory = Callable[[CanonicalNode, Mapping[str, Value]], Operation]
 
 #: Attributes of both kinds of convolutions.
 _WINDOWS: Final = ("strides", "pads", "dilations", "groups", "channels_last", "activation")
+#: Attributes of pooling and of its gradient.
+_POOLING: Final = ("mode", "kernel", "strides", "pads", "dilations", "count_include_pad", "channels_last")
 
 
 def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> OperationCall:
@@ -135,6 +139,12 @@ def _conv_transpose(node: CanonicalNode, values: Mapping[str, Value]) -> Operati
     return made
 
 
+def _conv_weights(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
+    at = {name: node.attributes[name] for name in _WINDOWS if name != "activation"}
+    made: Operation = conv_weights(len(at["strides"]), **at)
+    return made
+
+
 def _from_attributes(factory: Callable[..., Operation], *names: str, **operands: int) -> _Factory:
     """Return a function that passes a node's attributes, and whether it has the optional inputs at some positions."""
 
@@ -186,9 +196,9 @@ def _recurrent(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
 _FACTORIES: Final[dict[str, _Factory]] = {
     "conv": _conv,
     "conv_transpose": _conv_transpose,
-    "pool": _from_attributes(
-        pool, "mode", "kernel", "strides", "pads", "dilations", "count_include_pad", "channels_last", "activation"
-    ),
+    "conv_weights": _conv_weights,
+    "pool": _from_attributes(pool, *_POOLING, "activation"),
+    "pool_gradient": _from_attributes(pool_gradient, *_POOLING),
     "matmul": _from_attributes(matmul, "transpose_a", "transpose_b", "alpha", "beta", "activation", bias=2, residual=3),
     "integer_matmul": _integer_matmul,
     "integer_conv": _integer_conv,
@@ -224,6 +234,7 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(_FACTORIES, ("x",)),
     "conv": ("x", "w", "b", "r"),
     "conv_transpose": ("x", "w", "b"),
+    **dict.fromkeys(("conv_weights", "pool_gradient"), ("x", "dy")),
     "batch_norm": ("x", "scale", "bias", "mean", "variance"),
     "layer_norm": ("x", "scale", "b"),
     "group_norm": ("x", "scale", "bias"),

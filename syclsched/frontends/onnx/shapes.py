@@ -110,6 +110,27 @@ def _pool(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Shape
     return ((_arranged(batch, channels, made, attributes["channels_last"]), x.dtype),)
 
 
+def _conv_weights(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    x, dy = inputs
+    last, groups, kernel = attributes["channels_last"], attributes["groups"], tuple(attributes["kernel"])
+    batch, channels, extents = _spatial(x.shape, last)
+    outside = dy.shape[-1 if last else 1] if len(dy.shape) > 1 else 0
+    if groups < 1 or channels % groups or outside % groups:
+        raise ModelError(f"{groups} groups do not fit {channels} channels of {x.shape} and the gradient {dy.shape}")
+    made = _arranged(batch, outside, _windows(extents, kernel, attributes), last)
+    if dy.shape != made:
+        raise ModelError(f"the gradient {dy.shape} does not fit the result {made} of the convolution of {x.shape}")
+    return (((outside, channels // groups, *kernel), x.dtype),)
+
+
+def _pool_gradient(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    x, dy = inputs
+    ((made, _),) = _pool([x], attributes)
+    if dy.shape != made:
+        raise ModelError(f"the gradient {dy.shape} does not fit the result {made} of the pooling of {x.shape}")
+    return ((x.shape, x.dtype),)
+
+
 def _per_channel(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     x = inputs[0]
     if len(x.shape) < 2:
@@ -284,7 +305,9 @@ def _pad(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeD
 _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[ShapeDtype, ...]]]] = {
     "conv": _conv,
     "conv_transpose": _conv_transpose,
+    "conv_weights": _conv_weights,
     "pool": _pool,
+    "pool_gradient": _pool_gradient,
     "lrn": _same,
     "batch_norm": _per_channel,
     "layer_norm": _layer_norm,

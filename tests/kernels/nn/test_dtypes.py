@@ -10,6 +10,8 @@ import pytest
 from support.operations import close, numbers, on_host, unwritten
 
 from syclsched.kernels import nn
+from syclsched.kernels.nn.gradients.conv_weights import conv_weights
+from syclsched.kernels.nn.gradients.pool_gradient import pool_gradient
 from syclsched.model.operation import Operation
 
 pytestmark = pytest.mark.sycl
@@ -53,6 +55,11 @@ for last in (True, False):
             NORMED | {"y": (2, 9, 9, 8) if last else (2, 8, 9, 9)},
         ),
         (nn.pool("max", (8, 8), channels_last=last), NORMED | {"y": (2, 1, 1, 8) if last else (2, 8, 1, 1)}),
+        (
+            pool_gradient("max", (2, 2), (2, 2), channels_last=last),
+            NORMED | {"dy": (2, 4, 4, 8) if last else (2, 8, 4, 4)},
+        ),
+        (conv_weights(2, pads=(1,) * 4, channels_last=last), NORMED | {"y": (8, 8, 3, 3), "dy": (2, 8, 8, 8)}),
     ]
 
 

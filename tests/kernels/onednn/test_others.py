@@ -16,6 +16,7 @@ from support.operations import numbers, on_host, unwritten
 
 from syclsched.kernels import nn
 from syclsched.kernels.nn.geometry import arranged
+from syclsched.kernels.nn.gradients.pool_gradient import pool_gradient
 from syclsched.kernels.onednn.operations.data_movement import merged
 from syclsched.kernels.tensor.concat import concat
 from syclsched.kernels.tensor.reductions.reduce import reduce
@@ -44,13 +45,14 @@ def test_pools(onednn: Any, data: st.DataObject) -> None:
     sizes, channels = window.extents(spatial, kernel, ceil=ceil), data.draw(st.sampled_from([1, 3, 16, 40]))
     activation = data.draw(st.sampled_from([(), (("relu",),), (("scale", 0.5), ("tanh",))]))
     operation = nn.pool(mode, kernel, strides, window.pads, (), count, last, activation)
-    arrays = {
-        "y": unwritten(arranged(2, sizes, channels, last), "float32"),
-        "x": numbers(*arranged(2, spatial, channels, last)),
-    }
+    x, y = arranged(2, spatial, channels, last), arranged(2, sizes, channels, last)
+    arrays = {"y": unwritten(y, "float32"), "x": numbers(*x)}
     why = onednn.refused(operation, arrays)
     assume(why is None)
     onednn.agrees(operation, arrays)
+    if mode == "average":
+        gradient = pool_gradient(mode, kernel, strides, window.pads, (), count, last)
+        onednn.agrees(gradient, {"y": unwritten(x, "float32"), "x": unwritten(x, "float32"), "dy": numbers(*y)})
 
 
 def test_pools_it_does_not_have_are_refused(onednn: Any) -> None:

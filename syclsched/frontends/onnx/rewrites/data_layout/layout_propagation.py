@@ -30,6 +30,7 @@ from syclsched.frontends.onnx.rewrites.data_layout.layout_rules import (
     CHANNELS_LAST_KINDS,
     LayoutRules,
     NodeLayouts,
+    image_inputs,
     permute_index_axes,
 )
 from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
@@ -103,13 +104,10 @@ class _LayoutPlan:
                     continue
                 if node.kind in ("elementwise", "concat") and len(draft.shape(name)) != rank:
                     continue
-                first = (
-                    index == 0
-                    or node.kind in ("elementwise", "concat")
-                    or (index == 3 and node.kind in CHANNELS_LAST_KINDS)
-                )
                 preferred_input = (
-                    self._placing.preferred_input(node, wanted) if first else identity_layout(len(draft.shape(name)))
+                    self._placing.preferred_input(node, wanted)
+                    if index in image_inputs(node)
+                    else identity_layout(len(draft.shape(name)))
                 )
                 if preferred_input is not None:
                     votes.setdefault(name, Counter())[preferred_input] += 1
@@ -155,12 +153,11 @@ class _LayoutPlan:
             wanted = self._placing.preferred_input(node, identity_layout(0))
             found = None if wanted is None else self._placing.place(node, wanted)
             return as_it_is if found is None else found
-        gotten = [self.layouts[name] for name in node.inputs if name is not None and name in self.layouts]
+        images = [node.input(position) for position in image_inputs(node)]
+        gotten = [self.layouts[name] for name in images if name is not None and name in self.layouts]
         made = node.outputs[0]
         wishes = [] if made is None else [self._placing.preferred_input(node, self._preferred(self._votes, made))]
         rank = len(self._draft.shape(source))
-        if node.kind != "concat":
-            gotten = gotten[:1]
         places = [
             self._placing.place(node, layout)
             for layout in dict.fromkeys([*gotten, *wishes])

@@ -24,9 +24,11 @@ from syclsched.frontends.onnx.rewrites.fusion.expressions import is_input
 from syclsched.kernels.tensor.writing.expression import split_expression
 
 #: Kinds that are converted to channels last.
-CHANNELS_LAST_KINDS: Final = frozenset({"conv", "conv_transpose", "integer_conv"})
+CHANNELS_LAST_KINDS: Final = frozenset({"conv", "conv_transpose", "integer_conv", "conv_weights"})
 #: Kinds that support both orders, selected by ``channels_last``.
-FLEXIBLE_KINDS: Final = frozenset({"pool", "lrn", "group_norm", "batch_norm"})
+FLEXIBLE_KINDS: Final = frozenset({"pool", "lrn", "group_norm", "batch_norm", "pool_gradient"})
+#: Positions of the inputs in the layout that ``channels_last`` selects, if not the first one only.
+_IMAGES: Final = {"conv": (0, 3), "integer_conv": (0, 3), "conv_weights": (0, 1), "pool_gradient": (0, 1)}
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,11 @@ class NodeLayouts:
     outputs: tuple[Layout, ...]
     attributes: Mapping[str, Any]
     gone: bool = False  # whether the node becomes the identity and is removed
+
+
+def image_inputs(node: CanonicalNode) -> tuple[int, ...]:
+    """Return the positions of the inputs that share the layout of the first one."""
+    return tuple(range(len(node.inputs))) if node.kind in ("elementwise", "concat") else _IMAGES.get(node.kind, (0,))
 
 
 class LayoutRules:
@@ -99,11 +106,10 @@ class LayoutRules:
             return as_it_is if layout == identity_layout(rank) else None
         if layout != channels_last(rank):
             return None
-        inputs = tuple(
-            channels_last(rank) if not index or (index == 3 and node.kind in CHANNELS_LAST_KINDS) else each
-            for index, each in enumerate(as_it_is.inputs)
-        )
-        return NodeLayouts(inputs, (layout,), {**node.attributes, "channels_last": True})
+        images = image_inputs(node)
+        inputs = tuple(layout if index in images else each for index, each in enumerate(as_it_is.inputs))
+        outputs = as_it_is.outputs if node.kind == "conv_weights" else (layout,)
+        return NodeLayouts(inputs, outputs, {**node.attributes, "channels_last": True})
 
     def preferred_input(self, node: CanonicalNode, wanted: Layout) -> Layout | None:
         """Return the preferred layout of the first input for a wanted layout of the result; None without an input."""

@@ -23,6 +23,16 @@ def test_between_convolutions_nothing_is_transposed() -> None:
     assert all(node.attributes["channels_last"] for node in network.nodes if node.kind in ("conv", "pool"))
 
 
+def test_the_gradients_of_a_network_have_its_layout() -> None:
+    made = Builder(dtype="float64")
+    outputs = made.training_step()
+    network = rewritten(made, "layout", outputs=outputs)
+    assert transposed(network) == [(0, 2, 3, 1)]
+    windows = [node for node in network.nodes if "channels_last" in node.attributes]
+    assert len(windows) == 7 and all(node.attributes["channels_last"] for node in windows)
+    assert transposed(rewritten(made, outputs=outputs)) == [(0, 2, 3, 1)]
+
+
 @pytest.mark.parametrize("rank", [3, 5])
 def test_of_other_ranks_too(rank: int) -> None:
     made = Builder(dtype="float64")
