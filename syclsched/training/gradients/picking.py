@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -83,8 +84,21 @@ def _pool(b: NetworkBuilder, node: CanonicalNode, gradients: Names, wanted: Sequ
     if at["mode"] == "average" and at["kernel"] == b.shape(x)[2:] and not any(at["pads"]):
         share = ("const", 1 / max(1, math.prod(at["kernel"])))
         return [b.elementwise(("mul", 0, share), gradient, shape=b.shape(x))]
-    names = ("mode", "kernel", "strides", "pads", "dilations", "count_include_pad", "channels_last")
-    return [b.emit("pool_gradient", [x, gradient], **{name: at[name] for name in names})]
+    names = ("mode", "kernel", "strides", "dilations", "count_include_pad", "channels_last")
+    pads = _reached_pads(b.shape(x)[2:], b.shape(gradient)[2:], at)
+    if pads != tuple(at["pads"]) and at["mode"] == "average" and at["count_include_pad"]:
+        raise no_gradient(node, "windows that reach beyond the pads, which count, have no gradient")
+    return [b.emit("pool_gradient", [x, gradient], **{name: at[name] for name in names}, pads=pads)]
+
+
+def _reached_pads(extents: Sequence[int], counts: Sequence[int], at: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the pads of a pooling, with those at the end as far as its last windows reach."""
+    rank, pads = len(extents), tuple(at["pads"])
+    reach = [
+        (count - 1) * at["strides"][i] + (at["kernel"][i] - 1) * at["dilations"][i] + 1 - pads[i] - extents[i]
+        for i, count in enumerate(counts)
+    ]
+    return (*pads[:rank], *map(max, pads[rank:], reach))
 
 
 @gradient_of("rotary")

@@ -110,10 +110,13 @@ def _conv_transpose(b: NetworkBuilder, node: CanonicalNode, gradients: Names, wa
     assert gradient is not None
     x, w = node.inputs[0] or "", node.inputs[1] or ""
     windows, groups, rank = _windows(node), node.attributes["groups"], len(b.shape(w)) - 2
-    # Elements that no window reaches are left out: a convolution that strides over them has the extents of x.
+    # A convolution leaves out fewer elements at the end than its stride; more of them are cut off.
     pads = windows["pads"]
-    ends = (end - extra for end, extra in zip(pads[rank:], node.attributes["output_padding"], strict=True))
-    windows["pads"] = (*pads[:rank], *ends)
+    cut = (
+        extra // stride * stride
+        for extra, stride in zip(node.attributes["output_padding"], windows["strides"], strict=True)
+    )
+    windows["pads"] = (*pads[:rank], *(end - n for end, n in zip(pads[rank:], cut, strict=True)))
     found: list[str | None] = [None] * len(node.inputs)
     if wanted[0]:
         found[0] = b.conv(gradient, w, groups=groups, **windows)

@@ -97,6 +97,57 @@ def test_einsum() -> None:
     )
 
 
+CONVOLUTIONS: list[dict[str, Any]] = [
+    {},
+    {"strides": [2, 3], "pads": [1, 0, 2, 1]},
+    {"dilations": [2, 1], "group": 2},
+    {"strides": [3, 2], "pads": [1, 1, 0, 1], "group": 4},
+]
+
+
+@pytest.mark.parametrize("attributes", CONVOLUTIONS)
+def test_convolutions(attributes: dict[str, Any]) -> None:
+    group = attributes.get("group", 1)
+    parameters = {"x": numbers(2, 4, 7, 8), "w": numbers(8, 4 // group, 3, 2, seed=1), "b": numbers(8, seed=2)}
+    check_gradients([node("Conv", "x w b", **attributes)], parameters)
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+def test_convolutions_of_lines_and_volumes(rank: int) -> None:
+    parameters = {"x": numbers(2, 3, *[5] * rank), "w": numbers(4, 3, *[2] * rank, seed=1)}
+    check_gradients([node("Conv", "x w", strides=[2] * rank)], parameters)
+
+
+@pytest.mark.parametrize("attributes", [*CONVOLUTIONS, {"strides": [3, 2], "output_padding": [2, 1]}])
+def test_transposed_convolutions(attributes: dict[str, Any]) -> None:
+    group = attributes.get("group", 1)
+    parameters = {"x": numbers(2, 4, 4, 3), "w": numbers(4, 8 // group, 3, 2, seed=1), "b": numbers(8, seed=2)}
+    check_gradients([node("ConvTranspose", "x w b", **attributes)], parameters)
+
+
+@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"kernel_shape": [2, 2], "strides": [2, 2]},
+        {"kernel_shape": [3, 2], "strides": [1, 2], "pads": [1, 0, 1, 1]},
+        {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1},
+    ],
+)
+def test_pooling(kind: str, attributes: dict[str, Any]) -> None:
+    check_gradients([node(kind, "x", **attributes)], {"x": numbers(2, 3, 7, 6)})
+
+
+@pytest.mark.parametrize("kind", ["GlobalAveragePool", "GlobalMaxPool"])
+def test_pooling_of_whole_images(kind: str) -> None:
+    check_gradients([node(kind, "x")], {"x": numbers(2, 3, 4, 5)})
+
+
+def test_average_pooling_that_counts_pads() -> None:
+    attributes = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1], "count_include_pad": 1}
+    check_gradients([node("AveragePool", "x", **attributes)], {"x": numbers(2, 3, 7, 6)})
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("kind", ["Softmax", "LogSoftmax"])
 def test_softmax(kind: str, axis: int) -> None:
