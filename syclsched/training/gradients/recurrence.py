@@ -24,20 +24,21 @@ def _recurrent(b: NetworkBuilder, node: CanonicalNode, gradients: Names, wanted:
     if node.input(7) is not None:
         raise no_gradient(node, "a recurrent layer with peepholes has no gradient")
     layer, cell = _Layer.of(b, node), node.attributes["cell"]
-    _, batch, hidden = layer.shape
+    steps, batch, hidden = layer.steps, layer.batch, layer.hidden
+    shapes = ((steps, batch, hidden), (batch, hidden), (batch, hidden))
     dy, dh, dc = (
         each if each is not None else b.filled(shape, layer.dtype)
-        for each, shape in zip((*gradients, None, None), (layer.shape, *[(batch, hidden)] * 2), strict=False)
+        for each, shape in zip((*gradients, None, None), shapes, strict=False)
     )
     slopes, more, scaled = {"rnn": _rnn, "lstm": _lstm}.get(cell, _gru)(layer)
     made = b.emit_all(
         "recurrent_gradient",
         [
-            layer.within(dy, 0),
-            *slopes,
+            layer.by_step(layer.within(layer.rows(dy), 0)),
+            *map(layer.by_step, slopes),
             b.transpose(layer.r, (1, 0)),
             *((dh, dc) if cell == "lstm" else (dh,)),
-            *more,
+            *map(layer.by_step, more),
         ],
         cell=cell,
         reverse=layer.reverse,
@@ -48,9 +49,9 @@ def _recurrent(b: NetworkBuilder, node: CanonicalNode, gradients: Names, wanted:
     found: list[str | None] = [None] * len(node.inputs)
     d_rows, dx_rows = layer.rows(d), layer.rows(dx)
     if wanted[0]:
-        found[0] = b.reshape(b.matmul(dx_rows, layer.w, transpose_b=True), b.shape(layer.x))
+        found[0] = b.reshape(b.matmul(dx_rows, layer.w, transpose_b=True), b.shape(node.inputs[0] or ""))
     if wanted[1]:
-        found[1] = b.matmul(layer.rows(layer.x), dx_rows, transpose_a=True)
+        found[1] = b.matmul(layer.x, dx_rows, transpose_a=True)
     if wanted[2]:
         found[2] = _by_recurrent_weights(layer, d_rows, scaled)
     if wanted[3]:
@@ -64,10 +65,15 @@ def _recurrent(b: NetworkBuilder, node: CanonicalNode, gradients: Names, wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """One direction of a recurrent layer whose states are known."""
+    """One direction of a recurrent layer whose states are known.
+
+    Values of all steps are matrices, with a row for each step and sequence.
+    """
 
     b: NetworkBuilder
-    shape: tuple[int, int, int]  # steps, batch, hidden units
+    steps: int
+    batch: int
+    hidden: int
     dtype: str
     cell: str
     activations: tuple[Activation, ...]
@@ -101,20 +107,24 @@ class _Layer:
                 later = ("less", ("add", ("index", -3), ("const", 1)), 0)
                 previous = b.elementwise(("where", later, 1, 2), long, previous, first)
         return cls(
-            b,
-            (steps, batch, hidden),
+            *(b, steps, batch, hidden),
             b.dtype(y),
             at["cell"],
             at["activations"],
             at["reverse"],
             at["coupled"],
-            *(x, w, r, bias, node.input(5), previous, mask),
+            *(b.reshape(x, (steps * batch, b.shape(x)[-1])), w, r, bias, node.input(5)),
+            b.reshape(previous, (steps * batch, hidden)),
+            None if mask is None else b.reshape(mask, (steps * batch, 1)),
         )
 
     def rows(self, value: str) -> str:
         """Return the rows of all steps and sequences as a matrix."""
-        steps, batch, _ = self.shape
-        return self.b.reshape(value, (steps * batch, self.b.shape(value)[-1]))
+        return self.b.reshape(value, (self.steps * self.batch, self.b.shape(value)[-1]))
+
+    def by_step(self, value: str) -> str:
+        """Return a value of rows with axes of steps and sequences."""
+        return self.b.reshape(value, (self.steps, self.batch, self.b.shape(value)[-1]))
 
     def within(self, value: str, beyond: float) -> str:
         """Return a value with a number beyond the lengths of sequences."""
@@ -124,21 +134,23 @@ class _Layer:
 
     def input_part(self, gate: int) -> str:
         """Return the sums of a gate's products with the inputs and its bias."""
-        b, hidden = self.b, self.shape[2]
+        b, hidden = self.b, self.hidden
         w = b.part(self.w, 1, gate * hidden, hidden)
-        made = b.matmul(self.rows(self.x), w, b.part(self.bias, 0, gate * hidden, hidden))
-        return b.reshape(made, self.shape)
+        return b.matmul(self.x, w, b.part(self.bias, 0, gate * hidden, hidden))
 
-    def state_part(self, gate: int, states: str | None = None, bias: int | None = None) -> str:
-        """Return the products of the previous states, or of others, with a gate's recurrent weights."""
-        b, hidden = self.b, self.shape[2]
+    def state_part(
+        self, gate: int, states: str | None = None, *, bias: int | None = None, added: str | None = None
+    ) -> str:
+        """Return the products of the previous states, or of others, with a gate's weights, and what is added."""
+        b, hidden = self.b, self.hidden
         r = b.part(self.r, 1, gate * hidden, hidden)
-        added = None if bias is None else b.part(self.bias, 0, bias * hidden, hidden)
-        return b.reshape(b.matmul(self.rows(states or self.previous), r, added), self.shape)
+        of_bias = None if bias is None else b.part(self.bias, 0, bias * hidden, hidden)
+        plain = {"transpose_a": False, "transpose_b": False, "alpha": 1.0, "beta": 1.0, "activation": ()}
+        return b.emit("matmul", [states or self.previous, r, of_bias, added], **plain)
 
     def sums(self, gate: int, states: str | None = None) -> str:
         """Return the sums of a gate."""
-        return self.b.elementwise(("add", 0, 1), self.input_part(gate), self.state_part(gate, states))
+        return self.state_part(gate, states, added=self.input_part(gate))
 
     def activated(self, sums: str, number: int) -> str:
         """Return an activation of sums."""
@@ -151,7 +163,7 @@ class _Layer:
         used = sorted(inputs_of(expression))
         given = [(sums, value, *operands)[position] for position in used]
         expression = substitute(expression, {position: place for place, position in enumerate(used)})
-        made = self.b.elementwise(expression, *given, shape=self.shape, dtype=self.dtype)
+        made = self.b.elementwise(expression, *given, shape=(self.steps * self.batch, self.hidden), dtype=self.dtype)
         return self.within(made, 0)
 
 
@@ -175,7 +187,8 @@ def _kept(layer: _Layer) -> list[str]:
     if layer.mask is None:
         return []
     stays = ("where", 0, ("const", 0.0), ("const", 1.0, layer.dtype))
-    return [layer.b.elementwise(stays, layer.mask, shape=layer.shape, dtype=layer.dtype)]
+    shape = (layer.steps * layer.batch, layer.hidden)
+    return [layer.b.elementwise(stays, layer.mask, shape=shape, dtype=layer.dtype)]
 
 
 def _lstm(layer: _Layer) -> tuple[list[str], list[str], str | None]:
@@ -183,16 +196,17 @@ def _lstm(layer: _Layer) -> tuple[list[str], list[str], str | None]:
     sums = [layer.sums(gate) for gate in range(4)]
     i, forget, candidate, o = (layer.activated(each, int(gate == 2)) for gate, each in enumerate(sums))
     kept = b.elementwise(("sub", ("const", 1.0), 0), i) if layer.coupled else forget
-    _, batch, hidden = layer.shape
-    start = layer.start_cell or b.filled((batch, hidden), layer.dtype)
+    start = layer.start_cell or b.filled((layer.batch, layer.hidden), layer.dtype)
     stays, added = layer.within(kept, 1), layer.within(b.elementwise(("mul", 0, 1), i, candidate), 0)
-    before = b.emit("linear_recurrence", [stays, added, start], reverse=layer.reverse)
+    before = layer.rows(
+        b.emit("linear_recurrence", [layer.by_step(stays), layer.by_step(added), start], reverse=layer.reverse)
+    )
     cells = b.elementwise(("add", ("mul", 0, 1), 2), stays, before, added)
     shown = layer.activated(cells, 2)
     through = layer.slope(cells, shown, 2, 2, o)
     if layer.coupled:
         by_input = layer.slope(sums[0], i, 0, ("sub", 2, 3), candidate, before)
-        by_forget = b.filled(layer.shape, layer.dtype)
+        by_forget = b.filled((layer.steps * layer.batch, layer.hidden), layer.dtype)
     else:
         by_input = layer.slope(sums[0], i, 0, 2, candidate)
         by_forget = layer.slope(sums[1], forget, 0, 2, before)
@@ -222,10 +236,9 @@ def _gru(layer: _Layer) -> tuple[list[str], list[str], str | None]:
 
 def _by_recurrent_weights(layer: _Layer, d: str, scaled: str | None) -> str:
     """Return the gradient of the recurrent weights; ``scaled``: the states by which the candidate's are multiplied."""
-    b, hidden = layer.b, layer.shape[2]
-    previous = layer.rows(layer.previous)
+    b, hidden, previous = layer.b, layer.hidden, layer.previous
     if scaled is None:
         return b.matmul(previous, d, transpose_a=True)
     gates = b.matmul(previous, b.part(d, 1, 0, 2 * hidden), transpose_a=True)
-    candidate = b.matmul(layer.rows(scaled), b.part(d, 1, 2 * hidden, hidden), transpose_a=True)
+    candidate = b.matmul(scaled, b.part(d, 1, 2 * hidden, hidden), transpose_a=True)
     return b.concat([gates, candidate], 1)
