@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode
@@ -51,7 +52,7 @@ def _recurrent(b: NetworkBuilder, node: CanonicalNode, gradients: Names, wanted:
     if wanted[0]:
         found[0] = b.reshape(b.matmul(dx_rows, layer.w, transpose_b=True), b.shape(node.inputs[0] or ""))
     if wanted[1]:
-        found[1] = b.matmul(layer.x, dx_rows, transpose_a=True)
+        found[1] = _outer(b, layer.x, dx_rows)
     if wanted[2]:
         found[2] = _by_recurrent_weights(layer, d_rows, scaled)
     if wanted[3]:
@@ -145,7 +146,13 @@ class _Layer:
         b, hidden = self.b, self.hidden
         r = b.part(self.r, 1, gate * hidden, hidden)
         of_bias = None if bias is None else b.part(self.bias, 0, bias * hidden, hidden)
-        plain = {"transpose_a": False, "transpose_b": False, "alpha": 1.0, "beta": 1.0, "activation": ()}
+        plain: dict[str, Any] = {
+            "transpose_a": False,
+            "transpose_b": False,
+            "alpha": 1.0,
+            "beta": 1.0,
+            "activation": (),
+        }
         return b.emit("matmul", [states or self.previous, r, of_bias, added], **plain)
 
     def sums(self, gate: int, states: str | None = None) -> str:
@@ -238,7 +245,12 @@ def _by_recurrent_weights(layer: _Layer, d: str, scaled: str | None) -> str:
     """Return the gradient of the recurrent weights; ``scaled``: the states by which the candidate's are multiplied."""
     b, hidden, previous = layer.b, layer.hidden, layer.previous
     if scaled is None:
-        return b.matmul(previous, d, transpose_a=True)
-    gates = b.matmul(previous, b.part(d, 1, 0, 2 * hidden), transpose_a=True)
-    candidate = b.matmul(scaled, b.part(d, 1, 2 * hidden, hidden), transpose_a=True)
+        return _outer(b, previous, d)
+    gates = _outer(b, previous, b.part(d, 1, 0, 2 * hidden))
+    candidate = _outer(b, scaled, b.part(d, 1, 2 * hidden, hidden))
     return b.concat([gates, candidate], 1)
+
+
+def _outer(b: NetworkBuilder, x: str, d: str) -> str:
+    """Return the product of the transpose of x with d, which is wider: libraries are faster at its transpose."""
+    return b.transpose(b.matmul(d, x, transpose_a=True), (1, 0))
