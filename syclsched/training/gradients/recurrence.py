@@ -108,15 +108,22 @@ class _Layer:
                 later = ("less", ("add", ("index", -3), ("const", 1)), 0)
                 previous = b.elementwise(("where", later, 1, 2), long, previous, first)
         return cls(
-            *(b, steps, batch, hidden),
+            b,
+            steps,
+            batch,
+            hidden,
             b.dtype(y),
-            at["cell"],
-            at["activations"],
-            at["reverse"],
-            at["coupled"],
-            *(b.reshape(x, (steps * batch, b.shape(x)[-1])), w, r, bias, node.input(5)),
-            b.reshape(previous, (steps * batch, hidden)),
-            None if mask is None else b.reshape(mask, (steps * batch, 1)),
+            cell=at["cell"],
+            activations=at["activations"],
+            reverse=at["reverse"],
+            coupled=at["coupled"],
+            x=b.reshape(x, (steps * batch, b.shape(x)[-1])),
+            w=w,
+            r=r,
+            bias=bias,
+            start_cell=node.input(5),
+            previous=b.reshape(previous, (steps * batch, hidden)),
+            mask=None if mask is None else b.reshape(mask, (steps * batch, 1)),
         )
 
     def rows(self, value: str) -> str:

@@ -106,7 +106,7 @@ def test_training_on_a_device(operator: str) -> None:
     for _ in range(4):
         made = host.run()
         losses.append(float(made[LOSS]))
-        host.values = {name: made[next_name(name)] for name in values}
+        host.values |= {name: made[next_name(name)] for name in values}
     with syclsched.train(model, MeanSquaredError(), SGD(learning_rate=0.3), devices="cpu") as trainer:
         found = [trainer.step(x, target) for _ in range(4)]
     np.testing.assert_allclose(found, losses, rtol=1e-5)
