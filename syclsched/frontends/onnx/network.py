@@ -38,6 +38,10 @@ attributes. The kinds:
 ``recurrent``        x, w, r, b, optional h0, c0, lengths, peepholes -> y, h, and of an LSTM c: all steps of one
                      direction. ``cell``, ``activations``, ``reverse``, ``coupled``; shapes and order of gates as in
                      `syclsched.kernels.nn.recurrence.recurrent`
+``recurrent_gradient`` dy, k0 to the last, r, dh, and what `syclsched.kernels.nn.recurrence.recurrent_gradient` reads in
+                     this order -> d, dx of ``gru_linear``, dh0, dc0 of an LSTM. ``cell``, ``reverse``, ``keep``
+``linear_recurrence`` a, b, start -> y: the state before each step, see
+                     `syclsched.kernels.nn.recurrence.linear_recurrence`. ``reverse``
 ``attention``        q, key, value, starts -> y: causal attention over a cache; ``scale``, ``softcap``, ``window``; see
                      `syclsched.kernels.nn.attention.attention`
 ``cache_write``      cache, rows, starts -> the cache with these rows, in its own memory; ``circular``
@@ -101,7 +105,8 @@ KINDS: Final = frozenset(
         *("elementwise", "reduce", "arg", "topk", "scan_sum", "transpose", "reshape", "gather", "gather_elements"),
         *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "recurrent"),
         *("integer_matmul", "integer_conv", "block_matmul", "attention", "cache_write", "rotary", "trees", "counted"),
-        *("loop", "update", "moments", "reference", "conv_weights", "pool_gradient"),
+        *("loop", "update", "moments", "reference", "conv_weights", "pool_gradient", "recurrent_gradient"),
+        "linear_recurrence",
     }
 )
 

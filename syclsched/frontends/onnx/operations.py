@@ -30,7 +30,9 @@ from syclsched.kernels.nn.product.matmul import matmul
 from syclsched.kernels.nn.quantised.block_matmul import block_matmul
 from syclsched.kernels.nn.quantised.integer_conv import integer_conv
 from syclsched.kernels.nn.quantised.integer_matmul import integer_matmul
+from syclsched.kernels.nn.recurrence.linear_recurrence import linear_recurrence
 from syclsched.kernels.nn.recurrence.recurrent import recurrent
+from syclsched.kernels.nn.recurrence.recurrent_gradient import recurrent_gradient
 from syclsched.kernels.tensor.concat import concat
 from syclsched.kernels.tensor.elementwise import elementwise
 from syclsched.kernels.tensor.gather import gather, gather_elements, gather_nd
@@ -46,6 +48,7 @@ from syclsched.kernels.tensor.strided_slice import slice_of
 from syclsched.kernels.tensor.transpose import transpose
 from syclsched.kernels.tensor.update import update
 from syclsched.kernels.trees import trees
+from syclsched.model.access import AccessMode
 from syclsched.model.operation import Operation
 
 _Factory = Callable[[CanonicalNode, Mapping[str, Value]], Operation]
@@ -75,6 +78,8 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> Operatio
             constants=loop_constants(body),
             scratch=loop_scratch(body),
         )
+    if node.kind == "recurrent_gradient":
+        return _recurrent_gradient_call(node)
     if node.kind in ("elementwise", "concat"):
         factory, what = (elementwise, "expression") if node.kind == "elementwise" else (concat, "axis")
         operation = factory(node.attributes[what], len(present))
@@ -97,6 +102,18 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> Operatio
         return OperationCall(operation, reads, dict(zip(written, node.outputs, strict=False)))
     updated = {"y": reads.pop("r")} if _in_place(node) else {"y": reads.pop("y")} if "y" in reads else {}
     return OperationCall(operation, reads, {"y": node.outputs[0]}, updated=updated)
+
+
+def _recurrent_gradient_call(node: CanonicalNode) -> OperationCall:
+    """Return the call whose parameters are in the order of the node's inputs and outputs."""
+    operation = recurrent_gradient(**node.attributes)
+    written = [each.name for each in operation.parameters if each.mode is AccessMode.WRITE]
+    read = [each.name for each in operation.parameters if each.mode is AccessMode.READ]
+    return OperationCall(
+        operation,
+        {parameter: name for parameter, name in zip(read, node.inputs, strict=True) if name is not None},
+        dict(zip(written, node.outputs, strict=True)),
+    )
 
 
 def _update_call(node: CanonicalNode) -> OperationCall:
@@ -224,6 +241,7 @@ _FACTORIES: Final[dict[str, _Factory]] = {
     "slice": _from_attributes(slice_of, "starts", "steps"),
     "pad": _from_attributes(pad, "pads", "mode", "value"),
     "recurrent": _recurrent,
+    "linear_recurrence": _from_attributes(linear_recurrence, "reverse"),
     "attention": _from_attributes(attention, "scale", "softcap", "window"),
     "cache_write": _from_attributes(cache_write, "circular", "first"),
     "rotary": _from_attributes(rotary, "interleaved", "part"),
@@ -246,6 +264,7 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "rotary": ("x", "cosines", "sines", "positions"),
     "trees": ("x", "nodes", "thresholds", "roots", "weights", "columns"),
     "recurrent": ("x", "w", "r", "b", "h0", "c0", "lengths", "p"),
+    "linear_recurrence": ("a", "b", "start"),
     **dict.fromkeys(("gather", "gather_elements", "gather_nd"), ("x", "indices")),
     **dict.fromkeys(("scatter_elements", "scatter_nd"), ("x", "indices", "updates")),
 }

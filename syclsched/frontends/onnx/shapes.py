@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from syclsched.errors import ModelError
 from syclsched.frontends.onnx.network import CanonicalNode, Value
+from syclsched.kernels.nn.recurrence.recurrent import CELLS
 
 Shape = tuple[int, ...]
 #: Shape and dtype.
@@ -268,6 +269,14 @@ def _recurrent(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[
     return (((steps, batch, hidden), x.dtype), *[((batch, hidden), x.dtype)] * states)
 
 
+def _recurrent_gradient(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    dy, cell = inputs[0], attributes["cell"]
+    steps, batch, hidden = dy.shape
+    wide, state = (steps, batch, CELLS[cell][0] * hidden), (batch, hidden)
+    written = {"lstm": (wide, state, state), "gru_linear": (wide, wide, state)}.get(cell, (wide, state))
+    return tuple((shape, dy.dtype) for shape in written)
+
+
 def _attention(inputs: Sequence[Value], _: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     q, value = inputs[0], inputs[2]
     return (((*q.shape[:3], value.shape[3]), q.dtype),)
@@ -331,6 +340,8 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "concat": _concat,
     "pad": _pad,
     "recurrent": _recurrent,
+    "recurrent_gradient": _recurrent_gradient,
+    "linear_recurrence": _same,
     "attention": _attention,
     "cache_write": _same,
     "rotary": _rotary,

@@ -14,6 +14,7 @@ from syclsched.training.gradients import (  # noqa: F401  # they register their 
     normalisation,
     picking,
     products,
+    recurrence,
     reductions,
 )
 from syclsched.training.gradients.rules import no_gradient, rule_of

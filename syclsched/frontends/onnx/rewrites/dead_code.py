@@ -10,6 +10,8 @@ def remove_dead_nodes(draft: NetworkDraft) -> None:
     """Remove nodes that no network output depends on, and unread outputs of other nodes."""
     for node in reversed(tuple(draft.each())):
         read = tuple(name if name is not None and draft.reads(name) else None for name in node.outputs)
+        if node.kind == "recurrent" and any(read):
+            read = (node.outputs[0], *read[1:])  # it is written in any case, and the layer's gradient reads it
         if not any(name is not None for name in read):
             draft.remove(node)
             draft.record_change("not needed", node.name)
