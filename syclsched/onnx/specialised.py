@@ -100,13 +100,19 @@ class Specialised:
     @property
     def returns_fetched(self) -> bool:
         """Whether `results` returns what it is given: arrays with the names, order and dtypes of the outputs."""
-        is_plain = not (self.lengths or self.elements or self.decodings)
-        return is_plain and all(isinstance(made, str) and name == made for name, made in self.outputs.items())
+        return not self._is_changed and all(
+            isinstance(made, str) and name == made for name, made in self.outputs.items()
+        )
+
+    @property
+    def _is_changed(self) -> bool:
+        """Whether the host changes the values of outputs."""
+        return bool(self.lengths or self.elements or self.decodings or self.composition)
 
     def results(self, found: Mapping[str, Array]) -> dict[str, Array]:
         """Return the model's outputs for values of the graph's arrays; constants are copied."""
         made = {name: found[made] if isinstance(made, str) else made.copy() for name, made in self.outputs.items()}
-        if not (self.lengths or self.elements or self.decodings):
+        if not self._is_changed:
             return made
         results = cut_to_lengths(made, self.lengths) if self.lengths else made
         for name in self.elements.keys() & results.keys():
