@@ -100,10 +100,11 @@ class CommandList:
             self._loop.keep(events, begin, ctypes.c_int64(count))
 
     def replace(self, command: Command) -> None:
-        """Replace the command with the same slot; both must be one submission."""
-        position = self._first_part[command.slot]
-        self._parts[position] = command
-        self._pointers[position] = command.address
+        """Replace the command with the same slot, which must be as many submissions."""
+        first = self._first_part[command.slot]
+        for position, part in enumerate(command.parts, first):
+            self._parts[position] = part
+            self._pointers[position] = part.address
         self.commands[self._position[command.slot]] = command
 
     def first_part(self, command: Command) -> int:

@@ -86,11 +86,12 @@ class LaneThreadBatch:
         self._turn = 0
 
     def replace(self, command: Command) -> None:
-        """Replace the command with the same slot; both must be one submission."""
+        """Replace the command with the same slot, which must be as many submissions, all on one lane."""
         position = self._position[command.slot]
         lane, place = self._first[position]
         self._commands[position] = command
-        self._pointers[lane][place] = command.address
+        for offset, part in enumerate(command.parts):
+            self._pointers[lane][place + offset] = part.address
 
     def begin(self) -> None:
         """Mark all commands as not executed."""

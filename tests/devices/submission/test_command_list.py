@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from syclsched.devices.memory import usm_memory
+from syclsched.devices.programs.executables import CopySubmission
 from syclsched.devices.submission import command_list
 from syclsched.devices.submission.command_list import CommandList
 from syclsched.devices.submission.submission_loop import SubmissionLoop
@@ -58,6 +59,27 @@ def test_copies_go_on_every_time(
         assert loop.failed() == {}
         loop.reset()
         assert not any(loop.has_event(slot) for slot in range(6))
+
+
+def test_a_command_of_several_submissions_is_replaced_whole(queues: list[Any], new_loop: NewLoop) -> None:
+    places = [storage_of(queues[0], 0) for _ in range(3)]
+    loop = new_loop(queues, 10)
+
+    def two_copies(value: int) -> Any:
+        kept.append(np.array([value, 10 * value]))
+        first, second = (usm_memory.as_bytes(kept[-1][i : i + 1]) for i in (0, 1))
+        steps = [CopySubmission(places[0][0], first, 8), CopySubmission(places[1][0], second, 8)]
+        return loop.sequence(0, 0, [], steps)
+
+    kept: list[np.ndarray[Any, Any]] = []
+    listed = CommandList(loop, [two_copies(1), loop.copy(1, 0, [0], places[2][0], places[1][0], 8)])
+    for value in (1, 2, 3):
+        listed.replace(two_copies(value))
+        listed.begin()
+        assert listed.submit() == 3
+        listed.wait()
+        assert [int(view[0]) for _, view in places] == [value, 10 * value, 10 * value]
+        loop.reset()
 
 
 def test_a_stopped_list_says_how_far_it_came_and_begins_again(queues: list[Any], new_loop: NewLoop) -> None:
