@@ -26,6 +26,8 @@ CLEARLY: Final = 0.98
 #: Runs of each plan, at least and at most, and seconds after which `FEW_RUNS` suffice.
 LEAST_RUNS, MOST_RUNS, ENOUGH_S = 5, 25, 1.5
 FEW_RUNS: Final = 2
+#: Processor time of others that may be a matter of counting.
+_FEW_TICKS_S: Final = 0.025
 #: Relative error of a ratio that more runs do not reduce: memory placement, other users of the machine.
 _FLOOR: Final = 0.005
 #: Distance of a ratio from `CLEARLY`, in standard errors, to be certain, and to end a comparison early. The latter is
@@ -135,8 +137,12 @@ def measure_is_faster(
 
 def is_disturbed(before: CpuTimes | None) -> bool:
     """Return whether other processes have used the machine since."""
-    share = others_share(before, read_times())
-    return share is not None and share > BUSY_SHARE
+    after = read_times()
+    share = others_share(before, after)
+    if share is None or before is None or after is None:
+        return False
+    # The system counts ticks of 10 ms: one or two that it gave to others in a short time tell nothing.
+    return share > BUSY_SHARE and share * (after.total_s - before.total_s) > _FEW_TICKS_S
 
 
 def _is_over(found: Sequence[Sequence[float]]) -> bool:

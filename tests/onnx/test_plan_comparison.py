@@ -21,6 +21,7 @@ from syclsched.onnx.plan_comparison import (
     LEAST_RUNS,
     MOST_RUNS,
     comparison_key,
+    is_disturbed,
     is_known_faster,
     measure_is_faster,
     plan_ratio,
@@ -28,6 +29,7 @@ from syclsched.onnx.plan_comparison import (
     time_alternating,
 )
 from syclsched.profiling import HistoryStore
+from syclsched.profiling.busy import CpuTimes
 
 
 @pytest.fixture
@@ -170,3 +172,16 @@ def test_contests_of_other_kernels_are_others() -> None:
     ]
     assert len(set(found)) == 4
     assert found[0] == comparison_key(on_devices(product_graph(), platform, {"first"}))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "others", "disturbed"),
+    [(0.02, 0.01, False), (0.02, 0.018, False), (0.1, 0.05, True), (2.0, 0.1, False)],
+)
+def test_a_tick_of_others_in_a_short_time_is_no_disturbance(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, others: float, disturbed: bool
+) -> None:
+    before = CpuTimes(total_s=100.0, busy_s=50.0, own_s=10.0)
+    after = CpuTimes(100.0 + 2 * seconds, 50.0 + seconds + others, 10.0 + seconds)
+    monkeypatch.setattr("syclsched.onnx.plan_comparison.read_times", lambda: after)
+    assert is_disturbed(before) is disturbed
