@@ -128,7 +128,8 @@ def test_a_noisy_race_is_corrected_by_the_next(quiet, device) -> None:
 
 
 def test_on_a_busy_machine_nothing_is_decided(monkeypatch, device) -> None:
-    monkeypatch.setattr(plan_comparison, "others_share", lambda before, after: 0.5)
+    readings = iter([CpuTimes(busy_s=0, total_s=0, own_s=0), CpuTimes(busy_s=1.5, total_s=2, own_s=0.5)])
+    monkeypatch.setattr(plan_comparison, "read_times", lambda: next(readings))
     history = MemoryHistory()
     assert not measure_is_faster(device, history, "graph", lambda: [[1.0], [0.5]])
     assert stored_ratio(device, history, "graph") is None and not history
@@ -182,6 +183,6 @@ def test_a_tick_of_others_in_a_short_time_is_no_disturbance(
     monkeypatch: pytest.MonkeyPatch, seconds: float, others: float, disturbed: bool
 ) -> None:
     before = CpuTimes(total_s=100.0, busy_s=50.0, own_s=10.0)
-    after = CpuTimes(100.0 + 2 * seconds, 50.0 + seconds + others, 10.0 + seconds)
+    after = CpuTimes(total_s=100.0 + 2 * seconds, busy_s=50.0 + seconds + others, own_s=10.0 + seconds)
     monkeypatch.setattr("syclsched.onnx.plan_comparison.read_times", lambda: after)
     assert is_disturbed(before) is disturbed
