@@ -3,9 +3,10 @@
 
 The digits are those of E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
 Repository, 1998, https://doi.org/10.24432/C50P49, licence CC BY 4.0: 1,797 scans of 8 x 8 pixels, of which every fifth
-is kept for testing. Needs the extra ``onnx``.
+is kept for testing. Needs the extra ``onnx``. A file name draws the losses: ``train_digits.py loss.svg``.
 """
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -44,5 +45,9 @@ with syclsched.train(perceptron((64, 128, 10)).onnx, optimizer=AdamW(rate), devi
 print(
     f"{found.accuracy:.1%} of {testing.sum()} digits it has not seen are right; {record.samples_per_s:,.0f} samples/s"
 )
+if sys.argv[1:]:
+    from syclsched.training.loss_chart import draw_losses
+
+    draw_losses(record.losses, sys.argv[1], title="Handwritten digits: cross-entropy", epochs=EPOCHS)
 if found.accuracy < 0.97:
     raise SystemExit("expected at least 97%")

@@ -21,7 +21,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 #: Largest size of a picture, in bytes.
 MOST_BYTES = 60_000
 #: Pictures that are not drawn here: by other scripts, and of a page in a browser.
-_OTHERS = ("layers.svg", "metg.svg", "overlap.svg", "report.png", "scaling.svg")
+_OTHERS = ("layers.svg", "metg.svg", "overlap.svg", "report.png", "scaling.svg", "training-loss.svg")
 _DPI = 75
 
 Runs = Mapping[str, syclsched.Trace]

@@ -197,6 +197,11 @@ def _compare_plans(
     def chosen_kernels() -> frozenset[str]:
         return select_kernels(order, *seconds()).intersection(library)
 
+    def is_faster(mixed: BoundModel, between: str) -> bool:
+        if sum(seconds()[0].values()) >= LONG_S:  # the tasks' times tell, and more runs take long
+            return True
+        return measure_is_faster(device, history, between, partial(time_both, mixed))
+
     def may_win(kernels: Collection[str]) -> bool:
         return saved_share(order, *seconds(), kernels) >= WORTH_TRYING
 
@@ -219,13 +224,7 @@ def _compare_plans(
         if learnt_kernels and left and chosen_kernels() != kernels:
             mixed.close()
             continue
-        is_long = sum(by_library.values()) >= LONG_S  # the tasks' times tell, and more runs take long
-        if learnt_kernels and (
-            known
-            or (
-                may_win(kernels) and (is_long or measure_is_faster(device, history, between, partial(time_both, mixed)))
-            )
-        ):
+        if learnt_kernels and (known or (may_win(kernels) and is_faster(mixed, between))):
             return mixed
         break
     # The plan was made with estimated task times, which are measured by now: plan again.

@@ -76,13 +76,13 @@ def _launch(signature: Signature, limits: DeviceLimits) -> Launch:
 
 def _load(signature: Signature, *, parameters: tuple[str, ...], cell: str, reverse: bool) -> Tailored:
     def source(limits: DeviceLimits) -> OpenCLSource:
-        return _Loop(signature, _rows(signature, limits.compute_units), parameters, cell, reverse).source()
+        return _BackwardLoop(signature, _rows(signature, limits.compute_units), parameters, cell, reverse).source()
 
     return Tailored(source)
 
 
 @dataclass(frozen=True, slots=True)
-class _Loop:
+class _BackwardLoop:
     """Code of one kernel."""
 
     signature: Signature
