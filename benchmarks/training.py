@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time of a training step, beside PyTorch's CPU build, alternating in one process.
 
-    python benchmarks/training.py [--models mlp cnn transformer] [--samples 32 128] [--runs 30] [--compiled]
+    python benchmarks/training.py [--models mlp cnn lstm transformer] [--samples 32 128] [--runs 30] [--compiled]
 
 Both begin with the same weights and get the same fresh batches. The optimiser is Adam. PyTorch runs eagerly with as
 many threads as there are cores, and by ``torch.compile`` with ``--compiled``. The first losses are compared before
@@ -21,9 +21,14 @@ import numpy as np
 from common import alternating, parser, print_table, quartiles
 
 import syclsched
-from syclsched.testing.training_models import TrainingModel, convolutional, perceptron, transformer
+from syclsched.testing.training_models import TrainingModel, convolutional, perceptron, recurrent, transformer
 
-MODELS: dict[str, Callable[[], TrainingModel]] = {"mlp": perceptron, "cnn": convolutional, "transformer": transformer}
+MODELS: dict[str, Callable[[], TrainingModel]] = {
+    "mlp": perceptron,
+    "cnn": convolutional,
+    "lstm": recurrent,
+    "transformer": transformer,
+}
 #: Initialisers that are no parameters of PyTorch's optimiser.
 _MOMENTS = (".mean", ".var")
 

@@ -139,6 +139,42 @@ def convolutional(
 _NORMALISATION = {"weight": 1.0, "bias": 0.0, "mean": 0.0, "var": 1.0}
 
 
+def recurrent(
+    features: int = 32, hidden: int = 128, *, steps: int = 32, classes: int = 10, seed: int = 0
+) -> TrainingModel:
+    """Return a classifier of sequences: an LSTM, and a product of its last state."""
+    g = _Graph(seed)
+    weights = (
+        g.weight("lstm.w", 1, 4 * hidden, features, fan_in=features),
+        g.weight("lstm.r", 1, 4 * hidden, hidden, fan_in=hidden),
+        g.weight("lstm.b", 1, 8 * hidden, value=0),
+    )
+    y = g.add("Transpose", "x", output="steps", perm=[1, 0, 2])
+    g.add("LSTM", y, *weights, output="states", hidden_size=hidden)
+    g.nodes[-1].output[:] = ["", "last"]
+    y = g.add("Squeeze", "last", g.setting("first", np.array([0])), output="state")
+    dense = g.weight("dense.weight", classes, hidden, fan_in=hidden), g.weight("dense.bias", classes, value=0)
+    y = g.add("Gemm", y, *dense, output="scores", transB=1)
+
+    def forward(torch: Any, w: Mapping[str, Any], x: Any) -> Any:
+        def gates(given: Any) -> Any:  # input, output, forget, cell -> input, forget, cell, output
+            i, o, f, c = given.chunk(4)
+            return torch.cat([i, f, c, o])
+
+        (first, second) = w["lstm.b"][0].chunk(2)
+        layer = torch.nn.LSTM(features, hidden, batch_first=True)
+        given = {
+            "weight_ih_l0": gates(w["lstm.w"][0]),
+            "weight_hh_l0": gates(w["lstm.r"][0]),
+            "bias_ih_l0": gates(first),
+            "bias_hh_l0": gates(second),
+        }
+        _, (last, _) = torch.func.functional_call(layer, given, x)
+        return torch.nn.functional.linear(last[0], w["dense.weight"], w["dense.bias"])
+
+    return TrainingModel(g.model((steps, features), y, classes), g.weights, forward, (steps, features), classes)
+
+
 def transformer(
     layers: int = 4,
     width: int = 256,

@@ -239,7 +239,7 @@ class StepModel(OnnxModel):
 
     def forward(self, shapes: Shapes) -> Network:
         """Return the forward pass for shapes of the model's inputs, ready to be differentiated."""
-        return forward_network(self._source, shapes)
+        return forward_network(self._source, shapes, TrainingImport())
 
     @property
     def ends_with_softmax(self) -> bool:
@@ -286,14 +286,15 @@ class StepModel(OnnxModel):
             count = end - first
             if not count:
                 continue
-            if count not in made:
+            key = count, first if self.has_dropout else 0
+            if key not in made:
                 own = {
                     each.name: (count, *shapes[each.name][1:])
                     for each in self.batch_inputs
                     if shapes[each.name][:1] == (samples,)
                 }
-                made[count] = self.forward({**shapes, **own})
-            found.append(BatchPart(made[count], first, count))
+                made[key] = forward_network(self._source, {**shapes, **own}, TrainingImport(first=first, samples=count))
+            found.append(BatchPart(made[key], first, count))
             first = end
         return tuple(found)
 
@@ -327,7 +328,7 @@ def without_gradient(model: StepModel, shapes: Shapes, *, named: bool = False) -
     full = model.input_shapes(shapes)
     fixed = constant_parameters(trained, full)
     kept = tuple(name for name in trained.parameters if name not in fixed)
-    network = forward_network(replace(trained, parameters=kept).source, full)
+    network = forward_network(replace(trained, parameters=kept).source, full, TrainingImport())
     used = used_parameters(network, model.output)
     unused = {name for name in kept if name not in used}
     if named and (fixed or unused):
@@ -355,10 +356,10 @@ def used_parameters(network: Network, output: str) -> set[str]:
     return found.intersection(network.inputs)
 
 
-def forward_network(source: Model, shapes: Shapes) -> Network:
+def forward_network(source: Model, shapes: Shapes, training: TrainingImport) -> Network:
     """Return the forward pass of a model for shapes of its inputs, ready to be differentiated."""
     given = {each.name: tuple(shapes[each.name]) for each in source.inputs if each.name in shapes}
-    network = import_model(source, given, training=TrainingImport())
+    network = import_model(source, given, training=training)
     return rewrite(network, passes=_FORWARD_PASSES).network
 
 

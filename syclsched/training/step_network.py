@@ -26,6 +26,8 @@ TARGET: Final = "target of the loss"
 NORM: Final = "norm of the gradients"
 #: A number that each step changes from 0 to 1 or back before it updates anything: it tells whether an update began.
 PARITY: Final = "parity of steps"
+#: Values that are added at once.
+_ADDENDS: Final = 16
 
 
 def next_name(name: str) -> str:
@@ -200,8 +202,11 @@ class _StepBuilder:
         return made
 
     def _sum(self, values: Sequence[str]) -> str:
-        """Return a sum in the order of the parts."""
-        return values[0] if len(values) == 1 else self._b.elementwise(("add", *range(len(values))), *values)
+        """Return a sum in the order of the values, of a few at a time: kernels take a limited number of arguments."""
+        while len(values) > 1:
+            groups = [values[first : first + _ADDENDS] for first in range(0, len(values), _ADDENDS)]
+            values = [self._b.elementwise(("add", *range(len(each))), *each) for each in groups]
+        return values[0]
 
     def _check(self, found: Mapping[str, object]) -> None:
         missing = [name for name in self._settings.parameters if name not in found]
@@ -216,8 +221,7 @@ class _StepBuilder:
         """Add the update of each parameter; return the outputs with their new values and states."""
         b, settings = self._b, self._settings
         b.begin("guard", "guard")
-        norm = b.elementwise(("sqrt", ("add", *range(len(gradients)))), *map(self._squares, gradients.values()))
-        norm = b.cast(norm, kind)
+        norm = b.cast(b.elementwise(("sqrt", 0), self._sum([*map(self._squares, gradients.values())])), kind)
         # Nothing is updated before all gradients are known, and nothing at all if the loss or one of them is not
         # finite.
         zero = ("const", 0.0)
@@ -266,11 +270,6 @@ class _StepBuilder:
         results = b.emit_all("update", [(names + read)[i] for i in used], expressions=expressions)
         b.end([], [])
         return [(next_name(each), made or "") for each, made in zip(names, results, strict=True)]
-
-
-def one_part(network: Network, samples: int) -> tuple[BatchPart, ...]:
-    """Return a whole batch as one part."""
-    return (BatchPart(network, 0, samples),)
 
 
 def mixed_seed(seed: int, step: int) -> np.ndarray[Any, Any]:

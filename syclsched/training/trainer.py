@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sized
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -84,6 +85,8 @@ class Trainer:
         self._predictor: CompiledModel | None = None
         #: Parameters that the last prediction was made with, and the number of steps then.
         self._predicted: tuple[int, dict[str, Array]] | None = None
+        #: Shapes of batches that were computed before.
+        self._shapes: set[tuple[tuple[int, ...], ...]] = set()
         self._predictions: dict[tuple[Any, ...], tuple[int, ...]] = {}
         self._lock = threading.RLock()
         self._closed = False
@@ -117,8 +120,12 @@ class Trainer:
         with self._lock:
             self._check_open()
             values, target = batch_of(x, y, self._model.batch_inputs)
-            with interrupts_deferred():
-                return self._stepped(values, target)
+            shapes = tuple(value.shape for value in (*values.values(), target))
+            # The first step of a shape is planned and takes long.
+            with interrupts_deferred() if shapes in self._shapes else nullcontext():
+                loss = self._stepped(values, target)
+            self._shapes.add(shapes)
+            return loss
 
     def _stepped(self, values: dict[str, Array], target: Array) -> float:
         compiled = self._compiled_for(values, target)

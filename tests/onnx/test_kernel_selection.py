@@ -27,6 +27,7 @@ from syclsched.onnx.implementations import on_devices
 from syclsched.onnx.kernel_selection import is_known, record_times, saved_share, select_kernels, task_times
 from syclsched.onnx.report import OperatorTime
 from syclsched.profiling import HistoryStore
+from syclsched.profiling.busy import CpuTimes
 
 MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
 
@@ -212,7 +213,9 @@ def test_a_model_runs_with_kernels_if_these_are_faster(monkeypatch, quiet, faste
 
 
 def test_on_a_busy_machine_no_time_is_remembered(monkeypatch) -> None:
-    monkeypatch.setattr(plan_comparison, "others_share", lambda before, after: 0.5)
+    readings = iter([CpuTimes(busy_s=0, total_s=0, own_s=0), CpuTimes(busy_s=1.5, total_s=2, own_s=0.5)])
+    for module in (plan_comparison, kernel_selection):
+        monkeypatch.setattr(module, "read_times", lambda: next(readings))
     (device,) = syclsched.describe(["cpu"]).compute_devices
     history = History()
     assert not record_times(product_graph(), ("first", "second"), device, history, list)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import syclsched
-from syclsched.testing.training_models import TrainingModel, convolutional, perceptron, transformer
+from syclsched.testing.training_models import TrainingModel, convolutional, perceptron, recurrent, transformer
 from syclsched.training import SGD, Adam, AdamW, CrossEntropy
 
 pytestmark = pytest.mark.sycl
@@ -18,6 +18,7 @@ pytestmark = pytest.mark.sycl
 MODELS: dict[str, Callable[[], TrainingModel]] = {
     "perceptron": lambda: perceptron((20, 32, 32, 5)),
     "convolutional": lambda: convolutional((8, 8, 16, 16), 8, 5),
+    "recurrent": lambda: recurrent(6, 16, steps=7, classes=5),
     "transformer": lambda: transformer(2, 32, 4, length=12, vocabulary=50, classes=5),
 }
 

@@ -186,6 +186,19 @@ def test_dropout_drops_by_seed_and_step() -> None:
     assert np.mean(found) == pytest.approx(w.mean(), abs=0.03)  # what is kept is scaled up
 
 
+def test_parts_of_a_batch_drop_what_the_whole_batch_drops() -> None:
+    nodes = [helper.make_node("Dropout", ["x", "ratio"], ["d"]), helper.make_node("Mul", ["d", "w"], ["y"])]
+    model = model_of(nodes, {"x": ("n", 50)}, ["y"], {"w": np.ones(50, "float32"), "ratio": np.float32(0.5)})
+    x = np.random.default_rng(0).uniform(0.5, 1.5, (12, 50)).astype("float32")
+    found = []
+    for parts in (1, 3, (0.75, 0.25)):
+        with trainer(model, "mean_squared_error", SGD(1.0), micro_batches=parts) as each:
+            found.append((each.step(x, np.zeros_like(x)), each.parameters["w"]))
+    for loss, weights in found[1:]:
+        assert loss == pytest.approx(found[0][0], rel=1e-5)
+        np.testing.assert_allclose(weights, found[0][1], rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("x", "y", "wrong"),
     [

@@ -25,7 +25,9 @@ SEED: Final = "seed of dropout"
 class TrainingImport:
     """Import for training: dropout drops elements, and batch normalisation uses the moments of its batch."""
 
-    dropouts: int = 0  # number of dropouts so far
+    first: int = 0  # of the samples of a batch that the network computes
+    samples: int = 0  # number of them
+    dropouts: int = 0  # so far
     #: Initialiser -> the value that it has in the next step: of running means and variances.
     next_values: dict[str, str] = field(default_factory=dict)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, Final
 
 from syclsched.frontends.onnx.importing.import_state import SEED, TrainingImport
@@ -115,18 +116,20 @@ def _dropped(b: NetworkBuilder, training: TrainingImport, node: ModelNode, x: st
     training.dropouts += 1
     salt = ("const", training.dropouts * 0x9E3779B9 % 2**32, "uint32")
     seed = b.elementwise(_mixed(("bit_xor", 0, salt)), SEED)
-    place: Any = ("const", 0, "int64")
-    step = 1
-    for axis in range(1, len(b.shape(x)) + 1):
+    shape = b.shape(x)
+    # Counted in the whole batch, so that its parts drop what it would drop.
+    is_part = bool(shape) and shape[0] == training.samples
+    place: Any = ("const", training.first * prod(shape[1:]) if is_part else 0, "int64")
+    for axis in range(1, len(shape) + 1):
+        step = prod(shape[len(shape) - axis + 1 :])
         place = ("add", place, ("mul", ("index", -axis), ("const", step, "int64")))
-        step *= b.shape(x)[-axis]
     number = _mixed(("bit_xor", ("mul", ("cast", "uint32", place), ("const", 0x9E3779B1, "uint32")), 1))
     kept = ("greater_equal", number, ("const", round(ratio * 2**32), "uint32"))
     scaled = ("mul", 0, ("const", 1 / (1 - ratio)))
-    y = b.elementwise(("where", kept, scaled, ("const", 0.0)), x, seed, shape=b.shape(x))
+    y = b.elementwise(("where", kept, scaled, ("const", 0.0)), x, seed, shape=shape)
     if len(node.outputs) < 2 or not node.outputs[1]:
         return [y]
-    return [y, b.elementwise(kept, x, seed, shape=b.shape(x))]
+    return [y, b.elementwise(kept, x, seed, shape=shape)]
 
 
 def _mixed(x: Any) -> Any:
