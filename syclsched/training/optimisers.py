@@ -58,8 +58,24 @@ def _check(name: str, **numbers: float) -> None:
             raise ArgumentError(f"{what} is {number}, expected a number that is not negative", where=name)
 
 
+def _decayed(factor: float, parameter: Expression, gradient: Expression) -> Expression:
+    """Return a gradient with a multiple of the parameter added."""
+    return ("add", gradient, ("mul", _c(factor), parameter)) if factor else gradient
+
+
+class _OfRate:
+    """Optimiser whose expressions read nothing but the learning rate."""
+
+    __slots__ = ()
+    learning_rate: Rate
+
+    def scalars(self, step: int) -> Mapping[str, float]:
+        """Return the numbers of a step."""
+        return {"rate": rate_at(self.learning_rate, step)}
+
+
 @dataclass(frozen=True, slots=True)
-class SGD:
+class SGD(_OfRate):
     """Stochastic gradient descent (Robbins and Monro, 1951), with momentum (Polyak, 1964; Nesterov, 1983).
 
     Parameters
@@ -87,10 +103,6 @@ class SGD:
         """Names of the arrays of state."""
         return ("momentum",) if self.momentum else ()
 
-    def scalars(self, step: int) -> Mapping[str, float]:
-        """Return the numbers of a step."""
-        return {"rate": rate_at(self.learning_rate, step)}
-
     def updated(
         self,
         parameter: Expression,
@@ -99,8 +111,7 @@ class SGD:
         scalars: Mapping[str, Expression],
     ) -> tuple[Expression, ...]:
         """Return the new values of a parameter and of its state."""
-        if self.weight_decay:
-            gradient = ("add", gradient, ("mul", _c(self.weight_decay), parameter))
+        gradient = _decayed(self.weight_decay, parameter, gradient)
         if not state:
             return (("sub", parameter, ("mul", scalars["rate"], gradient)),)
         momentum = ("add", ("mul", _c(self.momentum), state[0]), gradient)
@@ -158,8 +169,7 @@ class Adam:
         scalars: Mapping[str, Expression],
     ) -> tuple[Expression, ...]:
         """Return the new values of a parameter and of its state."""
-        if self.weight_decay:
-            gradient = ("add", gradient, ("mul", _c(self.weight_decay), parameter))
+        gradient = _decayed(self.weight_decay, parameter, gradient)
         return _adapted(self, parameter, state, gradient, scalars)
 
 
@@ -203,7 +213,7 @@ class AdamW(Adam):
 
 
 @dataclass(frozen=True, slots=True)
-class Adagrad:
+class Adagrad(_OfRate):
     """Adaptive subgradient method (Duchi, Hazan and Singer, 2011).
 
     Parameters
@@ -228,10 +238,6 @@ class Adagrad:
         """Names of the arrays of state."""
         return ("squares",)
 
-    def scalars(self, step: int) -> Mapping[str, float]:
-        """Return the numbers of a step."""
-        return {"rate": rate_at(self.learning_rate, step)}
-
     def updated(
         self,
         parameter: Expression,
@@ -240,8 +246,7 @@ class Adagrad:
         scalars: Mapping[str, Expression],
     ) -> tuple[Expression, ...]:
         """Return the new values of a parameter and of its state."""
-        if self.weight_decay:
-            gradient = ("add", gradient, ("mul", _c(self.weight_decay), parameter))
+        gradient = _decayed(self.weight_decay, parameter, gradient)
         squares = ("add", state[0], ("mul", gradient, gradient))
         step = ("div", gradient, ("add", ("sqrt", squares), _c(self.epsilon)))
         return ("sub", parameter, ("mul", scalars["rate"], step)), squares
