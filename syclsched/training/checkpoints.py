@@ -7,7 +7,7 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,7 @@ import numpy as np
 
 from syclsched.atomic_write import write_atomically
 from syclsched.errors import FormatError, StorageError
+from syclsched.training.step_network import slot_name
 
 Array = np.ndarray[Any, Any]
 
@@ -47,8 +48,17 @@ def write_checkpoint(path: str | os.PathLike[str], values: Mapping[str, Array], 
         ) from error
 
 
-def read_checkpoint(path: str | os.PathLike[str], expected: Mapping[str, Array]) -> Checkpoint:
-    """Read a checkpoint; raise unless it has a value of the right shape and dtype for all expected names."""
+def read_checkpoint(path: str | os.PathLike[str], expected: Mapping[str, Array], slots: Sequence[str]) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be read.
+    FormatError
+        Unless it has a value of the right shape and dtype for all expected names; and after steps, an array of each of
+        the optimiser's slots.
+    """
     where = str(path)
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -70,4 +80,11 @@ def read_checkpoint(path: str | os.PathLike[str], expected: Mapping[str, Array])
                 where=where,
                 hint="It belongs to another model",
             )
+    missing = [slot for slot in slots if not any(slot_name(name, slot) in values for name in expected)]
+    if steps and missing:
+        raise FormatError(
+            f"it has no state {missing[0]!r} of the optimizer",
+            where=where,
+            hint="It was written with another optimizer: continue with that one",
+        )
     return Checkpoint(values, steps, seed)

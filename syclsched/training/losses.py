@@ -9,10 +9,11 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from syclsched.errors import ArgumentError, did_you_mean
+from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.host_evaluation import evaluate_node
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
+from syclsched.training.named_choice import chosen
 
 Array = np.ndarray[Any, Any]
 
@@ -235,12 +236,4 @@ LOSSES: Final[dict[str, Loss]] = {
 
 def loss_of(given: str | Loss) -> Loss:
     """Return a loss, or the one of a name."""
-    if not isinstance(given, str):
-        return given
-    if given not in LOSSES:
-        raise ArgumentError(
-            f"there is no loss {given!r}",
-            where="loss",
-            hint=f"{did_you_mean(given, LOSSES)}There are: {', '.join(LOSSES)}",
-        )
-    return LOSSES[given]
+    return chosen(given, LOSSES, "loss")

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from syclsched.errors import ArgumentError, did_you_mean
+from syclsched.errors import ArgumentError
+from syclsched.training.named_choice import chosen
 
 #: An element-wise expression; see `syclsched.kernels.tensor.writing.expression`.
 Expression = Any
@@ -258,15 +259,7 @@ OPTIMISERS: Final[dict[str, Optimiser]] = {"sgd": SGD(), "adam": Adam(), "adamw"
 
 def optimiser_of(given: str | Optimiser) -> Optimiser:
     """Return an optimiser, or the one of a name."""
-    if not isinstance(given, str):
-        return given
-    if given not in OPTIMISERS:
-        raise ArgumentError(
-            f"there is no optimizer {given!r}",
-            where="optimizer",
-            hint=f"{did_you_mean(given, OPTIMISERS)}There are: {', '.join(OPTIMISERS)}",
-        )
-    return OPTIMISERS[given]
+    return chosen(given, OPTIMISERS, "optimizer")
 
 
 # --- schedules ------------------------------------------------------------------------------------

@@ -189,6 +189,8 @@ class StepModel(OnnxModel):
         self.trained, self.loss, self.optimiser = trained, loss, optimiser
         self._target_dtype, self._parts, self._clip_norm = target_dtype, tuple(parts), clip_norm
         self.output = _chosen_output(trained.model, output)
+        #: The last forward pass: targets are checked against it before the step is made of it.
+        self._last: tuple[Any, Network] | None = None
         #: Number of steps that are done, which the trainer counts.
         self.steps_done = 0
         self._source = trained.source
@@ -239,7 +241,10 @@ class StepModel(OnnxModel):
 
     def forward(self, shapes: Shapes) -> Network:
         """Return the forward pass for shapes of the model's inputs, ready to be differentiated."""
-        return forward_network(self._source, shapes, TrainingImport())
+        key = tuple(sorted((each.name, shapes[each.name]) for each in self._source.inputs if each.name in shapes))
+        if self._last is None or self._last[0] != key:
+            self._last = key, forward_network(self._source, shapes, TrainingImport())
+        return self._last[1]
 
     @property
     def ends_with_softmax(self) -> bool:
@@ -287,6 +292,8 @@ class StepModel(OnnxModel):
             if not count:
                 continue
             key = count, first if self.has_dropout else 0
+            if count == samples:
+                made[key] = self.forward(shapes)
             if key not in made:
                 own = {
                     each.name: (count, *shapes[each.name][1:])

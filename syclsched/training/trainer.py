@@ -273,7 +273,7 @@ class Trainer:
         total = weight = right = labels = 0.0
         for x, y in ahead(batches):
             prediction = self.predict(x)[self._model.output]
-            target = np.asarray(y)
+            _, target = batch_of(x, y, self._model.batch_inputs)
             target = target.astype(_TARGETS.get(target.dtype.kind, target.dtype.name), copy=False)
             loss = self._model.loss
             loss.check(target, prediction.shape)
@@ -430,7 +430,7 @@ class Trainer:
         """
         with self._lock:
             self._check_open()
-            found = read_checkpoint(path, self._model.trained.values)
+            found = read_checkpoint(path, self._model.trained.values, self._model.optimiser.slots)
             self._values.update(found.values)
             self._steps, self._seed, self._predicted = found.steps, found.seed, None
             if self._compiled is not None:

@@ -350,8 +350,13 @@ def test_a_wrong_checkpoint_changes_nothing(tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", a=np.ones(3))
     with trainer(perceptron((8, 5, 4)).onnx) as other:
         other.checkpoint(tmp_path / "smaller")
+    with trainer(optimizer="sgd") as other:
+        other.step(*blobs(16))
+        other.checkpoint(tmp_path / "of sgd")
     with trainer() as found:
         before = bits(found.parameters)
+        with pytest.raises(FormatError, match="another optimizer"):
+            found.restore(tmp_path / "of sgd")
         with pytest.raises(StorageError):
             found.restore(tmp_path / "none")
         for name in ("text", "other.npz", "smaller"):
@@ -368,6 +373,15 @@ def test_a_softmax_at_the_end_is_part_of_cross_entropy() -> None:
     with trainer(model, CrossEntropy()) as one, trainer() as other:
         assert [one.step(x, y) for _ in range(3)] == pytest.approx([other.step(x, y) for _ in range(3)], rel=1e-5)
         assert one.evaluate([(x, y)]).loss == pytest.approx(other.evaluate([(x, y)]).loss, rel=1e-4)
+
+
+def test_a_loss_of_the_model_itself() -> None:
+    nodes = [helper.make_node("Sub", ["x", "w"], ["d"]), helper.make_node("ReduceSumSquare", ["d"], ["y"], keepdims=0)]
+    model = model_of(nodes, {"x": (3,)}, ["y"], {"w": np.zeros(3, "float32")})
+    x = np.float32([1, 2, 3])
+    with trainer(model, "model", SGD(0.25)) as found:
+        assert [found.step(x), found.step(x)] == pytest.approx([14, 3.5])
+        assert found.evaluate([(x, None)]).loss == pytest.approx(0.875)
 
 
 def test_sub_devices_share_a_batch() -> None:

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choice of a loss or an optimiser by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from syclsched.errors import ArgumentError, did_you_mean
+
+_Chosen = TypeVar("_Chosen")
+
+
+def chosen(given: str | _Chosen, known: Mapping[str, _Chosen], what: str) -> _Chosen:
+    """Return what is given, or the known one of a name."""
+    if not isinstance(given, str):
+        return given
+    if given not in known:
+        raise ArgumentError(
+            f"there is no {what} {given!r}",
+            where=what,
+            hint=f"{did_you_mean(given, known)}There are: {', '.join(known)}",
+        )
+    return known[given]
