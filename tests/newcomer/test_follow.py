@@ -50,6 +50,19 @@ def test_readme_comes_first_and_every_page_has_commands(script: ModuleType) -> N
     assert script.steps(pages[1], script.read(pages[1]))
 
 
+def test_all_commands_run_what_the_pages_install(script: ModuleType) -> None:
+    steps = [step for page in script.pages() for step in script.steps(page, script.read(page))]
+    others = [step for step in steps if not step.command.startswith((".venv/bin/", "python3 -m venv "))]
+    assert not others, "a new user has no other Python packages"
+
+
+def test_files_that_commands_read_are_in_the_checkout(script: ModuleType) -> None:
+    steps = [step for page in script.pages() for step in script.steps(page, script.read(page))]
+    named = {word for step in steps for word in step.command.split() if word.endswith((".onnx", ".npz"))}
+    assert named
+    assert not [name for name in named if not (script.ROOT / name).is_file()]
+
+
 def test_commands_are_cut_where_a_shell_would(script: ModuleType) -> None:
     text = block("a && b 'x && y'   # a comment\n\n# only a comment\nc \\\n  --long\nfor x in 1 2\ndo echo $x\ndone")
     found = [(step.line, step.command) for step in script.steps("page.md", text)]

@@ -14,7 +14,7 @@ PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(page.relative_to(ROOT)) for
 
 
 #: Pages whose shell commands CI runs as a new user, in this order.
-FOLLOWED = ("README.md", "docs/tutorials/quickstart.md")
+FOLLOWED = ("README.md", "docs/tutorials/quickstart.md", "docs/tutorials/training.md")
 
 
 @pytest.mark.sycl
