@@ -11,12 +11,13 @@ from typing_extensions import TypedDict
 from syclsched.errors import ArgumentError
 from syclsched.model.platform import Platform
 from syclsched.onnx.compiled_model import CompiledModel, compile
-from syclsched.onnx.model import GivenShapes, OnnxModel
+from syclsched.onnx.model import GivenShapes
 from syclsched.planner.memory_limit import MemoryLimit
 from syclsched.progress import Progress
 from syclsched.training.losses import Loss
 from syclsched.training.optimisers import Optimiser
-from syclsched.training.step_model import StepModel, TrainedModel
+from syclsched.training.sources.trained_model import TrainedModel
+from syclsched.training.step_model import StepModel
 
 
 class StepOptions(TypedDict, total=False):
@@ -72,7 +73,7 @@ class StepRecipe:
     def predictor(self, without: Collection[str] = ()) -> CompiledModel:
         """Return the model in inference, compiled, with parameters and running moments as inputs."""
         kept = tuple(name for name in self.trained.parameters if name not in without)
-        model = OnnxModel(replace(self.trained, parameters=kept).source, shapes=self.shapes)
+        model = replace(self.trained, parameters=kept).inference(self.shapes)
         return compile(model, self.platform, devices=self.devices, **self.options)
 
     def compiled(self, model: StepModel) -> CompiledModel:

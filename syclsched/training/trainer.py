@@ -25,7 +25,6 @@ from syclsched.training.batches import ahead, batch_of
 from syclsched.training.checkpoints import read_checkpoint, write_checkpoint
 from syclsched.training.losses import CrossEntropy, loss_on_host
 from syclsched.training.not_finite import first_not_finite
-from syclsched.training.saving import save_model
 from syclsched.training.step_model import without_gradient
 from syclsched.training.step_network import LOSS, NORM, PARITY, TARGET, mixed_seed, scalar_name
 from syclsched.training.step_recipe import StepRecipe
@@ -63,8 +62,6 @@ class Trainer:
 
     Parameters
     ----------
-    source : path, bytes or onnx.ModelProto
-        The model as given, for `save`.
     recipe : StepRecipe
         Makes and compiles its steps.
     named : bool
@@ -73,8 +70,8 @@ class Trainer:
         Determines what dropout drops.
     """
 
-    def __init__(self, source: Any, recipe: StepRecipe, *, named: bool, seed: int) -> None:
-        self._source, self._recipe = source, recipe
+    def __init__(self, recipe: StepRecipe, *, named: bool, seed: int) -> None:
+        self._recipe = recipe
         self._named, self._seed = named, seed
         self._model = recipe.model("int64")
         self._left_out: frozenset[str] | None = None
@@ -386,7 +383,7 @@ class Trainer:
             return {name: np.array(value) for name, value in {**self._values, **held}.items()}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model with its trained parameters as ONNX, whole or not at all.
+        """Write the model with its trained parameters as ONNX, those of a task graph as .npz, whole or not at all.
 
         Parameters
         ----------
@@ -395,10 +392,12 @@ class Trainer:
 
         Raises
         ------
+        ArgumentError
+            If parameters of a task graph are to be written to another kind of file.
         StorageError
             If it cannot be written; an older file stays as it is.
         """
-        save_model(self._source, self._state(), path)
+        self._recipe.trained.save(self._state(), path)
 
     def checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Write parameters, the optimiser's state, the seed and the number of steps, whole or not at all.
@@ -458,5 +457,6 @@ class Trainer:
 
 
 def _samples(x: Any) -> int:
-    first = next(iter(x.values())) if isinstance(x, Mapping) else x[0] if isinstance(x, tuple) else x
-    return len(first)
+    parts = list(x.values()) if isinstance(x, Mapping) else x if isinstance(x, tuple) else (x,)
+    shape = np.shape(parts[0]) if parts else ()
+    return shape[0] if shape else 1

@@ -12,10 +12,10 @@ from onnx import TensorProto, helper
 from support.host_evaluation import evaluate
 from support.small_models import model_of
 from syclsched.frontends.onnx.importing.import_state import SEED
-from syclsched.frontends.onnx.model_file.model_reader import read_model
 from syclsched.training.losses import Loss, MeanSquaredError
 from syclsched.training.optimisers import SGD, Optimiser
-from syclsched.training.step_model import StepModel, trained_model
+from syclsched.training.sources.trained_model import trained_model
+from syclsched.training.step_model import StepModel
 from syclsched.training.step_network import LOSS, TARGET, next_name, scalar_name
 
 Array = np.ndarray[Any, Any]
@@ -36,7 +36,7 @@ class HostStep:
         **more: Any,
     ) -> None:
         self.optimiser = optimiser or SGD(learning_rate=1.0)
-        self.trained = trained_model(read_model(model), parameters)
+        self.trained = trained_model(model, parameters)
         self.model = StepModel(self.trained, loss or MeanSquaredError(), self.optimiser, target.dtype.name, **more)
         self.given = {**(inputs or {}), TARGET: target}
         for name, number in self.optimiser.scalars(0).items():
@@ -79,7 +79,7 @@ def check_gradients(
     model = model_of(nodes, {}, [output], both, opset=opset, dtypes={output: TensorProto.DOUBLE})
     for domain in sorted({each.domain for each in nodes} - {""}):
         model.opset_import.append(helper.make_opsetid(domain, 1))
-    trained = trained_model(read_model(model), list(parameters))
+    trained = trained_model(model, list(parameters))
     probe = StepModel(trained, MeanSquaredError(), SGD(), "float64")
     target = random.standard_normal(probe.prediction_shape({}))
     found = HostStep(model, target, parameters=list(parameters))

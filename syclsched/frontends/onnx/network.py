@@ -78,6 +78,9 @@ attributes. The kinds:
                      `syclsched.frontends.onnx.loops.loop_body.LoopBody`
 ``update``           values, then what is read -> each value anew, in its own memory: one of ``expressions`` each, see
                      `syclsched.kernels.tensor.update`
+``operation``        the arrays that an operation reads or updates, in the order of its parameters -> those that it
+                     writes or updates. ``operation``, ``scalars`` (pairs of parameter and number), ``results``
+                     (shape and dtype of each output)
 ``reference``        any -> any: run on the host with onnx's own reference implementation. ``node``: the serialised
                      NodeProto, ``opsets``: a tuple of (domain, version)
 ===================  ==================================================================================================
@@ -106,7 +109,7 @@ KINDS: Final = frozenset(
         *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "recurrent"),
         *("integer_matmul", "integer_conv", "block_matmul", "attention", "cache_write", "rotary", "trees", "counted"),
         *("loop", "update", "moments", "reference", "conv_weights", "pool_gradient", "recurrent_gradient"),
-        "linear_recurrence",
+        *("linear_recurrence", "operation"),
     }
 )
 

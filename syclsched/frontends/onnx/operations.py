@@ -78,6 +78,8 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> Operatio
             constants=loop_constants(body),
             scratch=loop_scratch(body),
         )
+    if node.kind == "operation":
+        return _own_call(node)
     if node.kind == "recurrent_gradient":
         return _recurrent_gradient_call(node)
     if node.kind in ("elementwise", "concat"):
@@ -93,7 +95,7 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> Operatio
     if node.kind == "reduce" and (full := _full_reduction(node, values)) is not None:
         return full
     operation = _FACTORIES[node.kind](node, values)
-    names = _PARAMETERS[node.kind]
+    names = PARAMETERS[node.kind]
     reads = {parameter: name for parameter, name in zip(names, node.inputs, strict=False) if name is not None}
     if node.kind == "topk":
         return OperationCall(operation, reads, {"values": node.outputs[0], "indices": node.outputs[1]})
@@ -102,6 +104,21 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> Operatio
         return OperationCall(operation, reads, dict(zip(written, node.outputs, strict=False)))
     updated = {"y": reads.pop("r")} if _in_place(node) else {"y": reads.pop("y")} if "y" in reads else {}
     return OperationCall(operation, reads, {"y": node.outputs[0]}, updated=updated)
+
+
+def _own_call(node: CanonicalNode) -> OperationCall:
+    """Return the call of a node that names its operation."""
+    operation: Operation = node.attributes["operation"]
+    given = [each for each in operation.parameters if each.mode is not None and each.mode.reads]
+    made = [each for each in operation.parameters if each.mode is not None and each.mode.writes]
+    taken = {each.name: name for each, name in zip(given, node.inputs, strict=True) if name is not None}
+    return OperationCall(
+        operation,
+        {each.name: taken[each.name] for each in given if each not in made},
+        {each.name: name for each, name in zip(made, node.outputs, strict=True)},
+        updated={each.name: taken[each.name] for each in given if each in made},
+        scalars=dict(node.attributes["scalars"]),
+    )
 
 
 def _recurrent_gradient_call(node: CanonicalNode) -> OperationCall:
@@ -199,7 +216,7 @@ def _scan(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
 
 
 def _recurrent(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
-    present = {name: node.input(position) is not None for position, name in enumerate(_PARAMETERS["recurrent"])}
+    present = {name: node.input(position) is not None for position, name in enumerate(PARAMETERS["recurrent"])}
     made: Operation = recurrent(
         **node.attributes,
         last=any(node.outputs[1:]),
@@ -248,7 +265,8 @@ _FACTORIES: Final[dict[str, _Factory]] = {
     "trees": _from_attributes(trees, "rule", "combine", "missing", sparse=5),
 }
 
-_PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
+#: Names of the read parameters of an operation by kind of node, in the order of the inputs.
+PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(_FACTORIES, ("x",)),
     "conv": ("x", "w", "b", "r"),
     "conv_transpose": ("x", "w", "b"),

@@ -349,6 +349,7 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "update": _update,
     "counted": lambda _, attributes: attributes["shapes"],
     "loop": lambda _, attributes: attributes["body"].outputs,
+    "operation": lambda _, attributes: attributes["results"],
 }
 
 
