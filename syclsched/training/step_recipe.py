@@ -12,6 +12,7 @@ from syclsched.errors import ArgumentError
 from syclsched.model.platform import Platform
 from syclsched.onnx.compiled_model import CompiledModel, compile
 from syclsched.onnx.model import GivenShapes
+from syclsched.onnx.model_build import default_platform
 from syclsched.planner.memory_limit import MemoryLimit
 from syclsched.progress import Progress
 from syclsched.training.losses import Loss
@@ -55,6 +56,10 @@ class StepRecipe:
         if unknown:
             raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
         self.optimiser.scalars(0)
+
+    def used_platform(self) -> Platform:
+        """Return the devices that steps run on."""
+        return default_platform(self.devices) if self.platform is None else self.platform
 
     def model(self, target_dtype: str, without: Collection[str] = ()) -> StepModel:
         """Return the model of a step for targets of a dtype; some parameters are not trained."""

@@ -144,7 +144,7 @@ class Trainer:
 
     def _not_finite(self, given: Mapping[str, Array], loss: float) -> NotFiniteError:
         held = self._compiled.carried() if self._compiled is not None else {}
-        found = first_not_finite(self._model, {**held, **given})
+        found = first_not_finite(self._model, {**held, **given}, self._recipe.used_platform())
         what = "the loss" if not math.isfinite(loss) else "a gradient"
         return NotFiniteError(
             f"{what} is not finite in step {self._steps}; nothing is updated",
