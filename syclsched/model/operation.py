@@ -496,7 +496,7 @@ class Operation:
                 where=f"gradient of operation {self.name!r}",
                 hint="Give a gradient to each of the operations that its variant returns",
             )
-        gradient_arguments(self, function)
+        gradient_arguments(self.name, {each.name: each.mode for each in self.parameters}, function)
         return replace(self, gradient_function=function)
 
     def __call__(self, **arguments: Any) -> Any:

@@ -224,8 +224,9 @@ class _Lowering:
                 arguments[parameter] = self._declare(self._unused(node, parameter, position), temporary=True).write()
         for parameter, value in call.scratch.items():
             arguments[parameter] = self._declare(value, temporary=True).write()
+        arguments |= call.scalars
         task = self._task_name(node.name)
-        self._graph.kernel(call.operation, name=task, **arguments, **call.scalars)
+        self._graph.kernel(call.operation, name=task, **arguments)
         self._origins[task] = node.origin or (node.name,)
 
     def _unused(self, node: CanonicalNode, parameter: str, position: int) -> Value:

@@ -4,20 +4,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from syclsched.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from syclsched.model.operation import Operation
+from syclsched.model.access import AccessMode
 
 #: What a parameter of a gradient function stands for, and of which parameter of the operation.
 GradientArgument = tuple[str, str]  # ("before" | "after" | "number" | "gradient", parameter)
 
 
-def gradient_arguments(operation: Operation, function: Callable[..., Any]) -> dict[str, GradientArgument]:
-    """Return what each parameter of a gradient function stands for.
+def gradient_arguments(
+    operation: str, modes: Mapping[str, AccessMode | None], function: Callable[..., Any]
+) -> dict[str, GradientArgument]:
+    """Return what each parameter of a gradient function stands for, by the modes of an operation's parameters.
 
     Raises
     ------
@@ -25,18 +25,17 @@ def gradient_arguments(operation: Operation, function: Callable[..., Any]) -> di
         If it takes what the operation does not have.
     """
     known: dict[str, list[GradientArgument]] = {}
-    for each in operation.parameters:
-        mode = each.mode
+    for each, mode in modes.items():
         if mode is None:
-            known.setdefault(each.name, []).append(("number", each.name))
+            known.setdefault(each, []).append(("number", each))
             continue
-        known.setdefault(each.name, []).append(("before" if mode.reads else "after", each.name))
+        known.setdefault(each, []).append(("before" if mode.reads else "after", each))
         if mode.writes:
-            known.setdefault(f"d{each.name}", []).append(("gradient", each.name))
+            known.setdefault(f"d{each}", []).append(("gradient", each))
         if mode.reads and mode.writes:
-            known.setdefault(f"new_{each.name}", []).append(("after", each.name))
-    where = f"gradient of operation {operation.name!r}"
-    if not any(each.mode is not None and each.mode.reads for each in operation.parameters):
+            known.setdefault(f"new_{each}", []).append(("after", each))
+    where = f"gradient of operation {operation!r}"
+    if not any(mode is not None and mode.reads for mode in modes.values()):
         raise ArgumentError("it reads no array", where=where, hint="Such an operation needs no gradient")
     found: dict[str, GradientArgument] = {}
     for name in inspect.signature(function).parameters:

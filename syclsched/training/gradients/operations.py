@@ -50,7 +50,8 @@ def _arguments(
     by_result = dict(zip(written, gradients, strict=True))
     scalars, results = dict(node.attributes["scalars"]), dict(zip(written, node.attributes["results"], strict=True))
     given: dict[str, Any] = {}
-    for name, (meaning, parameter) in gradient_arguments(operation, function).items():
+    modes = {each.name: each.mode for each in operation.parameters}
+    for name, (meaning, parameter) in gradient_arguments(operation.name, modes, function).items():
         if meaning == "number":
             given[name] = scalars[parameter]
             continue

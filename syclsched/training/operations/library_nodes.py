@@ -51,7 +51,7 @@ def _plain(
     kind: str, names: Sequence[str], at: Mapping[str, Any], b: NetworkBuilder, x: Mapping[str, str], _: Any, y: Any
 ) -> dict[str, str]:
     """Emit a node whose attributes are arguments of the factory."""
-    attributes = {name: tuple(at[name]) if isinstance(at[name], list) else at[name] for name in names}
+    attributes: dict[str, Any] = {name: tuple(at[name]) if isinstance(at[name], list) else at[name] for name in names}
     shape, dtype = y["y"]
     if "axis" in attributes:
         attributes["axis"] %= max(1, len(b.shape(x["x"])))
@@ -89,8 +89,9 @@ def _on_channels(
     kind: str, names: Sequence[str], at: Mapping[str, Any], b: NetworkBuilder, x: Mapping[str, str], _: Any, y: Any
 ) -> dict[str, str]:
     """Emit a node of images: convolutions, pooling, normalisations of channels."""
-    last, shape, dtype = at["channels_last"], *y["y"]
-    attributes = {name: at[name] for name in names}
+    last: bool = at["channels_last"]
+    shape, dtype = y["y"]
+    attributes: dict[str, Any] = {name: at[name] for name in names}
     if "strides" in at:
         window = Window.of(len(shape) - 2, at["strides"], at["pads"], at["dilations"])
         attributes |= {"strides": window.strides, "pads": window.pads, "dilations": window.dilations}

@@ -26,7 +26,7 @@ def test_parameters_say_what_they_stand_for() -> None:
 
     assert step.gradient(gradient).gradient_function is gradient
     assert step.gradient_function is None and step.gradient(gradient).name == "step"
-    assert gradient_arguments(step, gradient) == {
+    assert gradient_arguments("step", {each.name: each.mode for each in step.parameters}, gradient) == {
         "dy": ("gradient", "y"),
         "y": ("after", "y"),
         "dstate": ("gradient", "state"),
