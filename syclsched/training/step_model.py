@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -131,7 +132,7 @@ class StepModel(OnnxModel):
             self._last = key, self.trained.forward(shapes)
         return self._last[1]
 
-    @property
+    @cached_property
     def ends_with_softmax(self) -> bool:
         """Whether the model's output is a softmax, which is part of cross-entropy."""
         return self.trained.ends_with_softmax(self.output)

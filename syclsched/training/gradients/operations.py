@@ -28,7 +28,7 @@ def _operation(b: NetworkBuilder, node: CanonicalNode, gradients: Names, wanted:
         raise no_gradient(
             node,
             f"operation {operation.name!r} has no gradient",
-            hint="Give it one by a function with the decorator of its method gradient, or train no parameter before it",
+            hint="Make it one with a gradient (@syclsched.operation, @name.gradient), or train no parameter before it",
         )
     given = _arguments(b, node, gradients, operation, function)
     try:

@@ -120,10 +120,15 @@ def trained_graph(
     """
     if not graph.tasks:
         raise ArgumentError("it has no tasks", where=f"graph {graph.name!r}")
+    graph = graph.with_implementations(lambda task, implementation: True)  # as it is now
     arrays, read = graph.arrays, graph.inputs()
     written = {access.array: task.name for task in graph.tasks for access in task.accesses if access.mode.writes}
     held = {name: np.asarray(value) for name, value in graph.data.items()}
-    refused = {name: f"is written by task {task!r}" for name, task in written.items() if name in held}
+    refused = {
+        name: (f"is written by task {task!r}", "Let it write a copy, which graph.copy makes")
+        for name, task in written.items()
+        if name in held
+    }
     batch = [name for name in read if name not in held]
     names = [parameters] if isinstance(parameters, str) else None if parameters is None else list(parameters)
     for name in names or ():

@@ -34,6 +34,7 @@ FORWARD_PASSES: Final = (
     "normalisations",
     "formulas",
 )
+_FLOATING: Final = "Train floating-point ones"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ def trained_model(given: Any, parameters: Iterable[str] | None = None, frozen: I
         parameters,
         frozen,
         kind="initialiser",
-        refused=dict.fromkeys(moments, "is a running moment"),
+        refused=dict.fromkeys(moments, ("is a running moment", _FLOATING)),
     )
     if not chosen:
         raise ArgumentError(
@@ -161,9 +162,9 @@ def choose_parameters(
     frozen: Iterable[str],
     *,
     kind: str,
-    refused: Mapping[str, str],
+    refused: Mapping[str, tuple[str, str]],
 ) -> tuple[str, ...]:
-    """Return the arrays that are trained, by names or patterns; some are ``refused``, which says why.
+    """Return the arrays that are trained, by names or patterns; some are ``refused``: why, and what to do.
 
     Raises
     ------
@@ -177,10 +178,8 @@ def choose_parameters(
         named = _matching(parameters, arrays, "parameters", kind)
         for name in named:
             if name not in possible:
-                what = refused.get(name, f"is of {arrays[name].dtype}")
-                raise ArgumentError(
-                    f"{name!r} {what}, and cannot be trained", where="parameters", hint="Train floating-point ones"
-                )
+                what, hint = refused.get(name, (f"is of {arrays[name].dtype}", _FLOATING))
+                raise ArgumentError(f"{name!r} {what}, and cannot be trained", where="parameters", hint=hint)
         chosen = [name for name in possible if name in named]
     left_out = _matching(frozen, arrays, "frozen", kind)
     return tuple(name for name in chosen if name not in left_out)

@@ -169,7 +169,7 @@ def broken(dy: Any) -> Any:
 @pytest.mark.parametrize(
     ("operation", "wrong"),
     [
-        (bare, "node bare 'squash': operation 'bare' has no gradient. Give it one"),
+        (bare, "node bare 'squash': operation 'bare' has no gradient. Make it one with a gradient"),
         (bare.gradient(broken), "squash.*its gradient raises KeyError: 'nothing'"),
         (bare.gradient(lambda dy: np.sort(dy)), "squash.*its gradient fails: gradients do not have np.sort"),
         (

@@ -16,6 +16,8 @@ from support.training_steps import check_graph
 import syclsched
 from syclsched.errors import GraphError
 from syclsched.kernels import get
+from syclsched.kernels.tensor.concat import concat
+from syclsched.kernels.tensor.strided_slice import slice_of
 from syclsched.training.operations.graph_network import graph_network
 
 
@@ -85,3 +87,66 @@ def test_random_graphs_of_rows_compute_what_a_sequential_program_does(
     found = evaluate(graph_network(graph, ("a", "b"), ("a", "b")), held)
     for name, value in wanted.items():
         np.testing.assert_allclose(found[f"new {name}"], value, rtol=1e-12)
+
+
+@syclsched.operation
+def bent(y: syclsched.Update, x: syclsched.Read, share: float) -> None:
+    y[...] = np.tanh(y) + share * x * y
+
+
+@bent.gradient
+def bent(dy, y, x, share):
+    return dy * (1 - np.tanh(y) ** 2 + share * x), dy * share * y
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("pasbcr"), *[st.integers(0, 2)] * 3), min_size=2, max_size=14))
+def test_gradients_of_random_graphs(tasks: list[tuple[str, int, int, int]]) -> None:
+    graph = syclsched.TaskGraph("random")
+    weights = [graph.array(f"w{i}", data=0.5 * numbers(3, 3, seed=i)) for i in range(3)]
+    arrays = [graph.array(f"a{i}", (3, 3)) for i in range(3)]
+    y = graph.array("y", (3, 3))
+    for weight, array in zip(weights, arrays, strict=True):
+        graph.copy(weight, array)
+    for kind, i, j, k in tasks:
+        target, source, other = arrays[i], arrays[j if j != i else (i + 1) % 3], arrays[k if k != i else (i + 2) % 3]
+        if kind == "p":
+            graph.kernel(get("gemm"), c=target, a=source, b=other, beta=0.5, trans_b=bool(k % 2))
+        elif kind == "a":
+            graph.kernel(get("axpy"), y=target, x=source, alpha=-0.5)
+        elif kind == "s":
+            graph.kernel(get("softmax"), y=target, x=source)
+        elif kind == "b":
+            graph.kernel(bent, y=target, x=source, share=0.25)
+        elif kind == "c":
+            graph.kernel(get("copy"), y=target[0:2], x=source[1:3])
+        else:
+            graph.kernel(get("scale"), x=target.reshaped((9,)), alpha=0.5)
+    graph.kernel(get("add"), z=y, x=arrays[0], y=arrays[1])
+    graph.kernel(get("axpy"), y=y, x=arrays[2], alpha=1.0)
+    for weight in weights:
+        graph.kernel(get("axpy"), y=y, x=weight, alpha=0.1)
+    check_graph(graph)
+
+
+def test_a_tiled_factorisation() -> None:
+    matrix = numbers(6, 6)
+    matrix = matrix @ matrix.T + 6 * np.eye(6)
+    graph = syclsched.TaskGraph("cholesky")
+    whole, tiles = graph.array("matrix", data=matrix), {}
+    for i in range(3):
+        for j in range(i + 1):
+            tiles[i, j] = graph.array(f"tile {i} {j}", (2, 2))
+            graph.kernel(slice_of((2 * i, 2 * j), (1, 1)), y=tiles[i, j], x=whole)
+    for k in range(3):
+        status = graph.array(f"status {k}", (1,), "int32")
+        graph.kernel(get("potrf"), a=tiles[k, k], status=status)
+        for i in range(k + 1, 3):
+            graph.kernel(get("trsm"), a=tiles[i, k], l=tiles[k, k])
+        for i in range(k + 1, 3):
+            graph.kernel(get("syrk"), c=tiles[i, i], a=tiles[i, k])
+            for j in range(k + 1, i):
+                graph.kernel(get("gemm"), c=tiles[i, j], a=tiles[i, k], b=tiles[j, k], alpha=-1, beta=1, trans_b=True)
+    parts = {f"x{n}": tile for n, tile in enumerate(tiles.values())}
+    graph.kernel(concat(0, 6), y=graph.array("tiles", (12, 2)), **parts)
+    check_graph(graph, output="tiles")

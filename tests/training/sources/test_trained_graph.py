@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.training_steps import HostStep
 
 import syclsched
 from syclsched import TaskGraph
 from syclsched.errors import ArgumentError, FormatError, GradientError, NotFiniteError, StorageError
 from syclsched.kernels import get
+from syclsched.kernels.nn.convolution.conv import conv
 from syclsched.kernels.nn.product.matmul import matmul
+from syclsched.kernels.tensor.reductions.reduce import reduce
 from syclsched.testing.training_models import perceptron
 from syclsched.training import SGD, Adam, Trainer
 
@@ -144,6 +147,31 @@ def test_arrays_in_double_precision_and_a_loss_of_the_graph() -> None:
         assert [found.step(given), found.step(given)] == pytest.approx([14, 3.5])
         assert found.evaluate([(given, None)]).loss == pytest.approx(0.875)
         np.testing.assert_allclose(found.parameters["w"], 0.75 * given)
+
+
+def test_images_with_an_operation_of_our_own_between_convolutions() -> None:
+    @syclsched.operation
+    def weighted(y: syclsched.Write, x: syclsched.Read) -> None:
+        y[...] = x * np.arange(1, 9, dtype=x.dtype).reshape(1, 8, 1, 1)
+
+    weighted = weighted.gradient(lambda dy: dy * np.arange(1, 9).reshape(1, 8, 1, 1))
+    graph, shape = TaskGraph("images"), (2, 8, 6, 6)
+    x, y = graph.array("x", shape, "float32"), graph.array("y", (2, 8), "float32")
+    weights = [graph.array(f"w{i}", data=numbers(8, 8, 3, 3, seed=i) / 5) for i in range(2)]
+    a, s, c = (graph.array(name, shape, "float32") for name in "asc")
+    padded = conv(2, pads=[1, 1, 1, 1], activation=(("relu",),))
+    graph.kernel(padded, y=a, x=x, w=weights[0])
+    graph.kernel(weighted, y=s, x=a)
+    graph.kernel(padded, y=c, x=s, w=weights[1])
+    graph.kernel(reduce("mean", (2, 3)), y=y, x=c)
+    samples, target = numbers(*shape, seed=5), numbers(2, 8, seed=6)
+    wanted = HostStep(graph, target, {"x": samples}).gradients()
+    with trainer(graph, "mean_squared_error", SGD(1.0)) as found:
+        before = found.parameters
+        found.step(samples, target)
+        after = found.parameters
+    for name, gradient in wanted.items():
+        np.testing.assert_allclose(before[name] - after[name], gradient, rtol=1e-3, atol=1e-5)
 
 
 @syclsched.operation
