@@ -80,8 +80,8 @@ def _checked(
             values.append(None)
             continue
         shape, dtype = b.shape(value or ""), b.dtype(value or "")
-        if isinstance(given, int | float):
-            given = SymbolicArray(b, (b.filled(shape, dtype, given),))
+        if isinstance(given, int | float | np.generic | np.ndarray):
+            given = SymbolicArray(b, (b.constant(np.broadcast_to(np.asarray(given, dtype), shape)),))
         if not isinstance(given, SymbolicArray):
             raise _wrong(node, f"its gradient returns {given!r} for {name!r}", names)
         if given.dtype != np.dtype(dtype) or not _sums_to(given.shape, shape):

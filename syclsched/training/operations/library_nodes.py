@@ -47,6 +47,39 @@ def _topk(at: Mapping[str, Any], b: NetworkBuilder, x: Mapping[str, str], _: Any
     return {"values": values or "", "indices": indices or ""}
 
 
+def _recurrent(at: Mapping[str, Any], b: NetworkBuilder, x: Mapping[str, str], _: Any, y: Any) -> dict[str, str]:
+    names = ("cell", "activations", "reverse", "coupled")
+    inputs = [x.get(name) for name in PARAMETERS["recurrent"]]
+    made = b.emit_all("recurrent", inputs, **{name: at[name] for name in names})
+    return {name: value or "" for name, value in zip(("y", "h", "c"), made, strict=False) if name in y}
+
+
+def _resize(at: Mapping[str, Any], b: NetworkBuilder, x: Mapping[str, str], _: Any, y: Any) -> dict[str, str]:
+    shape, dtype = y["y"]
+    attributes = {**at, "scales": tuple(at["scales"]), "roi": tuple(at["roi"])}
+    return {"y": b.emit("resize", [x["x"]], shape=shape, dtype=dtype, **attributes)}
+
+
+def _reduce_whole(at: Mapping[str, Any], b: NetworkBuilder, x: Mapping[str, str], _: Any, y: Any) -> dict[str, str]:
+    made = b.reduce(at["mode"], x["x"], range(len(b.shape(x["x"]))), keepdims=False)
+    return {"y": made, "parts": b.filled(*y["parts"])}
+
+
+def _update(at: Mapping[str, Any], b: NetworkBuilder, x: Mapping[str, str], _: Any, y: Any) -> dict[str, str]:
+    inputs = [*(x[name] for name in y), *(x[f"x{i}"] for i in range(at["inputs"]))]
+    made = zip(y.items(), at["expressions"], strict=True)
+    return {
+        name: b.elementwise(expression, *inputs, shape=shape, dtype=dtype)
+        for (name, (shape, dtype)), expression in made
+    }
+
+
+def _join(at: Mapping[str, Any], b: NetworkBuilder, x: Mapping[str, str], _: Any, y: Any) -> dict[str, str]:
+    whole = b.concat([x[f"x{i}"] for i in range(at["count"])], len(y["y"][0]) - 1)
+    made = b.elementwise(("add", ("mul", 0, 1), 2), whole, x["scale"], x["shift"])
+    return {"y": _finished(b, made, None, at["activation"])}
+
+
 def _plain(
     kind: str, names: Sequence[str], at: Mapping[str, Any], b: NetworkBuilder, x: Mapping[str, str], _: Any, y: Any
 ) -> dict[str, str]:
@@ -57,7 +90,8 @@ def _plain(
         attributes["axis"] %= max(1, len(b.shape(x["x"])))
     inputs = [x.get(name) for name in PARAMETERS[kind]]
     found = {"y": b.emit(kind, inputs, shape=shape, dtype=dtype, **attributes)}
-    return found | {name: b.filled(*made) for name, made in y.items() if name == "status"}
+    # A status says that all is well, and partial results are the kernel's own.
+    return found | {name: b.filled(*made) for name, made in y.items() if name != "y"}
 
 
 def _matmul(at: Mapping[str, Any], b: NetworkBuilder, x: Mapping[str, str], _: Any, y: Any) -> dict[str, str]:
@@ -170,6 +204,12 @@ _EMITTERS: Final[dict[str, _RecipeEmitter]] = {
     "elementwise": _elementwise,
     "concat": _concat,
     "topk": _topk,
+    "join": _join,
+    "update": _update,
+    "reduce_whole": _reduce_whole,
+    "recurrent": _recurrent,
+    "resize": _resize,
+    "rotary": partial(_plain, "rotary", ("interleaved", "part")),
     "matmul": _matmul,
     "gather": partial(_plain, "gather", ("axis",)),
     "gather_elements": partial(_plain, "gather_elements", ("axis",)),
@@ -180,7 +220,7 @@ _EMITTERS: Final[dict[str, _RecipeEmitter]] = {
     "transpose": partial(_plain, "transpose", ("permutation",)),
     "pad": partial(_plain, "pad", ("pads", "mode", "value")),
     "reduce": partial(_plain, "reduce", ("mode", "axes", "keepdims")),
-    "scan_sum": partial(_plain, "scan_sum", ("axis", "exclusive", "reverse")),
+    **dict.fromkeys(("scan_sum", "scan_in_parts"), partial(_plain, "scan_sum", ("axis", "exclusive", "reverse"))),
     "softmax_over": partial(_plain, "softmax", ("axis", "log")),
     "layer_norm": partial(_plain, "layer_norm", ("axis", "epsilon", "centred")),
     "conv": partial(_on_channels, "conv", ("groups",)),

@@ -192,6 +192,7 @@ def test_numbers_and_none_are_gradients_too() -> None:
         return step.gradients().get("w")
 
     assert (gradient(lambda dy: 2.5) == 2.5).all()
+    np.testing.assert_allclose(gradient(lambda dy: np.arange(4.0)), np.arange(12.0).reshape(3, 4) % 4, atol=1e-12)
     graph = chain(bare.gradient(lambda dy: None))
     z = graph.array("z", (3, 4))
     graph.kernel(get("add"), z=z, x=graph.arrays["y"], y=graph.arrays["w"])

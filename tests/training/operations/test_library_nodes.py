@@ -11,25 +11,32 @@ from support.training_steps import check_graph
 
 import syclsched
 from syclsched.kernels import get
+from syclsched.kernels.nn.attention.rotary import rotary
 from syclsched.kernels.nn.convolution.conv import conv
 from syclsched.kernels.nn.convolution.conv_transpose import conv_transpose
+from syclsched.kernels.nn.join import join
 from syclsched.kernels.nn.normalisation.batch_norm import batch_norm
 from syclsched.kernels.nn.normalisation.group_norm import group_norm
 from syclsched.kernels.nn.normalisation.layer_norm import layer_norm
 from syclsched.kernels.nn.normalisation.lrn import lrn
 from syclsched.kernels.nn.normalisation.softmax_over import softmax_over
 from syclsched.kernels.nn.pooling.pool import pool
+from syclsched.kernels.nn.pooling.resize import resize
 from syclsched.kernels.nn.product.matmul import matmul
+from syclsched.kernels.nn.recurrence.recurrent import recurrent
 from syclsched.kernels.tensor.concat import concat
 from syclsched.kernels.tensor.elementwise import elementwise
 from syclsched.kernels.tensor.gather import gather, gather_elements, gather_nd
 from syclsched.kernels.tensor.pad import pad
 from syclsched.kernels.tensor.reductions.reduce import reduce
+from syclsched.kernels.tensor.reductions.reduce_whole import reduce_whole
 from syclsched.kernels.tensor.reductions.scan import scan_sum
+from syclsched.kernels.tensor.reductions.scan_parts import scan_in_parts
 from syclsched.kernels.tensor.reductions.topk import topk
 from syclsched.kernels.tensor.scatter import scatter_elements, scatter_nd
 from syclsched.kernels.tensor.strided_slice import slice_of
 from syclsched.kernels.tensor.transpose import transpose
+from syclsched.kernels.tensor.update import update
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Operation
 
@@ -55,12 +62,15 @@ def check(operation: Operation, given: dict[str, Any], made: tuple[int, ...], **
         shape = made if data is None else data.shape
         if each.name in ("status", "indices"):
             shape, dtype = ((1,), "int32") if each.name == "status" else (made, "int64")
+        if each.name in ("h", "parts"):
+            shape = (64,) if each.name == "parts" else made[1:]
         arguments[each.name] = graph.array(f"result {each.name}", shape, dtype)
-        output = output or f"result {each.name}"
+        output = output if output or each.name == "parts" else f"result {each.name}"
         if data is not None:
             graph.copy(graph.array(each.name, data=data), arguments[each.name])
     graph.kernel(operation, **arguments, **scalars)
-    trained = [name for name, data in given.items() if data.dtype.kind == "f"]
+    # Cosines and sines are tables.
+    trained = [name for name, data in given.items() if data.dtype.kind == "f" and "sines" not in name]
     check_graph(graph, parameters=trained, output=output)
 
 
@@ -138,6 +148,41 @@ FACTORIES: dict[str, tuple[Operation, dict[str, Any], tuple[int, ...]]] = {
     "l2": (reduce("l2", (0, 1), True), {"x": X}, (1, 1)),
     "scan": (scan_sum(1, exclusive=True), {"x": X}, (3, 5)),
     "topk": (topk(2, 1), {"x": X}, (3, 2)),
+    "scan in parts": (scan_in_parts(1, reverse=True), {"x": X}, (3, 5)),
+    "sum of all": (reduce_whole("sumsquare"), {"x": X}, ()),
+    "update": (
+        update((("add", 1, ("mul", 0, ("sin", 2))), ("add", 0, ("mul", 1, 1))), 1),
+        {"y0": X, "y1": numbers(3, 5, seed=1), "x0": numbers(5, seed=2)},
+        (3, 5),
+    ),
+    "join": (
+        join(2, (("tanh",),)),
+        {"x0": X, "x1": numbers(3, 2), "scale": numbers(7, seed=1), "shift": numbers(7, seed=2)},
+        (3, 7),
+    ),
+    "resize": (resize("linear", "half_pixel", scales=(1.0, 1.6)), {"x": X}, (3, 8)),
+    "resize, nearest": (resize("nearest", "asymmetric", scales=[2.0, 1.0]), {"x": X}, (6, 5)),
+    "rotary": (
+        rotary(),
+        {
+            "x": numbers(2, 3, 4, 6),
+            "cosines": np.cos(np.arange(12.0)).reshape(4, 3),
+            "sines": np.sin(np.arange(12.0)).reshape(4, 3),
+            "positions": np.arange(4).reshape(1, 4),
+        },
+        (2, 3, 4, 6),
+    ),
+    "gru": (
+        recurrent("gru", ((("sigmoid",),), (("tanh",),)), last=True, state=True),
+        {
+            "x": numbers(4, 2, 3),
+            "w": numbers(3, 12, seed=1),
+            "r": numbers(4, 12, seed=2),
+            "b": numbers(12, seed=3),
+            "h0": numbers(2, 4, seed=4),
+        },
+        (4, 2, 4),
+    ),
     "softmax": (softmax_over(-1), {"x": X}, (3, 5)),
     "log softmax": (softmax_over(0, log=True), {"x": X}, (3, 5)),
     "layer norm": (layer_norm(-1, bias=True), {"x": X, "scale": numbers(5, seed=1), "b": numbers(5, seed=2)}, (3, 5)),

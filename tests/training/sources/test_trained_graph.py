@@ -184,6 +184,17 @@ def squared(dtotal, x):
     return 2 * dtotal * x
 
 
+def test_a_graph_without_inputs_is_fitted() -> None:
+    graph = TaskGraph("means")
+    w, y = graph.array("w", data=np.zeros(3, "float32")), graph.array("y", (3,), "float32")
+    graph.copy(w, y)
+    target = np.float32([1, 2, 3])
+    with trainer(graph, "mean_squared_error", SGD(0.75)) as found:
+        record = found.fit([((), target)], epochs=30, progress=False)
+        np.testing.assert_allclose(found.parameters["w"], target, rtol=1e-5)
+        assert len(record.losses) == 30 and record.losses[-1] < 1e-9
+
+
 def test_an_array_updated_in_place_keeps_the_value_that_the_gradient_needs() -> None:
     @syclsched.operation
     def cube(item, x: syclsched.Update):
