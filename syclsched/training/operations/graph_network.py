@@ -18,6 +18,7 @@ from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Parameter
 from syclsched.model.task import Task
+from syclsched.profiling.task_timing import to_numpy
 from syclsched.training.operations.operation_nodes import emit_operation
 
 
@@ -34,6 +35,11 @@ class _Piece:
         """Return the part within a range of rows."""
         low, high = max(start, self.start), min(stop, self.stop)
         return replace(self, start=low, stop=high, first=self.first + low - self.start)
+
+
+def held_array(graph: TaskGraph, name: str) -> np.ndarray[Any, Any]:
+    """Return the initial value of an array on the host."""
+    return np.asarray(to_numpy(graph.data[name]), graph.arrays[name].dtype, order="C")
 
 
 def output_name(graph: TaskGraph, array: str) -> str:
@@ -76,7 +82,7 @@ class _Conversion:
             if name in self._inputs:
                 self._put(name, None, b.add_input(name, array.shape, array.dtype))
             elif name in graph.data:
-                self._put(name, None, b.add_constant(name, np.ascontiguousarray(graph.data[name])))
+                self._put(name, None, b.add_constant(name, held_array(graph, name)))
         for task in graph.tasks:
             if task.operation is not None:
                 b.begin(task.name, f"{task.family} {task.name!r}")

@@ -21,7 +21,7 @@ from syclsched.frontends.onnx.rewrites import rewrite
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.model import GivenShapes, OnnxModel
 from syclsched.onnx.specialised import Shapes
-from syclsched.training.operations.graph_network import graph_network, output_name
+from syclsched.training.operations.graph_network import graph_network, held_array, output_name
 from syclsched.training.sources.trained_model import FORWARD_PASSES, TrainedModel, choose_parameters
 
 Array = np.ndarray[Any, Any]
@@ -123,7 +123,7 @@ def trained_graph(
     graph = graph.with_implementations(lambda task, implementation: True)  # as it is now
     arrays, read = graph.arrays, graph.inputs()
     written = {access.array: task.name for task in graph.tasks for access in task.accesses if access.mode.writes}
-    held = {name: np.asarray(value) for name, value in graph.data.items()}
+    held = {name: held_array(graph, name) for name in graph.data}
     refused = {
         name: (f"is written by task {task!r}", "Let it write a copy, which graph.copy makes")
         for name, task in written.items()

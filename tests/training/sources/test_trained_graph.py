@@ -17,6 +17,7 @@ from syclsched.errors import ArgumentError, FormatError, GradientError, NotFinit
 from syclsched.kernels import get
 from syclsched.kernels.nn.convolution.conv import conv
 from syclsched.kernels.nn.product.matmul import matmul
+from syclsched.kernels.tensor.elementwise import elementwise
 from syclsched.kernels.tensor.reductions.reduce import reduce
 from syclsched.testing.training_models import perceptron
 from syclsched.training import SGD, Adam, Trainer
@@ -182,6 +183,20 @@ def squared(total: syclsched.Write, x: syclsched.Read) -> None:
 @squared.gradient
 def squared(dtotal, x):
     return 2 * dtotal * x
+
+
+def test_values_in_device_memory_of_other_byte_orders_and_without_dimensions() -> None:
+    dpt = pytest.importorskip("dpctl.tensor")
+    graph = TaskGraph("held")
+    w = graph.array("w", data=dpt.asarray(np.float32([1, 2, 3])))
+    c = graph.array("c", data=np.arange(3, dtype=">f4"))
+    t = graph.array("t", data=np.array(2.0, "float32"))
+    y = graph.array("y", (3,), "float32")
+    graph.kernel(elementwise(("add", ("mul", 0, 1), 2), 3), y=y, x0=w, x1=t, x2=c)
+    with trainer(graph, "mean_squared_error", SGD(0.5), parameters=["w", "t"]) as found:
+        assert found.step((), np.zeros(3, "float32")) == pytest.approx((4 + 25 + 64) / 3)
+        assert found.parameters["t"] == pytest.approx(2 - (2 + 10 + 24) / 3)
+        np.testing.assert_allclose(found.parameters["w"], [1 - 4 / 3, 2 - 10 / 3, 3 - 16 / 3], rtol=1e-5)
 
 
 def test_a_graph_without_inputs_is_fitted() -> None:
