@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 #: Most submissions of a plan whose kernels are chained: larger plans take longer than their launches.
-MOST_CHAINED_UNITS = 32
+MOST_CHAINED_UNITS = 512
 
 
 class PlanInstance:

@@ -146,9 +146,11 @@ def _part(b: NetworkBuilder, x: str, number: int) -> str:
 
 def _in_order(b: NetworkBuilder, x: str, width: int, places: Sequence[int]) -> str:
     """Return ranges of the last axis, of equal width, in the order of their places."""
-    if [*places] == [*range(b.shape(x)[-1] // width)]:
+    shape, count = b.shape(x), len(places)
+    if [*places] == [*range(count)]:
         return x
-    return b.concat([b.part(x, -1, place * width, width) for place in places], len(b.shape(x)) - 1)
+    ranges = b.reshape(x, (*shape[:-1], count, width))
+    return b.reshape(b.gather(ranges, b.constant(np.array(places, np.int64)), len(shape) - 1), shape)
 
 
 def _weights(b: NetworkBuilder, node: ModelNode, inputs: Inputs, number: int, cell: str, hidden: int) -> list[str]:
