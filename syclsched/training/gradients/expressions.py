@@ -45,9 +45,7 @@ def _positive(x: Expression) -> Expression:
     return ("greater", x, _c(0))
 
 
-def _rectifier(
-    g: Expression, x: Sequence[Expression], p: Sequence[Any], y: Expression
-) -> Sequence[Expression | None]:
+def _rectifier(g: Expression, x: Sequence[Expression], p: Sequence[Any], y: Expression) -> Sequence[Expression | None]:
     """Return the gradient of a (leaky) rectifier, by its result if that is at hand: the operand need not be kept."""
     slope = float(p[0]) if p else 0.0
     known = y if isinstance(y, int) and slope >= 0 else x[0]
