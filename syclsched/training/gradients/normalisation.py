@@ -14,7 +14,6 @@ from syclsched.frontends.onnx.network import CanonicalNode
 from syclsched.training.gradients.movement import contracted
 from syclsched.training.gradients.rules import Names, gradient_of
 
-
 #: Most parts in which the gradients of a scale and a bias are summed: as many lines may compute at a time.
 _PARTS: Final = 64
 
@@ -83,9 +82,7 @@ def _batch_norm(b: NetworkBuilder, node: CanonicalNode, gradients: Names, wanted
     return found
 
 
-def _by_normalised(
-    b: NetworkBuilder, x: str, mean: str, inverse: str, by_normalised: str, axes: Sequence[int]
-) -> str:
+def _by_normalised(b: NetworkBuilder, x: str, mean: str, inverse: str, by_normalised: str, axes: Sequence[int]) -> str:
     """Return the gradient by x of (x - mean) * inverse, where these are moments of x along axes."""
     normalised = ("mul", ("sub", 1, 3), 2)
     projected = b.reduce("mean", b.elementwise(("mul", 0, normalised), by_normalised, x, inverse, mean), axes)
