@@ -73,7 +73,7 @@ class StepModel(OnnxModel):
         clip_norm: float | None = None,
     ) -> None:
         self.trained, self.loss, self.optimiser = trained, loss, optimiser
-        self._target_dtype, self._parts, self._clip_norm = target_dtype, tuple(parts), clip_norm
+        self.target_dtype, self._parts, self._clip_norm = target_dtype, tuple(parts), clip_norm
         self.output = chosen_output([each.name for each in trained.model.outputs], output)
         #: The last forward pass: targets are checked against it before the step is made of it.
         self._last: tuple[Any, Network] | None = None
@@ -92,7 +92,7 @@ class StepModel(OnnxModel):
         ]
         state.append(DeclaredValue(PARITY, "float32", ()))
         scalars = [DeclaredValue(scalar_name(name), "float32", ()) for name in self.optimiser.scalars(0)]
-        extra = [DeclaredValue(TARGET, self._target_dtype, None), *scalars]
+        extra = [DeclaredValue(TARGET, self.target_dtype, None), *scalars]
         if self.has_dropout:
             extra.append(DeclaredValue(SEED, "uint32", (1,)))
         carried = [each for each in (*graph.inputs, *state) if each.name in self._carried_names]
@@ -163,7 +163,7 @@ class StepModel(OnnxModel):
             prediction=_before_softmax(network, self.output, self.loss),
             loss=self.loss,
             optimiser=self.optimiser,
-            target=Value(TARGET, shapes[TARGET], self._target_dtype),
+            target=Value(TARGET, shapes[TARGET], self.target_dtype),
             clip_norm=self._clip_norm,
         )
         return step_network(parts, samples, settings)

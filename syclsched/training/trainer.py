@@ -126,7 +126,7 @@ class Trainer:
 
     def _stepped(self, values: dict[str, Array], target: Array) -> float:
         compiled = self._compiled_for(values, target)
-        target = target.astype(compiled.model.dtype(TARGET), copy=False)
+        target = target.astype(self._model.target_dtype, copy=False)
         self._check_target(values, target)
         scalars = self._model.optimiser.scalars(self._steps)
         given = {**values, TARGET: target}
@@ -302,7 +302,7 @@ class Trainer:
             raise ArgumentError(f"the target is of {target.dtype}", where="y", hint="Give integers or floats")
         if dtype == "float32" and target.dtype == np.float64 and self._is_double():
             dtype = "float64"
-        if self._compiled is not None and self._model.dtype(TARGET) == dtype:
+        if self._compiled is not None and self._model.target_dtype == dtype:
             return self._compiled
         if self._left_out is None:
             shapes = {name: value.shape for name, value in values.items()}
