@@ -10,13 +10,13 @@ from typing import Any, Final
 import numpy as np
 
 from syclsched.errors import ArgumentError
+from syclsched.frontends.onnx.importing.gradients.differentiation import differentiate
+from syclsched.frontends.onnx.importing.gradients.normalisation import emit_moments
 from syclsched.frontends.onnx.importing.import_state import SEED
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
 from syclsched.kernels.tensor.writing.expression import inputs_of, substitute
-from syclsched.training.gradients.differentiation import differentiate
-from syclsched.training.gradients.normalisation import emit_moments
 from syclsched.training.losses import Loss, LossNodes
 from syclsched.training.optimisers import Optimiser
 

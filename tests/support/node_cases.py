@@ -190,8 +190,6 @@ def out_of_scope(case: Case) -> str | None:
     if "Scan" in case.operators and any(i.domain == "" and i.version < 9 for i in case.model.opset_import):
         return "Scan as it was before opset 9"
     for operator in case.operators:
-        if operator.startswith("ai.onnx.preview."):
-            return "training"
         if operator.startswith("ai.onnx.preview::"):
             return "preview of operators to come"
         if operator in RANDOM:

@@ -274,13 +274,19 @@ class NetworkBuilder(ImportState):
     def _first(self, inputs: Sequence[str | None]) -> Value:
         return next(self.values[name] for name in inputs if name is not None)
 
-    def _new_name(self) -> str:
-        while True:
+    def fresh_name(self, base: str) -> str:
+        """Return a name that no value has yet: the given one, or one with a number."""
+        name = base
+        while name in self.values:
             self._number += 1
-            name = f"{self._node_name or 'value'}/{self._number}"
-            if name not in self.values:
-                self._made_now.add(name)
-                return name
+            name = f"{base}/{self._number}"
+        return name
+
+    def _new_name(self) -> str:
+        self._number += 1
+        name = self.fresh_name(f"{self._node_name or 'value'}/{self._number}")
+        self._made_now.add(name)
+        return name
 
     def _check_size(self, shape: Shape, dtype: str, what: str) -> None:
         if any(n < 0 for n in shape):

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from syclsched.frontends.onnx.importing.gradients.movement import contracted
+from syclsched.frontends.onnx.importing.gradients.rules import Names, gradient_of
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode
-from syclsched.training.gradients.movement import contracted
-from syclsched.training.gradients.rules import Names, gradient_of
 
 
 def _const(value: float) -> tuple[str, float]:

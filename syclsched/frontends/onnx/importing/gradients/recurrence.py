@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from syclsched.frontends.onnx.importing.gradients.expressions import derivatives
+from syclsched.frontends.onnx.importing.gradients.rules import Names, gradient_of, no_gradient
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode
 from syclsched.kernels.common import Activation
 from syclsched.kernels.tensor.writing.expression import Expression, inputs_of, substitute
-from syclsched.training.gradients.expressions import derivatives
-from syclsched.training.gradients.rules import Names, gradient_of, no_gradient
 
 
 @gradient_of("recurrent")

@@ -6,9 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from syclsched.errors import SyclschedError
-from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
-from syclsched.frontends.onnx.network import CanonicalNode
-from syclsched.training.gradients import (  # noqa: F401  # they register their rules
+from syclsched.frontends.onnx.importing.gradients import (  # noqa: F401  # they register their rules
     elementwise,
     movement,
     normalisation,
@@ -17,7 +15,9 @@ from syclsched.training.gradients import (  # noqa: F401  # they register their 
     recurrence,
     reductions,
 )
-from syclsched.training.gradients.rules import no_gradient, rule_of
+from syclsched.frontends.onnx.importing.gradients.rules import no_gradient, rule_of
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.network import CanonicalNode
 
 
 def differentiate(
