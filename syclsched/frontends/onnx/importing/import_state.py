@@ -117,6 +117,11 @@ class ImportState:
                 waiting += [source for source in producer[each].inputs if source is not None]
         return tuple(each for each in self._inputs if each in seen)
 
+    @property
+    def nodes(self) -> tuple[CanonicalNode, ...]:
+        """The complete nodes so far."""
+        return tuple(self._nodes)
+
     def nodes_between(self, leaves: Collection[str], name: str) -> list[CanonicalNode]:
         """Return the nodes from which a value is computed where leaves are given, in order."""
         needed = {name}

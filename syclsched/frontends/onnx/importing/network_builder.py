@@ -92,6 +92,20 @@ class NetworkBuilder(ImportState):
         self.values.update((each.name, each) for each in made)
         self._nodes.append(replace(node, name=numbered_name(node.name, self._node_names)))
 
+    def add_value(self, value: Value) -> str:
+        """Declare a value, under another name if its own is taken; return the name."""
+        name = self.fresh_name(value.name)
+        self.values[name] = replace(value, name=name)
+        return name
+
+    def replace_nodes(self, nodes: Iterable[CanonicalNode]) -> None:
+        """Have other nodes in place of those so far; the names of new ones are made unique."""
+        known = {node.name for node in self._nodes}
+        self._nodes = [
+            node if node.name in known else replace(node, name=numbered_name(node.name, self._node_names))
+            for node in nodes
+        ]
+
     def constant(self, value: Any, dtype: Any = None, *, name: str = "") -> str:
         """Add a constant and return its name: the given one, if no other value has it."""
         array = np.asarray(value, dtype)

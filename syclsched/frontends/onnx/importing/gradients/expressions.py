@@ -141,7 +141,7 @@ _DERIVATIVES: Final[dict[str, _Derivative]] = {
             _mul(x, _c(1 / math.sqrt(2 * math.pi)), ("exp", _mul(_c(-0.5), ("square", x)))),
         )
     ),
-    "relu": _gated(_positive),
+    "relu": lambda g, x, p, y: (_where(_positive(y), g),),  # the result is kept for what reads it
     "narrow": lambda g, x, p, y: (g,),  # rounding passes gradients on
     "scale": lambda g, x, p, y: (_mul(g, _c(p[0])),),
     "leaky_relu": lambda g, x, p, y: (_where(_positive(x[0]), g, _mul(g, _c(p[0]))),),

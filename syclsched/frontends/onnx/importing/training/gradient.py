@@ -13,7 +13,7 @@ from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, ScopeImporter
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
-from syclsched.frontends.onnx.network import CanonicalNode, Value
+from syclsched.frontends.onnx.network import CanonicalNode
 
 
 def _import_gradient(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
@@ -61,14 +61,14 @@ def _copied(
     made: list[CanonicalNode] = []
     for each in nodes:
         outputs = [name for name in each.outputs if name is not None]
-        fresh = {name: b.fresh_name(prefix + name) for name in outputs}
+        fresh = {name: b.add_value(replace(b.values[name], name=prefix + name)) for name in outputs}
         copied = replace(
             each,
             name=prefix + each.name,
             inputs=tuple(None if name is None else names.get(name, name) for name in each.inputs),
             outputs=tuple(None if name is None else fresh[name] for name in each.outputs),
         )
-        b.add_node(copied, [Value(fresh[name], b.shape(name), b.dtype(name)) for name in outputs])
+        b.add_node(copied, [])
         names |= fresh
         made.append(copied)
     return made, names
