@@ -13,6 +13,7 @@ from support.host_evaluation import evaluate
 from support.small_models import model_of
 from syclsched.frontends.onnx.importing.import_state import SEED
 from syclsched.frontends.onnx.model_file.model_reader import read_model
+from syclsched.frontends.onnx.network import Network
 from syclsched.training.losses import Loss, MeanSquaredError
 from syclsched.training.optimisers import SGD, Optimiser
 from syclsched.training.step_model import StepModel, trained_model
@@ -71,8 +72,8 @@ def check_gradients(
     constants: Mapping[str, Array] | None = None,
     step: float = 1e-6,
     opset: int = 17,
-) -> None:
-    """Compare the gradients of a model's parameters, in double precision, with central differences."""
+) -> Network:
+    """Compare gradients of a model's parameters, in double precision, with central differences; return the step."""
     random = np.random.default_rng(7)
     both = {**parameters, **(constants or {})}
     output = next(name for name in nodes[-1].output if name)
@@ -91,3 +92,4 @@ def check_gradients(
             wanted = (ends[0] - ends[1]) / (2 * step)
             made = float((gradients[name] * direction).sum())
             assert abs(made - wanted) <= 1e-6 * max(1.0, abs(wanted)), (name, made, wanted)
+    return found.network

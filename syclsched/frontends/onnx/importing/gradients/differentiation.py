@@ -15,6 +15,7 @@ from syclsched.frontends.onnx.importing.gradients import (  # noqa: F401  # they
     recurrence,
     reductions,
 )
+from syclsched.frontends.onnx.importing.gradients.loops import register_loops
 from syclsched.frontends.onnx.importing.gradients.rules import no_gradient, rule_of
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode
@@ -89,3 +90,6 @@ def _sum(b: NetworkBuilder, parts: Sequence[str]) -> str | None:
     made = b.elementwise(("add", *range(len(parts))), *parts)
     b.end([], [])
     return made
+
+
+register_loops(differentiate)
