@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from typing_extensions import TypedDict
 
@@ -33,6 +34,16 @@ class StepOptions(TypedDict, total=False):
     trace: bool | int
 
 
+class TrainingOptions(StepOptions, total=False):
+    """Further arguments of `syclsched.train`."""
+
+    activations: str
+
+
+#: As what values are stored from the forward to the backward pass.
+ACTIVATIONS: Final = ("float32", "bfloat16")
+
+
 @dataclass(frozen=True, slots=True)
 class StepRecipe:
     """Settings of a training."""
@@ -46,12 +57,17 @@ class StepRecipe:
     clip_norm: float | None = None
     platform: Platform | None = None
     devices: str | None = None
+    activations: str = "float32"  # one of `ACTIVATIONS`
     options: StepOptions = field(default_factory=lambda: StepOptions())
 
     def check(self) -> None:
         """Raise `ArgumentError` for settings that cannot be right."""
         if self.clip_norm is not None and not self.clip_norm > 0:
             raise ArgumentError(f"clip_norm is {self.clip_norm}, expected a positive number", where="train()")
+        if self.activations not in ACTIVATIONS:
+            raise ArgumentError(
+                f"activations is {self.activations!r}", where="train()", hint=f"Give {' or '.join(ACTIVATIONS)}"
+            )
         unknown = set(self.options) - set(StepOptions.__annotations__)
         if unknown:
             raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
@@ -73,6 +89,7 @@ class StepRecipe:
             shapes=self.shapes,
             parts=self.parts,
             clip_norm=self.clip_norm,
+            activations=self.activations,
         )
 
     def predictor(self, without: Collection[str] = ()) -> CompiledModel:

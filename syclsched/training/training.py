@@ -16,7 +16,7 @@ from syclsched.training.losses import Loss, loss_of
 from syclsched.training.optimisers import Optimiser, optimiser_of
 from syclsched.training.sources.trained_graph import trained_graph
 from syclsched.training.sources.trained_model import trained_model
-from syclsched.training.step_recipe import StepOptions, StepRecipe
+from syclsched.training.step_recipe import StepOptions, StepRecipe, TrainingOptions
 from syclsched.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def train(
     micro_batches: int | Sequence[float] = 1,
     clip_norm: float | None = None,
     seed: int = 0,
-    **compiling: Unpack[StepOptions],
+    **options: Unpack[TrainingOptions],
 ) -> Trainer:
     """Make an ONNX model or a task graph ready to be trained.
 
@@ -76,6 +76,9 @@ def train(
         If the norm of all gradients together is larger, they are scaled to it.
     seed : int, optional
         Determines what dropout drops.
+    activations : str, optional
+        As what values are stored that the backward pass reads again: ``float32``, or ``bfloat16``, which takes half the
+        memory. Everything is computed in float32; parameters and the optimiser's state are float32, too.
     policy, memory_limit, autotune, deterministic, without, progress, trace
         As for `syclsched.compile`.
 
@@ -98,6 +101,8 @@ def train(
     ...     trainer.fit(batches, epochs=5)
     ...     trainer.save("trained.onnx")
     """
+    activations = options.pop("activations", "float32")
+    compiling: StepOptions = options
     parts, trained = _shares(micro_batches), None
     if isinstance(model, TaskGraph):
         if shapes is not None or len(parts) > 1:
@@ -115,6 +120,7 @@ def train(
         clip_norm=clip_norm,
         platform=platform,
         devices=devices,
+        activations=activations,
         options=compiling,
     )
     recipe.check()

@@ -73,3 +73,11 @@ def test_wrong_data(folder: Path, capsys: pytest.CaptureFixture[str], arrays: An
 def test_resume_needs_a_checkpoint(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = call(capsys, "train", "net.onnx", "--data", "data.npz", "--resume")
     assert found.code == 2 and "--checkpoint" in found.err
+
+
+def test_activations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["train", "net.onnx", "--data", "data.npz", "--devices", "cpu", "--activations"]
+    found = call(capsys, *given, "bfloat16")
+    assert found.code == 0 and "epoch 1/1" in found.out, found.err
+    found = call(capsys, *given, "float16")
+    assert found.code == 2 and "float32 or bfloat16" in found.err

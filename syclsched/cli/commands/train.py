@@ -62,6 +62,14 @@ def train_command(
     micro_batches: Annotated[
         int, typer.Option("--micro-batches", min=1, help="Parts of a batch that are computed apart.")
     ] = 1,
+    activations: Annotated[
+        str,
+        typer.Option(
+            "--activations",
+            metavar="TYPE",
+            help="As what values are stored for the backward pass: float32, or bfloat16, which takes half the memory.",
+        ),
+    ] = "float32",
     train_only: Annotated[
         list[str] | None,
         typer.Option("--parameters", metavar="PATTERN", help="Train these initialisers only: 'head.*'."),
@@ -115,6 +123,7 @@ def train_command(
         parameters=train_only or None,
         frozen=frozen or (),
         micro_batches=micro_batches,
+        activations=activations,
         clip_norm=clip_norm,
         seed=seed,
         progress=False,
