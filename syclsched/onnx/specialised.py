@@ -46,8 +46,8 @@ class Specialised:
         Inputs of the model that are indices, and the range each of them indexes.
     carried : Mapping[str, str]
         The graph's donated array for each input of the model that the next call finds as this one leaves it.
-    lengths : Mapping[str, tuple of int and str]
-        Outputs of which a run fills a part: the axis, and the entry of ``outputs`` that says how many of its elements.
+    lengths : Mapping[str, tuple of pairs of int and str]
+        Outputs of which a run fills a part: axes, and for each the entry of ``outputs`` that says how many elements.
     elements : Mapping[str, str]
         Inputs and outputs of types that NumPy lacks: graphs hold their elements in a wider dtype.
     decodings : Mapping[str, Decoding]
@@ -66,7 +66,7 @@ class Specialised:
     rewrites: tuple[str, ...] = ()
     picked: Mapping[str, IndexInput] = field(default_factory=dict)
     carried: Mapping[str, str] = field(default_factory=dict)
-    lengths: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    lengths: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     evictable: EvictableConstants | None = field(default=None, repr=False)
     elements: Mapping[str, str] = field(default_factory=dict)
     decodings: Mapping[str, Decoding] = field(default_factory=dict)

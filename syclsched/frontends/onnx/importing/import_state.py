@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from syclsched.errors import ModelError, ValueNeededError
-from syclsched.frontends.onnx.importing.lengths import Length
+from syclsched.frontends.onnx.importing.lengths import Lengths
 from syclsched.frontends.onnx.model_file.dtypes import DTYPES, carrier, element_type_name
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.network import CanonicalNode, Decoding, Value
@@ -48,7 +48,7 @@ class ImportState:
         self.elements: dict[str, str] = {}  # value -> narrow type of its elements; its dtype is the carrier
         self.decodings: dict[str, Decoding] = {}  # outputs that stand for text or maps
         #: Lengths of values that are known only at run time.
-        self.lengths: dict[str, Length] = {}
+        self.lengths: dict[str, Lengths] = {}
         self._inputs: list[str] = []
         self._nodes: list[CanonicalNode] = []
         self._fresh: list[CanonicalNode] = []

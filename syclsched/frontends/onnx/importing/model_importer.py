@@ -16,7 +16,7 @@ import numpy as np
 from syclsched.errors import DeclaredShapeWarning, ModelError, OpenDimensionError
 from syclsched.frontends.onnx.importing.control_flow import CONTROL_FLOW_IMPORTERS
 from syclsched.frontends.onnx.importing.import_state import SEED, TrainingImport
-from syclsched.frontends.onnx.importing.lengths import Length
+from syclsched.frontends.onnx.importing.lengths import Lengths
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.scope import Scope, TensorSequence
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
@@ -97,7 +97,7 @@ def _outputs(
         else:
             composition[name] = name
             outputs.append((name, value))
-            _check_output(output, b.shape(value), b.element(value), model.where, b.lengths.get(value))
+            _check_output(output, b.shape(value), b.element(value), model.where, b.lengths.get(value, ()))
     return outputs, composition
 
 
@@ -172,16 +172,16 @@ def _declare_inputs(
         )
 
 
-def _check_output(declared: DeclaredValue, shape: Shape, dtype: str, where: str, length: Length | None) -> None:
+def _check_output(declared: DeclaredValue, shape: Shape, dtype: str, where: str, lengths: Lengths) -> None:
     """Raise if an output's dtype is not the declared one; warn if the shape differs, as some exporters err there."""
     place = f"{where}, output {declared.name!r}"
     if declared.dtype not in (None, dtype):
         raise ModelError(f"its elements are {dtype}, and {declared.dtype} is declared", where=place)
-    said = declared.dimensions
+    said, counted = declared.dimensions, {each.axis for each in lengths}
     if said is not None and (
         len(said) != len(shape)
         or any(
-            isinstance(d, int) and d != n and (length is None or axis != length.axis)
+            isinstance(d, int) and d != n and axis not in counted
             for axis, (d, n) in enumerate(zip(said, shape, strict=True))
         )
     ):

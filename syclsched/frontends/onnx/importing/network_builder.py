@@ -13,7 +13,7 @@ import numpy as np
 from syclsched.errors import SyclschedError
 from syclsched.frontends.onnx.host_evaluation import evaluate_node
 from syclsched.frontends.onnx.importing.import_state import ImportState, Shape
-from syclsched.frontends.onnx.importing.lengths import Length, LengthError, neutral, resulting_length
+from syclsched.frontends.onnx.importing.lengths import Length, LengthError, Lengths, neutral, resulting_lengths
 from syclsched.frontends.onnx.model_file.dtypes import (
     NARROW_FLOATS,
     NARROW_INTEGERS,
@@ -164,9 +164,8 @@ class NetworkBuilder(ImportState):
             name = self._new_name()
             self.values[name] = Value(name, shape, dtype)
             outputs.append(name)
-            length = self._length(kind, given, shape, attributes) if has_lengths else None
-            if length is not None:
-                self.lengths[name] = length
+            if has_lengths:
+                self.give_lengths(name, self._lengths_of(kind, given, shape, attributes))
         if given and (kind in _MOVING or attributes.get("expression", -1) == 0) and given[0] in self.elements:
             self.elements[outputs[0] or ""] = self.elements[given[0] or ""]
         node = CanonicalNode(f"{self._node_name}.{len(self._fresh)}", kind, tuple(given), tuple(outputs), attributes)
@@ -176,36 +175,85 @@ class NetworkBuilder(ImportState):
             self._fresh.append(node)
         return outputs
 
-    def _length(
+    def give_lengths(self, name: str, lengths: Iterable[Length]) -> None:
+        """Set the lengths of a value; none is allowed."""
+        found = tuple(sorted(lengths, key=lambda each: each.axis))
+        if found:
+            self.lengths[name] = found
+        else:
+            self.lengths.pop(name, None)
+
+    def length_along(self, name: str, axis: int) -> str | None:
+        """Return the count of a value's length along an axis; None if it has none."""
+        return next((each.count for each in self.lengths.get(name, ()) if each.axis == axis), None)
+
+    def _lengths_of(
         self, kind: str, given: Sequence[str | None], shape: Shape, attributes: Mapping[str, Any]
-    ) -> Length | None:
+    ) -> Lengths:
         values = [None if each is None else self.values[each] for each in given]
-        lengths = [None if each is None else self.lengths.get(each) for each in given]
-        if kind == "slice" and lengths[0] is not None:
-            axis = lengths[0].axis
-            begins = attributes["starts"][axis] == 0 and attributes["steps"][axis] == 1
-            if begins and shape[axis] < self.shape(given[0] or "")[axis]:
-                # The first elements: as many as there are, if there are fewer.
-                fewest = ("min", ("cast", "int64", 0), ("const", shape[axis], "int64"))
-                return Length(axis, self.elementwise(fewest, lengths[0].count, dtype="int64"))
+        lengths: list[Lengths] = [() if each is None else self.lengths.get(each, ()) for each in given]
+        changed: Lengths = ()
+        if kind == "slice":
+            changed, lengths[0] = self._of_first_elements(given[0] or "", lengths[0], shape, attributes)
+        elif kind == "reshape":
+            changed, lengths[0] = self._of_joined_axes(given[0] or "", lengths[0], shape)
         try:
-            return resulting_length(kind, values, lengths, shape, attributes)
+            return changed + resulting_lengths(kind, values, lengths, shape, attributes)
         except LengthError as error:
             raise LengthError(error.what, where=self.place()) from None
+
+    def _of_first_elements(
+        self, x: str, lengths: Lengths, shape: Shape, attributes: Mapping[str, Any]
+    ) -> tuple[Lengths, Lengths]:
+        """Return the lengths of the first elements along an axis, as many as there are; and the others."""
+        changed: list[Length] = []
+        for each in lengths:
+            axis = each.axis
+            begins = attributes["starts"][axis] == 0 and attributes["steps"][axis] == 1
+            if begins and shape[axis] < self.shape(x)[axis]:
+                fewest = ("min", ("cast", "int64", 0), ("const", shape[axis], "int64"))
+                changed.append(Length(axis, self.elementwise(fewest, each.count, dtype="int64")))
+        axes = {each.axis for each in changed}
+        return tuple(changed), tuple(each for each in lengths if each.axis not in axes)
+
+    def _of_joined_axes(self, x: str, lengths: Lengths, shape: Shape) -> tuple[Lengths, Lengths]:
+        """Return the lengths of axes that a reshape joins with later ones, or parts from them; and the others."""
+        changed: list[Length] = []
+        before = self.shape(x)
+        for each in lengths:
+            extent, outer = before[each.axis], math.prod(before[: each.axis])
+            places = [a for a, n in enumerate(shape) if n > 1 and math.prod(shape[:a]) == outer]
+            if not extent or len(places) != 1 or shape[places[0]] == extent:
+                continue
+            axis = places[0]
+            made = shape[axis]
+            covered = [a for a in range(each.axis + 1, len(before)) if math.prod(before[: a + 1]) <= outer * made]
+            if any(other.axis in covered for other in lengths):
+                continue
+            if made % extent == 0:
+                count = self.elementwise(("mul", 0, ("const", made // extent, "int64")), each.count)
+            elif extent % made == 0:  # whole lines count, as it is what a joining has made
+                count = self.elementwise(("div", 0, ("const", extent // made, "int64")), each.count)
+            else:
+                continue
+            changed.append(Length(axis, count))
+            lengths = tuple(other for other in lengths if other is not each)
+        return tuple(changed), lengths
 
     def _filled_up(self, kind: str, given: Sequence[str | None], attributes: Mapping[str, Any]) -> list[str | None]:
         """Return a node's inputs with neutral elements beyond their lengths, where its operation has such."""
         found = list(given)
+        shapes = [None if each is None else self.shape(each) for each in given]
         for position, name in enumerate(given):
-            length = None if name is None else self.lengths.get(name)
-            if name is None or length is None:
-                continue
-            if kind == "gather" and position == 0 and length.axis == attributes["axis"]:
-                found = [self.without_length(name), self._from_front(given[1] or "", length.count)]
-                continue
-            fill = neutral(kind, length, attributes)
-            if fill is not None:
-                found[position] = self._filled(name, length, fill, keeps_length=kind == "softmax")
+            for length in () if name is None else self.lengths.get(name, ()):
+                now = found[position] or ""
+                if kind == "gather" and position == 0 and length.axis == attributes["axis"]:
+                    found[0] = self._without(now, length)
+                    found[1] = self._from_front(found[1] or "", length.count)
+                    continue
+                fill = neutral(kind, position, shapes, length.axis, attributes)
+                if fill is not None:
+                    found[position] = self._filled(now, length, fill, keeps_length=kind == "softmax")
         return found
 
     def _from_front(self, indices: str, count: str) -> str:
@@ -225,18 +273,18 @@ class NetworkBuilder(ImportState):
             info = np.iinfo(kind)
             fill = info.max if fill > 0 else info.min
         inside = ("less", ("index", length.axis - len(shape)), 1)
-        whole = self.without_length(name)
-        made = self.elementwise(("where", inside, 0, ("const", fill, kind)), whole, length.count, shape=shape)
-        if keeps_length:
-            self.lengths[made] = length
+        lengths = self.lengths.pop(name)
+        made = self.elementwise(("where", inside, 0, ("const", fill, kind)), name, length.count, shape=shape)
+        self.lengths[name] = lengths
+        self.give_lengths(made, [each for each in lengths if keeps_length or each != length])
         return made
 
-    def without_length(self, name: str) -> str:
-        """Return a value with all its elements, those beyond its length too."""
-        length = self.lengths.pop(name, None)
+    def _without(self, name: str, length: Length) -> str:
+        """Return a value with all its elements along the axis of a length, those beyond it too."""
+        lengths = self.lengths.pop(name)
         made = self.emit("reshape", [name], shape=self.shape(name))
-        if length is not None:
-            self.lengths[name] = length
+        self.lengths[name] = lengths
+        self.give_lengths(made, [each for each in lengths if each != length])
         return made
 
     def _foldable(self, node: CanonicalNode) -> bool:
@@ -477,14 +525,15 @@ class NetworkBuilder(ImportState):
 
     def _with_lengths(
         self, outputs: Sequence[tuple[str, str]]
-    ) -> tuple[Sequence[tuple[str, str]], dict[str, tuple[int, str]]]:
-        """Return outputs and the lengths among them as further ones; and for each output its axis and length."""
+    ) -> tuple[Sequence[tuple[str, str]], dict[str, tuple[tuple[int, str], ...]]]:
+        """Return outputs and the lengths among them as further ones; and for each output its axes and lengths."""
         counts: dict[str, str] = {}
-        lengths = {}
+        lengths: dict[str, tuple[tuple[int, str], ...]] = {}
         for asked, value in outputs:
-            length = self.lengths.get(value)
-            if length is not None:
-                lengths[asked] = length.axis, counts.setdefault(length.count, f"length of {asked}")
+            for axis, count in ((each.axis, each.count) for each in self.lengths.get(value, ())):
+                which = f" along axis {axis}" if asked in lengths else ""
+                found = counts.setdefault(count, f"length of {asked}{which}")
+                lengths[asked] = (*lengths.get(asked, ()), (axis, found))
         return [*outputs, *((asked, count) for count, asked in counts.items())], lengths
 
     def _rename_nodes(self, names: dict[str, str]) -> None:
@@ -505,9 +554,10 @@ class NetworkBuilder(ImportState):
                 self.decodings[new] = self.decodings.pop(old)
             if old in self.lengths:
                 self.lengths[new] = self.lengths.pop(old)
-            for name, length in self.lengths.items():
-                if length.count == old:
-                    self.lengths[name] = Length(length.axis, new)
+            for name, lengths in self.lengths.items():
+                if any(each.count == old for each in lengths):
+                    renamed = (Length(each.axis, new if each.count == old else each.count) for each in lengths)
+                    self.lengths[name] = tuple(renamed)
 
 
 def _renamed(nodes: Iterable[CanonicalNode], names: Mapping[str, str]) -> list[CanonicalNode]:

@@ -40,25 +40,27 @@ def _constant_of_shape(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Na
 def _shape(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Shape, whole or from ``start`` to ``end``."""
     x = inputs.required(0, "data")
-    extents, length = b.shape(x), b.lengths.get(x)
+    extents = b.shape(x)
     start, end = node.integer("start"), node.integer("end", len(extents))
     rank = len(extents)
     low, high = (min(max(n + rank if n < 0 else n, 0), rank) for n in (start, end))
-    if length is None or not low <= length.axis < high:
-        return [b.constant(np.array(extents[low : max(high, low)], np.int64))]
-    before, after = extents[low : length.axis], extents[length.axis + 1 : high]
-    parts = [b.constant(np.array(each, np.int64)) for each in (before, after)]
-    return [b.concat([parts[0], b.reshape(length.count, (1,)), parts[1]], 0)]
+    parts: list[str] = []
+    done = low
+    for length in b.lengths.get(x, ()):
+        if low <= length.axis < high:
+            parts += [b.constant(np.array(extents[done : length.axis], np.int64)), b.reshape(length.count, (1,))]
+            done = length.axis + 1
+    return [b.concat([*parts, b.constant(np.array(extents[done : max(high, done)], np.int64))], 0)]
 
 
 @imports("Size")
 def _size(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x = inputs.required(0, "data")
-    length = b.lengths.get(x)
-    if length is None:
+    counts = {length.axis: length.count for length in b.lengths.get(x, ())}
+    if not counts:
         return [b.constant(np.array(math.prod(b.shape(x)), np.int64))]
-    others = math.prod(n for axis, n in enumerate(b.shape(x)) if axis != length.axis)
-    return [b.elementwise(("mul", 0, ("const", others, "int64")), length.count)]
+    others = math.prod(n for axis, n in enumerate(b.shape(x)) if axis not in counts)
+    return [b.elementwise(("mul", *range(len(counts)), ("const", others, "int64")), *counts.values())]
 
 
 @imports("Range")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
-from syclsched.frontends.onnx.importing.lengths import Length, LengthError
+from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
@@ -71,8 +71,6 @@ def _topk(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x, count = inputs.required(0, "X"), inputs.optional(1)
     axis = b.axis(node.integer("axis", -1), len(b.shape(x)))
     is_open = count is not None and b.known(count) is None
-    if is_open and x in b.lengths and b.lengths[x].axis != axis:
-        raise LengthError("its result has two extents that are known only at run time")
     if is_open:  # all are ordered, and the first of them count
         k = b.shape(x)[axis]
     else:
@@ -82,5 +80,7 @@ def _topk(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     made = b.emit_all("topk", [x], wanted=wanted, k=k, axis=axis, largest=largest, sorted=ordered or is_open)
     if is_open:
         length = Length(axis, b.reshape(count or "", ()))
-        b.lengths |= {each: length for each in made if each is not None}
+        for each in made:
+            if each is not None:
+                b.give_lengths(each, [*b.lengths.get(each, ()), length])
     return made

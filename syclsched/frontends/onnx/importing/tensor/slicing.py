@@ -70,7 +70,7 @@ def _first_elements(b: NetworkBuilder, x: str, inputs: Inputs) -> str | None:
     most = ("cast", "int64", ("min", ("max", from_front, zero), extent))
     count = b.elementwise(most, b.reshape(ends, ()), dtype="int64")
     made = b.emit("reshape", [x], shape=shape)
-    b.lengths[made] = Length(axis, count)
+    b.lengths[made] = (Length(axis, count),)
     return made
 
 
