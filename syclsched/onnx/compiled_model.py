@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
@@ -13,9 +12,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import numpy as np
-
-from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError, RemadeModelWarning, ValueNeededError
+from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError, ValueNeededError
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -31,7 +28,8 @@ from syclsched.onnx.lru_cache import BoundModel, BoundModelCache, FastPath
 from syclsched.onnx.model import GivenShapes, OnnxModel, load, value_text
 from syclsched.onnx.model_build import ModelBuilder, default_platform
 from syclsched.onnx.report import OperatorTime, Report, measured_times, planned_times
-from syclsched.onnx.specialised import Array, Shapes
+from syclsched.onnx.shapes.value_shapes import ValueShapes
+from syclsched.onnx.specialised import Array, ExtentExceededError, Shapes
 from syclsched.planner.memory_limit import MemoryLimit
 from syclsched.progress import Progress
 from syclsched.scheduling.objectives import minimize as aim_at
@@ -200,8 +198,9 @@ class CompiledModel:
         #: The values carried from call to call, if any.
         self._state = CarriedState(carried, model) if carried else None
         self._inputs = CallInputs(model, self._carried_names)
-        #: Inputs whose values determine shapes.
-        self._shape_inputs: tuple[str, ...] = ()
+        #: What input values decide of shapes; and for runs whose results are those of the graph, not cut.
+        self._by_value = ValueShapes(model, bounded=self._state is None)
+        self._by_exact_value = ValueShapes(model, bounded=False)
         self._kept = BoundModelCache(keep)
         self._last: BoundModel | None = None
         #: Fast path for the last input shapes, and the bound model for which it was last built.
@@ -248,18 +247,18 @@ class CompiledModel:
     ) -> dict[str, Array]:
         cached = self._cached_call
         if self._inputs.are_plain:
-            found = None if cached is None or named else cached(inputs)
+            found = None if cached is None or named else _unless_exceeded(cached, inputs)
             if found is not None:
                 return found
             values = self._inputs.values(inputs, named)
         else:
             values = self._inputs.values(inputs, named)
-            found = None if cached is None else cached((dict(values),))
+            found = None if cached is None else _unless_exceeded(cached, (dict(values),))
             if found is not None:
                 return values.results(found)
         made = self._call_with(run, values)
         last = self._last
-        if last is not None and last is not self._cached_call_of and not self._shape_inputs:
+        if last is not None and last is not self._cached_call_of and not self._by_value.inputs:
             self._cached_call_of = last
             self._cached_call = None if self.model.is_composed else self._cached_call_for(last)
         return values.results(made)
@@ -322,7 +321,9 @@ class CompiledModel:
         """
         self._check_carries_nothing("start()")
         return self._call_with(
-            lambda bound, values: bound.runner.run(bound.specialised.given(values)), self._inputs.values(inputs, named)
+            lambda bound, values: bound.runner.run(bound.specialised.given(values)),
+            self._inputs.values(inputs, named),
+            self._by_exact_value,
         )
 
     def stream(self, inputs: Iterable[Any], *, in_flight: int | None = None) -> Iterator[dict[str, Array]]:
@@ -371,7 +372,12 @@ class CompiledModel:
                 ) as stream:
                     for outputs in stream:
                         assert isinstance(outputs, dict)  # errors are raised
-                        yield begun.popleft().results(bound.specialised.results(outputs))
+                        values = begun.popleft()
+                        try:
+                            found = bound.specialised.results(outputs)
+                        except ExtentExceededError:
+                            found = self._call_with(_run, values)
+                        yield values.results(found)
 
     def times(self, *inputs: Any, repeat: int = 5) -> tuple[OperatorTime, ...]:
         """Run the model a few times with tracing, and return how long each of its tasks takes.
@@ -419,7 +425,9 @@ class CompiledModel:
         with self._turn():
             own = [name for name in declared if name not in self._carried_names]
             shapes = self._full_shapes({name: declared[name] for name in own})
-            with self._bound(self._key_of({name: shapes[name] for name in own}), lambda: shapes, dict):
+            with self._bound(
+                self._key_of({name: shapes[name] for name in own}), lambda: self._builder.make(shapes, {})
+            ):
                 pass
 
     @property
@@ -521,11 +529,11 @@ class CompiledModel:
             return self._inputs.values(value if isinstance(value, tuple) else (value,), {})
         return None
 
-    def _key(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
-        shapes = self._key_of({name: tuple(value.shape) for name, value in values.items()})
-        if not self._shape_inputs:
-            return shapes
-        return (*shapes, *(np.asarray(values[name]).tobytes() for name in self._shape_inputs))
+    def _key(self, values: Mapping[str, Any], by_value: ValueShapes | None = None) -> tuple[Any, ...]:
+        return (by_value or self._by_value).key(self._shapes_key(values), values)
+
+    def _shapes_key(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        return self._key_of({name: tuple(value.shape) for name, value in values.items()})
 
     def _key_of(self, shapes: Shapes) -> tuple[Any, ...]:
         key: tuple[Any, ...] = tuple(shapes.items() if self.model.is_composed else shapes.values())
@@ -562,11 +570,32 @@ class CompiledModel:
                 hint="Call it",
             )
 
-    def _call_with(self, do: Callable[[BoundModel, Mapping[str, Any]], _Result], values: Mapping[str, Any]) -> _Result:
+    def _call_with(
+        self,
+        do: Callable[[BoundModel, Mapping[str, Any]], _Result],
+        values: Mapping[str, Any],
+        by_value: ValueShapes | None = None,
+    ) -> _Result:
         """Call a function with the model bound for the shapes of these values; return its result."""
-        slot = None if self._closed else self._kept.acquire_ready(self._key(values))
+        by_value = by_value or self._by_value
+        while True:
+            key = self._key(values, by_value)
+            try:
+                return self._call_planned(do, values, key, by_value)
+            except ExtentExceededError:
+                by_value.observe(self._shapes_key(values), lambda: self._shapes_of(values), values)
+                self._kept.drop(key)
+
+    def _call_planned(
+        self,
+        do: Callable[[BoundModel, Mapping[str, Any]], _Result],
+        values: Mapping[str, Any],
+        key: tuple[Any, ...],
+        by_value: ValueShapes,
+    ) -> _Result:
+        slot = None if self._closed else self._kept.acquire_ready(key)
         if slot is None:
-            with self._using(values) as bound:
+            with self._using(values, by_value) as bound:
                 return do(bound, values)
         try:
             assert slot.bound is not None
@@ -575,54 +604,40 @@ class CompiledModel:
         finally:
             self._kept.release(slot)
 
+    def _shapes_of(self, values: Mapping[str, Any]) -> Shapes:
+        return self._full_shapes({name: tuple(value.shape) for name, value in values.items()})
+
     @contextmanager
-    def _using(self, values: Mapping[str, Any], *, awaited: bool = True) -> Iterator[BoundModel]:
+    def _using(
+        self, values: Mapping[str, Any], by_value: ValueShapes | None = None, *, awaited: bool = True
+    ) -> Iterator[BoundModel]:
         """Yield the model bound for the shapes of these values."""
+        by_value = by_value or self._by_value
+        shapes_key = self._shapes_key(values)
 
-        def shapes() -> Shapes:
-            return self._full_shapes({name: tuple(value.shape) for name, value in values.items()})
-
-        def shape_values() -> dict[str, Array]:
-            return {name: np.asarray(values[name]) for name in self._shape_inputs}
+        def make() -> BoundModel:
+            shapes, given = self._shapes_of(values), by_value.planned_by(values)
+            return self._builder.make(shapes, given, by_value.observed(shapes_key))
 
         while True:
             entered = False
             try:
-                with self._bound(self._key(values), shapes, shape_values, awaited=awaited) as bound:
+                with self._bound(by_value.key(shapes_key, values), make, awaited=awaited) as bound:
                     entered = True
                     yield bound
                 return
             except ValueNeededError as error:
-                unknown = set(error.inputs) - set(self._shape_inputs)
-                if entered or not unknown or not set(error.inputs) <= values.keys():
+                if entered:
                     raise
-                self._add_shape_inputs(error.inputs, error.where)
-
-    def _add_shape_inputs(self, names: Iterable[str], where: str | None) -> None:
-        """Make input values part of the cache key; warn of floating-point values, which rarely repeat."""
-        new = [name for name in names if name not in self._shape_inputs]
-        self._shape_inputs = (*self._shape_inputs, *dict.fromkeys(new))
-        floating = [repr(name) for name in new if self.model.dtype(name).kind == "f"]
-        if floating:
-            warnings.warn(
-                f"model {self.model.name!r} is planned and bound anew for every value of {', '.join(floating)}, as "
-                f"shapes follow from it at {where}; export the model with constant shapes if calls are to be quick",
-                RemadeModelWarning,
-                stacklevel=2,
-            )
+                by_value.learn(error, shapes_key, lambda: self._shapes_of(values), values)
 
     @contextmanager
     def _bound(
-        self,
-        key: tuple[Any, ...],
-        shapes: Callable[[], Shapes],
-        values: Callable[[], Mapping[str, Array]],
-        *,
-        awaited: bool = True,
+        self, key: tuple[Any, ...], make: Callable[[], BoundModel], *, awaited: bool = True
     ) -> Iterator[BoundModel]:
         if self._closed:
             raise ExecutionError("it is closed", where=f"model {self.model.name!r}")
-        with self._kept.using(key, lambda: self._builder.make(shapes(), values()), awaited=awaited) as bound:
+        with self._kept.using(key, make, awaited=awaited) as bound:
             self._last = bound
             yield bound
 
@@ -631,6 +646,14 @@ class CompiledModel:
             self.load()
         assert self._last is not None
         return self._last
+
+
+def _unless_exceeded(cached: FastPath, inputs: tuple[Any, ...]) -> dict[str, Array] | None:
+    """Return the results of a fast path; None if values exceed the extents of its plan."""
+    try:
+        return cached(inputs)
+    except ExtentExceededError:
+        return None
 
 
 def _run(bound: BoundModel, values: Mapping[str, Any]) -> dict[str, Array]:

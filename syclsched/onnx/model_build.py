@@ -35,6 +35,7 @@ from syclsched.progress import Progress, shown
 if TYPE_CHECKING:
     from syclsched.devices import OpenDevices
     from syclsched.execution import Runner
+    from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
     from syclsched.planner import PlanRequest
 
 _LOGGER = logging.getLogger("syclsched")
@@ -82,12 +83,14 @@ class ModelBuilder:
         self._lock = threading.Lock()
         self._closed = False
 
-    def make(self, shapes: Shapes, values: Mapping[str, Array]) -> BoundModel:
+    def make(self, shapes: Shapes, values: Mapping[str, Array], observed: ObservedExtents | None = None) -> BoundModel:
         """Return the model planned and bound for these input shapes."""
         with shown(f"preparation of {self._model.name!r}", self._progress) as progress:
-            return self._planned_and_bound(shapes, values, progress)
+            return self._planned_and_bound(shapes, values, observed, progress)
 
-    def _planned_and_bound(self, shapes: Shapes, values: Mapping[str, Array], progress: Progress | None) -> BoundModel:
+    def _planned_and_bound(
+        self, shapes: Shapes, values: Mapping[str, Array], observed: ObservedExtents | None, progress: Progress | None
+    ) -> BoundModel:
         from syclsched.costs import MemoryHistory
         from syclsched.planning_session import PlanningSession
         from syclsched.profiling import HistoryStore
@@ -96,7 +99,7 @@ class ModelBuilder:
         tell_step = partial(self._tell, progress)
         tell_step("making tasks of the model")
         with paused_collection():
-            specialised = self._model.specialised(shapes, values, self._carried)
+            specialised = self._model.specialised(shapes, values, self._carried, observed)
             graph = without_implementations(specialised.graph, self._without)
         is_known = self._is_known(graph)
         specialised = replace(specialised, graph=graph)

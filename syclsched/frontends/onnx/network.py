@@ -152,6 +152,19 @@ class Decoding:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtentGuard:
+    """Limits of a number that a network assumes; after a run beyond them its results are void."""
+
+    key: str  # the node, and the use of the number
+    least: int | None  # None: numbers below 0 count as 0
+    most: int
+
+    def holds(self, value: int) -> bool:
+        """Return whether a number is within the limits."""
+        return value <= self.most and (self.least is None or value >= self.least)
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """A model for given input shapes."""
 
@@ -167,6 +180,7 @@ class Network:
     decodings: Mapping[str, Decoding] = field(default_factory=dict)  # output -> how it is decoded, if it is
     #: Outputs of which a run fills a part: axes, and for each the output that says how many of its elements.
     lengths: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    guards: Mapping[str, ExtentGuard] = field(default_factory=dict)  # output, a single integer -> its limits
     #: The model's outputs in order, if some are sequences or have no value: their outputs here.
     composition: Composition = field(default_factory=dict)
 

@@ -42,7 +42,7 @@ def emit_counted(
     *found, count = results
     for name, (_, _, axis) in zip(found, made, strict=True):
         if axis is not None and name is not None and count is not None:
-            b.lengths[name] = (Length(axis, count),)
+            b.give_lengths(name, [Length(axis, count)])
     return found
 
 

@@ -18,6 +18,7 @@ from syclsched.frontends.onnx.importing.control_flow import CONTROL_FLOW_IMPORTE
 from syclsched.frontends.onnx.importing.import_state import SEED, TrainingImport
 from syclsched.frontends.onnx.importing.lengths import Lengths
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
 from syclsched.frontends.onnx.importing.scope import Scope, TensorSequence
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Model, separate_inputs
@@ -46,11 +47,14 @@ def import_model(
     limits: ModelLimits | None = None,
     carried: Collection[str] = (),
     training: TrainingImport | None = None,
+    observed: ObservedExtents | None = None,
+    observing: bool = False,
 ) -> Network:
     """Import a model for given shapes of its inputs, which replace extents that the model declares.
 
     Nodes may overwrite the inputs that are ``carried`` from call to call. For training, the network has a further input
     for the random numbers of dropout, if it has any, and further outputs with the next values of running moments.
+    Extents that values decide have upper bounds by what is ``observed``; ``observing`` adds those of the known values.
     """
     load_families()
     for name, shape in (shapes or {}).items():
@@ -61,6 +65,7 @@ def import_model(
     model = replace(model, graph=replace(model.graph, inputs=inputs))
     b = NetworkBuilder(model.where, model.opset, model.opsets, limits or ModelLimits())
     b.carried = frozenset(carried)
+    b.observed, b.is_observing = observed, observing
     scope = Scope(b, CONTROL_FLOW_IMPORTERS)
     scope.add_constants(model.graph.initialisers)
     _declare_inputs(b, scope, model, dict(shapes or {}), dict(dimensions or {}), dict(known or {}))

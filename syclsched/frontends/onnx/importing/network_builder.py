@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, Final
 
@@ -46,6 +47,7 @@ class NetworkBuilder(ImportState):
         self._made_now: set[str] = set()
         self._number = 0
         self._node_names: set[str] = set()
+        self._before: tuple[Any, ...] = ({}, {}, [])
 
     # --- adding ---------------------------------------------------------------------------------------
 
@@ -63,6 +65,7 @@ class NetworkBuilder(ImportState):
         """Start the import of an ONNX node."""
         self._node_name, self._label = name, label
         self._made_now = set()
+        self._before = dict(self.extent_roots), dict(self.extent_scalars), list(self.guards)
 
     def end(self, results: Sequence[str | None], names: Sequence[str]) -> dict[str, str]:
         """Finish the import of an ONNX node: its results get the model's names."""
@@ -74,7 +77,7 @@ class NetworkBuilder(ImportState):
         for index, node in enumerate(_renamed(self._fresh, renamed), 1):
             base = self._node_name if index == len(self._fresh) else f"{self._node_name}.{index}"
             name, origin = numbered_name(base, self._node_names), (self._label,)
-            self._nodes.append(CanonicalNode(name, node.kind, node.inputs, node.outputs, node.attributes, origin))
+            self._add(CanonicalNode(name, node.kind, node.inputs, node.outputs, node.attributes, origin))
         if len(self._nodes) > self.limits.nodes:
             raise self.wrong(f"more than {self.limits.nodes:,} nodes")
         self._fresh = []
@@ -86,11 +89,21 @@ class NetworkBuilder(ImportState):
     def drop(self) -> None:
         """Discard the canonical nodes added for the current ONNX node."""
         self._fresh = []
+        self.extent_roots, self.extent_scalars, self.guards = map(copy, self._before)
 
     def add_node(self, node: CanonicalNode, made: Iterable[Value]) -> None:
         """Add a complete node and its results, which have names already."""
         self.values.update((each.name, each) for each in made)
-        self._nodes.append(replace(node, name=numbered_name(node.name, self._node_names)))
+        self._add(replace(node, name=numbered_name(node.name, self._node_names)))
+
+    def _add(self, node: CanonicalNode) -> None:
+        self._nodes.append(node)
+        self._producers.update((each, node) for each in node.outputs if each is not None)
+
+    @property
+    def node_name(self) -> str:
+        """The name of the current node."""
+        return self._node_name
 
     def constant(self, value: Any, dtype: Any = None, *, name: str = "") -> str:
         """Add a constant and return its name: the given one, if no other value has it."""
@@ -180,6 +193,7 @@ class NetworkBuilder(ImportState):
         found = tuple(sorted(lengths, key=lambda each: each.axis))
         if found:
             self.lengths[name] = found
+            self.bounds.update((each.count, self.shape(name)[each.axis]) for each in found)
         else:
             self.lengths.pop(name, None)
 
@@ -217,7 +231,7 @@ class NetworkBuilder(ImportState):
         return tuple(changed), tuple(each for each in lengths if each.axis not in axes)
 
     def _of_joined_axes(self, x: str, lengths: Lengths, shape: Shape) -> tuple[Lengths, Lengths]:
-        """Return the lengths of axes that a reshape joins with later ones, or parts from them; and the others."""
+        """Return the lengths of axes that a reshape joins with later ones; and the others."""
         changed: list[Length] = []
         before = self.shape(x)
         for each in lengths:
@@ -232,8 +246,6 @@ class NetworkBuilder(ImportState):
                 continue
             if made % extent == 0:
                 count = self.elementwise(("mul", 0, ("const", made // extent, "int64")), each.count)
-            elif extent % made == 0:  # whole lines count, as it is what a joining has made
-                count = self.elementwise(("div", 0, ("const", extent // made, "int64")), each.count)
             else:
                 continue
             changed.append(Length(axis, count))
@@ -279,12 +291,18 @@ class NetworkBuilder(ImportState):
         self.give_lengths(made, [each for each in lengths if keeps_length or each != length])
         return made
 
+    def with_all(self, x: str, shape: Shape) -> str:
+        """Return a value reshaped, without lengths."""
+        lengths = self.lengths.pop(x, None)
+        made = self.emit("reshape", [x], shape=shape)
+        if lengths is not None:
+            self.lengths[x] = lengths
+        return made
+
     def _without(self, name: str, length: Length) -> str:
         """Return a value with all its elements along the axis of a length, those beyond it too."""
-        lengths = self.lengths.pop(name)
-        made = self.emit("reshape", [name], shape=self.shape(name))
-        self.lengths[name] = lengths
-        self.give_lengths(made, [each for each in lengths if each != length])
+        made = self.with_all(name, self.shape(name))
+        self.give_lengths(made, [each for each in self.lengths[name] if each != length])
         return made
 
     def _foldable(self, node: CanonicalNode) -> bool:
@@ -414,9 +432,10 @@ class NetworkBuilder(ImportState):
         """Return a value broadcast to a shape."""
         return x if self.shape(x) == shape else self.elementwise(0, x, shape=shape)
 
-    def filled(self, shape: Shape, dtype: str, value: float = 0) -> str:
+    def filled(self, shape: Shape, dtype: str, value: float = 0, *, folded: bool = True) -> str:
         """Return a value with all elements equal."""
-        return self.emit("elementwise", [], shape=shape, dtype=dtype, expression=("const", value, dtype))
+        expression = ("const", value, dtype)
+        return self.emit("elementwise", [], shape=shape, dtype=dtype, folded=folded, expression=expression)
 
     def with_axis(self, x: str, axis: int) -> str:
         """Return a value with a new axis of extent 1."""
@@ -475,6 +494,8 @@ class NetworkBuilder(ImportState):
     def finish(self, name: str, outputs: Sequence[tuple[str, str]]) -> Network:
         """Return the network with given outputs, pairs of model name and value; unneeded nodes are dropped."""
         outputs, lengths = self._with_lengths(outputs)
+        guards = {f"extent {i} of {guard.key}": guard for i, (_, guard) in enumerate(self.guards)}
+        outputs = [*outputs, *((asked, value) for asked, (value, _) in zip(guards, self.guards, strict=True))]
         renamed: dict[str, str] = {}
         pending: dict[str, str] = {}  # those of them that nodes still have by their old names
         for asked, value in outputs:
@@ -521,6 +542,7 @@ class NetworkBuilder(ImportState):
             elements={each: self.elements[each] for each in kept if each in self.elements},
             decodings={asked: self.decodings[asked] for asked, _ in outputs if asked in self.decodings},
             lengths=lengths,
+            guards=guards,
         )
 
     def _with_lengths(
@@ -554,6 +576,20 @@ class NetworkBuilder(ImportState):
                 self.decodings[new] = self.decodings.pop(old)
             if old in self.lengths:
                 self.lengths[new] = self.lengths.pop(old)
+            self._rename_extents(old, new)
+
+    def _rename_extents(self, old: str, new: str) -> None:
+        self.guards = [(new if value == old else value, guard) for value, guard in self.guards]
+        self.extent_roots = {
+            (new if root == old else root, place): (bound, new if count == old else count)
+            for (root, place), (bound, count) in self.extent_roots.items()
+        }
+        self.extent_scalars = {
+            (new if root == old else root, place, factor): new if made == old else made
+            for (root, place, factor), made in self.extent_scalars.items()
+        }
+        if old in self.bounds:
+            self.bounds[new] = self.bounds.pop(old)
             for name, lengths in self.lengths.items():
                 if any(each.count == old for each in lengths):
                     renamed = (Length(each.axis, new if each.count == old else each.count) for each in lengths)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from syclsched.errors import ModelError
+from syclsched.errors import ModelError, ValueNeededError
 from syclsched.frontends.onnx.importing.counted_results import import_on_cut_inputs
 from syclsched.frontends.onnx.importing.function_definitions import function_definition
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, UnsupportedFormError, importer_of
@@ -131,7 +131,12 @@ class Scope:
     def _of_any_length(self, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[BoundValue]:
         """Import a node; where an input has a length and the importer cannot follow it, on inputs cut to theirs."""
         if not any(each in self.b.lengths for each in inputs):
-            return self._imported(node, inputs)
+            try:
+                return self._imported(node, inputs)
+            except LengthError as error:  # of a result: it is planned for each value of what decides it
+                deciding = [each for each in inputs[1:] or inputs if each is not None]
+                needed = tuple(dict.fromkeys(source for each in deciding for source in self.b.sources(each)))
+                raise ValueNeededError(error.what, inputs=needed, where=self.b.place()) from None
         try:
             results = self._imported(node, inputs)
             fixed = [each for each in results if isinstance(each, str) and each in self.b.constants]
