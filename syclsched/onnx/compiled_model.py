@@ -28,6 +28,7 @@ from syclsched.onnx.lru_cache import BoundModel, BoundModelCache, FastPath
 from syclsched.onnx.model import GivenShapes, OnnxModel, load, value_text
 from syclsched.onnx.model_build import ModelBuilder, default_platform
 from syclsched.onnx.report import OperatorTime, Report, measured_times, planned_times
+from syclsched.onnx.shapes.buckets import Buckets
 from syclsched.onnx.shapes.value_shapes import ValueShapes
 from syclsched.onnx.specialised import Array, ExtentExceededError, Shapes
 from syclsched.planner.memory_limit import MemoryLimit
@@ -90,6 +91,10 @@ def compile(
     deterministic : bool, optional
         Plan by the device profiles alone, without measured times: the implementations are the same in every process,
         and so are the bits of the results. Nothing is timed beforehand. By default false.
+    buckets : Mapping[str, iterable of int, int or str], optional
+        For open dimensions, by name (``"x[0]"`` for axis 0 of input ``x``, if it has none), the extents for which plans
+        are made: ``{"batch": (1, 8, 32)}``, a number for its multiples, or ``"powers of two"``. A call runs in the plan
+        of the next larger extents, with the same results; above the largest, in one of its own.
     without : iterable of str, optional
         Names of implementations not to use: ``["opencl-c-winograd"]``. Tasks without another one keep them.
     progress : callable or bool, optional
@@ -141,6 +146,10 @@ def compile(
     else:
         loaded = load(model, shapes=shapes, rewrites=rewrites)
     pairs = carried_pairs(carried, loaded.inputs, loaded.outputs)
+    given = planning.get("buckets")
+    if given and pairs:
+        raise ArgumentError("carried values have one shape, and no buckets", where="buckets", hint="Leave one out")
+    buckets = Buckets(given, loaded) if given else None
     platform = default_platform(devices) if platform is None else platform
     builder = ModelBuilder(
         loaded,
@@ -154,8 +163,9 @@ def compile(
         progress=progress,
         trace=trace,
         carried=pairs,
+        buckets=buckets,
     )
-    return CompiledModel(loaded, builder, keep=keep, carried=pairs)
+    return CompiledModel(loaded, builder, keep=keep, carried=pairs, buckets=buckets)
 
 
 def _request(planning: ModelPlanOptions) -> tuple[PlanRequest, str | None]:
@@ -164,7 +174,7 @@ def _request(planning: ModelPlanOptions) -> tuple[PlanRequest, str | None]:
 
     given = {"minimize": "latency", **planning}
     rewrite = given.pop("rewrite", None)
-    for name in ("reuse", "deterministic"):
+    for name in ("reuse", "deterministic", "buckets"):
         given.pop(name, None)
     for name in given:
         if name not in ("policy", "minimize", "subject_to"):
@@ -186,20 +196,28 @@ class CompiledModel:
         As for `compile`.
     carried : Mapping[str, str], optional
         For each carried output the input of the next call.
+    buckets : Buckets, optional
+        The extents of open dimensions for which plans are made.
     """
 
     def __init__(
-        self, model: OnnxModel, builder: ModelBuilder, *, keep: int = KEPT, carried: Mapping[str, str] | None = None
+        self,
+        model: OnnxModel,
+        builder: ModelBuilder,
+        *,
+        keep: int = KEPT,
+        carried: Mapping[str, str] | None = None,
+        buckets: Buckets | None = None,
     ) -> None:
         if keep < 1:
             raise ArgumentError(f"keep={keep} keeps nothing", where="compile()", hint="At least 1")
         self.model = model
-        self._builder = builder
+        self._builder, self._buckets = builder, buckets
         #: The values carried from call to call, if any.
         self._state = CarriedState(carried, model) if carried else None
         self._inputs = CallInputs(model, self._carried_names)
         #: What input values decide of shapes; and for runs whose results are those of the graph, not cut.
-        self._by_value = ValueShapes(model, bounded=self._state is None)
+        self._by_value = ValueShapes(model, bounded=self._state is None and buckets is None)
         self._by_exact_value = ValueShapes(model, bounded=False)
         self._kept = BoundModelCache(keep)
         self._last: BoundModel | None = None
@@ -246,13 +264,13 @@ class CompiledModel:
         run: Callable[[BoundModel, Mapping[str, Any]], dict[str, Array]],
     ) -> dict[str, Array]:
         cached = self._cached_call
-        if self._inputs.are_plain:
+        if self._inputs.are_plain and self._buckets is None:
             found = None if cached is None or named else _unless_exceeded(cached, inputs)
             if found is not None:
                 return found
             values = self._inputs.values(inputs, named)
         else:
-            values = self._inputs.values(inputs, named)
+            values = self._values(inputs, named)
             found = None if cached is None else _unless_exceeded(cached, (dict(values),))
             if found is not None:
                 return values.results(found)
@@ -271,6 +289,8 @@ class CompiledModel:
             another = self._builder.another_runner if state is None else lambda _: None
             can_repeat = state is None or state.can_repeat(bound)
             dtypes = self._inputs.dtypes
+            if self._buckets is not None:
+                dtypes = dtypes | self._buckets.extent_dtypes(bound.specialised.shapes)
             bound.cached_call = cached_call_for(bound, dtypes, another) if can_repeat and dtypes else None
             bound.cached_version = version
         return bound.cached_call
@@ -389,7 +409,7 @@ class CompiledModel:
         repeat : int, optional
             Number of runs; the medians are returned.
         """
-        values = self._inputs.values(inputs, {})
+        values = self._values(inputs, {})
         with ExitStack() as held:
             with self._turn():
                 bound = held.enter_context(self._using(values))
@@ -425,9 +445,11 @@ class CompiledModel:
         with self._turn():
             own = [name for name in declared if name not in self._carried_names]
             shapes = self._full_shapes({name: declared[name] for name in own})
-            with self._bound(
-                self._key_of({name: shapes[name] for name in own}), lambda: self._builder.make(shapes, {})
-            ):
+            if self._buckets is not None:
+                shapes = self._buckets.planned(shapes)
+                own = [*shapes]
+            key = self._key_of({name: shapes[name] for name in own})
+            with self._bound(key, lambda: self._builder.make(shapes, {})):
                 pass
 
     @property
@@ -526,8 +548,13 @@ class CompiledModel:
 
     def _next(self, waiting: Iterator[Any]) -> CallValues | None:
         for value in waiting:
-            return self._inputs.values(value if isinstance(value, tuple) else (value,), {})
+            return self._values(value if isinstance(value, tuple) else (value,), {})
         return None
+
+    def _values(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> CallValues:
+        """Return the value of every input of the graph, as large as its plan's."""
+        values = self._inputs.values(inputs, named)
+        return values if self._buckets is None else self._buckets.padded(values)
 
     def _key(self, values: Mapping[str, Any], by_value: ValueShapes | None = None) -> tuple[Any, ...]:
         return (by_value or self._by_value).key(self._shapes_key(values), values)
@@ -548,7 +575,8 @@ class CompiledModel:
         """Return the shapes of all inputs: of a call's and of the carried ones."""
         carried = {} if self._state is None else self._state.shapes
         try:
-            return self.model.full_shapes({**shapes, **carried})
+            whole = self.model.full_shapes({**shapes, **carried})
+            return whole if self._buckets is None else {**shapes, **whole}
         except ArgumentError as error:
             with suppress(OpenDimensionError):
                 self.model.full_shapes(shapes)  # raises what is wrong with the call's own inputs
@@ -629,6 +657,8 @@ class CompiledModel:
             except ValueNeededError as error:
                 if entered:
                     raise
+                if self._buckets is not None:
+                    self._buckets.check_inputs(error)
                 by_value.learn(error, shapes_key, lambda: self._shapes_of(values), values)
 
     @contextmanager

@@ -144,6 +144,7 @@ class OnnxModel:
         values: Mapping[str, Array] | None = None,
         carried: Mapping[str, str] | None = None,
         observed: ObservedExtents | None = None,
+        counted: Mapping[str, Mapping[int, str]] | None = None,
     ) -> Specialised:
         """Return the model specialised for input shapes.
 
@@ -157,6 +158,8 @@ class OnnxModel:
             For outputs that stay in memory for the next call: which of its inputs they are.
         observed : ObservedExtents, optional
             Upper bounds for extents that values decide.
+        counted : Mapping[str, Mapping[int, str]], optional
+            For axes of inputs of which a call fills a part: the further input, a single int64, that says how much.
 
         Returns
         -------
@@ -173,10 +176,13 @@ class OnnxModel:
         # Dimensions given at loading apply only to inputs without a shape in this call.
         asked = new if all(each.name in new for each in self.tensors(new)) else {**self._given, **new}
         full, carrying = self.full_shapes(asked), carried or {}
+        network = self._network
+        if observed is not None or counted:
+            network = partial(imported, observed=observed, counted=counted)
+            full |= {extent: () for axes in (counted or {}).values() for extent in axes.values()}
         with self._lock:
             if self._made is not None and not values and (full, carrying) == (self._made.shapes, self._made_carrying):
                 return self._made
-            network = self._network if observed is None else partial(imported, observed=observed)
             made = specialise(self._model, full, values or {}, self._rewrites, carrying, network)
             if made.guards:  # of no use for other calls
                 return made

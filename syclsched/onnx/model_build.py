@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from syclsched.devices import OpenDevices
     from syclsched.execution import Runner
     from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
+    from syclsched.onnx.shapes.buckets import Buckets
     from syclsched.planner import PlanRequest
 
 _LOGGER = logging.getLogger("syclsched")
@@ -68,9 +69,10 @@ class ModelBuilder:
         progress: Progress | bool | None,
         trace: bool | int,
         carried: Mapping[str, str],
+        buckets: Buckets | None = None,
     ) -> None:
         self._model = model
-        self._carried = carried
+        self._carried, self._buckets = carried, buckets
         self.platform = platform if memory_limit is None else with_memory_limit(platform, memory_limit)
         self._request = request
         self._without, self._is_limited = without, memory_limit is not None
@@ -99,7 +101,8 @@ class ModelBuilder:
         tell_step = partial(self._tell, progress)
         tell_step("making tasks of the model")
         with paused_collection():
-            specialised = self._model.specialised(shapes, values, self._carried, observed)
+            counted = {} if self._buckets is None else self._buckets.axes(shapes)
+            specialised = self._model.specialised(shapes, values, self._carried, observed, counted)
             graph = without_implementations(specialised.graph, self._without)
         is_known = self._is_known(graph)
         specialised = replace(specialised, graph=graph)

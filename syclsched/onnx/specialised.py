@@ -170,13 +170,22 @@ def imported(
     observed: ObservedExtents | None = None,
     *,
     observing: bool = False,
+    counted: Mapping[str, Mapping[int, str]] | None = None,
 ) -> Network:
     """Return the network of a model for these input shapes."""
     from syclsched.frontends.onnx.importing import import_model
 
-    open_ones = {name: shape for name, shape in shapes.items() if name not in values}
-    given = {"known": values, "carried": carried.values()}
-    return import_model(model, open_ones, **given, observed=observed, observing=observing)
+    extents = {extent for axes in (counted or {}).values() for extent in axes.values()}
+    open_ones = {name: shape for name, shape in shapes.items() if name not in values and name not in extents}
+    return import_model(
+        model,
+        open_ones,
+        known=values,
+        carried=carried.values(),
+        observed=observed,
+        observing=observing,
+        counted=counted,
+    )
 
 
 def specialise(

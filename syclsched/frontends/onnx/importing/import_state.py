@@ -50,6 +50,8 @@ class ImportState:
         self.decodings: dict[str, Decoding] = {}  # outputs that stand for text or maps
         #: Lengths of values that are known only at run time.
         self.lengths: dict[str, Lengths] = {}
+        #: Inputs that are extents of dimensions with buckets -> the dimensions.
+        self.extent_inputs: dict[str, str] = {}
         #: Largest extent of each length.
         self.bounds: dict[str, int] = {}
         #: What is known of extents that values decide; without it, each must be known.
@@ -135,6 +137,7 @@ class ImportState:
             if each in seen:
                 continue
             seen.add(each)
+            waiting += [length.count for length in self.lengths.get(each, ())]
             node = self.producer(each)
             if node is not None:
                 waiting += [source for source in node.inputs if source is not None]

@@ -33,6 +33,17 @@ class LengthError(ModelError):
     """An operation cannot be computed from arrays that are not cut to their lengths."""
 
 
+#: Name of the input that has the extent of a dimension with buckets.
+EXTENT_INPUT: Final = "extent of {}"
+
+#: Operators whose importers read extents otherwise than `Shape` does: only the first axis may have a length.
+READ_EXTENTS: Final = frozenset(
+    {
+        *("Attention", "MultiHeadAttention", "GroupQueryAttention", "RotaryEmbedding", "GridSample", "RoiAlign"),
+        *("DFT", "STFT", "ReverseSequence", "CenterCropPad", "LpPool", "GlobalLpPool", "AffineGrid"),
+    }
+)
+
 #: Kinds whose first input may have a length along its first axis, which is one of independent pictures or rows.
 _BATCHED: Final = ("conv", "conv_transpose", "pool", "lrn", "batch_norm", "group_norm", "resize")
 
@@ -144,6 +155,43 @@ def _over_other_axes(given: _Given, _: tuple[int, ...], at: Mapping[str, Any]) -
     return tuple(Length(each.axis - (0 if keeps else sum(a < each.axis for a in axes)), each.count) for each in lengths)
 
 
+def _rows(given: _Given, shape: tuple[int, ...], _: Mapping[str, Any]) -> Lengths:
+    """Return the lengths of products of an input's last axis, or of results for each of its rows."""
+    (value, lengths), *others = given
+    if any(each.axis == len(value.shape) - 1 for each in lengths) or any(found for _, found in others):
+        raise LengthError("a product along the axis whose length is known only at run time")
+    return lengths
+
+
+def _batch(given: _Given, shape: tuple[int, ...], _: Mapping[str, Any]) -> Lengths:
+    """Return the length of a batch whose entries have nothing to do with each other."""
+    (first, lengths), *others = given
+    fits = [each.axis for each in lengths] == [0] and first.shape[:1] == shape[:1]
+    if not fits or any(
+        found not in ((), lengths) or (not found and value.shape[:1] == shape[:1]) for value, found in others
+    ):
+        raise LengthError("an operation on values whose lengths are known only at run time")
+    return lengths
+
+
+def _recurrence(given: _Given, shape: tuple[int, ...], _: Mapping[str, Any]) -> Lengths:
+    """Return the length of the batch of a recurrent network: the second axis of steps, the first of states."""
+    (_x, lengths), *others = given
+    if [each.axis for each in lengths] != [1]:
+        raise LengthError("a recurrence over steps whose number is known only at run time")
+    count = lengths[0].count
+    if any(found and {each.count for each in found} != {count} for _, found in others):
+        raise LengthError("its inputs have different lengths")
+    return (Length(len(shape) - 2, count),)
+
+
+def _pad(given: _Given, shape: tuple[int, ...], at: Mapping[str, Any]) -> Lengths:
+    ((value, lengths),) = given
+    if any(shape[each.axis] != value.shape[each.axis] or at["pads"][each.axis] for each in lengths):
+        raise LengthError("margins of the axis whose length is known only at run time")
+    return lengths
+
+
 def _sums(given: _Given, shape: tuple[int, ...], at: Mapping[str, Any]) -> Lengths:
     """Return the length of sums, which read nothing beyond it if they begin at the first element."""
     return _over_other_axes(given, shape, at) if at["reverse"] else given[0][1]
@@ -221,5 +269,9 @@ _RULES: Final[dict[str, _Rule]] = {
     "matmul": _matmul,
     "softmax": lambda given, *_: given[0][1],  # along the axis, it is given neutral elements
     "scan_sum": _sums,
+    "pad": _pad,
+    "recurrent": _recurrence,
+    **dict.fromkeys(("integer_matmul", "block_matmul", "trees"), _rows),
+    **dict.fromkeys(("attention", "rotary"), _batch),
     **dict.fromkeys(("reduce", "arg", "layer_norm", "topk"), _over_other_axes),
 }

@@ -16,7 +16,7 @@ import numpy as np
 from syclsched.errors import DeclaredShapeWarning, ModelError, OpenDimensionError
 from syclsched.frontends.onnx.importing.control_flow import CONTROL_FLOW_IMPORTERS
 from syclsched.frontends.onnx.importing.import_state import SEED, TrainingImport
-from syclsched.frontends.onnx.importing.lengths import Lengths
+from syclsched.frontends.onnx.importing.lengths import EXTENT_INPUT, Length, Lengths
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
 from syclsched.frontends.onnx.importing.scope import Scope, TensorSequence
@@ -49,12 +49,14 @@ def import_model(
     training: TrainingImport | None = None,
     observed: ObservedExtents | None = None,
     observing: bool = False,
+    counted: Mapping[str, Mapping[int, str]] | None = None,
 ) -> Network:
     """Import a model for given shapes of its inputs, which replace extents that the model declares.
 
     Nodes may overwrite the inputs that are ``carried`` from call to call. For training, the network has a further input
     for the random numbers of dropout, if it has any, and further outputs with the next values of running moments.
     Extents that values decide have upper bounds by what is ``observed``; ``observing`` adds those of the known values.
+    Axes of inputs that are ``counted`` have as many elements as further inputs say, scalars of the names given.
     """
     load_families()
     for name, shape in (shapes or {}).items():
@@ -69,6 +71,11 @@ def import_model(
     scope = Scope(b, CONTROL_FLOW_IMPORTERS)
     scope.add_constants(model.graph.initialisers)
     _declare_inputs(b, scope, model, dict(shapes or {}), dict(dimensions or {}), dict(known or {}))
+    for name, axes in (counted or {}).items():
+        for extent in axes.values():
+            if extent not in b.values:
+                b.extent_inputs[b.add_input(extent, (), "int64")] = extent.removeprefix(EXTENT_INPUT.format(""))
+        b.give_lengths(name, (Length(axis, extent) for axis, extent in axes.items()))
     for each in composed:
         items = None if each.items is None else tuple(map(scope.tensor, each.items))
         found = None if items is None else TensorSequence(items, each.declared.dtype or "float32")

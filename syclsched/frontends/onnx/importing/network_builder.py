@@ -14,7 +14,14 @@ import numpy as np
 from syclsched.errors import SyclschedError
 from syclsched.frontends.onnx.host_evaluation import evaluate_node
 from syclsched.frontends.onnx.importing.import_state import ImportState, Shape
-from syclsched.frontends.onnx.importing.lengths import Length, LengthError, Lengths, neutral, resulting_lengths
+from syclsched.frontends.onnx.importing.lengths import (
+    Length,
+    LengthError,
+    Lengths,
+    neutral,
+    resulting_lengths,
+    summed_axes,
+)
 from syclsched.frontends.onnx.model_file.dtypes import (
     NARROW_FLOATS,
     NARROW_INTEGERS,
@@ -255,6 +262,7 @@ class NetworkBuilder(ImportState):
     def _filled_up(self, kind: str, given: Sequence[str | None], attributes: Mapping[str, Any]) -> list[str | None]:
         """Return a node's inputs with neutral elements beyond their lengths, where its operation has such."""
         found = list(given)
+        self._check_factors(kind, given, attributes)
         shapes = [None if each is None else self.shape(each) for each in given]
         for position, name in enumerate(given):
             for length in () if name is None else self.lengths.get(name, ()):
@@ -267,6 +275,13 @@ class NetworkBuilder(ImportState):
                 if fill is not None:
                     found[position] = self._filled(now, length, fill, keeps_length=kind == "softmax")
         return found
+
+    def _check_factors(self, kind: str, given: Sequence[str | None], attributes: Mapping[str, Any]) -> None:
+        """Raise if the factors of a matrix product have different lengths along the axes over which it sums."""
+        factors = [each for each in given[:2] if each is not None]
+        axes = summed_axes(kind, [self.shape(each) for each in factors], attributes)
+        if len({self.length_along(each, axis) for each, axis in zip(factors, axes, strict=False)}) > 1:
+            raise LengthError("a matrix product with one factor of fixed extent", where=self.place())
 
     def _from_front(self, indices: str, count: str) -> str:
         """Return indices into an axis of a length: negative ones count from its end."""

@@ -140,6 +140,8 @@ def _split(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x, sizes_name = inputs.required(0, "input"), inputs.optional(1)
     shape = b.shape(x)
     axis = b.axis(node.integer("axis"), len(shape))
+    if b.length_along(x, axis) is not None:
+        raise LengthError("parts of an axis whose length is known only at run time", where=b.place())
     sizes = node.integers("split") if sizes_name is None else b.integers(sizes_name, "the sizes")
     if not sizes:
         count = node.integer("num_outputs", len(node.outputs))
