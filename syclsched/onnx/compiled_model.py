@@ -396,7 +396,7 @@ class CompiledModel:
                         try:
                             found = bound.specialised.results(outputs)
                         except ExtentExceededError:
-                            found = self._call_with(_run, values)
+                            found = self._call_beyond(key, values)
                         yield values.results(found)
 
     def times(self, *inputs: Any, repeat: int = 5) -> tuple[OperatorTime, ...]:
@@ -607,12 +607,21 @@ class CompiledModel:
         """Call a function with the model bound for the shapes of these values; return its result."""
         by_value = by_value or self._by_value
         while True:
-            key = self._key(values, by_value)
+            shapes = self._shapes_key(values)
+            key, version = by_value.key(shapes, values), by_value.version(shapes)
             try:
                 return self._call_planned(do, values, key, by_value)
             except ExtentExceededError:
-                by_value.observe(self._shapes_key(values), lambda: self._shapes_of(values), values)
+                by_value.observe(shapes, version, lambda: self._shapes_of(values), values)
                 self._kept.drop(key)
+
+    def _call_beyond(self, key: tuple[Any, ...], values: Mapping[str, Any]) -> dict[str, Array]:
+        """Return the results for values that exceed the extents of the plan of a key, which is in use."""
+        shapes = self._shapes_key(values)
+        version = self._by_value.version(shapes)
+        if self._by_value.key(shapes, values) == key:
+            self._by_value.observe(shapes, version, lambda: self._shapes_of(values), values)
+        return self._call_with(_run, values)
 
     def _call_planned(
         self,
@@ -648,7 +657,7 @@ class CompiledModel:
             return self._builder.make(shapes, given, by_value.observed(shapes_key))
 
         while True:
-            entered = False
+            entered, version = False, by_value.version(shapes_key)
             try:
                 with self._bound(by_value.key(shapes_key, values), make, awaited=awaited) as bound:
                     entered = True
@@ -659,7 +668,7 @@ class CompiledModel:
                     raise
                 if self._buckets is not None:
                     self._buckets.check_inputs(error)
-                by_value.learn(error, shapes_key, lambda: self._shapes_of(values), values)
+                by_value.learn(error, shapes_key, version, lambda: self._shapes_of(values), values)
 
     @contextmanager
     def _bound(

@@ -61,13 +61,23 @@ class ValueShapes:
             found = self._observed.get(shapes)
             return ObservedExtents() if found is None else found
 
+    def version(self, shapes: tuple[Any, ...]) -> int:
+        """Return how often plans for input shapes have changed."""
+        found = self._observed.get(shapes)
+        return 0 if found is None else found.version
+
     def learn(
-        self, error: ValueNeededError, key: tuple[Any, ...], shapes: Callable[[], Shapes], values: Mapping[str, Any]
+        self,
+        error: ValueNeededError,
+        key: tuple[Any, ...],
+        version: int,
+        shapes: Callable[[], Shapes],
+        values: Mapping[str, Any],
     ) -> None:
         """Learn from an import that needs values; raise the error if nothing is learnt."""
         if isinstance(error, UnseenExtentError) and set(error.inputs) <= values.keys():
             self._add_observed(error)
-            self.observe(key, shapes, values, error)
+            self.observe(key, version, shapes, values, error)
             return
         unknown = set(error.inputs) - set(self.inputs)
         if not unknown or not set(error.inputs) <= values.keys():
@@ -77,17 +87,19 @@ class ValueShapes:
     def observe(
         self,
         key: tuple[Any, ...],
+        version: int,
         shapes: Callable[[], Shapes],
         values: Mapping[str, Any],
         error: Exception | None = None,
     ) -> None:
-        """Compute the extents that follow from values, which a plan does not have; raise if it should have them."""
+        """Compute the extents that follow from values, which the plan of a version does not have; raise if it has."""
         with self._lock:
             found = self._observed.setdefault(key, ObservedExtents())
             self._observed.move_to_end(key)
             while len(self._observed) > _KEPT:
                 self._observed.popitem(last=False)
-            before = found.version
+            if found.version != version:
+                return  # another call has done it
             while True:
                 names = dict.fromkeys((*self.inputs, *self._observed_inputs))
                 try:
@@ -97,7 +109,7 @@ class ValueShapes:
                     if not set(needed.inputs) - names.keys() or not set(needed.inputs) <= values.keys():
                         raise
                     self._add_observed(needed)
-            if found.version == before:
+            if found.version == version:
                 raise error or ExecutionError(
                     "values of its inputs decide extents otherwise than at import",
                     where=f"model {self._model.name!r}",

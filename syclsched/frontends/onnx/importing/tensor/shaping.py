@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from syclsched.errors import ModelError
 from syclsched.frontends.onnx.importing.extents import (
@@ -203,12 +204,16 @@ def _open_tile(b: NetworkBuilder, x: str, repeats: Sequence[Extent]) -> str:
         n = b.shape(x)[axis]
         if times == Extent(1) or not n:
             continue
-        if b.length_along(x, axis) is not None:
-            raise LengthError("it repeats an axis whose length is known only at run time", where=b.place())
-        extent = times.times(b, n)
-        places = ("mod", ("index", -1), ("const", n, "int64"))
-        x = b.gather(x, b.elementwise(places, shape=(extent.bound,), dtype="int64"), axis)
-        x = with_lengths(b, x, axis, extent)
+        own = b.length_along(x, axis)
+        extent, used = times.times(b, n), []
+        whole: Any = ("const", n, "int64")
+        if own is not None:
+            whole, used = 0, [own]
+            factor: Any = ("const", times.bound, "int64") if times.count is None else 1
+            counts = [own] if times.count is None else [own, times.count]
+            extent = Extent(extent.bound, b.elementwise(("mul", 0, factor), *counts))
+        places = b.elementwise(("mod", ("index", -1), whole), *used, shape=(extent.bound,), dtype="int64")
+        x = with_lengths(b, b.gather(x, places, axis), axis, extent)
     return x
 
 

@@ -75,6 +75,8 @@ def _open_slice(b: NetworkBuilder, x: str, axis: int, start: Number, end: Number
     """Return the part of a value along an axis, where bounds or its length are known only at run time."""
     n, length = b.shape(x)[axis], b.length_along(x, axis)
     what = f"the slice of axis {axis}"
+    if not n:
+        return x
     if step < 0:
         if length is None or isinstance(start, str) or isinstance(end, str):
             raise value_needed(b, next(each for each in (start, end, length) if isinstance(each, str)), what)
@@ -207,9 +209,13 @@ def _padded(b: NetworkBuilder, x: str, pads: Sequence[Number], mode: str, value:
     rank = len(b.shape(x))
     for axis, n in enumerate(b.shape(x)):
         begin, end = pads[axis], pads[axis + rank]
-        if b.observed is not None and isinstance(begin, int) and isinstance(end, int):
+        if b.observed is not None and isinstance(begin, int) and isinstance(end, int) and x not in b.lengths:
             bounded(b, n + begin + end, f"the margins of axis {axis}")
-    open_axes = [i for i in range(rank) if isinstance(pads[i], str) or isinstance(pads[i + rank], str)]
+    open_axes = [
+        axis
+        for axis, (begin, end) in enumerate(zip(pads[:rank], pads[rank:], strict=True))
+        if isinstance(begin, str) or isinstance(end, str) or ((begin or end) and b.length_along(x, axis) is not None)
+    ]
     known = tuple(n if isinstance(n, int) and i % rank not in open_axes else 0 for i, n in enumerate(pads))
     x, known = crop_negative_pads(b, x, known)
     if mode != "constant" and any(n == 0 and known[i] + known[i + rank] for i, n in enumerate(b.shape(x))):
@@ -221,27 +227,43 @@ def _padded(b: NetworkBuilder, x: str, pads: Sequence[Number], mode: str, value:
 
 
 def _open_pad(b: NetworkBuilder, x: str, axis: int, begin: Number, end: Number, mode: str, value: float) -> str:
-    """Return a value with margins along an axis that are as wide as values say."""
-    n, rank = b.shape(x)[axis], len(b.shape(x))
-    margins = [each for each in (begin, end) if isinstance(each, str)]
-    if b.length_along(x, axis) is not None:
-        raise LengthError("margins of an axis whose length is known only at run time", where=b.place())
+    """Return a value with margins along an axis, where their widths or its length are known only at run time."""
+    n, rank, length = b.shape(x)[axis], len(b.shape(x)), b.length_along(x, axis)
+    given = [each for each in (begin, end, length) if isinstance(each, str)]
     if mode == "reflect" or not n:
-        raise value_needed(b, margins[0], "the margins")
-    at = {each: i for i, each in enumerate(margins)}
+        if length is not None:
+            raise LengthError("margins of an axis whose length is known only at run time", where=b.place())
+        raise value_needed(b, given[0], "the margins")
+    at = {each: i for i, each in enumerate(given)}
     first, last = (("const", each, "int64") if isinstance(each, int) else at[each] for each in (begin, end))
-    whole = b.elementwise(("add", ("const", n, "int64"), first, last), *margins, dtype="int64")
-    extent = bounded(b, whole, f"the margins of axis {axis}")
-    most = ("const", n - 1, "int64")
-    place = ("sub", ("index", -1), 0 if isinstance(begin, str) else first)
-    near = ("mod", place, ("const", n, "int64")) if mode == "wrap" else ("min", ("max", place, _ZERO), most)
-    used = [begin] if isinstance(begin, str) else []
-    made = b.gather(x, b.elementwise(near, *used, shape=(extent.bound,), dtype="int64"), axis)
+    whole: Any = ("const", n, "int64") if length is None else at[length]
+    total = b.elementwise(("add", whole, first, last), *given, dtype="int64")
+    most = n + max(begin, 0) + max(end, 0) if isinstance(begin, int) and isinstance(end, int) else None
+    extent = bounded(b, total, f"the margins of axis {axis}", most=most)
+
+    def place(index: int) -> Any:
+        """Return the expression of the place in the value of an element, which may lie in a margin."""
+        return ("sub", ("index", index), first)
+
+    final = ("sub", whole, ("const", 1, "int64"))
+    near = ("mod", place(-1), whole) if mode == "wrap" else ("min", ("max", place(-1), _ZERO), final)
+    indices = b.elementwise(near, *given, shape=(extent.bound,), dtype="int64")
+    made = b.gather(x, indices, axis)
     if mode == "constant":
-        place = ("sub", ("index", axis - rank), 1 if used else first)
-        inside = ("and", ("less_equal", _ZERO, place), ("less_equal", place, most))
-        fill = ("const", value, b.dtype(x))
+        shifted = _shifted(place(axis - rank))
+        inside = ("and", ("less_equal", _ZERO, shifted), ("less_equal", shifted, _shifted(final)))
         lengths = b.lengths.get(made, ())
-        made = b.elementwise(("where", inside, 0, fill), made, *used)
+        whole_made = b.with_all(made, b.shape(made))
+        made = b.elementwise(("where", inside, 0, ("const", value, b.dtype(x))), whole_made, *given)
         b.give_lengths(made, lengths)
     return with_lengths(b, made, axis, extent)
+
+
+def _shifted(expression: Any) -> Any:
+    """Return an expression for inputs that stand one place later."""
+    if isinstance(expression, int):
+        return expression + 1
+    name, *rest = expression
+    if name in ("const", "index"):
+        return expression
+    return (name, *map(_shifted, rest))
