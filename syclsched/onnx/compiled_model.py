@@ -30,7 +30,7 @@ from syclsched.onnx.model_build import ModelBuilder, default_platform
 from syclsched.onnx.report import OperatorTime, Report, measured_times, planned_times
 from syclsched.onnx.shapes.buckets import Buckets
 from syclsched.onnx.shapes.value_shapes import ValueShapes
-from syclsched.onnx.specialised import Array, ExtentExceededError, Shapes
+from syclsched.onnx.specialised import Array, CountedAxes, ExtentExceededError, Shapes
 from syclsched.planner.memory_limit import MemoryLimit
 from syclsched.progress import Progress
 from syclsched.scheduling.objectives import minimize as aim_at
@@ -163,7 +163,6 @@ def compile(
         progress=progress,
         trace=trace,
         carried=pairs,
-        buckets=buckets,
     )
     return CompiledModel(loaded, builder, keep=keep, carried=pairs, buckets=buckets)
 
@@ -449,7 +448,7 @@ class CompiledModel:
                 shapes = self._buckets.planned(shapes)
                 own = [*shapes]
             key = self._key_of({name: shapes[name] for name in own})
-            with self._bound(key, lambda: self._builder.make(shapes, {})):
+            with self._bound(key, lambda: self._builder.make(shapes, {}, None, self._counted(shapes))):
                 pass
 
     @property
@@ -654,7 +653,7 @@ class CompiledModel:
 
         def make() -> BoundModel:
             shapes, given = self._shapes_of(values), by_value.planned_by(values)
-            return self._builder.make(shapes, given, by_value.observed(shapes_key))
+            return self._builder.make(shapes, given, by_value.observed(shapes_key), self._counted(shapes))
 
         while True:
             entered, version = False, by_value.version(shapes_key)
@@ -669,6 +668,9 @@ class CompiledModel:
                 if self._buckets is not None:
                     self._buckets.check_inputs(error)
                 by_value.learn(error, shapes_key, version, lambda: self._shapes_of(values), values)
+
+    def _counted(self, shapes: Shapes) -> CountedAxes | None:
+        return None if self._buckets is None else self._buckets.axes(shapes)
 
     @contextmanager
     def _bound(

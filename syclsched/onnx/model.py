@@ -14,7 +14,7 @@ import numpy as np
 
 from syclsched.errors import ArgumentError, ModelError, OpenDimensionError
 from syclsched.model.graph import TaskGraph
-from syclsched.onnx.specialised import Array, Shapes, Specialised, imported, recompute_values, specialise
+from syclsched.onnx.specialised import Array, CountedAxes, Shapes, Specialised, imported, recompute_values, specialise
 from syclsched.onnx.weight_eviction import EvictableConstants
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class OnnxModel:
         values: Mapping[str, Array] | None = None,
         carried: Mapping[str, str] | None = None,
         observed: ObservedExtents | None = None,
-        counted: Mapping[str, Mapping[int, str]] | None = None,
+        counted: CountedAxes | None = None,
     ) -> Specialised:
         """Return the model specialised for input shapes.
 
@@ -158,7 +158,7 @@ class OnnxModel:
             For outputs that stay in memory for the next call: which of its inputs they are.
         observed : ObservedExtents, optional
             Upper bounds for extents that values decide.
-        counted : Mapping[str, Mapping[int, str]], optional
+        counted : CountedAxes, optional
             For axes of inputs of which a call fills a part: the further input, a single int64, that says how much.
 
         Returns

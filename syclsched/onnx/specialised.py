@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Shapes = Mapping[str, tuple[int, ...]]
+#: For axes of inputs of which a call fills a part: the further input, a single int64, that says how much.
+CountedAxes = Mapping[str, Mapping[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ def imported(
     observed: ObservedExtents | None = None,
     *,
     observing: bool = False,
-    counted: Mapping[str, Mapping[int, str]] | None = None,
+    counted: CountedAxes | None = None,
 ) -> Network:
     """Return the network of a model for these input shapes."""
     from syclsched.frontends.onnx.importing import import_model

@@ -13,7 +13,7 @@ from syclsched.errors import ArgumentError, ValueNeededError, did_you_mean
 from syclsched.frontends.onnx.importing.lengths import EXTENT_INPUT
 from syclsched.onnx.call_inputs import CallValues
 from syclsched.onnx.model import OnnxModel
-from syclsched.onnx.specialised import Shapes
+from syclsched.onnx.specialised import CountedAxes, Shapes
 
 #: For open dimensions by name: extents, a number whose multiples are the extents, or ``"powers of two"``.
 GivenBuckets = Mapping[str, "Iterable[int] | int | str"]
@@ -121,8 +121,8 @@ class Buckets:
                 f"it cannot run in a bucket: {error.what}", where=error.where, hint="Compile the model without buckets"
             ) from error
 
-    def axes(self, shapes: Shapes) -> dict[str, dict[int, str]]:
-        """Return for planned shapes the axes with a length, by input: for each the input with its extent."""
+    def axes(self, shapes: Shapes) -> CountedAxes:
+        """Return the axes of inputs with a length for planned shapes."""
         found: dict[str, dict[int, str]] = {}
         for name, axes in self._axes.items():
             for axis, dimension in axes.items():
@@ -137,12 +137,11 @@ def _read(name: str, given: Iterable[int] | int | str) -> _Bucket:
         if given == _POWERS:
             return _Bucket()
         raise _wrong(name, given)
-    extents = (given,) if isinstance(given, int | np.integer) else tuple(given)
+    extents: tuple[Any, ...] = tuple(given) if isinstance(given, Iterable) else (given,)
     if not extents or not all(isinstance(n, int | np.integer) and not isinstance(n, bool) and n > 0 for n in extents):
         raise _wrong(name, given)
-    if isinstance(given, int | np.integer):
-        return _Bucket(multiple=int(given))
-    return _Bucket(tuple(sorted({int(n) for n in extents})))
+    found = tuple(sorted({int(n) for n in extents}))
+    return _Bucket(found) if isinstance(given, Iterable) else _Bucket(multiple=found[0])
 
 
 def _wrong(name: str, given: object) -> ArgumentError:

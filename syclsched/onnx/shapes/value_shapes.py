@@ -21,7 +21,7 @@ _KEPT: Final = 64
 
 
 class ValueShapes:
-    """What is known of the input values that decide shapes within a model.
+    """Input values that decide shapes within a model: what calls have told of them.
 
     Parameters
     ----------

@@ -260,7 +260,9 @@ def _evaluated(expression: Any, given: Sequence[int | _Trace], counts: Collectio
     if len(known) == len(found):
         if operator == "equal":
             return int(known[0] == known[1])
-        return {"mul": math.prod, "add": sum}.get(operator, lambda _: None)(known)
+        if operator == "div":
+            return None
+        return math.prod(known) if operator == "mul" else sum(known)
     open_ones = [each for each in found if isinstance(each, tuple)]
     if len(known) + 1 < len(found) or not open_ones:
         return None

@@ -71,11 +71,12 @@ def import_model(
     scope = Scope(b, CONTROL_FLOW_IMPORTERS)
     scope.add_constants(model.graph.initialisers)
     _declare_inputs(b, scope, model, dict(shapes or {}), dict(dimensions or {}), dict(known or {}))
-    for name, axes in (counted or {}).items():
-        for extent in axes.values():
-            if extent not in b.values:
-                b.extent_inputs[b.add_input(extent, (), "int64")] = extent.removeprefix(EXTENT_INPUT.format(""))
-        b.give_lengths(name, (Length(axis, extent) for axis, extent in axes.items()))
+    for counted_input, axes in (counted or {}).items():
+        for extent_input in axes.values():
+            if extent_input not in b.values:
+                b.add_input(extent_input, (), "int64")
+                b.extent_inputs[extent_input] = extent_input.removeprefix(EXTENT_INPUT.format(""))
+        b.give_lengths(counted_input, (Length(axis, count) for axis, count in axes.items()))
     for each in composed:
         items = None if each.items is None else tuple(map(scope.tensor, each.items))
         found = None if items is None else TensorSequence(items, each.declared.dtype or "float32")

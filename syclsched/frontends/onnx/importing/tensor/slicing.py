@@ -30,6 +30,8 @@ def _slice_of(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Slice; its parameters are attributes before opset 10, then inputs."""
     x = inputs.required(0, "data")
     shape = b.shape(x)
+    starts: Sequence[Number]
+    ends: Sequence[Number]
     if b.opset < 10:
         starts, ends = node.integers_or("starts"), node.integers_or("ends")
         axes, steps = node.integers("axes"), None
@@ -177,6 +179,7 @@ def _pad(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     shape = b.shape(x)
     rank = len(shape)
     value: float = 0
+    pads: Sequence[Number]
     if b.opset < 11:
         pads, value = node.integers_or("pads"), node.number("value", 0.0)
     else:
