@@ -140,7 +140,8 @@ class Scope:
         try:
             self._check_first_axes(node, inputs)
             results = self._imported(node, inputs)
-            fixed = [each for each in results if isinstance(each, str) and each in self.b.constants]
+            made = [each for each in results if isinstance(each, str)]
+            fixed = [each for each in made if each in self.b.constants and each not in self.b.lengths]
             if not fixed or node.operator == "Shape":
                 return results
             what = "its result does not depend on lengths known only at run time"
