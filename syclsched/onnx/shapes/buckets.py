@@ -18,7 +18,8 @@ from syclsched.onnx.specialised import CountedAxes, Shapes
 #: For open dimensions by name: extents, a number whose multiples are the extents, or ``"powers of two"``.
 GivenBuckets = Mapping[str, "Iterable[int] | int | str"]
 
-_POWERS: Final = "powers of two"
+#: Bucket of extents that are powers of two.
+POWERS: Final = "powers of two"
 _WHERE: Final = "buckets"
 
 
@@ -134,7 +135,7 @@ class Buckets:
 
 def _read(name: str, given: Iterable[int] | int | str) -> _Bucket:
     if isinstance(given, str) or not isinstance(given, int | np.integer | Iterable):
-        if given == _POWERS:
+        if given == POWERS:
             return _Bucket()
         raise _wrong(name, given)
     extents: tuple[Any, ...] = tuple(given) if isinstance(given, Iterable) else (given,)
@@ -148,5 +149,5 @@ def _wrong(name: str, given: object) -> ArgumentError:
     return ArgumentError(
         f"{given!r} is no bucket of {name!r}",
         where=_WHERE,
-        hint=f"Give extents, as (1, 8, 32), a number for its multiples, or {_POWERS!r}",
+        hint=f"Give extents, as (1, 8, 32), a number for its multiples, or {POWERS!r}",
     )
