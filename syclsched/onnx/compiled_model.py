@@ -264,13 +264,19 @@ class CompiledModel:
     ) -> dict[str, Array]:
         cached = self._cached_call
         if self._inputs.are_plain and self._buckets is None:
-            found = None if cached is None or named else _unless_exceeded(cached, inputs)
+            try:
+                found = None if cached is None or named else cached(inputs)
+            except ExtentExceededError:
+                found = None
             if found is not None:
                 return found
             values = self._inputs.values(inputs, named)
         else:
             values = self._values(inputs, named)
-            found = None if cached is None else _unless_exceeded(cached, (dict(values),))
+            try:
+                found = None if cached is None else cached((dict(values),))
+            except ExtentExceededError:
+                found = None
             if found is not None:
                 return values.results(found)
         made = self._call_with(run, values)
@@ -687,14 +693,6 @@ class CompiledModel:
             self.load()
         assert self._last is not None
         return self._last
-
-
-def _unless_exceeded(cached: FastPath, inputs: tuple[Any, ...]) -> dict[str, Array] | None:
-    """Return the results of a fast path; None if values exceed the extents of its plan."""
-    try:
-        return cached(inputs)
-    except ExtentExceededError:
-        return None
 
 
 def _run(bound: BoundModel, values: Mapping[str, Any]) -> dict[str, Array]:
