@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError, ValueNeededError
+from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError, TaskFailedError, ValueNeededError
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -618,7 +618,10 @@ class CompiledModel:
                 return self._call_planned(do, values, key, by_value)
             except ExtentExceededError:
                 by_value.observe(shapes, version, lambda: self._shapes_of(values), values)
-                self._kept.drop(key)
+            except TaskFailedError:  # maybe since values exceed the plan's extents
+                if not version or not by_value.is_new(shapes, version, lambda: self._shapes_of(values), values):
+                    raise
+            self._kept.drop(key)
 
     def _call_beyond(self, key: tuple[Any, ...], values: Mapping[str, Any]) -> dict[str, Array]:
         """Return the results for values that exceed the extents of the plan of a key, which is in use."""

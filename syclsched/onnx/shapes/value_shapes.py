@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -79,10 +79,9 @@ class ValueShapes:
             self._add_observed(error)
             self.observe(key, version, shapes, values, error)
             return
-        unknown = set(error.inputs) - set(self.inputs)
-        if not unknown or not set(error.inputs) <= values.keys():
+        if not set(error.inputs) <= values.keys():
             raise error
-        self._plan_by(error)
+        self._plan_by(error.inputs, error)
 
     def observe(
         self,
@@ -90,16 +89,26 @@ class ValueShapes:
         version: int,
         shapes: Callable[[], Shapes],
         values: Mapping[str, Any],
-        error: Exception | None = None,
+        error: ValueNeededError | None = None,
     ) -> None:
-        """Compute the extents that follow from values, which the plan of a version does not have; raise if it has."""
+        """Compute the extents that follow from values, which the plan of a version does not have.
+
+        If the values say nothing new, the model is planned for each value from now on.
+        """
+        if not self.is_new(key, version, shapes, values):  # such as in a branch that this call does not take
+            self._plan_by(self._observed_inputs, error)
+
+    def is_new(
+        self, key: tuple[Any, ...], version: int, shapes: Callable[[], Shapes], values: Mapping[str, Any]
+    ) -> bool:
+        """Compute the extents that follow from values; return whether the plan of a version does not have them."""
         with self._lock:
             found = self._observed.setdefault(key, ObservedExtents())
             self._observed.move_to_end(key)
             while len(self._observed) > _KEPT:
                 self._observed.popitem(last=False)
             if found.version != version:
-                return  # another call has done it
+                return True  # another call has done it
             while True:
                 names = dict.fromkeys((*self.inputs, *self._observed_inputs))
                 try:
@@ -109,26 +118,25 @@ class ValueShapes:
                     if not set(needed.inputs) - names.keys() or not set(needed.inputs) <= values.keys():
                         raise
                     self._add_observed(needed)
-            if found.version == version:
-                raise error or ExecutionError(
-                    "values of its inputs decide extents otherwise than at import",
-                    where=f"model {self._model.name!r}",
-                    hint="Give indices and extents that the model allows",
-                )
+            return found.version != version
 
     def _add_observed(self, error: ValueNeededError) -> None:
         self._observed_inputs = (*dict.fromkeys((*self._observed_inputs, *error.inputs)),)
 
-    def _plan_by(self, error: ValueNeededError) -> None:
+    def _plan_by(self, names: Iterable[str], error: ValueNeededError | None) -> None:
         """Make input values part of the key; warn of floating-point values, which rarely repeat."""
-        new = [name for name in error.inputs if name not in self.inputs]
-        self.inputs = (*self.inputs, *dict.fromkeys(new))
+        new = [name for name in dict.fromkeys(names) if name not in self.inputs]
+        if not new:
+            raise error or ExecutionError(
+                "values of its inputs decide extents otherwise than at import", where=f"model {self._model.name!r}"
+            )
+        self.inputs = (*self.inputs, *new)
         floating = [repr(name) for name in new if self._model.dtype(name).kind == "f"]
         if floating:
+            place = "" if error is None else f" at {error.where}"
             warnings.warn(
                 f"model {self._model.name!r} is planned and bound anew for every value of {', '.join(floating)}, as "
-                f"shapes follow from it at {error.where}; export the model with constant shapes if calls are to be "
-                "quick",
+                f"shapes follow from it{place}; export the model with constant shapes if calls are to be quick",
                 RemadeModelWarning,
                 stacklevel=2,
             )

@@ -22,6 +22,7 @@ from support.examples import examples  # noqa: E402
 from support.small_models import model_of  # noqa: E402
 
 from syclsched.errors import ArgumentError  # noqa: E402
+from syclsched.testing.models import encoder_model  # noqa: E402
 
 pytestmark = pytest.mark.sycl
 
@@ -160,6 +161,21 @@ def test_texts_of_any_length(sizes: list[tuple[int, int]]) -> None:
             both.check(text(*size))
         planned = {(4 if batch < 5 else 8, -(-length // 16)) for batch, length in sizes}
         assert len(both.compiled.kept_shapes) == len(planned)
+
+
+def test_an_encoder_like_bert_is_planned_once_a_bucket() -> None:
+    model = encoder_model(1, 32, 4, vocabulary=50, positions=64)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    buckets = {"batch": (4,), "sequence": 16}
+    with syclsched.compile(model, devices="cpu", autotune=False, buckets=buckets) as compiled:
+        for batch, length in ((1, 3), (2, 16), (4, 9), (3, 20), (5, 20)):
+            ids = RANDOM.integers(0, 50, (batch, length))
+            mask = np.where(np.arange(length) < 1 + RANDOM.integers(0, length, (batch, 1)), 1, 0)
+            values = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+            found = list(compiled(values).values())
+            for got, wanted in zip(found, session.run(None, values), strict=True):
+                np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+        assert len(compiled.kept_shapes) == 3  # that of 5 texts is one of its own
 
 
 def test_nothing_beyond_the_length_reaches_the_results() -> None:

@@ -22,7 +22,7 @@ from onnx import helper  # noqa: E402
 from support.examples import examples  # noqa: E402
 from support.small_models import model_of  # noqa: E402
 
-from syclsched.errors import ModelError, RemadeModelWarning  # noqa: E402
+from syclsched.errors import HostOperatorWarning, ModelError, RemadeModelWarning  # noqa: E402
 
 pytestmark = pytest.mark.sycl
 
@@ -216,6 +216,29 @@ def test_streams_starts_and_threads_with_fresh_values() -> None:
         for each in values[:3]:  # a run's arrays are not cut: it has a plan of its own
             run = compiled.start(each)
             assert np.array_equal(run.result("y"), both.wanted(each)["y"])
+
+
+def test_extents_of_a_branch_that_is_not_taken() -> None:
+    def branch(name: str, number: str) -> Any:
+        nodes = [
+            node("Tile", ["rows", number], [f"{name} tiled"]),
+            node("Slice", [f"{name} tiled", "first", "four"], [name]),
+        ]
+        return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(name, 1, None)])
+
+    nodes = [
+        node("Less", ["a", "zero"], ["is_less"]),
+        node("If", ["is_less"], ["y"], then_branch=branch("yes", "n"), else_branch=branch("no", "m")),
+    ]
+    values = [
+        {"a": array(a, "int64"), "n": two(*n), "m": two(*m)}
+        for a, n, m in ((-1, (1, 2), (-1, 1)), (1, (-7, 1), (2, 1)), (-1, (3, 1), (-2, 1)), (2, (1, 1), (1, 3)))
+    ]
+    both = Both(nodes, values[0], {"y": "float32"})
+    with both.compiled, warnings.catch_warnings():
+        warnings.simplefilter("ignore", HostOperatorWarning)
+        for each in values:
+            both.check(each)
 
 
 @settings(max_examples=examples(30), deadline=None)
