@@ -167,6 +167,28 @@ def test_margins_that_repeat_elements(mode: str) -> None:
     check(nodes, {"y": "float32"}, values, 4)
 
 
+PLACES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+MODES = [*(("linear", each, {}) for each in PLACES), ("nearest", "half_pixel", {})]
+MODES += [("nearest", "asymmetric", {"nearest_mode": each}) for each in ("floor", "ceil", "round_prefer_ceil")]
+
+
+@pytest.mark.parametrize(("mode", "places", "more"), MODES)
+def test_pictures_of_any_size(mode: str, places: str, more: dict[str, str]) -> None:
+    how = {"mode": mode, "coordinate_transformation_mode": places, **more}
+    nodes = [node("Resize", ["x", "", "", "n"], ["y"], **how), node("ReduceMean", ["y"], ["mean"])]
+    values = [{"x": x(1, 2, 5, 6), "n": two(1, 2, n, k)} for n in EXTENTS[:7] for k in (1, 6, 12)]
+    check(nodes, {"y": "float32", "mean": "float32"}, values, 6)
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_pictures_scaled_by_real_numbers(mode: str) -> None:
+    nodes = [node("Resize", ["x", "", "s"], ["y"], mode=mode)]
+    values = [
+        {"x": x(1, 2, 5, 6), "s": array([1, 1, a, b], "float32")} for a in (1, 1.5, 2, 0.7) for b in (2, 0.5, 1.25)
+    ]
+    check(nodes, {"y": "float32"}, values, 5)
+
+
 def test_a_value_that_stays_the_same_gives_exact_extents() -> None:
     both = Both([node("Tile", ["x", "n"], ["y"])], {"x": x(2, 3), "n": two(3, 1)}, {"y": "float32"})
     with both.compiled as compiled:
