@@ -9,9 +9,11 @@ neutral element in their place (`neutral`), or is refused here, and the host com
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
+
+import numpy as np
 
 from syclsched.errors import ModelError
 from syclsched.frontends.onnx.network import Value
@@ -275,3 +277,153 @@ _RULES: Final[dict[str, _Rule]] = {
     **dict.fromkeys(("attention", "rotary"), _batch),
     **dict.fromkeys(("reduce", "arg", "layer_norm", "topk"), _over_other_axes),
 }
+
+
+# --- lengths of a network under construction ------------------------------------------------------------
+
+
+class LengthBuilder(Protocol):
+    """Builder of a network, as far as lengths need it."""
+
+    values: dict[str, Value]
+    lengths: dict[str, Lengths]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return a value's shape."""
+
+    def dtype(self, name: str) -> str:
+        """Return a value's dtype."""
+
+    def known(self, name: str) -> np.ndarray[Any, Any] | None:
+        """Return a value if it is constant, else None."""
+
+    def place(self) -> str:
+        """Return the location of the current node for error messages."""
+
+    def length_along(self, name: str, axis: int) -> str | None:
+        """Return the count of a value's length along an axis."""
+
+    def give_lengths(self, name: str, lengths: Iterable[Length]) -> None:
+        """Set the lengths of a value."""
+
+    def with_all(self, x: str, shape: tuple[int, ...]) -> str:
+        """Return a value reshaped, without lengths."""
+
+    def elementwise(
+        self, expression: Any, *inputs: str, shape: tuple[int, ...] | None = None, dtype: str | None = None
+    ) -> str:
+        """Add an element-wise expression of broadcast inputs."""
+
+
+def followed_lengths(
+    b: LengthBuilder, kind: str, given: Sequence[str | None], shape: tuple[int, ...], attributes: Mapping[str, Any]
+) -> Lengths:
+    """Return the lengths of a node's result with a shape."""
+    values = [None if each is None else b.values[each] for each in given]
+    lengths: list[Lengths] = [() if each is None else b.lengths.get(each, ()) for each in given]
+    changed: Lengths = ()
+    if kind == "slice":
+        changed, lengths[0] = _of_first_elements(b, given[0] or "", lengths[0], shape, attributes)
+    elif kind == "reshape":
+        changed, lengths[0] = _of_joined_axes(b, given[0] or "", lengths[0], shape)
+    try:
+        return changed + resulting_lengths(kind, values, lengths, shape, attributes)
+    except LengthError as error:
+        raise LengthError(error.what, where=b.place()) from None
+
+
+def _of_first_elements(
+    b: LengthBuilder, x: str, lengths: Lengths, shape: tuple[int, ...], attributes: Mapping[str, Any]
+) -> tuple[Lengths, Lengths]:
+    """Return the lengths of the first elements along an axis, as many as there are; and the others."""
+    changed: list[Length] = []
+    for each in lengths:
+        axis = each.axis
+        begins = attributes["starts"][axis] == 0 and attributes["steps"][axis] == 1
+        if begins and shape[axis] < b.shape(x)[axis]:
+            fewest = ("min", ("cast", "int64", 0), ("const", shape[axis], "int64"))
+            changed.append(Length(axis, b.elementwise(fewest, each.count, dtype="int64")))
+    axes = {each.axis for each in changed}
+    return tuple(changed), tuple(each for each in lengths if each.axis not in axes)
+
+
+def _of_joined_axes(b: LengthBuilder, x: str, lengths: Lengths, shape: tuple[int, ...]) -> tuple[Lengths, Lengths]:
+    """Return the lengths of axes that a reshape joins with later ones; and the others."""
+    changed: list[Length] = []
+    before = b.shape(x)
+    for each in lengths:
+        extent, outer = before[each.axis], math.prod(before[: each.axis])
+        places = [a for a, n in enumerate(shape) if n > 1 and math.prod(shape[:a]) == outer]
+        if not extent or len(places) != 1 or shape[places[0]] == extent:
+            continue
+        axis = places[0]
+        made = shape[axis]
+        covered = [a for a in range(each.axis + 1, len(before)) if math.prod(before[: a + 1]) <= outer * made]
+        if any(other.axis in covered for other in lengths):
+            continue
+        if made % extent:
+            continue
+        count = b.elementwise(("mul", 0, ("const", made // extent, "int64")), each.count)
+        changed.append(Length(axis, count))
+        lengths = tuple(other for other in lengths if other is not each)
+    return tuple(changed), lengths
+
+
+def filled_up(
+    b: LengthBuilder, kind: str, given: Sequence[str | None], attributes: Mapping[str, Any]
+) -> list[str | None]:
+    """Return a node's inputs with neutral elements beyond their lengths, where its operation has such."""
+    found = list(given)
+    _check_factors(b, kind, given, attributes)
+    shapes = [None if each is None else b.shape(each) for each in given]
+    for position, name in enumerate(given):
+        for length in () if name is None else b.lengths.get(name, ()):
+            now = found[position] or ""
+            if kind == "gather" and position == 0 and length.axis == attributes["axis"]:
+                found[0] = _without(b, now, length)
+                found[1] = _from_front(b, found[1] or "", length.count)
+                continue
+            fill = neutral(kind, position, shapes, length.axis, attributes)
+            if fill is not None:
+                found[position] = _filled(b, now, length, fill, keeps_length=kind == "softmax")
+    return found
+
+
+def _check_factors(b: LengthBuilder, kind: str, given: Sequence[str | None], attributes: Mapping[str, Any]) -> None:
+    """Raise if the factors of a matrix product have different lengths along the axes over which it sums."""
+    factors = [each for each in given[:2] if each is not None]
+    axes = summed_axes(kind, [b.shape(each) for each in factors], attributes)
+    if len({b.length_along(each, axis) for each, axis in zip(factors, axes, strict=False)}) > 1:
+        raise LengthError("a matrix product with one factor of fixed extent", where=b.place())
+
+
+def _from_front(b: LengthBuilder, indices: str, count: str) -> str:
+    """Return indices into an axis of a length: negative ones count from its end."""
+    known = b.known(indices)
+    if known is not None and (known >= 0).all():
+        return indices
+    kind = b.dtype(indices)
+    below = ("less", 0, ("const", 0, kind))
+    return b.elementwise(("where", below, ("add", 0, ("cast", kind, 1)), 0), indices, count)
+
+
+def _filled(b: LengthBuilder, name: str, length: Length, fill: float, *, keeps_length: bool) -> str:
+    kind, shape = b.dtype(name), b.shape(name)
+    if kind == "bool":
+        raise LengthError(f"a reduction of {kind}", where=b.place())
+    if math.isinf(fill) and not kind.startswith("float"):
+        info = np.iinfo(kind)
+        fill = info.max if fill > 0 else info.min
+    inside = ("less", ("index", length.axis - len(shape)), 1)
+    lengths = b.lengths.pop(name)
+    made = b.elementwise(("where", inside, 0, ("const", fill, kind)), name, length.count, shape=shape)
+    b.lengths[name] = lengths
+    b.give_lengths(made, [each for each in lengths if keeps_length or each != length])
+    return made
+
+
+def _without(b: LengthBuilder, name: str, length: Length) -> str:
+    """Return a value with all its elements along the axis of a length, those beyond it too."""
+    made = b.with_all(name, b.shape(name))
+    b.give_lengths(made, [each for each in b.lengths[name] if each != length])
+    return made

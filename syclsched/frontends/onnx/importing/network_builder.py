@@ -14,14 +14,7 @@ import numpy as np
 from syclsched.errors import SyclschedError
 from syclsched.frontends.onnx.host_evaluation import evaluate_node
 from syclsched.frontends.onnx.importing.import_state import ImportState, Shape
-from syclsched.frontends.onnx.importing.lengths import (
-    Length,
-    LengthError,
-    Lengths,
-    neutral,
-    resulting_lengths,
-    summed_axes,
-)
+from syclsched.frontends.onnx.importing.lengths import Length, filled_up, followed_lengths
 from syclsched.frontends.onnx.model_file.dtypes import (
     NARROW_FLOATS,
     NARROW_INTEGERS,
@@ -169,7 +162,7 @@ class NetworkBuilder(ImportState):
             given.pop()
         has_lengths = kind != "counted" and any(each in self.lengths for each in given)
         if has_lengths:
-            given = self._filled_up(kind, given, attributes)
+            given = filled_up(self, kind, given, attributes)
         if made is None:
             try:
                 made = infer(kind, [None if each is None else self.values[each] for each in given], attributes)
@@ -185,7 +178,7 @@ class NetworkBuilder(ImportState):
             self.values[name] = Value(name, shape, dtype)
             outputs.append(name)
             if has_lengths:
-                self.give_lengths(name, self._lengths_of(kind, given, shape, attributes))
+                self.give_lengths(name, followed_lengths(self, kind, given, shape, attributes))
         if given and (kind in _MOVING or attributes.get("expression", -1) == 0) and given[0] in self.elements:
             self.elements[outputs[0] or ""] = self.elements[given[0] or ""]
         node = CanonicalNode(f"{self._node_name}.{len(self._fresh)}", kind, tuple(given), tuple(outputs), attributes)
@@ -208,116 +201,12 @@ class NetworkBuilder(ImportState):
         """Return the count of a value's length along an axis; None if it has none."""
         return next((each.count for each in self.lengths.get(name, ()) if each.axis == axis), None)
 
-    def _lengths_of(
-        self, kind: str, given: Sequence[str | None], shape: Shape, attributes: Mapping[str, Any]
-    ) -> Lengths:
-        values = [None if each is None else self.values[each] for each in given]
-        lengths: list[Lengths] = [() if each is None else self.lengths.get(each, ()) for each in given]
-        changed: Lengths = ()
-        if kind == "slice":
-            changed, lengths[0] = self._of_first_elements(given[0] or "", lengths[0], shape, attributes)
-        elif kind == "reshape":
-            changed, lengths[0] = self._of_joined_axes(given[0] or "", lengths[0], shape)
-        try:
-            return changed + resulting_lengths(kind, values, lengths, shape, attributes)
-        except LengthError as error:
-            raise LengthError(error.what, where=self.place()) from None
-
-    def _of_first_elements(
-        self, x: str, lengths: Lengths, shape: Shape, attributes: Mapping[str, Any]
-    ) -> tuple[Lengths, Lengths]:
-        """Return the lengths of the first elements along an axis, as many as there are; and the others."""
-        changed: list[Length] = []
-        for each in lengths:
-            axis = each.axis
-            begins = attributes["starts"][axis] == 0 and attributes["steps"][axis] == 1
-            if begins and shape[axis] < self.shape(x)[axis]:
-                fewest = ("min", ("cast", "int64", 0), ("const", shape[axis], "int64"))
-                changed.append(Length(axis, self.elementwise(fewest, each.count, dtype="int64")))
-        axes = {each.axis for each in changed}
-        return tuple(changed), tuple(each for each in lengths if each.axis not in axes)
-
-    def _of_joined_axes(self, x: str, lengths: Lengths, shape: Shape) -> tuple[Lengths, Lengths]:
-        """Return the lengths of axes that a reshape joins with later ones; and the others."""
-        changed: list[Length] = []
-        before = self.shape(x)
-        for each in lengths:
-            extent, outer = before[each.axis], math.prod(before[: each.axis])
-            places = [a for a, n in enumerate(shape) if n > 1 and math.prod(shape[:a]) == outer]
-            if not extent or len(places) != 1 or shape[places[0]] == extent:
-                continue
-            axis = places[0]
-            made = shape[axis]
-            covered = [a for a in range(each.axis + 1, len(before)) if math.prod(before[: a + 1]) <= outer * made]
-            if any(other.axis in covered for other in lengths):
-                continue
-            if made % extent == 0:
-                count = self.elementwise(("mul", 0, ("const", made // extent, "int64")), each.count)
-            else:
-                continue
-            changed.append(Length(axis, count))
-            lengths = tuple(other for other in lengths if other is not each)
-        return tuple(changed), lengths
-
-    def _filled_up(self, kind: str, given: Sequence[str | None], attributes: Mapping[str, Any]) -> list[str | None]:
-        """Return a node's inputs with neutral elements beyond their lengths, where its operation has such."""
-        found = list(given)
-        self._check_factors(kind, given, attributes)
-        shapes = [None if each is None else self.shape(each) for each in given]
-        for position, name in enumerate(given):
-            for length in () if name is None else self.lengths.get(name, ()):
-                now = found[position] or ""
-                if kind == "gather" and position == 0 and length.axis == attributes["axis"]:
-                    found[0] = self._without(now, length)
-                    found[1] = self._from_front(found[1] or "", length.count)
-                    continue
-                fill = neutral(kind, position, shapes, length.axis, attributes)
-                if fill is not None:
-                    found[position] = self._filled(now, length, fill, keeps_length=kind == "softmax")
-        return found
-
-    def _check_factors(self, kind: str, given: Sequence[str | None], attributes: Mapping[str, Any]) -> None:
-        """Raise if the factors of a matrix product have different lengths along the axes over which it sums."""
-        factors = [each for each in given[:2] if each is not None]
-        axes = summed_axes(kind, [self.shape(each) for each in factors], attributes)
-        if len({self.length_along(each, axis) for each, axis in zip(factors, axes, strict=False)}) > 1:
-            raise LengthError("a matrix product with one factor of fixed extent", where=self.place())
-
-    def _from_front(self, indices: str, count: str) -> str:
-        """Return indices into an axis of a length: negative ones count from its end."""
-        known = self.known(indices)
-        if known is not None and (known >= 0).all():
-            return indices
-        kind = self.dtype(indices)
-        below = ("less", 0, ("const", 0, kind))
-        return self.elementwise(("where", below, ("add", 0, ("cast", kind, 1)), 0), indices, count)
-
-    def _filled(self, name: str, length: Length, fill: float, *, keeps_length: bool) -> str:
-        kind, shape = self.dtype(name), self.shape(name)
-        if kind == "bool":
-            raise LengthError(f"a reduction of {kind}", where=self.place())
-        if math.isinf(fill) and not kind.startswith("float"):
-            info = np.iinfo(kind)
-            fill = info.max if fill > 0 else info.min
-        inside = ("less", ("index", length.axis - len(shape)), 1)
-        lengths = self.lengths.pop(name)
-        made = self.elementwise(("where", inside, 0, ("const", fill, kind)), name, length.count, shape=shape)
-        self.lengths[name] = lengths
-        self.give_lengths(made, [each for each in lengths if keeps_length or each != length])
-        return made
-
     def with_all(self, x: str, shape: Shape) -> str:
         """Return a value reshaped, without lengths."""
         lengths = self.lengths.pop(x, None)
         made = self.emit("reshape", [x], shape=shape)
         if lengths is not None:
             self.lengths[x] = lengths
-        return made
-
-    def _without(self, name: str, length: Length) -> str:
-        """Return a value with all its elements along the axis of a length, those beyond it too."""
-        made = self.with_all(name, self.shape(name))
-        self.give_lengths(made, [each for each in self.lengths[name] if each != length])
         return made
 
     def _foldable(self, node: CanonicalNode) -> bool:
