@@ -12,7 +12,7 @@ import numpy as np
 from syclsched.errors import ArgumentError, ValueNeededError, did_you_mean
 from syclsched.frontends.onnx.importing.lengths import EXTENT_INPUT
 from syclsched.onnx.call_inputs import CallValues
-from syclsched.onnx.model import OnnxModel
+from syclsched.onnx.model import OnnxModel, fitting_shape
 from syclsched.onnx.specialised import CountedAxes, Shapes
 
 #: For open dimensions by name: extents, a number whose multiples are the extents, or ``"powers of two"``.
@@ -55,7 +55,7 @@ class Buckets:
             raise ArgumentError("the model's inputs are not only arrays of numbers", where=_WHERE, hint="Leave it out")
         #: Axes of the dimensions with buckets, by input.
         self._axes: dict[str, dict[int, str]] = {}
-        self._inputs = {each.name for each in model.inputs}
+        self._inputs = {each.name: each for each in model.inputs}
         known = set()
         for each in model.inputs:
             for axis, dimension in enumerate(each.dimensions or ()):
@@ -95,15 +95,24 @@ class Buckets:
         return tuple(extents[axes[i]][1] if axes.get(i) in extents else n for i, n in enumerate(shape))
 
     def padded(self, values: CallValues) -> CallValues:
-        """Return the values of a call with zeros up to the extents of the plan, and the extents."""
+        """Return the values of a call with zeros up to the extents of the plan, and the extents.
+
+        Raises
+        ------
+        ArgumentError
+            If the shapes do not fit the model.
+        """
         shapes = {name: tuple(value.shape) for name, value in values.items()}
+        given: dict[str, int] = {}
+        for each in self._inputs.values():
+            fitting_shape(each, shapes[each.name], given)
         extents = self._extents(shapes)
         found: dict[str, Any] = {}
         for name, value in values.items():
             whole = self._shape(name, shapes[name], extents)
             if whole != shapes[name]:
                 padded = np.zeros(whole, value.dtype)
-                padded[tuple(map(slice, shapes[name]))] = value
+                padded[tuple(map(slice, shapes[name]))] = np.asarray(value)
                 value = padded
             found[name] = value
         found |= {EXTENT_INPUT.format(name): np.array(extent, np.int64) for name, (extent, _) in extents.items()}

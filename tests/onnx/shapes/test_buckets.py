@@ -251,6 +251,15 @@ def test_operators_along_a_length(last: Any) -> None:
             both.check({"x": x(8, n)})
 
 
+def test_inputs_that_do_not_fit_each_other_are_refused() -> None:
+    with Both(encoder(), ENCODED, OUTPUTS, {"batch": 4, "length": 16}) as both:
+        for batch, length in ((2, 5), (3, 4)):
+            values = text(3, 5) | {"mask": text(batch, length)["mask"]}
+            with pytest.raises(ArgumentError, match="mask"):
+                both.compiled(values)
+        both.check(text(3, 5))
+
+
 @pytest.mark.parametrize(
     ("buckets", "said"),
     [
