@@ -1,42 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processor time until a compiled model has results for shapes of its inputs that it has not had before.
 
-    python benchmarks/new_shapes.py [--lengths 64 96 50 33 77 120]
+    python benchmarks/new_shapes.py [--lengths 64 96 50 33 77 120] [--layers 12] [--bucket 0]
 
-The model is an encoder of the size of BERT's base model with texts of several lengths. Each is called twice: what the
-second call takes is the model's own work, and the rest of the first one is the price of a new shape.
+The model is an encoder of the width of BERT's base model with texts of several lengths. Each is called twice: what the
+second call takes is the model's own work, and the rest of the first one is the price of a new shape. With a bucket,
+calls run in plans for multiples of that many tokens.
 """
 
 from __future__ import annotations
 
 import statistics
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 from common import median_and_range, parser, print_table
-from onnx_models import default_folder, ours
+from onnx_models import default_folder
 
-from syclsched.testing.models import cached
+import syclsched
+from syclsched.testing.models import cached, encoder_model
+
+
+def model_file(layers: int, folder: str) -> Path:
+    """Return the file of an encoder with so many layers."""
+    if layers == 12:
+        return cached("bert", default_folder())
+    import onnx
+
+    path = Path(folder) / "encoder.onnx"
+    onnx.save(encoder_model(layers), str(path))
+    return path
 
 
 def main() -> None:
     """Measure each length."""
-    lengths = parser(__doc__, lengths=[64, 96, 50, 33, 77, 120]).parse_args().lengths
-    compiled = ours(cached("bert", default_folder()), None)
-    names = [each.name for each in compiled.inputs]
-    rows = []
-    for length in lengths:
-        inputs = dict.fromkeys(names, np.ones((1, length), np.int64))
-        took = []
-        for _ in range(2):
-            begun = time.process_time()
-            compiled(inputs)
-            took.append(time.process_time() - begun)
-        rows.append((length, *took, took[0] - took[1]))
-    lines = [tuple(f"{value:.2f}" if n else str(value) for n, value in enumerate(row)) for row in rows]
+    given = parser(__doc__, lengths=[64, 96, 50, 33, 77, 120], layers=12, bucket=0).parse_args()
+    options = {"buckets": {"sequence": given.bucket}} if given.bucket else {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = model_file(given.layers, folder)
+        nodes = len(syclsched.onnx.load(path)._model.graph.nodes)
+        compiled = syclsched.compile(path, devices="cpu", **options)
+        rows = [measured(compiled, length) for length in given.lengths]
+    lines = [tuple(f"{value:.3f}" if n else str(value) for n, value in enumerate(row)) for row in rows]
+    print(f"{nodes} operators, {len(compiled.kept_shapes)} plans")
     print_table("Processor time, s", ("length", "first call", "second call", "the new shape"), lines, ["length"])
     others = [row[3] for row in rows[1:]]
-    print(f"after the first: {median_and_range(others, 2, 0)}, mean {statistics.mean(others):.2f}")
+    print(f"after the first: {median_and_range(others, 3, 0)}, mean {statistics.mean(others):.3f}")
+
+
+def measured(compiled: syclsched.CompiledModel, length: int) -> tuple[int, float, float, float]:
+    """Return a length, and the processor times in s of its first and second call and the difference."""
+    inputs = {each.name: np.ones((1, length), np.int64) for each in compiled.inputs}
+    took = []
+    for _ in range(2):
+        begun = time.process_time()
+        compiled(inputs)
+        took.append(time.process_time() - begun)
+    return length, *took, took[0] - took[1]
 
 
 if __name__ == "__main__":

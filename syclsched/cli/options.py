@@ -153,6 +153,15 @@ class ReadyOptions:
             "'batch=1'; may be repeated. Not needed for inputs from files.",
         ),
     ] = None
+    bucket: Annotated[
+        list[str] | None,
+        graph_option(
+            "--bucket",
+            metavar="NAME=SIZES",
+            help="Plan a model for the next larger size of a symbolic dimension: 'batch=1,8,32', 'sequence=64' for "
+            "multiples of 64, or 'batch=powers' of two; may be repeated.",
+        ),
+    ] = None
     dtype: Annotated[
         str | None,
         graph_option("--dtype", autocompletion=choices(names.DTYPES), metavar="TYPE", help="float64 or float32."),

@@ -23,6 +23,10 @@ class CallValues(dict[str, Any]):
         super().__init__(values)
         self._host, self._known = host, known
 
+    def replaced(self, values: Mapping[str, Any]) -> CallValues:
+        """Return other values of the graph's inputs for the same call."""
+        return CallValues(values, self._host, self._known)
+
     def results(self, made: Mapping[str, Array]) -> dict[str, Any]:
         """Return the model's outputs for those of its graph."""
         if self._host is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
@@ -13,9 +12,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import numpy as np
-
-from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError, RemadeModelWarning, ValueNeededError
+from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError, TaskFailedError, ValueNeededError
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -31,7 +28,9 @@ from syclsched.onnx.lru_cache import BoundModel, BoundModelCache, FastPath
 from syclsched.onnx.model import GivenShapes, OnnxModel, load, value_text
 from syclsched.onnx.model_build import ModelBuilder, default_platform
 from syclsched.onnx.report import OperatorTime, Report, measured_times, planned_times
-from syclsched.onnx.specialised import Array, Shapes
+from syclsched.onnx.shapes.buckets import Buckets
+from syclsched.onnx.shapes.value_shapes import ValueShapes
+from syclsched.onnx.specialised import Array, CountedAxes, ExtentExceededError, Shapes
 from syclsched.planner.memory_limit import MemoryLimit
 from syclsched.progress import Progress
 from syclsched.scheduling.objectives import minimize as aim_at
@@ -92,6 +91,10 @@ def compile(
     deterministic : bool, optional
         Plan by the device profiles alone, without measured times: the implementations are the same in every process,
         and so are the bits of the results. Nothing is timed beforehand. By default false.
+    buckets : Mapping[str, iterable of int, int or str], optional
+        For open dimensions, by name (``"x[0]"`` for axis 0 of input ``x``, if it has none), the extents for which plans
+        are made: ``{"batch": (1, 8, 32)}``, a number for its multiples, or ``"powers of two"``. A call runs in the plan
+        of the next larger extents, with the same results; above the largest, in one of its own.
     without : iterable of str, optional
         Names of implementations not to use: ``["opencl-c-winograd"]``. Tasks without another one keep them.
     progress : callable or bool, optional
@@ -143,6 +146,10 @@ def compile(
     else:
         loaded = load(model, shapes=shapes, rewrites=rewrites)
     pairs = carried_pairs(carried, loaded.inputs, loaded.outputs)
+    given = planning.get("buckets")
+    if given and pairs:
+        raise ArgumentError("carried values have one shape, and no buckets", where="buckets", hint="Leave one out")
+    buckets = Buckets(given, loaded) if given else None
     platform = default_platform(devices) if platform is None else platform
     builder = ModelBuilder(
         loaded,
@@ -157,7 +164,7 @@ def compile(
         trace=trace,
         carried=pairs,
     )
-    return CompiledModel(loaded, builder, keep=keep, carried=pairs)
+    return CompiledModel(loaded, builder, keep=keep, carried=pairs, buckets=buckets)
 
 
 def _request(planning: ModelPlanOptions) -> tuple[PlanRequest, str | None]:
@@ -166,7 +173,7 @@ def _request(planning: ModelPlanOptions) -> tuple[PlanRequest, str | None]:
 
     given = {"minimize": "latency", **planning}
     rewrite = given.pop("rewrite", None)
-    for name in ("reuse", "deterministic"):
+    for name in ("reuse", "deterministic", "buckets"):
         given.pop(name, None)
     for name in given:
         if name not in ("policy", "minimize", "subject_to"):
@@ -188,20 +195,29 @@ class CompiledModel:
         As for `compile`.
     carried : Mapping[str, str], optional
         For each carried output the input of the next call.
+    buckets : Buckets, optional
+        The extents of open dimensions for which plans are made.
     """
 
     def __init__(
-        self, model: OnnxModel, builder: ModelBuilder, *, keep: int = KEPT, carried: Mapping[str, str] | None = None
+        self,
+        model: OnnxModel,
+        builder: ModelBuilder,
+        *,
+        keep: int = KEPT,
+        carried: Mapping[str, str] | None = None,
+        buckets: Buckets | None = None,
     ) -> None:
         if keep < 1:
             raise ArgumentError(f"keep={keep} keeps nothing", where="compile()", hint="At least 1")
         self.model = model
-        self._builder = builder
+        self._builder, self._buckets = builder, buckets
         #: The values carried from call to call, if any.
         self._state = CarriedState(carried, model) if carried else None
         self._inputs = CallInputs(model, self._carried_names)
-        #: Inputs whose values determine shapes.
-        self._shape_inputs: tuple[str, ...] = ()
+        #: What input values decide of shapes; and for runs whose results are those of the graph, not cut.
+        self._by_value = ValueShapes(model, bounded=self._state is None and buckets is None)
+        self._by_exact_value = ValueShapes(model, bounded=False)
         self._kept = BoundModelCache(keep)
         self._last: BoundModel | None = None
         #: Fast path for the last input shapes, and the bound model for which it was last built.
@@ -247,19 +263,25 @@ class CompiledModel:
         run: Callable[[BoundModel, Mapping[str, Any]], dict[str, Array]],
     ) -> dict[str, Array]:
         cached = self._cached_call
-        if self._inputs.are_plain:
-            found = None if cached is None or named else cached(inputs)
+        if self._inputs.are_plain and self._buckets is None:
+            try:
+                found = None if cached is None or named else cached(inputs)
+            except ExtentExceededError:
+                found = None
             if found is not None:
                 return found
             values = self._inputs.values(inputs, named)
         else:
-            values = self._inputs.values(inputs, named)
-            found = None if cached is None else cached((dict(values),))
+            values = self._values(inputs, named)
+            try:
+                found = None if cached is None else cached((dict(values),))
+            except ExtentExceededError:
+                found = None
             if found is not None:
                 return values.results(found)
         made = self._call_with(run, values)
         last = self._last
-        if last is not None and last is not self._cached_call_of and not self._shape_inputs:
+        if last is not None and last is not self._cached_call_of and not self._by_value.inputs:
             self._cached_call_of = last
             self._cached_call = None if self.model.is_composed else self._cached_call_for(last)
         return values.results(made)
@@ -272,6 +294,8 @@ class CompiledModel:
             another = self._builder.another_runner if state is None else lambda _: None
             can_repeat = state is None or state.can_repeat(bound)
             dtypes = self._inputs.dtypes
+            if self._buckets is not None:
+                dtypes = dtypes | self._buckets.extent_dtypes(bound.specialised.shapes)
             bound.cached_call = cached_call_for(bound, dtypes, another) if can_repeat and dtypes else None
             bound.cached_version = version
         return bound.cached_call
@@ -322,7 +346,9 @@ class CompiledModel:
         """
         self._check_carries_nothing("start()")
         return self._call_with(
-            lambda bound, values: bound.runner.run(bound.specialised.given(values)), self._inputs.values(inputs, named)
+            lambda bound, values: bound.runner.run(bound.specialised.given(values)),
+            self._inputs.values(inputs, named),
+            self._by_exact_value,
         )
 
     def stream(self, inputs: Iterable[Any], *, in_flight: int | None = None) -> Iterator[dict[str, Array]]:
@@ -371,7 +397,12 @@ class CompiledModel:
                 ) as stream:
                     for outputs in stream:
                         assert isinstance(outputs, dict)  # errors are raised
-                        yield begun.popleft().results(bound.specialised.results(outputs))
+                        values = begun.popleft()
+                        try:
+                            found = bound.specialised.results(outputs)
+                        except ExtentExceededError:
+                            found = self._call_beyond(key, values)
+                        yield values.results(found)
 
     def times(self, *inputs: Any, repeat: int = 5) -> tuple[OperatorTime, ...]:
         """Run the model a few times with tracing, and return how long each of its tasks takes.
@@ -383,7 +414,7 @@ class CompiledModel:
         repeat : int, optional
             Number of runs; the medians are returned.
         """
-        values = self._inputs.values(inputs, {})
+        values = self._values(inputs, {})
         with ExitStack() as held:
             with self._turn():
                 bound = held.enter_context(self._using(values))
@@ -419,7 +450,11 @@ class CompiledModel:
         with self._turn():
             own = [name for name in declared if name not in self._carried_names]
             shapes = self._full_shapes({name: declared[name] for name in own})
-            with self._bound(self._key_of({name: shapes[name] for name in own}), lambda: shapes, dict):
+            if self._buckets is not None:
+                shapes = self._buckets.planned(shapes)
+                own = [*shapes]
+            key = self._key_of({name: shapes[name] for name in own})
+            with self._bound(key, lambda: self._builder.make(shapes, {}, None, self._counted(shapes))):
                 pass
 
     @property
@@ -518,14 +553,19 @@ class CompiledModel:
 
     def _next(self, waiting: Iterator[Any]) -> CallValues | None:
         for value in waiting:
-            return self._inputs.values(value if isinstance(value, tuple) else (value,), {})
+            return self._values(value if isinstance(value, tuple) else (value,), {})
         return None
 
-    def _key(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
-        shapes = self._key_of({name: tuple(value.shape) for name, value in values.items()})
-        if not self._shape_inputs:
-            return shapes
-        return (*shapes, *(np.asarray(values[name]).tobytes() for name in self._shape_inputs))
+    def _values(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> CallValues:
+        """Return the value of every input of the graph, as large as its plan's."""
+        values = self._inputs.values(inputs, named)
+        return values if self._buckets is None else self._buckets.padded(values)
+
+    def _key(self, values: Mapping[str, Any], by_value: ValueShapes | None = None) -> tuple[Any, ...]:
+        return (by_value or self._by_value).key(self._shapes_key(values), values)
+
+    def _shapes_key(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        return self._key_of({name: tuple(value.shape) for name, value in values.items()})
 
     def _key_of(self, shapes: Shapes) -> tuple[Any, ...]:
         key: tuple[Any, ...] = tuple(shapes.items() if self.model.is_composed else shapes.values())
@@ -540,7 +580,8 @@ class CompiledModel:
         """Return the shapes of all inputs: of a call's and of the carried ones."""
         carried = {} if self._state is None else self._state.shapes
         try:
-            return self.model.full_shapes({**shapes, **carried})
+            whole = self.model.full_shapes({**shapes, **carried})
+            return whole if self._buckets is None else {**shapes, **whole}
         except ArgumentError as error:
             with suppress(OpenDimensionError):
                 self.model.full_shapes(shapes)  # raises what is wrong with the call's own inputs
@@ -562,11 +603,44 @@ class CompiledModel:
                 hint="Call it",
             )
 
-    def _call_with(self, do: Callable[[BoundModel, Mapping[str, Any]], _Result], values: Mapping[str, Any]) -> _Result:
+    def _call_with(
+        self,
+        do: Callable[[BoundModel, Mapping[str, Any]], _Result],
+        values: Mapping[str, Any],
+        by_value: ValueShapes | None = None,
+    ) -> _Result:
         """Call a function with the model bound for the shapes of these values; return its result."""
-        slot = None if self._closed else self._kept.acquire_ready(self._key(values))
+        by_value = by_value or self._by_value
+        while True:
+            shapes = self._shapes_key(values)
+            key, version = by_value.key(shapes, values), by_value.version(shapes)
+            try:
+                return self._call_planned(do, values, key, by_value)
+            except ExtentExceededError:
+                by_value.observe(shapes, version, lambda: self._shapes_of(values), values)
+            except TaskFailedError:  # maybe since values exceed the plan's extents
+                if not version or not by_value.is_new(shapes, version, lambda: self._shapes_of(values), values):
+                    raise
+            self._kept.drop(key)
+
+    def _call_beyond(self, key: tuple[Any, ...], values: Mapping[str, Any]) -> dict[str, Array]:
+        """Return the results for values that exceed the extents of the plan of a key, which is in use."""
+        shapes = self._shapes_key(values)
+        version = self._by_value.version(shapes)
+        if self._by_value.key(shapes, values) == key:
+            self._by_value.observe(shapes, version, lambda: self._shapes_of(values), values)
+        return self._call_with(_run, values)
+
+    def _call_planned(
+        self,
+        do: Callable[[BoundModel, Mapping[str, Any]], _Result],
+        values: Mapping[str, Any],
+        key: tuple[Any, ...],
+        by_value: ValueShapes,
+    ) -> _Result:
+        slot = None if self._closed else self._kept.acquire_ready(key)
         if slot is None:
-            with self._using(values) as bound:
+            with self._using(values, by_value) as bound:
                 return do(bound, values)
         try:
             assert slot.bound is not None
@@ -575,54 +649,45 @@ class CompiledModel:
         finally:
             self._kept.release(slot)
 
+    def _shapes_of(self, values: Mapping[str, Any]) -> Shapes:
+        return self._full_shapes({name: tuple(value.shape) for name, value in values.items()})
+
     @contextmanager
-    def _using(self, values: Mapping[str, Any], *, awaited: bool = True) -> Iterator[BoundModel]:
+    def _using(
+        self, values: Mapping[str, Any], by_value: ValueShapes | None = None, *, awaited: bool = True
+    ) -> Iterator[BoundModel]:
         """Yield the model bound for the shapes of these values."""
+        by_value = by_value or self._by_value
+        shapes_key = self._shapes_key(values)
 
-        def shapes() -> Shapes:
-            return self._full_shapes({name: tuple(value.shape) for name, value in values.items()})
-
-        def shape_values() -> dict[str, Array]:
-            return {name: np.asarray(values[name]) for name in self._shape_inputs}
+        def make() -> BoundModel:
+            shapes, given = self._shapes_of(values), by_value.planned_by(values)
+            return self._builder.make(shapes, given, by_value.observed(shapes_key), self._counted(shapes))
 
         while True:
-            entered = False
+            entered, version = False, by_value.version(shapes_key)
             try:
-                with self._bound(self._key(values), shapes, shape_values, awaited=awaited) as bound:
+                with self._bound(by_value.key(shapes_key, values), make, awaited=awaited) as bound:
                     entered = True
                     yield bound
                 return
             except ValueNeededError as error:
-                unknown = set(error.inputs) - set(self._shape_inputs)
-                if entered or not unknown or not set(error.inputs) <= values.keys():
+                if entered:
                     raise
-                self._add_shape_inputs(error.inputs, error.where)
+                if self._buckets is not None:
+                    self._buckets.check_inputs(error)
+                by_value.learn(error, shapes_key, version, lambda: self._shapes_of(values), values)
 
-    def _add_shape_inputs(self, names: Iterable[str], where: str | None) -> None:
-        """Make input values part of the cache key; warn of floating-point values, which rarely repeat."""
-        new = [name for name in names if name not in self._shape_inputs]
-        self._shape_inputs = (*self._shape_inputs, *dict.fromkeys(new))
-        floating = [repr(name) for name in new if self.model.dtype(name).kind == "f"]
-        if floating:
-            warnings.warn(
-                f"model {self.model.name!r} is planned and bound anew for every value of {', '.join(floating)}, as "
-                f"shapes follow from it at {where}; export the model with constant shapes if calls are to be quick",
-                RemadeModelWarning,
-                stacklevel=2,
-            )
+    def _counted(self, shapes: Shapes) -> CountedAxes | None:
+        return None if self._buckets is None else self._buckets.axes(shapes)
 
     @contextmanager
     def _bound(
-        self,
-        key: tuple[Any, ...],
-        shapes: Callable[[], Shapes],
-        values: Callable[[], Mapping[str, Array]],
-        *,
-        awaited: bool = True,
+        self, key: tuple[Any, ...], make: Callable[[], BoundModel], *, awaited: bool = True
     ) -> Iterator[BoundModel]:
         if self._closed:
             raise ExecutionError("it is closed", where=f"model {self.model.name!r}")
-        with self._kept.using(key, lambda: self._builder.make(shapes(), values()), awaited=awaited) as bound:
+        with self._kept.using(key, make, awaited=awaited) as bound:
             self._last = bound
             yield bound
 

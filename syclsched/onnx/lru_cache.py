@@ -104,6 +104,16 @@ class BoundModelCache:
         finally:
             self.release(slot, awaited=awaited)
 
+    def drop(self, key: Hashable) -> None:
+        """Close and forget an entry that will not be asked for again, unless it is in use."""
+        with self._lock:
+            slot = self._slots.get(key)
+            unused = slot if slot is not None and slot.users == 0 else None
+            if unused is not None:
+                del self._slots[key]
+        if unused is not None:
+            unused.close()
+
     def all(self) -> tuple[BoundModel, ...]:
         """Return all entries, most recently used last."""
         with self._lock:

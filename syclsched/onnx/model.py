@@ -14,10 +14,11 @@ import numpy as np
 
 from syclsched.errors import ArgumentError, ModelError, OpenDimensionError
 from syclsched.model.graph import TaskGraph
-from syclsched.onnx.specialised import Array, Shapes, Specialised, imported, recompute_values, specialise
+from syclsched.onnx.specialised import Array, CountedAxes, Shapes, Specialised, imported, recompute_values, specialise
 from syclsched.onnx.weight_eviction import EvictableConstants
 
 if TYPE_CHECKING:
+    from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
     from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, HostParts, Model
     from syclsched.frontends.onnx.network import Network
 
@@ -142,6 +143,8 @@ class OnnxModel:
         shapes: Shapes | None = None,
         values: Mapping[str, Array] | None = None,
         carried: Mapping[str, str] | None = None,
+        observed: ObservedExtents | None = None,
+        counted: CountedAxes | None = None,
     ) -> Specialised:
         """Return the model specialised for input shapes.
 
@@ -153,6 +156,10 @@ class OnnxModel:
             Values of inputs that determine shapes within the model.
         carried : Mapping[str, str], optional
             For outputs that stay in memory for the next call: which of its inputs they are.
+        observed : ObservedExtents, optional
+            Upper bounds for extents that values decide.
+        counted : CountedAxes, optional
+            For axes of inputs of which a call fills a part: the further input, a single int64, that says how much.
 
         Returns
         -------
@@ -169,19 +176,30 @@ class OnnxModel:
         # Dimensions given at loading apply only to inputs without a shape in this call.
         asked = new if all(each.name in new for each in self.tensors(new)) else {**self._given, **new}
         full, carrying = self.full_shapes(asked), carried or {}
+        network = self._network
+        if observed is not None or counted:
+            network = partial(imported, observed=observed, counted=counted)
+            full |= {extent: () for axes in (counted or {}).values() for extent in axes.values()}
         with self._lock:
             if self._made is not None and not values and (full, carrying) == (self._made.shapes, self._made_carrying):
                 return self._made
-            made = specialise(self._model, full, values or {}, self._rewrites, carrying, self._network)
+            made = specialise(self._model, full, values or {}, self._rewrites, carrying, network)
+            if made.guards:  # of no use for other calls
+                return made
             if not values and self._has_fixed_shapes and not self._model.is_file_backed:
                 # No other shapes can be asked for, so the parsed content need not stay in memory.
                 self._model = self._model.without_weights()
             elif not values:
-                recompute = partial(recompute_values, self._model, full, self._rewrites, carrying, self._network)
+                recompute = partial(recompute_values, self._model, full, self._rewrites, carrying, network)
                 made = replace(made, evictable=EvictableConstants(recompute))
             if not values and (not shapes or self._has_fixed_shapes):
                 self._made, self._made_carrying = made, carrying
             return made
+
+    def observe(self, shapes: Shapes, values: Mapping[str, Array], observed: ObservedExtents) -> None:
+        """Compute the extents that follow from values of inputs."""
+        with self._lock:
+            imported(self._model, self.full_shapes(shapes), values, {}, observed, observing=True)
 
     def _network(
         self, model: Model, shapes: Shapes, values: Mapping[str, Array], carried: Mapping[str, str]

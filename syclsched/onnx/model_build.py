@@ -6,7 +6,7 @@ from __future__ import annotations
 import gc
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
@@ -27,7 +27,7 @@ from syclsched.onnx.kernel_selection import is_worth_mixing, sample_inputs
 from syclsched.onnx.loop_plans import plan_bodies
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import OnnxModel
-from syclsched.onnx.specialised import Array, Shapes, Specialised
+from syclsched.onnx.specialised import Array, CountedAxes, Shapes, Specialised
 from syclsched.onnx.weight_eviction import trim_heap
 from syclsched.planner.memory_limit import MemoryLimit, with_memory_limit
 from syclsched.progress import Progress, shown
@@ -35,6 +35,7 @@ from syclsched.progress import Progress, shown
 if TYPE_CHECKING:
     from syclsched.devices import OpenDevices
     from syclsched.execution import Runner
+    from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
     from syclsched.planner import PlanRequest
 
 _LOGGER = logging.getLogger("syclsched")
@@ -82,12 +83,21 @@ class ModelBuilder:
         self._lock = threading.Lock()
         self._closed = False
 
-    def make(self, shapes: Shapes, values: Mapping[str, Array]) -> BoundModel:
-        """Return the model planned and bound for these input shapes."""
+    def make(
+        self,
+        shapes: Shapes,
+        values: Mapping[str, Array],
+        observed: ObservedExtents | None = None,
+        counted: CountedAxes | None = None,
+    ) -> BoundModel:
+        """Return the model planned and bound for these input shapes; see `OnnxModel.specialised`."""
         with shown(f"preparation of {self._model.name!r}", self._progress) as progress:
-            return self._planned_and_bound(shapes, values, progress)
+            specialise = partial(self._model.specialised, shapes, values, self._carried, observed, counted)
+            return self._planned_and_bound(specialise, values, progress)
 
-    def _planned_and_bound(self, shapes: Shapes, values: Mapping[str, Array], progress: Progress | None) -> BoundModel:
+    def _planned_and_bound(
+        self, specialise: Callable[[], Specialised], values: Mapping[str, Array], progress: Progress | None
+    ) -> BoundModel:
         from syclsched.costs import MemoryHistory
         from syclsched.planning_session import PlanningSession
         from syclsched.profiling import HistoryStore
@@ -96,7 +106,7 @@ class ModelBuilder:
         tell_step = partial(self._tell, progress)
         tell_step("making tasks of the model")
         with paused_collection():
-            specialised = self._model.specialised(shapes, values, self._carried)
+            specialised = specialise()
             graph = without_implementations(specialised.graph, self._without)
         is_known = self._is_known(graph)
         specialised = replace(specialised, graph=graph)

@@ -12,16 +12,19 @@ import numpy as np
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.index_inputs import IndexInput
 from syclsched.frontends.onnx.model_file.dtypes import carrier, numpy_dtype
-from syclsched.frontends.onnx.network import Composition, Decoding, Network, compose, cut_to_lengths
+from syclsched.frontends.onnx.network import Composition, Decoding, ExtentGuard, Network, compose, cut_to_lengths
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.weight_eviction import EvictableConstants
 
 if TYPE_CHECKING:
+    from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
     from syclsched.frontends.onnx.model_file.onnx_model import Model
     from syclsched.frontends.onnx.rewrites import OptimisedNetwork
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Shapes = Mapping[str, tuple[int, ...]]
+#: For axes of inputs of which a call fills a part: the further input, a single int64, that says how much.
+CountedAxes = Mapping[str, Mapping[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +49,10 @@ class Specialised:
         Inputs of the model that are indices, and the range each of them indexes.
     carried : Mapping[str, str]
         The graph's donated array for each input of the model that the next call finds as this one leaves it.
-    lengths : Mapping[str, tuple of int and str]
-        Outputs of which a run fills a part: the axis, and the entry of ``outputs`` that says how many of its elements.
+    lengths : Mapping[str, tuple of pairs of int and str]
+        Outputs of which a run fills a part: axes, and for each the entry of ``outputs`` that says how many elements.
+    guards : Mapping[str, ExtentGuard]
+        Limits of numbers that the graph assumes, by their entries of ``outputs``.
     elements : Mapping[str, str]
         Inputs and outputs of types that NumPy lacks: graphs hold their elements in a wider dtype.
     decodings : Mapping[str, Decoding]
@@ -66,7 +71,8 @@ class Specialised:
     rewrites: tuple[str, ...] = ()
     picked: Mapping[str, IndexInput] = field(default_factory=dict)
     carried: Mapping[str, str] = field(default_factory=dict)
-    lengths: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    lengths: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    guards: Mapping[str, ExtentGuard] = field(default_factory=dict)
     evictable: EvictableConstants | None = field(default=None, repr=False)
     elements: Mapping[str, str] = field(default_factory=dict)
     decodings: Mapping[str, Decoding] = field(default_factory=dict)
@@ -107,19 +113,32 @@ class Specialised:
     @property
     def _is_changed(self) -> bool:
         """Whether the host changes the values of outputs."""
-        return bool(self.lengths or self.elements or self.decodings or self.composition)
+        return bool(self.lengths or self.guards or self.elements or self.decodings or self.composition)
 
     def results(self, found: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the model's outputs for values of the graph's arrays; constants are copied."""
+        """Return the model's outputs for values of the graph's arrays; constants are copied.
+
+        Raises
+        ------
+        ExtentExceededError
+            If the run was beyond limits that the graph assumes.
+        """
         made = {name: found[made] if isinstance(made, str) else made.copy() for name, made in self.outputs.items()}
         if not self._is_changed:
             return made
+        for name, guard in self.guards.items():
+            if not guard.holds(int(made.pop(name).reshape(-1)[0])):
+                raise ExtentExceededError(guard.key)
         results = cut_to_lengths(made, self.lengths) if self.lengths else made
         for name in self.elements.keys() & results.keys():
             results[name] = results[name].astype(numpy_dtype(self.elements[name]))
         for name, decoding in self.decodings.items():
             results[name] = decoding.decode(results[name])
         return compose(results, self.composition)
+
+
+class ExtentExceededError(Exception):
+    """A run was beyond limits that its graph assumes: another one must be planned."""
 
 
 def _check(name: str, indices: Any, picked: IndexInput) -> None:
@@ -145,12 +164,30 @@ def _check(name: str, indices: Any, picked: IndexInput) -> None:
 NetworkOf = Callable[["Model", Shapes, Mapping[str, Array], Mapping[str, str]], "Network"]
 
 
-def imported(model: Model, shapes: Shapes, values: Mapping[str, Array], carried: Mapping[str, str]) -> Network:
+def imported(
+    model: Model,
+    shapes: Shapes,
+    values: Mapping[str, Array],
+    carried: Mapping[str, str],
+    observed: ObservedExtents | None = None,
+    *,
+    observing: bool = False,
+    counted: CountedAxes | None = None,
+) -> Network:
     """Return the network of a model for these input shapes."""
     from syclsched.frontends.onnx.importing import import_model
 
-    open_ones = {name: shape for name, shape in shapes.items() if name not in values}
-    return import_model(model, open_ones, known=values, carried=carried.values())
+    extents = {extent for axes in (counted or {}).values() for extent in axes.values()}
+    open_ones = {name: shape for name, shape in shapes.items() if name not in values and name not in extents}
+    return import_model(
+        model,
+        open_ones,
+        known=values,
+        carried=carried.values(),
+        observed=observed,
+        observing=observing,
+        counted=counted,
+    )
 
 
 def specialise(
@@ -177,6 +214,7 @@ def specialise(
         picked=find_index_inputs(rewritten.network),
         carried=lowered.carried,
         lengths=rewritten.network.lengths,
+        guards=rewritten.network.guards,
         decodings=rewritten.network.decodings,
         composition=rewritten.network.composition,
         elements={

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -38,3 +38,4 @@ class ModelPlanOptions(TypedDict, total=False):
     rewrite: str | None
     reuse: bool
     deterministic: bool
+    buckets: Mapping[str, Iterable[int] | int | str]

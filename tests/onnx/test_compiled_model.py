@@ -263,17 +263,17 @@ def test_shapes_may_follow_from_several_inputs() -> None:
 def test_shapes_that_follow_from_real_numbers_are_told_once(kind: str) -> None:
     nodes = [
         onnx.helper.make_node("Cast", ["n"], ["shape"], to=onnx.TensorProto.INT64),
-        onnx.helper.make_node("Expand", ["x", "shape"], ["y"]),
+        onnx.helper.make_node("Reshape", ["x", "shape"], ["y"]),
     ]
-    inputs = {"n": (getattr(onnx.TensorProto, kind), [1]), "x": (onnx.TensorProto.FLOAT, [1])}
+    inputs = {"n": (getattr(onnx.TensorProto, kind), [2]), "x": (onnx.TensorProto.FLOAT, [12])}
     with (
         warnings.catch_warnings(record=True) as told,
         syclsched.compile(small(nodes, inputs, {}), devices="cpu", autotune=False) as made,
     ):
         warnings.simplefilter("always", RemadeModelWarning)
-        for n in (2, 3):
-            n_given = np.array([n], "f" if kind == "FLOAT" else "int64")
-            assert made({"n": n_given, "x": np.ones(1, "f")})["y"].shape == (n,)
+        for shape in ((2, 6), (3, 4), (6, 2)):
+            n_given = np.array(shape, "f" if kind == "FLOAT" else "int64")
+            assert made({"n": n_given, "x": np.ones(12, "f")})["y"].shape == shape
     assert [each.category for each in told] == [RemadeModelWarning] * (kind == "FLOAT")
     assert all("every value of 'n'" in str(each.message) for each in told)
 

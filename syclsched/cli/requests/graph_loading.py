@@ -38,8 +38,7 @@ def load_graph(name: str, ready: dict[str, Any], file: FileOptions) -> LoadedGra
     said = file.given()
     if is_model(name):
         return _model(name, ready, said)
-    if ready.pop("shape", None) is not None:
-        raise ArgumentError(f"--shape does not belong to {name}", where="the command line", hint="It is for a model")
+    _refuse({option: ready.pop(option, None) for option in ("shape", "bucket")}, name, "a model")
     if name in workloads.names():
         _refuse(said, name, "a graph from a file")
         return LoadedGraph(build_workload(name, **ready).graph, from_file=False)
@@ -76,10 +75,10 @@ def load_graph(name: str, ready: dict[str, Any], file: FileOptions) -> LoadedGra
 def _model(name: str, ready: dict[str, Any], said: dict[str, Any]) -> LoadedGraph:
     from syclsched.cli.requests.onnx_models import read_model_with_inputs
 
-    inputs, shapes, seed = (ready.pop(option, None) for option in ("input", "shape", "seed"))
+    inputs, shapes, seed, buckets = (ready.pop(option, None) for option in ("input", "shape", "seed", "bucket"))
     _refuse(ready, name, "a ready graph")
     _refuse(said, name, "a graph from a file")
-    model = read_model_with_inputs(name, inputs, shapes, seed)
+    model = read_model_with_inputs(name, inputs, shapes, seed, buckets)
     return LoadedGraph(model.specialised.graph, from_file=False, model=model)
 
 

@@ -18,6 +18,7 @@ from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.model.text.units import format_seconds
 from syclsched.onnx.call_inputs import CallInputs, CallValues
 from syclsched.onnx.model import OnnxModel, element_of, load
+from syclsched.onnx.shapes.buckets import POWERS, Buckets
 from syclsched.onnx.specialised import Array, Specialised
 from syclsched.workloads.base import CheckResult, Workload, check_residual
 from syclsched.workloads.numpy_files import read_arrays
@@ -100,7 +101,11 @@ def as_arrays(found: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def read_model_with_inputs(
-    path: str, inputs: Sequence[str] | None = None, shapes: Sequence[str] | None = None, seed: int | None = None
+    path: str,
+    inputs: Sequence[str] | None = None,
+    shapes: Sequence[str] | None = None,
+    seed: int | None = None,
+    buckets: Sequence[str] | None = None,
 ) -> ModelWithInputs:
     """Read a model and its inputs; numbers not given are random, texts empty, and optional values left out."""
     model = load(path)
@@ -131,7 +136,10 @@ def read_model_with_inputs(
         elif not each.is_optional or each.name in asked:
             given[each.name] = value(each, each.name)
     values = CallInputs(model, ()).values((), given)
-    found = _specialised_with(model, {name: tuple(each.shape) for name, each in values.items()}, values)
+    sizes = Buckets(dict(map(_bucket, buckets)), model) if buckets else None
+    if sizes is not None:
+        values = sizes.padded(values)
+    found = _specialised_with(model, {name: tuple(each.shape) for name, each in values.items()}, values, sizes)
     return ModelWithInputs(model, path, found, given, values)
 
 
@@ -145,14 +153,16 @@ def _text_shape(each: DeclaredValue, asked: Mapping[str, tuple[int, ...] | int])
 
 
 def _specialised_with(
-    model: OnnxModel, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Array]
+    model: OnnxModel, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Array], buckets: Buckets | None
 ) -> Specialised:
     """Specialise a model for input shapes, and for the values of inputs that other shapes depend on."""
     known: dict[str, Array] = {}
     while True:
         try:
-            return model.specialised(shapes, known)
+            return model.specialised(shapes, known, counted=None if buckets is None else buckets.axes(shapes))
         except ValueNeededError as error:
+            if buckets is not None:
+                buckets.check_inputs(error)
             if not set(error.inputs) - set(known) or not set(error.inputs) <= set(values):
                 raise
             known.update({name: values[name] for name in error.inputs})
@@ -238,6 +248,22 @@ def _shapes(model: OnnxModel, shapes: Iterable[str]) -> dict[str, tuple[int, ...
             )
         found[name] = tuple(map(int, numbers)) if is_input else int(numbers[0])
     return found
+
+
+def _bucket(text: str) -> tuple[str, tuple[int, ...] | int | str]:
+    """Return a dimension and its bucket, as `syclsched.compile` takes them."""
+    name, _, sizes = text.rpartition("=")
+    if name and sizes == "powers":
+        return name, POWERS
+    numbers = sizes.split(",")
+    if not name or not all(n.isdecimal() for n in numbers):
+        raise ArgumentError(
+            f"{text!r} is no bucket",
+            where="--bucket",
+            hint="As batch=1,8,32 for these sizes, batch=8 for multiples of 8, or batch=powers for powers of two",
+        )
+    found = tuple(map(int, numbers))
+    return name, found if len(found) > 1 else found[0]
 
 
 # --- what came out --------------------------------------------------------------------------------

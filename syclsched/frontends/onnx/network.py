@@ -157,6 +157,19 @@ class Decoding:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtentGuard:
+    """Limits of a number that a network assumes; after a run beyond them its results are void."""
+
+    key: str  # the node, and the use of the number
+    least: int | None  # None: numbers below 0 count as 0
+    most: int
+
+    def holds(self, value: int) -> bool:
+        """Return whether a number is within the limits."""
+        return value <= self.most and (self.least is None or value >= self.least)
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """A model for given input shapes."""
 
@@ -170,8 +183,9 @@ class Network:
     #: Value -> the narrow type of its elements, where that is not the dtype they are held in.
     elements: Mapping[str, str] = field(default_factory=dict)
     decodings: Mapping[str, Decoding] = field(default_factory=dict)  # output -> how it is decoded, if it is
-    #: Outputs of which a run fills a part: the axis, and the output that says how many of its elements.
-    lengths: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    #: Outputs of which a run fills a part: axes, and for each the output that says how many of its elements.
+    lengths: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    guards: Mapping[str, ExtentGuard] = field(default_factory=dict)  # output, a single integer -> its limits
     #: The model's outputs in order, if some are sequences or have no value: their outputs here.
     composition: Composition = field(default_factory=dict)
 
@@ -201,18 +215,21 @@ def numbered_name(base: str, taken: set[str]) -> str:
 
 
 def cut_to_lengths(
-    made: Mapping[str, np.ndarray[Any, Any]], lengths: Mapping[str, tuple[int, str]]
+    made: Mapping[str, np.ndarray[Any, Any]], lengths: Mapping[str, tuple[tuple[int, str], ...]]
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Return a network's outputs, given `Network.lengths`: those with a length are cut to it, the lengths left out."""
-    counts = {count: int(made[count].reshape(-1)[0]) for _, count in lengths.values()}
+    counts = {count: int(made[count].reshape(-1)[0]) for counted in lengths.values() for _, count in counted}
     found = {name: value for name, value in made.items() if name not in counts}
-    for name, (axis, count) in lengths.items():
-        extent = found[name].shape[axis]
-        if not 0 <= counts[count] <= extent:
-            raise ArgumentError(
-                f"{counts[count]:,} elements of {extent:,} are asked for",
-                where=f"output {name!r}",
-                hint="The model's inputs determine how many",
-            )
-        found[name] = found[name][(slice(None),) * axis + (slice(counts[count]),)].copy()
+    for name, counted in lengths.items():
+        part = [slice(None)] * found[name].ndim
+        for axis, count in counted:
+            extent = found[name].shape[axis]
+            if not 0 <= counts[count] <= extent:
+                raise ArgumentError(
+                    f"{counts[count]:,} elements of {extent:,} are asked for",
+                    where=f"output {name!r}",
+                    hint="The model's inputs determine how many",
+                )
+            part[axis] = slice(counts[count])
+        found[name] = found[name][tuple(part)].copy()
     return found

@@ -52,6 +52,20 @@ def test_a_batch_of_nothing_is_no_trouble(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.sycl
+@pytest.mark.parametrize("sizes", ["4", "1,8", "powers"])
+def test_a_batch_runs_in_the_plan_of_its_bucket(sizes: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "found.npz"
+    done = call(
+        capsys, "run", MODEL, "--shape", "batch=3", "--bucket", f"batch={sizes}", "--devices", "cpu",
+        "--no-calibrate", "--output", out, "--compare", "onnxruntime",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "right, largest difference from ONNX Runtime" in " ".join(done.out.split())
+    with np.load(out) as found:
+        assert found["probabilities"].shape == (3, 10)
+
+
+@pytest.mark.sycl
 def test_what_is_left_out_does_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     done = call(
         capsys, "plan", MODEL, "--shape", "batch=1", "--devices", "cpu", "--no-calibrate", "--without", "onednn"
@@ -91,6 +105,8 @@ def test_plan_says_what_other_hardware_would_gain(capsys: pytest.CaptureFixture[
     [
         ((), "open: batch"),
         (("--shape", "rows=1"), "no open dimension 'rows'"),
+        (("--shape", "batch=1", "--bucket", "rows=8"), "no open dimension 'rows'"),
+        (("--shape", "batch=1", "--bucket", "batch=few"), "is no bucket"),
         ((), "--shape batch=1"),
         (("--shape", "batch=100000000000"), "bytes of memory"),
         (("--shape", "batch=a"), "is not a shape"),

@@ -256,12 +256,16 @@ def test_a_slice_ends_where_a_floating_point_input_says(axis: str) -> None:
     check(nodes, {"y": "float32", "sum": "float32"}, *given)
 
 
-def test_slices_that_begin_elsewhere_are_planned_for_each_value() -> None:
+def test_slices_that_begin_elsewhere_end_where_a_floating_point_input_says() -> None:
     nodes = [*COUNTED, node("Slice", ["x", "one", "count", "start"], ["y"])]
+    check(nodes, {"y": "float32"}, *({"s": np.array(n, np.float32), "x": X} for n in (2, 3, 1, -1, 9)))
+
+
+def test_slices_from_the_end_are_planned_for_each_value() -> None:
+    nodes = [*COUNTED, node("Slice", ["x", "count", "start", "start", "minus"], ["y"])]
     model = model_of(nodes, {"s": (), "x": X.shape}, ["y"], CONSTANTS, opset=18)
     with syclsched.compile(model, devices="cpu", autotune=False, keep=2) as compiled:
         with pytest.warns(RemadeModelWarning, match=r"every value of 's'.*Slice"):
-            assert compiled(np.float32(2), X)["y"].shape == (1, 5)
-        for end in (3, 1, 2, 3):
-            assert np.array_equal(compiled(np.float32(end), X)["y"], X[1:end])
+            for begin in (2, 1, 2, -1, 2):
+                assert np.array_equal(compiled(np.float32(begin), X)["y"], X[begin:0:-1])
         assert len(compiled.kept_shapes) == 2

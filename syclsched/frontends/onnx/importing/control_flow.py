@@ -196,7 +196,9 @@ def _as_one_task(
         return None
     made = b.emit_all("loop", inputs, body=body)
     if body.is_counted_at_run_time and made[-1] is not None:
-        b.lengths |= {name: Length(0, made[-1]) for name in made[body.carried : -1] if name is not None}
+        for name in made[body.carried : -1]:
+            if name is not None:
+                b.give_lengths(name, [Length(0, made[-1])])
     return made[: body.carried + len(body.made)]
 
 

@@ -26,8 +26,7 @@ def emit_counted(
     given = list(inputs)
     cuts = []
     for position, name in enumerate(inputs):
-        length = None if name is None else b.lengths.get(name)
-        if length is not None:
+        for length in () if name is None else b.lengths.get(name, ()):
             cuts.append((position, length.axis, len(given)))
             given.append(length.count)
     results = b.emit_all(
@@ -43,7 +42,7 @@ def emit_counted(
     *found, count = results
     for name, (_, _, axis) in zip(found, made, strict=True):
         if axis is not None and name is not None and count is not None:
-            b.lengths[name] = Length(axis, count)
+            b.give_lengths(name, [Length(axis, count)])
     return found
 
 
@@ -57,10 +56,9 @@ def _with_extents(
     """Return shapes and dtypes of a node's results if the axes with a length had other extents."""
     changed = {}
     for name, value in given.items():
-        length = b.lengths.get(value)
-        if length is not None:
-            shape = b.shape(value)
-            changed[name] = (*shape[: length.axis], extent(shape[length.axis]), *shape[length.axis + 1 :])
+        counted = {length.axis for length in b.lengths.get(value, ())}
+        if counted:
+            changed[name] = tuple(extent(n) if axis in counted else n for axis, n in enumerate(b.shape(value)))
     return inferred_shapes(b, node, given, results, changed)
 
 

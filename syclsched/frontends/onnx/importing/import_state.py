@@ -10,10 +10,11 @@ from typing import Any, Final
 import numpy as np
 
 from syclsched.errors import ModelError, ValueNeededError
-from syclsched.frontends.onnx.importing.lengths import Length
+from syclsched.frontends.onnx.importing.lengths import Lengths
+from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
 from syclsched.frontends.onnx.model_file.dtypes import DTYPES, carrier, element_type_name
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
-from syclsched.frontends.onnx.network import CanonicalNode, Decoding, Value
+from syclsched.frontends.onnx.network import CanonicalNode, Decoding, ExtentGuard, Value
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -48,8 +49,23 @@ class ImportState:
         self.elements: dict[str, str] = {}  # value -> narrow type of its elements; its dtype is the carrier
         self.decodings: dict[str, Decoding] = {}  # outputs that stand for text or maps
         #: Lengths of values that are known only at run time.
-        self.lengths: dict[str, Length] = {}
+        self.lengths: dict[str, Lengths] = {}
+        #: Inputs that are extents of dimensions with buckets -> the dimensions.
+        self.extent_inputs: dict[str, str] = {}
+        #: Largest extent of each length.
+        self.bounds: dict[str, int] = {}
+        #: What is known of extents that values decide; without it, each must be known.
+        self.observed: ObservedExtents | None = None
+        #: Whether they are computed now, as the inputs that decide them are known.
+        self.is_observing = False
+        #: Element of a value that is an extent -> its upper bound, and the length; see `extents`.
+        self.extent_roots: dict[tuple[str, int], tuple[int, str]] = {}
+        #: Element of a value, and a factor -> the single int64 with their product.
+        self.extent_scalars: dict[tuple[str, int, int], str] = {}
+        #: Numbers of which the network assumes something.
+        self.guards: list[tuple[str, ExtentGuard]] = []
         self._inputs: list[str] = []
+        self._producers: dict[str, CanonicalNode] = {}
         self._nodes: list[CanonicalNode] = []
         self._fresh: list[CanonicalNode] = []
         self._label: str = ""
@@ -103,9 +119,17 @@ class ImportState:
             raise self.wrong(f"{what} {element_type_name(number)}, which is not supported")
         return carrier(DTYPES[number])
 
+    def producer(self, name: str) -> CanonicalNode | None:
+        """Return the node that makes a value; None for inputs and constants."""
+        found = self._producers.get(name)
+        return found or next((node for node in reversed(self._fresh) if name in node.outputs), None)
+
+    def guard(self, value: str, key: str, least: int | None, most: int) -> None:
+        """Let runs check that a number lies within these limits, as the network assumes."""
+        self.guards.append((value, ExtentGuard(key, least, most)))
+
     def sources(self, name: str) -> tuple[str, ...]:
         """Return the network inputs that a value depends on."""
-        producer = {made: node for node in (*self._nodes, *self._fresh) for made in node.outputs if made is not None}
         seen: set[str] = set()
         waiting = [name]
         while waiting:
@@ -113,8 +137,10 @@ class ImportState:
             if each in seen:
                 continue
             seen.add(each)
-            if each in producer:
-                waiting += [source for source in producer[each].inputs if source is not None]
+            waiting += [length.count for length in self.lengths.get(each, ())]
+            node = self.producer(each)
+            if node is not None:
+                waiting += [source for source in node.inputs if source is not None]
         return tuple(each for each in self._inputs if each in seen)
 
     @property

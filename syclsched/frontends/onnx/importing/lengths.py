@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values with a length known only at run time: the axis it counts, and what operations do to it.
+"""Values with lengths known only at run time: the axes these count, and what operations do to them.
 
-The array of such a value has the largest extent there can be, and a value of its own says how much of it counts. The
-elements beyond are arbitrary. So an operation that would mix them with others reads its neutral element in their place
-(`neutral`), or is refused here, and the host computes it from arrays that are cut.
+The array of such a value has the largest extents there can be, and for each axis of a length a value of its own says
+how much of it counts. The elements beyond are arbitrary. So an operation that would mix them with others reads its
+neutral element in their place (`neutral`), or is refused here, and the host computes it from arrays that are cut.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
+
+import numpy as np
 
 from syclsched.errors import ModelError
 from syclsched.frontends.onnx.network import Value
@@ -19,137 +21,220 @@ from syclsched.frontends.onnx.network import Value
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """The length of a value."""
+    """The length of a value along an axis."""
 
     axis: int  # that it counts
     count: str  # the value, a single integer, that says how many elements of this axis there are
+
+
+#: The lengths of a value, at most one an axis.
+Lengths = tuple[Length, ...]
 
 
 class LengthError(ModelError):
     """An operation cannot be computed from arrays that are not cut to their lengths."""
 
 
+#: Name of the input that has the extent of a dimension with buckets.
+EXTENT_INPUT: Final = "extent of {}"
+
+#: Operators whose importers read extents otherwise than `Shape` does: only the first axis may have a length.
+READ_EXTENTS: Final = frozenset(
+    {
+        *("Attention", "MultiHeadAttention", "GroupQueryAttention", "RotaryEmbedding", "GridSample", "RoiAlign"),
+        *("DFT", "STFT", "ReverseSequence", "CenterCropPad", "LpPool", "GlobalLpPool", "AffineGrid"),
+    }
+)
+
 #: Kinds whose first input may have a length along its first axis, which is one of independent pictures or rows.
 _BATCHED: Final = ("conv", "conv_transpose", "pool", "lrn", "batch_norm", "group_norm", "resize")
 
 
-def resulting_length(
+def resulting_lengths(
     kind: str,
     inputs: Sequence[Value | None],
-    lengths: Sequence[Length | None],
+    lengths: Sequence[Lengths],
     shape: tuple[int, ...],
     attributes: Mapping[str, Any],
-) -> Length | None:
-    """Return the length of a node's result with a shape; raise `LengthError` if there is no such result."""
-    given = [(value, length) for value, length in zip(inputs, lengths, strict=True) if value is not None]
-    if kind != "gather" and len({length.count for _, length in given if length is not None}) > 1:
-        raise LengthError("its inputs have different lengths")
+) -> Lengths:
+    """Return the lengths of a node's result with a shape; raise `LengthError` if there is no such result."""
+    given = [(value, found) for value, found in zip(inputs, lengths, strict=True) if value is not None]
+    if not any(found for _, found in given):
+        return ()
     rule = _RULES.get(kind)
-    if all(length is None for _, length in given):
-        return None
     if rule is not None:
         return rule(given, shape, attributes)
-    (_, length), *others = given
-    is_batched = kind in _BATCHED and length is not None and not length.axis and shape[:1] == given[0][0].shape[:1]
-    if not is_batched or any(each is not None for _, each in others):
+    (first, found), *others = given
+    is_batched = kind in _BATCHED and [each.axis for each in found] == [0] and shape[:1] == first.shape[:1]
+    if not is_batched or any(each for _, each in others):
         raise LengthError(f"{kind} of a value whose length is known only at run time")
-    return length
+    return found
 
 
-_Given = Sequence[tuple[Value, Length | None]]
+_Given = Sequence[tuple[Value, Lengths]]
+_Rule = Callable[[_Given, tuple[int, ...], Mapping[str, Any]], Lengths]
 
 
-def _kept(length: Length | None, axis: int) -> Length | None:
-    return None if length is None else Length(axis, length.count)
+def _axes(lengths: Lengths) -> dict[int, str]:
+    return {each.axis: each.count for each in lengths}
 
 
-def _elementwise(given: _Given, shape: tuple[int, ...], _: Mapping[str, Any]) -> Length | None:
-    found = {Length(len(shape) - len(value.shape) + own.axis, own.count) for value, own in given if own is not None}
-    if len(found) > 1:
-        raise LengthError("it combines values that have a length along different axes")
-    length = found.pop()
+def _elementwise(given: _Given, shape: tuple[int, ...], _: Mapping[str, Any]) -> Lengths:
+    found: dict[int, str] = {}
     for value, own in given:
-        at = length.axis - len(shape) + len(value.shape)
-        extent = value.shape[at] if at >= 0 else 1
-        if extent != (1 if own is None else shape[length.axis]):
-            raise LengthError("it combines a value whose length is known only at run time with one of fixed extent")
-    return length
+        for each in own:
+            if found.setdefault(len(shape) - len(value.shape) + each.axis, each.count) != each.count:
+                raise LengthError("its inputs have different lengths")
+    for value, own in given:
+        before = len(shape) - len(value.shape)
+        counted = _axes(own)
+        for axis in found:
+            extent = value.shape[axis - before] if axis >= before else 1
+            if extent != (shape[axis] if axis - before in counted else 1):
+                raise LengthError("it combines a value whose length is known only at run time with one of fixed extent")
+    return tuple(Length(axis, found[axis]) for axis in sorted(found))
 
 
-def _transpose(given: _Given, _: tuple[int, ...], at: Mapping[str, Any]) -> Length | None:
-    ((_value, length),) = given
-    return None if length is None else _kept(length, at["permutation"].index(length.axis))
+def _transpose(given: _Given, _: tuple[int, ...], at: Mapping[str, Any]) -> Lengths:
+    ((_value, lengths),) = given
+    return tuple(Length(at["permutation"].index(each.axis), each.count) for each in lengths)
 
 
-def _reshape(given: _Given, shape: tuple[int, ...], _: Mapping[str, Any]) -> Length | None:
-    ((value, length),) = given
-    if length is None:
-        return None
-    extent, before = value.shape[length.axis], math.prod(value.shape[: length.axis])
-    found = [axis for axis, n in enumerate(shape) if n == extent and math.prod(shape[:axis]) == before]
+def _reshape(given: _Given, shape: tuple[int, ...], _: Mapping[str, Any]) -> Lengths:
+    ((value, lengths),) = given
+    return tuple(Length(_same_axis(value.shape, each.axis, shape), each.count) for each in lengths)
+
+
+def _same_axis(before: tuple[int, ...], axis: int, after: tuple[int, ...]) -> int:
+    """Return which axis of the new shape an axis is."""
+    outer = math.prod(before[:axis])
+    found = [new for new, n in enumerate(after) if n == before[axis] and math.prod(after[:new]) == outer]
     if len(found) != 1:
         raise LengthError("a reshape joins the axis whose length is known only at run time with others")
-    return _kept(length, found[0])
+    return found[0]
 
 
-def _gather(given: _Given, _: tuple[int, ...], at: Mapping[str, Any]) -> Length | None:
-    ((_x, own), (indices, length)), axis = given, at["axis"]
-    if own is not None and own.axis != axis and length is not None:
+def _gather(given: _Given, _: tuple[int, ...], at: Mapping[str, Any]) -> Lengths:
+    ((_x, own), (indices, picked)), axis = given, at["axis"]
+    more = len(indices.shape) - 1
+    if axis in _axes(own):
+        raise LengthError("elements are picked along the axis whose length is known only at run time")
+    kept = [Length(each.axis if each.axis < axis else each.axis + more, each.count) for each in own]
+    return tuple(kept + [Length(axis + each.axis, each.count) for each in picked])
+
+
+def _gather_nd(given: _Given, _: tuple[int, ...], at: Mapping[str, Any]) -> Lengths:
+    (_x, own), (indices, picked) = given
+    if own or not picked or len(indices.shape) - 1 in _axes(picked):
         raise LengthError("elements are picked from a value whose length is known only at run time")
-    if own is not None and own.axis != axis:
-        return _kept(own, own.axis if own.axis < axis else own.axis + len(indices.shape) - 1)
-    return None if length is None else _kept(length, axis + length.axis)
+    return picked
 
 
-def _gather_nd(given: _Given, _: tuple[int, ...], at: Mapping[str, Any]) -> Length | None:
-    (_x, own), (indices, length) = given
-    if own is not None or length is None or length.axis == len(indices.shape) - 1:
-        raise LengthError("elements are picked from a value whose length is known only at run time")
-    return length
+def _slice(given: _Given, shape: tuple[int, ...], at: Mapping[str, Any]) -> Lengths:
+    ((value, lengths),) = given
+    for each in lengths:
+        if (shape[each.axis], at["steps"][each.axis]) != (value.shape[each.axis], 1):
+            raise LengthError("a slice of the axis whose length is known only at run time")
+    return lengths
 
 
-def _slice(given: _Given, shape: tuple[int, ...], at: Mapping[str, Any]) -> Length | None:
-    ((value, length),) = given
-    if length is not None and (shape[length.axis], at["steps"][length.axis]) != (value.shape[length.axis], 1):
-        raise LengthError("a slice of the axis whose length is known only at run time")
-    return length
-
-
-def _concat(given: _Given, _: tuple[int, ...], at: Mapping[str, Any]) -> Length | None:
-    found = {length for _, length in given}
-    if len(found) > 1 or any(length is not None and length.axis == at["axis"] for length in found):
+def _concat(given: _Given, _: tuple[int, ...], at: Mapping[str, Any]) -> Lengths:
+    found = {frozenset(lengths) for _, lengths in given}
+    if len(found) > 1 or any(each.axis == at["axis"] for lengths in found for each in lengths):
         raise LengthError("a concatenation of values whose lengths are known only at run time")
-    return found.pop()
+    return given[0][1]
 
 
-def _over_other_axes(given: _Given, _: tuple[int, ...], at: Mapping[str, Any]) -> Length | None:
-    (value, length), *others = given
+def _over_other_axes(given: _Given, _: tuple[int, ...], at: Mapping[str, Any]) -> Lengths:
+    """Return the lengths after an operation along axes; those along the axes are gone, see `neutral`."""
+    (value, lengths), *others = given
     axes = at["axes"] if "axes" in at else (at["axis"],)
     if "epsilon" in at:  # layer normalisation: all axes from this one on
         axes = tuple(range(at["axis"], len(value.shape)))
-    if length is None or length.axis in axes or any(each is not None for _, each in others):
+    if any(each.axis in axes for each in lengths) or any(each for _, each in others):
         raise LengthError("an operation along the axis whose length is known only at run time")
-    gone = 0 if at.get("keepdims", True) else sum(axis < length.axis for axis in axes)
-    return _kept(length, length.axis - gone)
+    keeps = at.get("keepdims", True)
+    return tuple(Length(each.axis - (0 if keeps else sum(a < each.axis for a in axes)), each.count) for each in lengths)
 
 
-def _sums(given: _Given, shape: tuple[int, ...], at: Mapping[str, Any]) -> Length | None:
+def _rows(given: _Given, shape: tuple[int, ...], _: Mapping[str, Any]) -> Lengths:
+    """Return the lengths of products of an input's last axis, or of results for each of its rows."""
+    (value, lengths), *others = given
+    if any(each.axis == len(value.shape) - 1 for each in lengths) or any(found for _, found in others):
+        raise LengthError("a product along the axis whose length is known only at run time")
+    return lengths
+
+
+def _batch(given: _Given, shape: tuple[int, ...], _: Mapping[str, Any]) -> Lengths:
+    """Return the length of a batch whose entries have nothing to do with each other."""
+    (first, lengths), *others = given
+    fits = [each.axis for each in lengths] == [0] and first.shape[:1] == shape[:1]
+    if not fits or any(
+        found not in ((), lengths) or (not found and value.shape[:1] == shape[:1]) for value, found in others
+    ):
+        raise LengthError("an operation on values whose lengths are known only at run time")
+    return lengths
+
+
+def _recurrence(given: _Given, shape: tuple[int, ...], _: Mapping[str, Any]) -> Lengths:
+    """Return the length of the batch of a recurrent network: the second axis of steps, the first of states."""
+    (_x, lengths), *others = given
+    if [each.axis for each in lengths] != [1]:
+        raise LengthError("a recurrence over steps whose number is known only at run time")
+    count = lengths[0].count
+    if any(found and {each.count for each in found} != {count} for _, found in others):
+        raise LengthError("its inputs have different lengths")
+    return (Length(len(shape) - 2, count),)
+
+
+def _pad(given: _Given, shape: tuple[int, ...], at: Mapping[str, Any]) -> Lengths:
+    ((value, lengths),) = given
+    if any(shape[each.axis] != value.shape[each.axis] or at["pads"][each.axis] for each in lengths):
+        raise LengthError("margins of the axis whose length is known only at run time")
+    return lengths
+
+
+def _sums(given: _Given, shape: tuple[int, ...], at: Mapping[str, Any]) -> Lengths:
     """Return the length of sums, which read nothing beyond it if they begin at the first element."""
     return _over_other_axes(given, shape, at) if at["reverse"] else given[0][1]
 
 
-def _matmul(given: _Given, shape: tuple[int, ...], at: Mapping[str, Any]) -> Length | None:
-    (a, own), (b, other), *more = given
-    if own is None or other is not None or len(b.shape) > 2 or any(each is not None for _, each in more):
-        raise LengthError("a matrix product of values whose lengths are known only at run time")
-    if own.axis == len(a.shape) - (2 if at["transpose_a"] else 1):
-        raise LengthError("a matrix product along the axis whose length is known only at run time")
-    length = Length(len(shape) - 2 if own.axis >= len(a.shape) - 2 else own.axis, own.count)
-    for value, _ in more:
-        place = length.axis - len(shape) + len(value.shape)
-        if place >= 0 and value.shape[place] != 1:
-            raise LengthError("a matrix product with a bias of fixed extent")
-    return length
+def summed_axes(kind: str, inputs: Sequence[tuple[int, ...]], attributes: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the axis of each factor along which a matrix product sums; nothing for other kinds."""
+    if kind != "matmul":
+        return ()
+    ranks = [len(shape) for shape in inputs[:2]]
+    return ranks[0] - (2 if attributes["transpose_a"] else 1), ranks[1] - (1 if attributes["transpose_b"] else 2)
+
+
+def _matmul(given: _Given, shape: tuple[int, ...], at: Mapping[str, Any]) -> Lengths:
+    (a, _), (b, _), *more = given
+    found: dict[int, str] = {}
+    for (value, own), summed, place in zip(
+        given[:2], summed_axes("matmul", (a.shape, b.shape), at), (len(shape) - 2, len(shape) - 1), strict=True
+    ):
+        for each in own:
+            if each.axis == summed:
+                raise LengthError("a matrix product along the axis whose length is known only at run time")
+            is_batch = each.axis < len(value.shape) - 2
+            axis = each.axis + len(shape) - len(value.shape) if is_batch else place
+            if found.setdefault(axis, each.count) != each.count:
+                raise LengthError("its inputs have different lengths")
+    batch = {axis: count for axis, count in found.items() if axis < len(shape) - 2}
+    for value, own in given[:2]:
+        _check_extents(value, own, batch, shape)
+    for value, own in more:
+        _check_extents(value, own, found, shape)
+    return tuple(Length(axis, found[axis]) for axis in sorted(found))
+
+
+def _check_extents(value: Value, own: Lengths, found: Mapping[int, str], shape: tuple[int, ...]) -> None:
+    """Raise if a value is neither of extent 1 nor of these lengths along axes of a result."""
+    counted = _axes(own)
+    for axis, count in found.items():
+        at = axis - len(shape) + len(value.shape)
+        if at >= 0 and counted.get(at) != count and value.shape[at] != 1:
+            raise LengthError("a matrix product with a value of fixed extent")
 
 
 #: Reductions -> their neutral elements.
@@ -161,11 +246,13 @@ _NEUTRAL: Final = {
 }
 
 
-def neutral(kind: str, length: Length, attributes: Mapping[str, Any]) -> float | None:
-    """Return the neutral element of an operation along the axis of a length; None if it is none along it."""
-    if kind == "reduce" and length.axis in attributes["axes"]:
+def neutral(kind: str, position: int, shapes: Sequence[Any], axis: int, attributes: Mapping[str, Any]) -> float | None:
+    """Return the neutral element of an operation along the axis of an input's length; None if it is none along it."""
+    if kind == "matmul":
+        return 0.0 if position < 2 and summed_axes(kind, shapes, attributes)[position] == axis else None
+    if kind == "reduce" and axis in attributes["axes"]:
         return _NEUTRAL.get(attributes["mode"])
-    if kind in ("topk", "arg", "softmax") and length.axis == attributes["axis"]:
+    if kind in ("topk", "arg", "softmax") and axis == attributes["axis"]:
         if attributes.get("last"):
             raise LengthError("the last of equal elements along the axis whose length is known only at run time")
         is_largest = attributes["mode"] == "max" if kind == "arg" else attributes.get("largest", True)
@@ -173,7 +260,7 @@ def neutral(kind: str, length: Length, attributes: Mapping[str, Any]) -> float |
     return None
 
 
-_RULES: Final[dict[str, Callable[[_Given, tuple[int, ...], Mapping[str, Any]], Length | None]]] = {
+_RULES: Final[dict[str, _Rule]] = {
     "elementwise": _elementwise,
     "transpose": _transpose,
     "reshape": _reshape,
@@ -184,5 +271,159 @@ _RULES: Final[dict[str, Callable[[_Given, tuple[int, ...], Mapping[str, Any]], L
     "matmul": _matmul,
     "softmax": lambda given, *_: given[0][1],  # along the axis, it is given neutral elements
     "scan_sum": _sums,
+    "pad": _pad,
+    "recurrent": _recurrence,
+    **dict.fromkeys(("integer_matmul", "block_matmul", "trees"), _rows),
+    **dict.fromkeys(("attention", "rotary"), _batch),
     **dict.fromkeys(("reduce", "arg", "layer_norm", "topk"), _over_other_axes),
 }
+
+
+# --- lengths of a network under construction ------------------------------------------------------------
+
+
+class LengthBuilder(Protocol):
+    """Builder of a network, as far as lengths need it."""
+
+    values: dict[str, Value]
+    lengths: dict[str, Lengths]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return a value's shape."""
+
+    def dtype(self, name: str) -> str:
+        """Return a value's dtype."""
+
+    def known(self, name: str) -> np.ndarray[Any, Any] | None:
+        """Return a value if it is constant, else None."""
+
+    def place(self) -> str:
+        """Return the location of the current node for error messages."""
+
+    def length_along(self, name: str, axis: int) -> str | None:
+        """Return the count of a value's length along an axis."""
+
+    def give_lengths(self, name: str, lengths: Iterable[Length]) -> None:
+        """Set the lengths of a value."""
+
+    def with_all(self, x: str, shape: tuple[int, ...]) -> str:
+        """Return a value reshaped, without lengths."""
+
+    def elementwise(
+        self, expression: Any, *inputs: str, shape: tuple[int, ...] | None = None, dtype: str | None = None
+    ) -> str:
+        """Add an element-wise expression of broadcast inputs."""
+
+
+def followed_lengths(
+    b: LengthBuilder, kind: str, given: Sequence[str | None], shape: tuple[int, ...], attributes: Mapping[str, Any]
+) -> Lengths:
+    """Return the lengths of a node's result with a shape."""
+    values = [None if each is None else b.values[each] for each in given]
+    lengths: list[Lengths] = [() if each is None else b.lengths.get(each, ()) for each in given]
+    changed: Lengths = ()
+    if kind == "slice":
+        changed, lengths[0] = _of_first_elements(b, given[0] or "", lengths[0], shape, attributes)
+    elif kind == "reshape":
+        changed, lengths[0] = _of_joined_axes(b, given[0] or "", lengths[0], shape)
+    try:
+        return changed + resulting_lengths(kind, values, lengths, shape, attributes)
+    except LengthError as error:
+        raise LengthError(error.what, where=b.place()) from None
+
+
+def _of_first_elements(
+    b: LengthBuilder, x: str, lengths: Lengths, shape: tuple[int, ...], attributes: Mapping[str, Any]
+) -> tuple[Lengths, Lengths]:
+    """Return the lengths of the first elements along an axis, as many as there are; and the others."""
+    changed: list[Length] = []
+    for each in lengths:
+        axis = each.axis
+        begins = attributes["starts"][axis] == 0 and attributes["steps"][axis] == 1
+        if begins and shape[axis] < b.shape(x)[axis]:
+            fewest = ("min", ("cast", "int64", 0), ("const", shape[axis], "int64"))
+            changed.append(Length(axis, b.elementwise(fewest, each.count, dtype="int64")))
+    axes = {each.axis for each in changed}
+    return tuple(changed), tuple(each for each in lengths if each.axis not in axes)
+
+
+def _of_joined_axes(b: LengthBuilder, x: str, lengths: Lengths, shape: tuple[int, ...]) -> tuple[Lengths, Lengths]:
+    """Return the lengths of axes that a reshape joins with later ones; and the others."""
+    changed: list[Length] = []
+    before = b.shape(x)
+    for each in lengths:
+        extent, outer = before[each.axis], math.prod(before[: each.axis])
+        places = [a for a, n in enumerate(shape) if n > 1 and math.prod(shape[:a]) == outer]
+        if not extent or len(places) != 1 or shape[places[0]] == extent:
+            continue
+        axis = places[0]
+        made = shape[axis]
+        covered = [a for a in range(each.axis + 1, len(before)) if math.prod(before[: a + 1]) <= outer * made]
+        if any(other.axis in covered for other in lengths):
+            continue
+        if made % extent:
+            continue
+        count = b.elementwise(("mul", 0, ("const", made // extent, "int64")), each.count)
+        changed.append(Length(axis, count))
+        lengths = tuple(other for other in lengths if other is not each)
+    return tuple(changed), lengths
+
+
+def filled_up(
+    b: LengthBuilder, kind: str, given: Sequence[str | None], attributes: Mapping[str, Any]
+) -> list[str | None]:
+    """Return a node's inputs with neutral elements beyond their lengths, where its operation has such."""
+    found = list(given)
+    _check_factors(b, kind, given, attributes)
+    shapes = [None if each is None else b.shape(each) for each in given]
+    for position, name in enumerate(given):
+        for length in () if name is None else b.lengths.get(name, ()):
+            now = found[position] or ""
+            if kind == "gather" and position == 0 and length.axis == attributes["axis"]:
+                found[0] = _without(b, now, length)
+                found[1] = _from_front(b, found[1] or "", length.count)
+                continue
+            fill = neutral(kind, position, shapes, length.axis, attributes)
+            if fill is not None:
+                found[position] = _filled(b, now, length, fill, keeps_length=kind == "softmax")
+    return found
+
+
+def _check_factors(b: LengthBuilder, kind: str, given: Sequence[str | None], attributes: Mapping[str, Any]) -> None:
+    """Raise if the factors of a matrix product have different lengths along the axes over which it sums."""
+    factors = [each for each in given[:2] if each is not None]
+    axes = summed_axes(kind, [b.shape(each) for each in factors], attributes)
+    if len({b.length_along(each, axis) for each, axis in zip(factors, axes, strict=False)}) > 1:
+        raise LengthError("a matrix product with one factor of fixed extent", where=b.place())
+
+
+def _from_front(b: LengthBuilder, indices: str, count: str) -> str:
+    """Return indices into an axis of a length: negative ones count from its end."""
+    known = b.known(indices)
+    if known is not None and (known >= 0).all():
+        return indices
+    kind = b.dtype(indices)
+    below = ("less", 0, ("const", 0, kind))
+    return b.elementwise(("where", below, ("add", 0, ("cast", kind, 1)), 0), indices, count)
+
+
+def _filled(b: LengthBuilder, name: str, length: Length, fill: float, *, keeps_length: bool) -> str:
+    kind, shape = b.dtype(name), b.shape(name)
+    if kind == "bool":
+        raise LengthError(f"a reduction of {kind}", where=b.place())
+    if math.isinf(fill) and not kind.startswith("float"):
+        info = np.iinfo(kind)
+        fill = info.max if fill > 0 else info.min
+    inside = ("less", ("index", length.axis - len(shape)), 1)
+    lengths = b.lengths.pop(name)
+    made = b.elementwise(("where", inside, 0, ("const", fill, kind)), name, length.count, shape=shape)
+    b.lengths[name] = lengths
+    b.give_lengths(made, [each for each in lengths if keeps_length or each != length])
+    return made
+
+
+def _without(b: LengthBuilder, name: str, length: Length) -> str:
+    """Return a value with all its elements along the axis of a length, those beyond it too."""
+    made = b.with_all(name, b.shape(name))
+    b.give_lengths(made, [each for each in b.lengths[name] if each != length])
+    return made

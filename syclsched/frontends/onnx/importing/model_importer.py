@@ -16,8 +16,9 @@ import numpy as np
 from syclsched.errors import DeclaredShapeWarning, ModelError, OpenDimensionError
 from syclsched.frontends.onnx.importing.control_flow import CONTROL_FLOW_IMPORTERS
 from syclsched.frontends.onnx.importing.import_state import SEED, TrainingImport
-from syclsched.frontends.onnx.importing.lengths import Length
+from syclsched.frontends.onnx.importing.lengths import EXTENT_INPUT, Length, Lengths
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
 from syclsched.frontends.onnx.importing.scope import Scope, TensorSequence
 from syclsched.frontends.onnx.importing.training.gradient import GRADIENT_IMPORTERS, free_differentiated
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
@@ -47,11 +48,16 @@ def import_model(
     limits: ModelLimits | None = None,
     carried: Collection[str] = (),
     training: TrainingImport | None = None,
+    observed: ObservedExtents | None = None,
+    observing: bool = False,
+    counted: Mapping[str, Mapping[int, str]] | None = None,
 ) -> Network:
     """Import a model for given shapes of its inputs, which replace extents that the model declares.
 
     Nodes may overwrite the inputs that are ``carried`` from call to call. For training, the network has a further input
     for the random numbers of dropout, if it has any, and further outputs with the next values of running moments.
+    Extents that values decide have upper bounds by what is ``observed``; ``observing`` adds those of the known values.
+    Axes of inputs that are ``counted`` have as many elements as further inputs say, scalars of the names given.
     """
     load_families()
     for name, shape in (shapes or {}).items():
@@ -62,9 +68,16 @@ def import_model(
     model = replace(model, graph=replace(model.graph, inputs=inputs))
     b = NetworkBuilder(model.where, model.opset, model.opsets, limits or ModelLimits())
     b.carried = frozenset(carried)
+    b.observed, b.is_observing = observed, observing
     scope = Scope(b, {**CONTROL_FLOW_IMPORTERS, **GRADIENT_IMPORTERS})
     scope.add_constants(model.graph.initialisers)
     _declare_inputs(b, scope, model, dict(shapes or {}), dict(dimensions or {}), dict(known or {}))
+    for counted_input, axes in (counted or {}).items():
+        for extent_input in axes.values():
+            if extent_input not in b.values:
+                b.add_input(extent_input, (), "int64")
+                b.extent_inputs[extent_input] = extent_input.removeprefix(EXTENT_INPUT.format(""))
+        b.give_lengths(counted_input, (Length(axis, count) for axis, count in axes.items()))
     for each in composed:
         items = None if each.items is None else tuple(map(scope.tensor, each.items))
         found = None if items is None else TensorSequence(items, each.declared.dtype or "float32")
@@ -99,7 +112,7 @@ def _outputs(
         else:
             composition[name] = name
             outputs.append((name, value))
-            _check_output(output, b.shape(value), b.element(value), model.where, b.lengths.get(value))
+            _check_output(output, b.shape(value), b.element(value), model.where, b.lengths.get(value, ()))
     return outputs, composition
 
 
@@ -174,16 +187,16 @@ def _declare_inputs(
         )
 
 
-def _check_output(declared: DeclaredValue, shape: Shape, dtype: str, where: str, length: Length | None) -> None:
+def _check_output(declared: DeclaredValue, shape: Shape, dtype: str, where: str, lengths: Lengths) -> None:
     """Raise if an output's dtype is not the declared one; warn if the shape differs, as some exporters err there."""
     place = f"{where}, output {declared.name!r}"
     if declared.dtype not in (None, dtype):
         raise ModelError(f"its elements are {dtype}, and {declared.dtype} is declared", where=place)
-    said = declared.dimensions
+    said, counted = declared.dimensions, {each.axis for each in lengths}
     if said is not None and (
         len(said) != len(shape)
         or any(
-            isinstance(d, int) and d != n and (length is None or axis != length.axis)
+            isinstance(d, int) and d != n and axis not in counted
             for axis, (d, n) in enumerate(zip(said, shape, strict=True))
         )
     ):

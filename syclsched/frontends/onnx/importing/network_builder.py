@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ import numpy as np
 from syclsched.errors import SyclschedError
 from syclsched.frontends.onnx.host_evaluation import evaluate_node
 from syclsched.frontends.onnx.importing.import_state import ImportState, Shape
-from syclsched.frontends.onnx.importing.lengths import Length, LengthError, neutral, resulting_length
+from syclsched.frontends.onnx.importing.lengths import Length, filled_up, followed_lengths
 from syclsched.frontends.onnx.model_file.dtypes import (
     NARROW_FLOATS,
     NARROW_INTEGERS,
@@ -46,6 +47,7 @@ class NetworkBuilder(ImportState):
         self._made_now: set[str] = set()
         self._number = 0
         self._node_names: set[str] = set()
+        self._before: tuple[Any, ...] = ({}, {}, [])
 
     # --- adding ---------------------------------------------------------------------------------------
 
@@ -63,6 +65,7 @@ class NetworkBuilder(ImportState):
         """Start the import of an ONNX node."""
         self._node_name, self._label = name, label
         self._made_now = set()
+        self._before = dict(self.extent_roots), dict(self.extent_scalars), list(self.guards)
 
     def end(self, results: Sequence[str | None], names: Sequence[str]) -> dict[str, str]:
         """Finish the import of an ONNX node: its results get the model's names."""
@@ -74,7 +77,7 @@ class NetworkBuilder(ImportState):
         for index, node in enumerate(_renamed(self._fresh, renamed), 1):
             base = self._node_name if index == len(self._fresh) else f"{self._node_name}.{index}"
             name, origin = numbered_name(base, self._node_names), (self._label,)
-            self._nodes.append(CanonicalNode(name, node.kind, node.inputs, node.outputs, node.attributes, origin))
+            self._add(CanonicalNode(name, node.kind, node.inputs, node.outputs, node.attributes, origin))
         if len(self._nodes) > self.limits.nodes:
             raise self.wrong(f"more than {self.limits.nodes:,} nodes")
         self._fresh = []
@@ -86,11 +89,21 @@ class NetworkBuilder(ImportState):
     def drop(self) -> None:
         """Discard the canonical nodes added for the current ONNX node."""
         self._fresh = []
+        self.extent_roots, self.extent_scalars, self.guards = map(copy, self._before)
 
     def add_node(self, node: CanonicalNode, made: Iterable[Value]) -> None:
         """Add a complete node and its results, which have names already."""
         self.values.update((each.name, each) for each in made)
-        self._nodes.append(replace(node, name=numbered_name(node.name, self._node_names)))
+        self._add(replace(node, name=numbered_name(node.name, self._node_names)))
+
+    def _add(self, node: CanonicalNode) -> None:
+        self._nodes.append(node)
+        self._producers.update((each, node) for each in node.outputs if each is not None)
+
+    @property
+    def node_name(self) -> str:
+        """The name of the current node."""
+        return self._node_name
 
     def add_value(self, value: Value) -> str:
         """Declare a value, under another name if its own is taken; return the name."""
@@ -163,7 +176,7 @@ class NetworkBuilder(ImportState):
             given.pop()
         has_lengths = kind != "counted" and any(each in self.lengths for each in given)
         if has_lengths:
-            given = self._filled_up(kind, given, attributes)
+            given = filled_up(self, kind, given, attributes)
         if made is None:
             try:
                 made = infer(kind, [None if each is None else self.values[each] for each in given], attributes)
@@ -178,9 +191,8 @@ class NetworkBuilder(ImportState):
             name = self._new_name()
             self.values[name] = Value(name, shape, dtype)
             outputs.append(name)
-            length = self._length(kind, given, shape, attributes) if has_lengths else None
-            if length is not None:
-                self.lengths[name] = length
+            if has_lengths:
+                self.give_lengths(name, followed_lengths(self, kind, given, shape, attributes))
         if given and (kind in _MOVING or attributes.get("expression", -1) == 0) and given[0] in self.elements:
             self.elements[outputs[0] or ""] = self.elements[given[0] or ""]
         node = CanonicalNode(f"{self._node_name}.{len(self._fresh)}", kind, tuple(given), tuple(outputs), attributes)
@@ -190,67 +202,25 @@ class NetworkBuilder(ImportState):
             self._fresh.append(node)
         return outputs
 
-    def _length(
-        self, kind: str, given: Sequence[str | None], shape: Shape, attributes: Mapping[str, Any]
-    ) -> Length | None:
-        values = [None if each is None else self.values[each] for each in given]
-        lengths = [None if each is None else self.lengths.get(each) for each in given]
-        if kind == "slice" and lengths[0] is not None:
-            axis = lengths[0].axis
-            begins = attributes["starts"][axis] == 0 and attributes["steps"][axis] == 1
-            if begins and shape[axis] < self.shape(given[0] or "")[axis]:
-                # The first elements: as many as there are, if there are fewer.
-                fewest = ("min", ("cast", "int64", 0), ("const", shape[axis], "int64"))
-                return Length(axis, self.elementwise(fewest, lengths[0].count, dtype="int64"))
-        try:
-            return resulting_length(kind, values, lengths, shape, attributes)
-        except LengthError as error:
-            raise LengthError(error.what, where=self.place()) from None
+    def give_lengths(self, name: str, lengths: Iterable[Length]) -> None:
+        """Set the lengths of a value; none is allowed."""
+        found = tuple(sorted(lengths, key=lambda each: each.axis))
+        if found:
+            self.lengths[name] = found
+            self.bounds.update((each.count, self.shape(name)[each.axis]) for each in found)
+        else:
+            self.lengths.pop(name, None)
 
-    def _filled_up(self, kind: str, given: Sequence[str | None], attributes: Mapping[str, Any]) -> list[str | None]:
-        """Return a node's inputs with neutral elements beyond their lengths, where its operation has such."""
-        found = list(given)
-        for position, name in enumerate(given):
-            length = None if name is None else self.lengths.get(name)
-            if name is None or length is None:
-                continue
-            if kind == "gather" and position == 0 and length.axis == attributes["axis"]:
-                found = [self.without_length(name), self._from_front(given[1] or "", length.count)]
-                continue
-            fill = neutral(kind, length, attributes)
-            if fill is not None:
-                found[position] = self._filled(name, length, fill, keeps_length=kind == "softmax")
-        return found
+    def length_along(self, name: str, axis: int) -> str | None:
+        """Return the count of a value's length along an axis; None if it has none."""
+        return next((each.count for each in self.lengths.get(name, ()) if each.axis == axis), None)
 
-    def _from_front(self, indices: str, count: str) -> str:
-        """Return indices into an axis of a length: negative ones count from its end."""
-        known = self.known(indices)
-        if known is not None and (known >= 0).all():
-            return indices
-        kind = self.dtype(indices)
-        below = ("less", 0, ("const", 0, kind))
-        return self.elementwise(("where", below, ("add", 0, ("cast", kind, 1)), 0), indices, count)
-
-    def _filled(self, name: str, length: Length, fill: float, *, keeps_length: bool) -> str:
-        kind, shape = self.dtype(name), self.shape(name)
-        if kind == "bool":
-            raise LengthError(f"a reduction of {kind}", where=self.place())
-        if math.isinf(fill) and not kind.startswith("float"):
-            info = np.iinfo(kind)
-            fill = info.max if fill > 0 else info.min
-        inside = ("less", ("index", length.axis - len(shape)), 1)
-        whole = self.without_length(name)
-        made = self.elementwise(("where", inside, 0, ("const", fill, kind)), whole, length.count, shape=shape)
-        if keeps_length:
-            self.lengths[made] = length
-        return made
-
-    def without_length(self, name: str) -> str:
-        """Return a value with all its elements, those beyond its length too."""
-        length = self.lengths.pop(name, None)
-        made = self.emit("reshape", [name], shape=self.shape(name))
-        if length is not None:
-            self.lengths[name] = length
+    def with_all(self, x: str, shape: Shape) -> str:
+        """Return a value reshaped, without lengths."""
+        lengths = self.lengths.pop(x, None)
+        made = self.emit("reshape", [x], shape=shape)
+        if lengths is not None:
+            self.lengths[x] = lengths
         return made
 
     def _foldable(self, node: CanonicalNode) -> bool:
@@ -386,9 +356,10 @@ class NetworkBuilder(ImportState):
         """Return a value broadcast to a shape."""
         return x if self.shape(x) == shape else self.elementwise(0, x, shape=shape)
 
-    def filled(self, shape: Shape, dtype: str, value: float = 0) -> str:
+    def filled(self, shape: Shape, dtype: str, value: float = 0, *, folded: bool = True) -> str:
         """Return a value with all elements equal."""
-        return self.emit("elementwise", [], shape=shape, dtype=dtype, expression=("const", value, dtype))
+        expression = ("const", value, dtype)
+        return self.emit("elementwise", [], shape=shape, dtype=dtype, folded=folded, expression=expression)
 
     def with_axis(self, x: str, axis: int) -> str:
         """Return a value with a new axis of extent 1."""
@@ -447,6 +418,8 @@ class NetworkBuilder(ImportState):
     def finish(self, name: str, outputs: Sequence[tuple[str, str]]) -> Network:
         """Return the network with given outputs, pairs of model name and value; unneeded nodes are dropped."""
         outputs, lengths = self._with_lengths(outputs)
+        guards = {f"extent {i} of {guard.key}": guard for i, (_, guard) in enumerate(self.guards)}
+        outputs = [*outputs, *((asked, value) for asked, (value, _) in zip(guards, self.guards, strict=True))]
         renamed: dict[str, str] = {}
         pending: dict[str, str] = {}  # those of them that nodes still have by their old names
         for asked, value in outputs:
@@ -493,18 +466,20 @@ class NetworkBuilder(ImportState):
             elements={each: self.elements[each] for each in kept if each in self.elements},
             decodings={asked: self.decodings[asked] for asked, _ in outputs if asked in self.decodings},
             lengths=lengths,
+            guards=guards,
         )
 
     def _with_lengths(
         self, outputs: Sequence[tuple[str, str]]
-    ) -> tuple[Sequence[tuple[str, str]], dict[str, tuple[int, str]]]:
-        """Return outputs and the lengths among them as further ones; and for each output its axis and length."""
+    ) -> tuple[Sequence[tuple[str, str]], dict[str, tuple[tuple[int, str], ...]]]:
+        """Return outputs and the lengths among them as further ones; and for each output its axes and lengths."""
         counts: dict[str, str] = {}
-        lengths = {}
+        lengths: dict[str, tuple[tuple[int, str], ...]] = {}
         for asked, value in outputs:
-            length = self.lengths.get(value)
-            if length is not None:
-                lengths[asked] = length.axis, counts.setdefault(length.count, f"length of {asked}")
+            for axis, count in ((each.axis, each.count) for each in self.lengths.get(value, ())):
+                which = f" along axis {axis}" if asked in lengths else ""
+                found = counts.setdefault(count, f"length of {asked}{which}")
+                lengths[asked] = (*lengths.get(asked, ()), (axis, found))
         return [*outputs, *((asked, count) for count, asked in counts.items())], lengths
 
     def _rename_nodes(self, names: dict[str, str]) -> None:
@@ -525,9 +500,24 @@ class NetworkBuilder(ImportState):
                 self.decodings[new] = self.decodings.pop(old)
             if old in self.lengths:
                 self.lengths[new] = self.lengths.pop(old)
-            for name, length in self.lengths.items():
-                if length.count == old:
-                    self.lengths[name] = Length(length.axis, new)
+            self._rename_extents(old, new)
+
+    def _rename_extents(self, old: str, new: str) -> None:
+        self.guards = [(new if value == old else value, guard) for value, guard in self.guards]
+        self.extent_roots = {
+            (new if root == old else root, place): (bound, new if count == old else count)
+            for (root, place), (bound, count) in self.extent_roots.items()
+        }
+        self.extent_scalars = {
+            (new if root == old else root, place, factor): new if made == old else made
+            for (root, place, factor), made in self.extent_scalars.items()
+        }
+        if old in self.bounds:
+            self.bounds[new] = self.bounds.pop(old)
+            for name, lengths in self.lengths.items():
+                if any(each.count == old for each in lengths):
+                    renamed = (Length(each.axis, new if each.count == old else each.count) for each in lengths)
+                    self.lengths[name] = tuple(renamed)
 
 
 def _renamed(nodes: Iterable[CanonicalNode], names: Mapping[str, str]) -> list[CanonicalNode]:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from syclsched.errors import ModelError
+from syclsched.errors import ArgumentError, ModelError, ValueNeededError
 from syclsched.frontends.onnx.importing.counted_results import import_on_cut_inputs
 from syclsched.frontends.onnx.importing.function_definitions import function_definition
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, UnsupportedFormError, importer_of
-from syclsched.frontends.onnx.importing.lengths import LengthError
+from syclsched.frontends.onnx.importing.lengths import READ_EXTENTS, LengthError
 from syclsched.frontends.onnx.importing.narrow_results import with_narrow_results
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.reference_fallback import import_reference
@@ -131,17 +131,39 @@ class Scope:
     def _of_any_length(self, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[BoundValue]:
         """Import a node; where an input has a length and the importer cannot follow it, on inputs cut to theirs."""
         if not any(each in self.b.lengths for each in inputs):
-            return self._imported(node, inputs)
+            try:
+                return self._imported(node, inputs)
+            except LengthError as error:  # of a result: it is planned for each value of what decides it
+                deciding = [each for each in inputs[1:] or inputs if each is not None]
+                needed = tuple(dict.fromkeys(source for each in deciding for source in self.b.sources(each)))
+                raise ValueNeededError(error.what, inputs=needed, where=self.b.place()) from None
         try:
+            self._check_first_axes(node, inputs)
             results = self._imported(node, inputs)
-            fixed = [each for each in results if isinstance(each, str) and each in self.b.constants]
+            made = [each for each in results if isinstance(each, str)]
+            fixed = [each for each in made if each in self.b.constants and each not in self.b.lengths]
             if not fixed or node.operator == "Shape":
                 return results
-        except LengthError:
-            pass
+            what = "its result does not depend on lengths known only at run time"
+        except LengthError as error:
+            what = error.what
+        extents = sorted({e for each in inputs if each for e in self.b.sources(each) if e in self.b.extent_inputs})
+        if extents:
+            named = ", ".join(self.b.extent_inputs[each] for each in extents)
+            raise ArgumentError(
+                f"it cannot run in a bucket: {what}",
+                where=self.b.place(),
+                hint=f"Compile the model without buckets of {named}",
+            )
         self.b.drop()
         self.b.begin(self._prefix + node.name, node.label)
         return import_on_cut_inputs(self.b, node, inputs, self)
+
+    def _check_first_axes(self, node: ModelNode, inputs: Sequence[str | None]) -> None:
+        if node.operator in READ_EXTENTS:
+            axes = {length.axis for each in inputs for length in self.b.lengths.get(each or "", ())}
+            if axes - {0}:
+                raise LengthError("it reads extents of values whose lengths are known only at run time")
 
     def _imported(self, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[BoundValue]:
         importer = importer_of(node)

@@ -182,6 +182,5 @@ def _hardmax(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     extents = b.shape(y)
     hit = ("cast", b.dtype(x), ("equal", 0, ("index", axis - len(extents))))
     made = b.elementwise(hit, at, shape=extents)
-    if y in b.lengths and b.lengths[y].axis == axis:
-        b.lengths[made] = b.lengths[y]
+    b.give_lengths(made, b.lengths.get(y, ()))
     return [b.reshape(made, shape)]

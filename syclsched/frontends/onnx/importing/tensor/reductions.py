@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Final
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
-from syclsched.frontends.onnx.importing.lengths import Length, LengthError
+from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 _MODES: Final = {
@@ -43,8 +46,22 @@ def _reduce(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     dtype, computed = b.dtype(x), x
     if dtype[0] in "iu" and mode in ("l2", "logsum", "logsumexp"):
         computed = b.cast(x, "float64")  # and the result truncated, as ONNX Runtime does
-    made = b.reduce(mode, computed, b.axes(axes, rank), keepdims=node.flag("keepdims", 1))
+    places, keepdims = b.axes(axes, rank), node.flag("keepdims", 1)
+    if mode == "mean" and dtype in FLOATS:
+        made = _mean(b, computed, places, keepdims=keepdims)
+    else:
+        made = b.reduce(mode, computed, places, keepdims=keepdims)
     return [b.cast(made, dtype)]
+
+
+def _mean(b: NetworkBuilder, x: str, axes: Sequence[int], *, keepdims: bool) -> str:
+    """Return means; along an axis whose length is known only at run time, of as many elements as there are."""
+    counts = [each.count for each in b.lengths.get(x, ()) if each.axis in axes]
+    if not counts:
+        return b.reduce("mean", x, axes, keepdims=keepdims)
+    others = math.prod(b.shape(x)[axis] for axis in axes if b.length_along(x, axis) is None)
+    number = ("cast", b.dtype(x), ("mul", *range(1, len(counts) + 1), ("const", others, "int64")))
+    return b.elementwise(("div", 0, number), b.reduce("sum", x, axes, keepdims=keepdims), *counts)
 
 
 @imports("ArgMax", "ArgMin")
@@ -71,8 +88,6 @@ def _topk(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x, count = inputs.required(0, "X"), inputs.optional(1)
     axis = b.axis(node.integer("axis", -1), len(b.shape(x)))
     is_open = count is not None and b.known(count) is None
-    if is_open and x in b.lengths and b.lengths[x].axis != axis:
-        raise LengthError("its result has two extents that are known only at run time")
     if is_open:  # all are ordered, and the first of them count
         k = b.shape(x)[axis]
     else:
@@ -82,5 +97,7 @@ def _topk(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     made = b.emit_all("topk", [x], wanted=wanted, k=k, axis=axis, largest=largest, sorted=ordered or is_open)
     if is_open:
         length = Length(axis, b.reshape(count or "", ()))
-        b.lengths |= {each: length for each in made if each is not None}
+        for each in made:
+            if each is not None:
+                b.give_lengths(each, [*b.lengths.get(each, ()), length])
     return made

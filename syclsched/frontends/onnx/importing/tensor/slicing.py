@@ -4,13 +4,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any, Final
 
+from syclsched.frontends.onnx.importing.extents import (
+    Number,
+    bounded,
+    is_length,
+    numbers,
+    value_needed,
+    with_lengths,
+)
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
-from syclsched.frontends.onnx.importing.lengths import Length
+from syclsched.frontends.onnx.importing.lengths import Length, LengthError
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.nn.window_parameters import crop_negative_pads
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
+
+_ZERO: Final = ("const", 0, "int64")
 
 
 @imports("Slice")
@@ -18,6 +30,8 @@ def _slice_of(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Slice; its parameters are attributes before opset 10, then inputs."""
     x = inputs.required(0, "data")
     shape = b.shape(x)
+    starts: Sequence[Number]
+    ends: Sequence[Number]
     if b.opset < 10:
         starts, ends = node.integers_or("starts"), node.integers_or("ends")
         axes, steps = node.integers("axes"), None
@@ -25,8 +39,8 @@ def _slice_of(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         first = _first_elements(b, x, inputs)
         if first is not None:
             return [first]
-        starts = b.integers(inputs.required(1, "starts"), "the starts")
-        ends = b.integers(inputs.required(2, "ends"), "the ends")
+        starts = numbers(b, inputs.required(1, "starts"), "the starts")
+        ends = numbers(b, inputs.required(2, "ends"), "the ends")
         axes_name, steps_name = inputs.optional(3), inputs.optional(4)
         axes = None if axes_name is None else b.integers(axes_name, "the axes")
         steps = None if steps_name is None else b.integers(steps_name, "the steps")
@@ -40,12 +54,62 @@ def _slice_of(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         at = b.axis(axis, len(shape))
         if step == 0:
             raise b.wrong("a step is 0")
+        if isinstance(start, str) or isinstance(end, str) or _needs_length(b, x, at, start, end, step):
+            x = _open_slice(b, x, at, start, end, step)
+            extents[at] = b.shape(x)[at]
+            continue
         if step < 0 and shape[at]:
             start = max(start, -shape[at])  # unlike in Python, a start before the first element means the first
         places = range(*slice(start, end, step).indices(shape[at]))
+        if b.observed is not None:
+            bounded(b, len(places), f"the slice of axis {at}")
         # For ends below -n and negative steps, ONNX has Python's rule: clamp to just before the first element.
         firsts[at], extents[at], strides[at] = (places[0], len(places), step) if places else (0, 0, 1)
     return [b.slice(x, firsts, extents, strides)]
+
+
+def _needs_length(b: NetworkBuilder, x: str, axis: int, start: int, end: int, step: int) -> bool:
+    """Return whether a slice is more than the first elements, of an axis whose length is known only at run time."""
+    return b.length_along(x, axis) is not None and ((start, step) != (0, 1) or end < 0)
+
+
+def _open_slice(b: NetworkBuilder, x: str, axis: int, start: Number, end: Number, step: int) -> str:
+    """Return the part of a value along an axis, where bounds or its length are known only at run time."""
+    n, length = b.shape(x)[axis], b.length_along(x, axis)
+    what = f"the slice of axis {axis}"
+    if not n:
+        return x
+    if step < 0:
+        if length is None or isinstance(start, str) or isinstance(end, str):
+            raise value_needed(b, next(each for each in (start, end, length) if isinstance(each, str)), what)
+        raise LengthError("a slice from the end of an axis whose length is known only at run time", where=b.place())
+    if start == 0 and step == 1 and length is None and isinstance(end, str) and is_length(b, end):
+        extent = bounded(b, end, what)
+        if extent.bound <= n:  # the first elements, as many as another value has: no element for each of its values
+            return with_lengths(b, b.part(x, axis, 0, extent.bound), axis, extent)
+    given = [each for each in (start, end, length) if isinstance(each, str)]
+    at = {each: i for i, each in enumerate(given)}
+    zero: Any = ("const", 0, "int64")
+    whole: Any = ("const", n, "int64") if length is None else at[length]
+
+    def place(number: Number) -> Any:
+        """Return the expression of a bound, from the front and within the axis."""
+        one: Any = ("const", max(-(1 << 62), min(number, 1 << 62)), "int64") if isinstance(number, int) else at[number]
+        return ("min", ("max", ("where", ("less", one, zero), ("add", one, whole), one), zero), whole)
+
+    more = ("add", ("sub", place(end), place(start)), ("const", step - 1, "int64"))
+    count = b.elementwise(("max", ("div", more, ("const", step, "int64")), zero), *given, dtype="int64")
+    known = is_length(b, count)
+    extent = bounded(b, count, what, most=-(-n // step)) if not known else bounded(b, count, what)
+    first = b.elementwise(place(start), *given, shape=(), dtype="int64")
+    last = ("const", max(n - 1, 0), "int64")
+    places = ("min", ("add", ("mul", ("index", -1), ("const", step, "int64")), 0), last)
+    lengths = b.lengths.pop(x, ())
+    b.give_lengths(x, [each for each in lengths if each.axis != axis])
+    indices = b.elementwise(places, first, shape=(extent.bound,), dtype="int64")
+    made = b.gather(x, indices, axis)
+    b.give_lengths(x, lengths)
+    return with_lengths(b, made, axis, extent)
 
 
 def _first_elements(b: NetworkBuilder, x: str, inputs: Inputs) -> str | None:
@@ -70,7 +134,7 @@ def _first_elements(b: NetworkBuilder, x: str, inputs: Inputs) -> str | None:
     most = ("cast", "int64", ("min", ("max", from_front, zero), extent))
     count = b.elementwise(most, b.reshape(ends, ()), dtype="int64")
     made = b.emit("reshape", [x], shape=shape)
-    b.lengths[made] = Length(axis, count)
+    b.give_lengths(made, [Length(axis, count)])
     return made
 
 
@@ -80,6 +144,8 @@ def _split(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x, sizes_name = inputs.required(0, "input"), inputs.optional(1)
     shape = b.shape(x)
     axis = b.axis(node.integer("axis"), len(shape))
+    if b.length_along(x, axis) is not None:
+        raise LengthError("parts of an axis whose length is known only at run time", where=b.place())
     sizes = node.integers("split") if sizes_name is None else b.integers(sizes_name, "the sizes")
     if not sizes:
         count = node.integer("num_outputs", len(node.outputs))
@@ -113,10 +179,11 @@ def _pad(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     shape = b.shape(x)
     rank = len(shape)
     value: float = 0
+    pads: Sequence[Number]
     if b.opset < 11:
         pads, value = node.integers_or("pads"), node.number("value", 0.0)
     else:
-        pads = b.integers(inputs.required(1, "pads"), "the margins")
+        pads = numbers(b, inputs.required(1, "pads"), "the margins")
         value_name, axes_name = inputs.optional(2), inputs.optional(3)
         if value_name is not None:
             number = b.require(value_name, "the value of a margin").reshape(-1)
@@ -127,17 +194,79 @@ def _pad(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
             if len(pads) != 2 * len(axes):
                 raise b.wrong(f"{len(pads)} margins for {len(axes)} axes")
             b.axes(axes, rank)
-            spread = [0] * (2 * rank)
+            spread: list[Number] = [0] * (2 * rank)
             for i, axis in enumerate(axes):
                 at = b.axis(axis, rank)
                 spread[at], spread[at + rank] = pads[i], pads[i + len(axes)]
-            pads = tuple(spread)
+            pads = spread
     if len(pads) != 2 * rank:
         raise b.wrong(f"{len(pads)} margins for {rank} dimensions")
     mode = node.text("mode", "constant")
     if mode not in ("constant", "reflect", "edge", "wrap"):
         raise b.wrong(f"mode is {mode!r}, expected constant, reflect, edge or wrap")
-    x, pads = crop_negative_pads(b, x, pads)
-    if mode != "constant" and any(n == 0 and pads[i] + pads[i + rank] for i, n in enumerate(b.shape(x))):
+    return [_padded(b, x, pads, mode, value)]
+
+
+def _padded(b: NetworkBuilder, x: str, pads: Sequence[Number], mode: str, value: float) -> str:
+    """Return a value with margins; first those of known widths."""
+    rank = len(b.shape(x))
+    for axis, n in enumerate(b.shape(x)):
+        begin, end = pads[axis], pads[axis + rank]
+        if b.observed is not None and isinstance(begin, int) and isinstance(end, int) and x not in b.lengths:
+            bounded(b, n + begin + end, f"the margins of axis {axis}")
+    open_axes = [
+        axis
+        for axis, (begin, end) in enumerate(zip(pads[:rank], pads[rank:], strict=True))
+        if isinstance(begin, str) or isinstance(end, str) or ((begin or end) and b.length_along(x, axis) is not None)
+    ]
+    known = tuple(n if isinstance(n, int) and i % rank not in open_axes else 0 for i, n in enumerate(pads))
+    x, known = crop_negative_pads(b, x, known)
+    if mode != "constant" and any(n == 0 and known[i] + known[i + rank] for i, n in enumerate(b.shape(x))):
         raise b.wrong(f"{b.shape(x)} has no elements to fill a margin with")
-    return [b.pad(x, pads, mode, value)]
+    x = b.pad(x, known, mode, value)
+    for axis in open_axes:
+        x = _open_pad(b, x, axis, pads[axis], pads[axis + rank], mode, value)
+    return x
+
+
+def _open_pad(b: NetworkBuilder, x: str, axis: int, begin: Number, end: Number, mode: str, value: float) -> str:
+    """Return a value with margins along an axis, where their widths or its length are known only at run time."""
+    n, rank, length = b.shape(x)[axis], len(b.shape(x)), b.length_along(x, axis)
+    given = [each for each in (begin, end, length) if isinstance(each, str)]
+    if mode == "reflect" or not n:
+        if length is not None:
+            raise LengthError("margins of an axis whose length is known only at run time", where=b.place())
+        raise value_needed(b, given[0], "the margins")
+    at = {each: i for i, each in enumerate(given)}
+    first, last = (("const", each, "int64") if isinstance(each, int) else at[each] for each in (begin, end))
+    whole: Any = ("const", n, "int64") if length is None else at[length]
+    total = b.elementwise(("add", whole, first, last), *given, dtype="int64")
+    most = n + max(begin, 0) + max(end, 0) if isinstance(begin, int) and isinstance(end, int) else None
+    extent = bounded(b, total, f"the margins of axis {axis}", most=most)
+
+    def place(index: int) -> Any:
+        """Return the expression of the place in the value of an element, which may lie in a margin."""
+        return ("sub", ("index", index), first)
+
+    final = ("sub", whole, ("const", 1, "int64"))
+    near = ("mod", place(-1), whole) if mode == "wrap" else ("min", ("max", place(-1), _ZERO), final)
+    indices = b.elementwise(near, *given, shape=(extent.bound,), dtype="int64")
+    made = b.gather(x, indices, axis)
+    if mode == "constant":
+        shifted = _shifted(place(axis - rank))
+        inside = ("and", ("less_equal", _ZERO, shifted), ("less_equal", shifted, _shifted(final)))
+        lengths = b.lengths.get(made, ())
+        whole_made = b.with_all(made, b.shape(made))
+        made = b.elementwise(("where", inside, 0, ("const", value, b.dtype(x))), whole_made, *given)
+        b.give_lengths(made, lengths)
+    return with_lengths(b, made, axis, extent)
+
+
+def _shifted(expression: Any) -> Any:
+    """Return an expression for inputs that stand one place later."""
+    if isinstance(expression, int):
+        return expression + 1
+    name, *rest = expression
+    if name in ("const", "index"):
+        return expression
+    return (name, *map(_shifted, rest))

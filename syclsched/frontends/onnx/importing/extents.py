@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Extents of results that values decide: constants, lengths of other values, or numbers with an upper bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from syclsched.errors import ValueNeededError
+from syclsched.frontends.onnx.importing.lengths import Length, LengthError
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.importing.observed_extents import UnseenExtentError
+from syclsched.frontends.onnx.model_file.dtypes import FLOATS
+from syclsched.frontends.onnx.network import CanonicalNode
+
+#: An integer of a shape: known, or the value of a single int64 that has it at run time.
+Number = int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """An extent of a result: its value, or the largest there can be with the value that says how much of it counts."""
+
+    bound: int
+    count: str | None = None
+
+    def times(self, b: NetworkBuilder, factor: int) -> Extent:
+        """Return a multiple of it."""
+        if self.count is None or factor == 1:
+            return Extent(self.bound * factor, self.count)
+        return Extent(self.bound * factor, b.elementwise(("mul", 0, ("const", factor, "int64")), self.count))
+
+
+def extents_of(b: NetworkBuilder, x: str) -> list[Extent]:
+    """Return the extents of a value."""
+    return [Extent(n, b.length_along(x, axis)) for axis, n in enumerate(b.shape(x))]
+
+
+def with_extents(b: NetworkBuilder, made: str, extents: Iterable[Extent]) -> str:
+    """Set the lengths of a result; return it."""
+    lengths = [Length(axis, each.count) for axis, each in enumerate(extents) if each.count is not None]
+    b.give_lengths(made, lengths)
+    return made
+
+
+def bounds_of(extents: Iterable[Extent]) -> tuple[int, ...]:
+    """Return the extents of the array."""
+    return tuple(each.bound for each in extents)
+
+
+def with_lengths(b: NetworkBuilder, made: str, axis: int, extent: Extent) -> str:
+    """Give a result, which has its other lengths, that along an axis; return it."""
+    if extent.count is not None:
+        others = [each for each in b.lengths.get(made, ()) if each.axis != axis]
+        b.give_lengths(made, [*others, Length(axis, extent.count)])
+    return made
+
+
+def is_fixed(extents: Iterable[Extent]) -> bool:
+    """Return whether all are known."""
+    return all(each.count is None for each in extents)
+
+
+def numbers(b: NetworkBuilder, name: str, what: str) -> list[Number]:
+    """Return the elements of a list of integers: those known, or that were the same in all calls so far, as `int`."""
+    if b.observed is None and not b.bounds:
+        return list(b.integers(name, what))
+    if name in b.lengths:
+        raise LengthError(f"{what} are as many as follows from values", where=b.place())
+    if b.known(name) is not None:
+        found = b.integers(name, what)
+        for i, value in enumerate(found):
+            _record(b, f"{what}, {i}", value)
+        return list(found)
+    if len(b.shape(name)) > 1 or not b.dtype(name).startswith(("int", "uint")):
+        raise b.wrong(f"{what} are {b.dtype(name)} of shape {b.shape(name)}, expected a list of integers")
+    count = math.prod(b.shape(name))
+    return [_number(b, name, i, what, count) for i in range(count)]
+
+
+def _number(b: NetworkBuilder, name: str, index: int, what: str, size: int) -> Number:
+    traced = _traced(b, name, index)
+    if isinstance(traced, int):
+        return traced
+    if traced[0] in b.bounds:
+        return _scalar(b, traced)
+    if b.observed is None:
+        raise value_needed(b, name, what)
+    key = _key(b, f"{what}, {index}")
+    seen = b.observed.get(key)
+    if seen is None:
+        raise UnseenExtentError(**_needed(b, name, what))
+    value = _scalar(b, traced)
+    if seen.least < seen.most or (size == 1 and any(b.dtype(each) in FLOATS for each in b.sources(name))):
+        return value
+    b.guard(value, key, seen.least, seen.least)
+    return seen.least
+
+
+def bounded(b: NetworkBuilder, number: Number, what: str, *, least: int | None = 0, most: int | None = None) -> Extent:
+    """Return the extent of a number: itself, the length of another value, or its upper bound so far and a length.
+
+    Numbers below ``least`` are wrong, ``None``: they stand for 0. No number exceeds ``most``.
+    """
+    if isinstance(number, int):
+        if b.observed is not None or b.bounds:
+            _record(b, what, number)
+        return Extent(number if least is not None else max(number, 0))
+    traced = _traced(b, number, 0)
+    if isinstance(traced, int):
+        return Extent(traced)
+    root, place, factor = traced
+    if root in b.bounds:
+        return Extent(b.bounds[root] * factor, _scalar(b, traced))
+    known = b.extent_roots.get((root, place))
+    if known is None:
+        bound = -(-_bound_so_far(b, number, what, most) // factor)
+        within = ("min", ("max", 0, ("const", 0, "int64")), ("const", bound, "int64"))
+        known = b.extent_roots[root, place] = bound, b.elementwise(within, _scalar(b, (root, place, 1)))
+    bound = known[0] * factor
+    if most is None or bound < most:
+        b.guard(number, _key(b, what), least, bound)
+    return Extent(*known).times(b, factor)
+
+
+def _bound_so_far(b: NetworkBuilder, number: str, what: str, most: int | None) -> int:
+    """Return the upper bound of a number in the calls so far."""
+    if b.observed is None:
+        if most is None:
+            raise value_needed(b, number, what)
+        return most
+    seen = b.observed.get(_key(b, what))
+    if seen is None:
+        raise UnseenExtentError(**_needed(b, number, what))
+    return seen.bound if most is None else min(seen.bound, most)
+
+
+def bounded_numbers(b: NetworkBuilder, name: str, what: str) -> list[Extent]:
+    """Return the extents that a list of integers gives."""
+    found = numbers(b, name, what)
+    return [
+        bounded(b, each, f"{what}, extent {i}") if isinstance(each, str) or each >= 0 else Extent(each)
+        for i, each in enumerate(found)
+    ]
+
+
+def value_needed(b: NetworkBuilder, name: str, what: str) -> ValueNeededError:
+    """Return the error that the model must be planned for each value of the inputs that decide an extent."""
+    return ValueNeededError(
+        **_needed(b, name, what),
+        hint="Give these inputs' values when the model is loaded (known=), or export it with constant shapes",
+    )
+
+
+def is_length(b: NetworkBuilder, number: Number) -> bool:
+    """Return whether a number is a multiple of the length of a value."""
+    traced = number if isinstance(number, int) else _traced(b, number, 0)
+    return isinstance(traced, tuple) and traced[0] in b.bounds
+
+
+def is_same(b: NetworkBuilder, a: str, c: str) -> bool:
+    """Return whether two numbers are the same by how they are computed."""
+    return a == c or _traced(b, a, 0) == _traced(b, c, 0)
+
+
+def _needed(b: NetworkBuilder, name: str, what: str) -> dict[str, Any]:
+    inputs = b.sources(name)
+    listed = ", ".join(map(repr, inputs)) or "unknown values"
+    said = f"{what} must be known before anything runs, but {name!r} is computed from the values of {listed}"
+    return {"what": said, "inputs": inputs, "where": b.place()}
+
+
+def _key(b: NetworkBuilder, what: str) -> str:
+    return f"{b.node_name}: {what}"
+
+
+def _record(b: NetworkBuilder, what: str, value: int) -> None:
+    if b.observed is not None and b.is_observing:
+        b.observed.record(_key(b, what), value)
+
+
+# --- where a number comes from --------------------------------------------------------------------------
+
+#: The value, the position in it, and a factor.
+_Trace = tuple[str, int, int]
+
+
+def _scalar(b: NetworkBuilder, traced: _Trace) -> str:
+    """Return the single int64 that a number is."""
+    name, place, factor = traced
+    if name in b.bounds and factor == 1:
+        return name
+    found = b.extent_scalars.get(traced)
+    if found is None:
+        x = b.reshape(name, (math.prod(b.shape(name)),))
+        x = b.reshape(b.part(x, 0, place, 1), ())
+        found = x if b.dtype(x) == "int64" else b.elementwise(("cast", "int64", 0), x)
+        if factor != 1:
+            found = b.elementwise(("mul", 0, ("const", factor, "int64")), found)
+        b.extent_scalars[traced] = found
+    return found
+
+
+def _traced(b: NetworkBuilder, name: str, index: int) -> int | _Trace:
+    """Return an element of a small array of integers: its value, or the one it is taken from."""
+    known = b.known(name)
+    if known is not None:
+        return int(known.reshape(-1)[index])
+    itself = (name, index, 1)
+    node = b.producer(name)
+    found = None if node is None or len(b.shape(name)) > 1 else _through(b, node, index)
+    if found is not None and (isinstance(found, int) or found[0] in b.bounds or name not in b.bounds):
+        return found
+    return itself
+
+
+def _through(b: NetworkBuilder, node: CanonicalNode, index: int) -> int | _Trace | None:
+    first = node.inputs[0] if node.inputs else None
+    if node.kind == "elementwise":
+        places = [(each, 0 if math.prod(b.shape(each)) == 1 else index) for each in node.inputs if each is not None]
+        return _evaluated(node.attributes["expression"], [_traced(b, *each) for each in places], b.bounds)
+    if first is None or len(b.shape(first)) > 1:
+        return None
+    if node.kind == "reshape":
+        return _traced(b, first, index)
+    if node.kind == "slice":
+        return _traced(b, first, node.attributes["starts"][0] + index * node.attributes["steps"][0])
+    if node.kind == "concat":
+        for each in node.inputs:
+            count = b.shape(each or "")[0]
+            if index < count:
+                return _traced(b, each or "", index)
+            index -= count
+    if node.kind == "gather":
+        at = b.known(node.inputs[1] or "")
+        if at is not None:
+            place = int(at.reshape(-1)[index])
+            return _traced(b, first, place + b.shape(first)[0] if place < 0 else place)
+    return None
+
+
+def _evaluated(expression: Any, given: Sequence[int | _Trace], counts: Collection[str]) -> int | _Trace | None:
+    """Return the value of an expression of integers, as far as that is a multiple of one of them."""
+    if isinstance(expression, int):
+        return given[expression]
+    operator, *rest = expression
+    if operator == "const":
+        return rest[0] if isinstance(rest[0], int) else None
+    if operator == "cast":
+        return _evaluated(rest[1], given, counts) if rest[0] == "int64" else None
+    if operator not in ("mul", "add", "div", "equal", "where"):
+        return None
+    found = [_evaluated(each, given, counts) for each in rest]
+    if operator == "where":
+        condition, yes, no = found
+        return (yes if condition else no) if isinstance(condition, int) else None
+    known = [each for each in found if isinstance(each, int)]
+    if len(known) == len(found):
+        if operator == "equal":
+            return int(known[0] == known[1])
+        if operator == "div":
+            return None
+        return math.prod(known) if operator == "mul" else sum(known)
+    open_ones = [each for each in found if isinstance(each, tuple)]
+    if len(known) + 1 < len(found) or not open_ones:
+        return None
+    name, place, factor = open_ones[0]
+    if operator == "equal":  # with a marker such as -1: lengths are not negative
+        return 0 if known and known[0] < 0 and name in counts else None
+    if operator == "add":
+        return open_ones[0] if sum(known) == 0 else None
+    if operator == "mul":
+        return (name, place, factor * math.prod(known)) if math.prod(known) > 0 else None
+    is_whole = found[0] is open_ones[0] and known[0] > 0 and factor % known[0] == 0
+    return (name, place, factor // known[0]) if is_whole else None

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Extents that followed from the values of inputs in earlier calls: what the next plan assumes of them.
+
+A number of which every call had the same value is taken as constant, others get an upper bound: the least power of two
+that no call exceeded. The plan's run says what the numbers were (`syclsched.frontends.onnx.network.ExtentGuard`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from syclsched.errors import ValueNeededError
+
+#: Least upper bound.
+_LEAST: Final = 2
+
+
+class UnseenExtentError(ValueNeededError):
+    """A number that decides shapes has not been computed before; an import with the inputs' values computes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Values that a number had."""
+
+    least: int
+    most: int
+
+    @property
+    def bound(self) -> int:
+        """The least power of two that none of them exceeds."""
+        return max(_LEAST, 1 << max(self.most - 1, 0).bit_length())
+
+
+class ObservedExtents:
+    """Numbers that decide shapes, by node and use; `version` increases when plans must change."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._seen: dict[str, Observed] = {}
+
+    def get(self, key: str) -> Observed | None:
+        """Return what is known of a number; None if nothing."""
+        return self._seen.get(key)
+
+    def record(self, key: str, value: int) -> None:
+        """Add a value of a number."""
+        seen = self._seen.get(key)
+        now = Observed(value, value) if seen is None else Observed(min(seen.least, value), max(seen.most, value))
+        if now == seen:
+            return
+        self._seen[key] = now
+        is_fixed = seen is not None and seen.least == seen.most
+        if seen is None or is_fixed or now.bound != seen.bound:
+            self.version += 1

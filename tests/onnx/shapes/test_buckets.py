@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Buckets of extents: few plans, and the results of ONNX Runtime for every extent."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import syclsched
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+ort = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
+
+from onnx import helper  # noqa: E402
+from support.examples import examples  # noqa: E402
+from support.small_models import model_of  # noqa: E402
+
+from syclsched.errors import ArgumentError  # noqa: E402
+from syclsched.testing.models import encoder_model  # noqa: E402
+
+pytestmark = pytest.mark.sycl
+
+node = helper.make_node
+RANDOM = np.random.default_rng(0)
+WIDTH, HEADS = 8, 2
+
+
+def x(*shape: int) -> Any:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+INTEGERS = {"i0": 0, "i1": 1, "a0": [0], "a1": [1], "heads": [HEADS], "size": [WIDTH // HEADS], "width": [WIDTH]}
+CONSTANTS: dict[str, Any] = {name: np.array(value) for name, value in INTEGERS.items()}
+CONSTANTS |= {"pairs": np.array([-1, 2]), "w": x(WIDTH, WIDTH), "b": x(WIDTH), "wq": x(WIDTH, WIDTH)}
+CONSTANTS |= {"kernels": x(4, 3, 3, 3), "last": x(4, 5), "half": np.array(0.5, np.float32), "places": x(64, WIDTH)}
+CONSTANTS |= {"lstm_w": x(1, 12, WIDTH), "lstm_r": x(1, 12, 3)}
+
+
+class Both:
+    """A model compiled with buckets and in ONNX Runtime."""
+
+    def __init__(self, nodes: Iterable[Any], inputs: Mapping[str, Any], outputs: list[str], buckets: Any) -> None:
+        model = model_of(list(nodes), inputs, outputs, CONSTANTS, opset=18)
+        self.session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        self.compiled = syclsched.compile(model, devices="cpu", autotune=False, buckets=buckets)
+
+    def check(self, values: Mapping[str, Any], found: Mapping[str, Any] | None = None) -> None:
+        found = self.compiled(dict(values)) if found is None else found
+        for wanted, output in zip(self.session.run(None, dict(values)), self.session.get_outputs(), strict=True):
+            assert found[output.name].shape == wanted.shape
+            np.testing.assert_allclose(found[output.name], wanted, rtol=2e-4, atol=1e-5)
+
+    def __enter__(self) -> Both:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.compiled.close()
+
+
+PERCEPTRON = [
+    node("Gemm", ["x", "w", "b"], ["h"]),
+    node("Relu", ["h"], ["k"]),
+    node("Softmax", ["k"], ["y"]),
+    node("ReduceMean", ["y", "a0"], ["means"], keepdims=0),
+    node("ReduceMax", ["h", "a0"], ["most"], keepdims=0),
+]
+
+
+@pytest.mark.parametrize(
+    ("buckets", "plans"), [((1, 8, 32), 4), (8, 4), ("powers of two", 7)], ids=["listed", "multiples", "powers"]
+)
+def test_batches_of_any_size(buckets: Any, plans: int) -> None:
+    sizes = (1, 2, 3, 5, 8, 7, 9, 20, 20, 1, 33)
+    with (
+        warnings.catch_warnings(),
+        Both(PERCEPTRON, {"x": ("batch", WIDTH)}, ["y", "means", "most"], {"batch": buckets}) as both,
+    ):
+        warnings.simplefilter("error")
+        for n in sizes:
+            both.check({"x": x(n, WIDTH)})
+        assert len(both.compiled.kept_shapes) == plans
+
+
+def test_pictures_and_recurrent_networks_in_batches() -> None:
+    pictures = [
+        node("Conv", ["x", "kernels"], ["h"], pads=[1] * 4),
+        node("Relu", ["h"], ["k"]),
+        node("MaxPool", ["k"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("GlobalAveragePool", ["p"], ["g"]),
+        node("Flatten", ["g"], ["f"]),
+        node("MatMul", ["f", "last"], ["y"]),
+    ]
+    with Both(pictures, {"x": (None, 3, 8, 8)}, ["y"], {"x[0]": 4}) as both:
+        for n in (1, 3, 4, 7, 8):
+            both.check({"x": x(n, 3, 8, 8)})
+        assert len(both.compiled.kept_shapes) == 2
+    recurrent = [node("LSTM", ["x", "lstm_w", "lstm_r"], ["all", "h", "c"], hidden_size=3)]
+    with Both(recurrent, {"x": (6, "n", WIDTH)}, ["all", "h", "c"], {"n": 4}) as both:
+        for n in (1, 3, 4):
+            both.check({"x": x(6, n, WIDTH)})
+        assert len(both.compiled.kept_shapes) == 1
+
+
+def encoder() -> list[Any]:
+    """Return the nodes of a layer with attention, as PyTorch exports it."""
+    nodes = [
+        *(node("MatMul", ["x", weights], [name]) for weights, name in (("w", "q"), ("wq", "k"), ("w", "v"))),
+        node("Shape", ["x"], ["shape"]),
+    ]
+    for i in range(2):
+        nodes += [node("Gather", ["shape", f"i{i}"], [f"n{i}"]), node("Unsqueeze", [f"n{i}", "a0"], [f"m{i}"])]
+    nodes += [
+        node("Concat", ["m0", "m1", "heads", "size"], ["parted"], axis=0),
+        node("Concat", ["m0", "m1", "width"], ["joined"], axis=0),
+    ]
+    for name, order in (("q", (0, 2, 1, 3)), ("k", (0, 2, 3, 1)), ("v", (0, 2, 1, 3))):
+        nodes += [
+            node("Reshape", [name, "parted"], [f"{name}4"]),
+            node("Transpose", [f"{name}4"], [f"{name}t"], perm=order),
+        ]
+    return [
+        *nodes,
+        node("MatMul", ["qt", "kt"], ["products"]),
+        node("Mul", ["products", "half"], ["scaled"]),
+        node("Add", ["scaled", "mask"], ["scores"]),
+        node("Softmax", ["scores"], ["shares"], axis=-1),
+        node("MatMul", ["shares", "vt"], ["mixed"]),
+        node("Transpose", ["mixed"], ["turned"], perm=[0, 2, 1, 3]),
+        node("Reshape", ["turned", "joined"], ["whole"]),
+        node("Slice", ["places", "a0", "m1", "a0"], ["placed"]),
+        node("Add", ["whole", "placed"], ["moved"]),
+        node("Add", ["moved", "x"], ["sum"]),
+        node("LayerNormalization", ["sum", "b"], ["y"], axis=-1),
+        node("ReduceMean", ["y", "a1"], ["means"], keepdims=0),
+        node("Gather", ["y", "i0"], ["first"], axis=1),
+        node("Slice", ["y", "minus", "beyond", "a1"], ["last_one"]),
+    ]
+
+
+CONSTANTS |= {"twice": np.array([1, 2]), "margins": np.array([1, 2, 0, 3]), "two": np.array([2])}
+CONSTANTS |= {"wide": np.array([3, 1, 1]), "minus": np.array([-1]), "beyond": np.array([1 << 40])}
+OUTPUTS = ["y", "means", "first", "last_one"]
+ENCODED = {"x": ("batch", "length", WIDTH), "mask": ("batch", 1, 1, "length")}
+
+
+def text(batch: int, length: int) -> dict[str, Any]:
+    return {"x": x(batch, length, WIDTH), "mask": np.where(x(batch, 1, 1, length) < -0.5, -1e4, 0).astype(np.float32)}
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 8), st.integers(1, 40)), min_size=1, max_size=6))
+def test_texts_of_any_length(sizes: list[tuple[int, int]]) -> None:
+    with Both(encoder(), ENCODED, OUTPUTS, {"batch": (4, 8), "length": 16}) as both:
+        for size in sizes:
+            both.check(text(*size))
+        planned = {(4 if batch < 5 else 8, -(-length // 16)) for batch, length in sizes}
+        assert len(both.compiled.kept_shapes) == len(planned)
+
+
+def test_an_encoder_like_bert_is_planned_once_a_bucket() -> None:
+    model = encoder_model(1, 32, 4, vocabulary=50, positions=64)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    buckets = {"batch": (4,), "sequence": 16}
+    with syclsched.compile(model, devices="cpu", autotune=False, buckets=buckets) as compiled:
+        for batch, length in ((1, 3), (2, 16), (4, 9), (3, 20), (5, 20)):
+            ids = RANDOM.integers(0, 50, (batch, length))
+            mask = np.where(np.arange(length) < 1 + RANDOM.integers(0, length, (batch, 1)), 1, 0)
+            values = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+            found = list(compiled(values).values())
+            for got, wanted in zip(found, session.run(None, values), strict=True):
+                np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+        assert len(compiled.kept_shapes) == 3  # that of 5 texts is one of its own
+
+
+def test_nothing_beyond_the_length_reaches_the_results() -> None:
+    with Both(encoder(), ENCODED, OUTPUTS, {"length": 16}) as both:
+        both.check({name: np.full_like(value, np.nan) if name == "x" else value for name, value in text(1, 16).items()})
+        both.check({name: value * 1e4 for name, value in text(1, 16).items()})
+        both.check(text(1, 3))
+
+
+def test_streams_and_starts() -> None:
+    with Both(PERCEPTRON, {"x": ("batch", WIDTH)}, ["y"], {"batch": 8}) as both:
+        values = [{"x": x(n, WIDTH)} for n in (3, 8, 1, 9)]
+        for each, found in zip(values, both.compiled.stream(values), strict=True):
+            both.check(each, found)
+        assert both.compiled.start(values[0]).result("y").shape == (3, WIDTH)  # in a plan of its own
+        assert len(both.compiled.times(x(5, WIDTH), repeat=1)) > 0
+
+
+def test_a_model_is_planned_for_its_bucket_when_it_is_loaded() -> None:
+    model = model_of(PERCEPTRON, {"x": ("batch", WIDTH)}, ["y"], CONSTANTS, opset=18)
+    with syclsched.compile(model, devices="cpu", autotune=False, shapes={"batch": 3}, buckets={"batch": 8}) as compiled:
+        compiled.load()
+        assert compiled(x(5, WIDTH))["y"].shape == (5, WIDTH)
+        assert [each["x"] for each in compiled.kept_shapes] == [(8, WIDTH)]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        node("CumSum", ["x", "i1"], ["y"], reverse=1),
+        node("Concat", ["x", "x"], ["y"], axis=1),
+        node("EyeLike", ["x"], ["y"]),
+        node("Reshape", ["x", "pairs"], ["y"]),
+        node("Split", ["x"], ["y", "z"], axis=1, num_outputs=2),
+        node("Flatten", ["x"], ["y"], axis=2),
+        node("MeanVarianceNormalization", ["x"], ["y"], axes=[0, 1]),
+    ],
+    ids=lambda each: each.op_type,
+)
+def test_what_cannot_run_in_a_bucket_is_refused_with_its_name(last: Any) -> None:
+    last.name = "the node"
+    model = model_of([last], {"x": (8, "length")}, ["y"], CONSTANTS, opset=18)
+    said = f"{last.op_type} 'the node': it cannot run in a bucket"
+    with (
+        syclsched.compile(model, devices="cpu", autotune=False, buckets={"length": 8}) as compiled,
+        pytest.raises(ArgumentError, match=said),
+    ):
+        compiled(x(8, 6))
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        node("LpNormalization", ["x"], ["y"], axis=1),
+        node("Hardmax", ["x"], ["y"], axis=1),
+        node("CumSum", ["x", "i1"], ["y"]),
+        node("Tile", ["x", "twice"], ["y"]),
+        node("Pad", ["x", "margins"], ["y"]),
+        node("Slice", ["x", "minus", "beyond", "a1"], ["y"]),
+        node("Slice", ["x", "a1", "beyond", "a1", "two"], ["y"]),
+        node("ReduceL2", ["x"], ["y"]),
+        node("ReduceLogSumExp", ["x", "a1"], ["y"]),
+        node("LogSoftmax", ["x"], ["y"]),
+        node("Transpose", ["x"], ["y"]),
+        node("Expand", ["x", "wide"], ["y"]),
+        node("Trilu", ["x"], ["y"]),
+    ],
+    ids=lambda each: each.op_type,
+)
+def test_operators_along_a_length(last: Any) -> None:
+    with Both([last], {"x": (8, "length")}, ["y"], {"length": 8}) as both:
+        for n in (1, 3, 6, 8, 11):
+            both.check({"x": x(8, n)})
+
+
+def test_inputs_that_do_not_fit_each_other_are_refused() -> None:
+    with Both(encoder(), ENCODED, OUTPUTS, {"batch": 4, "length": 16}) as both:
+        for batch, length in ((2, 5), (3, 4)):
+            values = text(3, 5) | {"mask": text(batch, length)["mask"]}
+            with pytest.raises(ArgumentError, match="mask"):
+                both.compiled(values)
+        both.check(text(3, 5))
+
+
+@pytest.mark.parametrize(
+    ("buckets", "said"),
+    [
+        ({"btach": 8}, "batch"),
+        ({"batch": 0}, "no bucket"),
+        ({"batch": ()}, "no bucket"),
+        ({"batch": (4, -1)}, "no bucket"),
+        ({"batch": "powers of three"}, "powers of two"),
+        ({"batch": 2.5}, "no bucket"),
+    ],
+)
+def test_buckets_that_are_none(buckets: Any, said: str) -> None:
+    model = model_of(PERCEPTRON, {"x": ("batch", WIDTH)}, ["y"], CONSTANTS, opset=18)
+    with pytest.raises(ArgumentError, match=said):
+        syclsched.compile(model, devices="cpu", buckets=buckets)

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Extents that values of inputs decide: right as ONNX Runtime, and no plan for fresh values within the bounds."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import syclsched
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+ort = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
+
+from onnx import helper  # noqa: E402
+from support.examples import examples  # noqa: E402
+from support.small_models import model_of  # noqa: E402
+
+from syclsched.errors import HostOperatorWarning, ModelError, RemadeModelWarning  # noqa: E402
+
+pytestmark = pytest.mark.sycl
+
+node = helper.make_node
+TYPES = {"float32": 1, "int64": 7}
+RANDOM = np.random.default_rng(0)
+ROWS = RANDOM.standard_normal((40, 6)).astype(np.float32)
+#: Extents that need plans for bounds of 4, 8 and 32 after one for the first alone.
+EXTENTS = (3, 4, 1, 7, 5, 30, 17, 9, 31, 3)
+INTEGERS = {"zero": 0, "one": 1, "first": [0], "four": [4], "lines": [-1, 2, 3], "flat": [6]}
+CONSTANTS: dict[str, Any] = {name: np.array(value) for name, value in INTEGERS.items()}
+CONSTANTS |= {"w": ROWS[:4, :3].copy(), "hot": np.array([1, 5], np.float32), "rows": ROWS}
+
+
+def array(value: Any, kind: str) -> Any:
+    return np.array(value, kind)
+
+
+class Both:
+    """A model compiled and in ONNX Runtime, with the number of plans made."""
+
+    def __init__(self, nodes: Iterable[Any], first: Mapping[str, Any], outputs: Mapping[str, str]) -> None:
+        kinds = {name: TYPES[value.dtype.name] for name, value in first.items()}
+        kinds |= {name: TYPES[kind] for name, kind in outputs.items()}
+        shapes = {name: value.shape for name, value in first.items()}
+        model = model_of(list(nodes), shapes, list(outputs), CONSTANTS, opset=19, dtypes=kinds)
+        self.session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        self.compiled = syclsched.compile(model, devices="cpu", autotune=False)
+        self.outputs, self.plans = list(outputs), 0
+        make = self.compiled._builder.make
+
+        def counted(*arguments: Any) -> Any:
+            made = make(*arguments)
+            self.plans += 1
+            return made
+
+        self.compiled._builder.make = counted  # type: ignore[method-assign]
+
+    def wanted(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(zip(self.outputs, self.session.run(None, dict(values)), strict=True))
+
+    def check(self, values: Mapping[str, Any], found: Mapping[str, Any] | None = None) -> None:
+        found = self.compiled(dict(values)) if found is None else found
+        for name, wanted in self.wanted(values).items():
+            assert (found[name].dtype, found[name].shape) == (wanted.dtype, wanted.shape)
+            np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-6)
+
+
+def check(
+    nodes: Iterable[Any], outputs: Mapping[str, str], values: list[dict[str, Any]], most: int, **more: Any
+) -> None:
+    """Compare for some values, which need so many plans at most; and again, which need none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        both = Both(nodes, values[0], outputs)
+        with both.compiled:
+            for each in values:
+                both.check(each)
+            assert both.plans <= most
+            made = both.plans
+            for each in values:
+                both.check(each)
+            assert both.plans == made
+            assert not both.compiled._by_value.inputs
+            assert len(both.compiled.kept_shapes) == 1
+
+
+def x(*shape: int) -> Any:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", ["float32", "int64"])
+def test_ranges(kind: str) -> None:
+    nodes = [
+        node("Range", ["start", "limit", "delta"], ["y"]),
+        node("Neg", ["y"], ["z"]),
+        node("ReduceSum", ["y"], ["sum"], keepdims=0),
+    ]
+    steps = ((0, 1), (0.5, 0.75), (5, -2)) if kind == "float32" else ((0, 1), (2, 3), (5, -2))
+    values = [
+        {"start": array(s, kind), "limit": array(n, kind), "delta": array(d, kind)} for n in EXTENTS for s, d in steps
+    ]
+    check(nodes, {"z": kind, "sum": kind}, values, 6)
+
+
+def test_a_range_as_long_as_a_constant_is_combined_with_it_on_the_device() -> None:
+    nodes = [
+        node("Range", ["zero", "n", "one"], ["places"]),
+        node("Unsqueeze", ["n", "first"], ["shape"]),
+        node("ConstantOfShape", ["shape"], ["zeros"]),
+        node("Cast", ["places"], ["numbers"], to=1),
+        node("Add", ["numbers", "zeros"], ["y"]),
+        node("Gather", ["rows", "places"], ["lines_"]),
+        node("Reshape", ["lines_", "lines"], ["parts"]),
+        node("Shape", ["parts"], ["extents"]),
+        node("Gather", ["extents", "first"], ["extent"]),
+        node("Concat", ["extent", "flat"], ["wanted"], axis=0),
+        node("Reshape", ["parts", "wanted"], ["z"]),
+    ]
+    check(nodes, {"y": "float32", "z": "float32"}, [{"n": array(n, "int64")} for n in EXTENTS], 4)
+
+
+def test_extents_from_a_real_number() -> None:
+    nodes = [
+        node("Cast", ["n"], ["count"], to=7),
+        node("Concat", ["count", "four"], ["shape"], axis=0),
+        node("ConstantOfShape", ["shape"], ["zeros"]),
+        node("Expand", ["x", "shape"], ["y"]),
+        node("Add", ["y", "zeros"], ["sums"]),
+        node("MatMul", ["sums", "w"], ["z"]),
+        node("ReduceMean", ["z", "first"], ["means"], keepdims=0),
+    ]
+    values = [{"n": array([n], "float32"), "x": x(1, 4)} for n in EXTENTS]
+    check(nodes, {"y": "float32", "z": "float32", "means": "float32"}, values, 4)
+
+
+def two(*numbers: int) -> Any:
+    return np.array(numbers, np.int64)
+
+
+CASES: dict[str, tuple[Any, Callable[[int, int], dict[str, Any]]]] = {
+    "ConstantOfShape": (["n"], lambda n, k: {"n": two(n, k)}),
+    "Expand": (["x", "n"], lambda n, k: {"x": x(1, 4), "n": two(n, 4)}),
+    "Tile": (["x", "n"], lambda n, k: {"x": x(2, 3), "n": two(n, k)}),
+    "Pad": (["x", "n"], lambda n, k: {"x": x(9, 3), "n": two(n, 0, -k, 2)}),
+    "OneHot": (["places", "n", "hot"], lambda n, k: {"places": two(0, -1, 2), "n": two(n)}),
+    "Slice": (["rows", "n", "end"], lambda n, k: {"n": two(-n), "end": two(30 + k)}),
+}
+
+
+@pytest.mark.parametrize("operator", CASES)
+def test_extents_from_a_list_of_integers(operator: str) -> None:
+    inputs, values = CASES[operator]
+    nodes = [node(operator, inputs, ["y"]), node("Neg", ["y"], ["z"])]
+    check(nodes, {"y": "float32", "z": "float32"}, [values(n, k) for n in EXTENTS for k in (1, 5)], 8)
+
+
+@pytest.mark.parametrize("mode", ["edge", "wrap"])
+def test_margins_that_repeat_elements(mode: str) -> None:
+    nodes = [node("Pad", ["x", "n"], ["y"], mode=mode)]
+    values = [{"x": x(4, 3), "n": two(n, 1, 1, k)} for n in (1, 2, 3) for k in (1, 2)]
+    check(nodes, {"y": "float32"}, values, 4)
+
+
+PLACES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+MODES = [*(("linear", each, {}) for each in PLACES), ("nearest", "half_pixel", {})]
+MODES += [("nearest", "asymmetric", {"nearest_mode": each}) for each in ("floor", "ceil", "round_prefer_ceil")]
+
+
+@pytest.mark.parametrize(("mode", "places", "more"), MODES)
+def test_pictures_of_any_size(mode: str, places: str, more: dict[str, str]) -> None:
+    how = {"mode": mode, "coordinate_transformation_mode": places, **more}
+    nodes = [node("Resize", ["x", "", "", "n"], ["y"], **how), node("ReduceMean", ["y"], ["mean"])]
+    values = [{"x": x(1, 2, 5, 6), "n": two(1, 2, n, k)} for n in EXTENTS[:7] for k in (1, 6, 12)]
+    check(nodes, {"y": "float32", "mean": "float32"}, values, 6)
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_pictures_scaled_by_real_numbers(mode: str) -> None:
+    nodes = [node("Resize", ["x", "", "s"], ["y"], mode=mode)]
+    values = [
+        {"x": x(1, 2, 5, 6), "s": array([1, 1, a, b], "float32")} for a in (1, 1.5, 2, 0.7) for b in (2, 0.5, 1.25)
+    ]
+    check(nodes, {"y": "float32"}, values, 5)
+
+
+def test_a_value_that_stays_the_same_gives_exact_extents() -> None:
+    both = Both([node("Tile", ["x", "n"], ["y"])], {"x": x(2, 3), "n": two(3, 1)}, {"y": "float32"})
+    with both.compiled as compiled:
+        for _ in range(3):
+            both.check({"x": x(2, 3), "n": two(3, 1)})
+        assert [each.shape for each in compiled.graph.arrays.values() if each.shape[:1] == (6,)]
+        assert both.plans == 1
+
+
+def test_several_extents_of_a_reshape_are_planned_for_each_value() -> None:
+    nodes = [node("Cast", ["s"], ["shape"], to=7), node("Reshape", ["x", "shape"], ["y"])]
+    shapes = [array(each, "float32") for each in ((3, 8), (2, -1), (6, 4), (3, 8))]
+    both = Both(nodes, {"x": x(4, 6), "s": shapes[0]}, {"y": "float32"})
+    with both.compiled, pytest.warns(RemadeModelWarning, match=r"every value of 's'.*Reshape"):
+        for each in shapes:
+            both.check({"x": x(4, 6), "s": each})
+
+
+def test_values_that_a_node_does_not_take_are_refused() -> None:
+    both = Both([node("ConstantOfShape", ["n"], ["y"])], {"n": two(2)}, {"y": "float32"})
+    with both.compiled as compiled:
+        for n in (3, 4, 2):
+            both.check({"n": two(n)})
+        with pytest.raises(ModelError, match="ConstantOfShape"):
+            compiled(two(-2))
+        both.check({"n": two(3)})
+    steps = Both(
+        [node("Range", ["a", "b", "c"], ["y"])], {name: array(1, "float32") for name in "abc"}, {"y": "float32"}
+    )
+    with steps.compiled as compiled:
+        for n in (3, 5):
+            steps.check({"a": array(0, "float32"), "b": array(n, "float32"), "c": array(0.5, "float32")})
+        with pytest.raises(ModelError, match="steps of 0"):
+            compiled(np.float32(0), np.float32(3), np.float32(0))
+
+
+def test_streams_starts_and_threads_with_fresh_values() -> None:
+    nodes = [node("Tile", ["x", "n"], ["y"])]
+    values = [{"x": x(2, 3), "n": two(n, 1)} for n in EXTENTS]
+    both = Both(nodes, values[0], {"y": "float32"})
+    with both.compiled as compiled:
+        for each, found in zip(values, compiled.stream(values), strict=True):
+            both.check(each, found)
+        with ThreadPoolExecutor(4) as pool:
+            for each, found in zip(values, pool.map(compiled, values), strict=True):
+                both.check(each, found)
+        for each in values[:3]:  # a run's arrays are not cut: it has a plan of its own
+            run = compiled.start(each)
+            assert np.array_equal(run.result("y"), both.wanted(each)["y"])
+
+
+def test_extents_of_a_branch_that_is_not_taken() -> None:
+    def branch(name: str, number: str) -> Any:
+        nodes = [
+            node("Tile", ["rows", number], [f"{name} tiled"]),
+            node("Slice", [f"{name} tiled", "first", "four"], [name]),
+        ]
+        return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(name, 1, None)])
+
+    nodes = [
+        node("Less", ["a", "zero"], ["is_less"]),
+        node("If", ["is_less"], ["y"], then_branch=branch("yes", "n"), else_branch=branch("no", "m")),
+    ]
+    values = [
+        {"a": array(a, "int64"), "n": two(*n), "m": two(*m)}
+        for a, n, m in ((-1, (1, 2), (-1, 1)), (1, (-7, 1), (2, 1)), (-1, (3, 1), (-2, 1)), (2, (1, 1), (1, 3)))
+    ]
+    both = Both(nodes, values[0], {"y": "float32"})
+    with both.compiled, warnings.catch_warnings():
+        warnings.simplefilter("ignore", HostOperatorWarning)
+        for each in values:
+            both.check(each)
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 6), st.integers(1, 3)), min_size=2, max_size=8))
+def test_any_extents_in_any_order(drawn: list[tuple[int, int, int]]) -> None:
+    nodes = [
+        node("Slice", ["rows", "start", "n"], ["part"]),
+        node("Tile", ["part", "times"], ["tiled"]),
+        node("Pad", ["tiled", "margins"], ["y"]),
+        node("Pad", ["part", "margins"], ["edges"], mode="edge"),
+        node("ReduceSum", ["y", "first"], ["sums"], keepdims=0),
+    ]
+    values = [
+        {"start": two(s), "n": two(n), "times": two(t, 1), "margins": two(s, 0, t, 0)} for n, s, t in drawn if n > s
+    ]
+    if values:
+        both = Both(nodes, values[0], {"y": "float32", "edges": "float32", "sums": "float32"})
+        with both.compiled:
+            for each in values:
+                both.check(each)
+            made = both.plans
+            for each in values:
+                both.check(each)
+            assert both.plans == made
