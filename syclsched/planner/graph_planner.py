@@ -10,7 +10,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.planner.attempt import PlanTarget
-from syclsched.planner.rewrite_choice import check_rewrite, plan_rewritten
+from syclsched.planner.rewrite_choice import NONE, check_rewrite, plan_rewritten
 from syclsched.planner.search_budget import SearchBudget, budget_end_s
 from syclsched.progress import Progress, StepCounter
 from syclsched.scheduling.objectives import Constraint
@@ -32,6 +32,7 @@ def plan_graph(
     minimize: str = "makespan",
     subject_to: Sequence[str | Constraint] = (),
     rewrite: str = AUTO,
+    stay: Sequence[tuple[str, str]] = (),
     progress: Progress | None = None,
 ) -> Plan:
     """Plan a graph for a platform.
@@ -45,10 +46,12 @@ def plan_graph(
     Where tasks are so small that submitting them takes longer than running them, or so large that other devices would
     idle, ``auto`` also plans the rewritten graph (`syclsched.rewrites.rewrite`) and keeps the better plan. Such a plan
     carries its recipe and runs with the original graph.
+
+    ``stay`` has pairs of a task and a device: the task runs there, or on the host if it has such an implementation. The
+    graph is then not rewritten.
     """
-    target = PlanTarget(
-        platform, CostModel(platform, history), policy, aim_at(minimize).subject_to(*subject_to), StepCounter(progress)
-    )
+    aim = aim_at(minimize).subject_to(*subject_to)
+    target = PlanTarget(platform, CostModel(platform, history), policy, aim, StepCounter(progress), stay=dict(stay))
     (best,) = _plans(graph, target, SearchBudget(steps, budget_end_s(budget_s, clock), clock, seed), rewrite)
     return best
 
@@ -65,6 +68,7 @@ def plan_contenders(
     minimize: str = "makespan",
     subject_to: Sequence[str | Constraint] = (),
     rewrite: str = AUTO,
+    stay: Sequence[tuple[str, str]] = (),
     progress: Progress | None = None,
     most: int = 1,
 ) -> tuple[Plan, ...]:
@@ -74,11 +78,13 @@ def plan_contenders(
     `syclsched.planner.contest`. They are not verified yet.
     """
     aim = aim_at(minimize).subject_to(*subject_to)
-    target = PlanTarget(platform, CostModel(platform, history), policy, aim, StepCounter(progress), most)
+    target = PlanTarget(
+        platform, CostModel(platform, history), policy, aim, StepCounter(progress), most, stay=dict(stay)
+    )
     return _plans(graph, target, SearchBudget(None, budget_end_s(budget_s, clock), clock, seed), rewrite)
 
 
 def _plans(graph: TaskGraph, target: PlanTarget, budget: SearchBudget, rewrite: str) -> tuple[Plan, ...]:
     check_rewrite(rewrite)
     graph.validate()
-    return plan_rewritten(graph, target, budget, rewrite)
+    return plan_rewritten(graph, target, budget, NONE if target.stay else rewrite)

@@ -33,7 +33,8 @@ from syclsched.training.step_network import (
 )
 
 if TYPE_CHECKING:
-    from syclsched.onnx.specialised import Shapes
+    from syclsched.onnx.specialised import Shapes, Specialised
+    from syclsched.training.splitting.split_planner import SplitPlanner
 
 Array = np.ndarray[Any, Any]
 
@@ -193,6 +194,8 @@ class StepModel(OnnxModel):
         self._last: tuple[Any, Network] | None = None
         #: Number of steps that are done, which the trainer counts.
         self.steps_done = 0
+        #: Chooses how steps are divided among several devices.
+        self.split_planner: SplitPlanner | None = None
         self._source = trained.source
         super().__init__(self._declared(), shapes=shapes)
 
@@ -267,10 +270,22 @@ class StepModel(OnnxModel):
         """Return the network of a step for these input shapes."""
         return self.step(shapes)
 
+    def specialised(
+        self,
+        shapes: Shapes | None = None,
+        values: Mapping[str, Array] | None = None,
+        carried: Mapping[str, str] | None = None,
+    ) -> Specialised:
+        """Return the step for shapes of its inputs; on several devices divided among them."""
+        if self.split_planner is None:
+            return super().specialised(shapes, values, carried)
+        split = self.split_planner.choose(self.full_shapes(dict(shapes or {}))).best
+        self._parts = split.parts
+        return replace(super().specialised(shapes, values, carried), stay=split.stay)
+
     def step(self, shapes: Shapes) -> Network:
         """Return the network of a step for shapes of all inputs."""
-        samples = shapes[self.batch_inputs[0].name][0] if self.batch_inputs else 1
-        parts = self._cut(shapes, samples)
+        parts = self.cut(shapes)
         network = parts[0].network
         settings = StepSettings(
             parameters=self.trained.parameters,
@@ -281,10 +296,22 @@ class StepModel(OnnxModel):
             target=Value(TARGET, shapes[TARGET], self._target_dtype),
             clip_norm=self._clip_norm,
         )
-        return step_network(parts, samples, settings)
+        return step_network(parts, self._samples(shapes), settings)
 
-    def _cut(self, shapes: Shapes, samples: int) -> tuple[BatchPart, ...]:
+    def _samples(self, shapes: Shapes) -> int:
+        return shapes[self.batch_inputs[0].name][0] if self.batch_inputs else 1
+
+    def with_samples(self, shapes: Shapes, count: int) -> dict[str, tuple[int, ...]]:
+        """Return shapes of inputs for another number of samples."""
+        samples, found = self._samples(shapes), dict(shapes)
+        for name in (*(each.name for each in self.batch_inputs), TARGET):
+            if found[name][:1] == (samples,):
+                found[name] = (count, *found[name][1:])
+        return found
+
+    def cut(self, shapes: Shapes) -> tuple[BatchPart, ...]:
         """Return the forward passes of the parts of a batch."""
+        samples = self._samples(shapes)
         ends = np.rint(np.cumsum(self._parts) / sum(self._parts) * samples).astype(int)
         found, first, made = [], 0, {}
         for end in ends.tolist():

@@ -8,15 +8,22 @@ from dataclasses import dataclass, field, replace
 
 from typing_extensions import TypedDict
 
-from syclsched.errors import ArgumentError
+from syclsched.errors import ArgumentError, did_you_mean
 from syclsched.model.platform import Platform
 from syclsched.onnx.compiled_model import CompiledModel, compile
+from syclsched.onnx.kernel_selection import default_rewrite
 from syclsched.onnx.model import GivenShapes, OnnxModel
-from syclsched.planner.memory_limit import MemoryLimit
+from syclsched.onnx.model_build import default_platform
+from syclsched.planner.memory_limit import MemoryLimit, with_memory_limit
+from syclsched.planner.plan_request import PlanRequest
 from syclsched.progress import Progress
+from syclsched.scheduling.registry import AUTO as POLICY
 from syclsched.training.losses import Loss
 from syclsched.training.optimisers import Optimiser
+from syclsched.training.splitting.split_planner import SplitPlanner
+from syclsched.training.splitting.splits import AUTO, SPLITS
 from syclsched.training.step_model import StepModel, TrainedModel
+from syclsched.training.step_network import TARGET
 
 
 class StepOptions(TypedDict, total=False):
@@ -44,12 +51,19 @@ class StepRecipe:
     clip_norm: float | None = None
     platform: Platform | None = None
     devices: str | None = None
+    split: str = AUTO  # how steps are divided among several devices
     options: StepOptions = field(default_factory=lambda: StepOptions())
 
     def check(self) -> None:
         """Raise `ArgumentError` for settings that cannot be right."""
         if self.clip_norm is not None and not self.clip_norm > 0:
             raise ArgumentError(f"clip_norm is {self.clip_norm}, expected a positive number", where="train()")
+        if self.split not in SPLITS:
+            raise ArgumentError(
+                f"there is no way {self.split!r} to divide steps",
+                where="split",
+                hint=f"{did_you_mean(self.split, SPLITS)}There are: {', '.join(SPLITS)}",
+            )
         unknown = set(self.options) - set(StepOptions.__annotations__)
         if unknown:
             raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
@@ -76,5 +90,43 @@ class StepRecipe:
         return compile(model, self.platform, devices=self.devices, **self.options)
 
     def compiled(self, model: StepModel) -> CompiledModel:
-        """Return a model of a step compiled."""
-        return compile(model, self.platform, devices=self.devices, carried=model.carried, **self.options)
+        """Return a model of a step compiled; on several devices its steps are divided among them."""
+        if self.platform is not None and self.devices is not None:
+            raise ArgumentError("both a platform and devices are given", where="train()", hint="Leave one of them out")
+        platform = default_platform(self.devices) if self.platform is None else self.platform
+        model.split_planner = self.split_planner(model, platform)
+        return compile(model, platform, carried=model.carried, **self.options)
+
+    def split_planner(self, model: StepModel, platform: Platform) -> SplitPlanner | None:
+        """Return what divides the steps of a model among the devices of a platform; None for a single device.
+
+        A named policy places the tasks itself, unless a way is asked for.
+
+        Raises
+        ------
+        ArgumentError
+            If a division is asked for, and there is one device.
+        """
+        several, policy = len(platform.compute_devices) > 1, self.options.get("policy", POLICY)
+        if self.split in ("data", "stages") and not several:
+            raise ArgumentError(
+                f"there is one device, {platform.compute_devices[0].name}" if platform.compute_devices else "no device",
+                where=f"split={self.split!r}",
+                hint="Give more devices, or leave split out",
+            )
+        if not several or (self.split == AUTO and policy != POLICY):
+            return None
+        from syclsched.costs import MemoryHistory
+
+        without = set(self.trained.parameters) - set(model.trained.parameters)
+        whole, dtype = replace(self, split=AUTO), model.dtype(TARGET).name
+        limit = self.options.get("memory_limit")
+        return SplitPlanner(
+            platform if limit is None else with_memory_limit(platform, limit),
+            lambda shares: replace(whole, parts=shares).model(dtype, without),
+            PlanRequest(policy, "latency", rewrite=default_rewrite(platform, policy)),
+            kind=self.split,
+            shares=self.parts,
+            without=frozenset(self.options.get("without", ())),
+            history=MemoryHistory() if self.options.get("deterministic") else None,
+        )

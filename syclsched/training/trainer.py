@@ -376,6 +376,20 @@ class Trainer:
         return self._compiled.plan
 
     @property
+    def explanation(self) -> str:
+        """How steps of the last new shape of a batch are divided among the devices, and the predictions for all ways.
+
+        Raises
+        ------
+        ExecutionError
+            If there was no step yet.
+        """
+        plan, planner = self.plan, self._model.split_planner
+        if planner is not None and planner.last is not None:
+            return planner.last.text
+        return f"on {', '.join(device.name for device in plan.platform.compute_devices)}: {plan.policy}"
+
+    @property
     def compiled(self) -> CompiledModel | None:
         """The compiled step, with its report; None before the first step."""
         return self._compiled

@@ -34,6 +34,7 @@ def train(
     output: str | None = None,
     shapes: GivenShapes | None = None,
     micro_batches: int | Sequence[float] = 1,
+    split: str = "auto",
     clip_norm: float | None = None,
     seed: int = 0,
     **compiling: Unpack[StepOptions],
@@ -67,7 +68,12 @@ def train(
         As for `syclsched.onnx.load`.
     micro_batches : int or sequence of float, optional
         Parts of each batch that are computed apart, and whose gradients are summed in order: a number of equal ones, or
-        their shares. On several devices each may compute some; on one they need less memory.
+        their shares. On one device they need less memory; on several, by default, as ``split`` wants.
+    split : str, optional
+        How a step is divided among several devices: ``single`` (all on the fastest), ``tasks`` (each task where it ends
+        first), ``data`` (samples of the batch, by the devices' speed), ``stages`` (consecutive layers, which
+        micro-batches go through as a pipeline). ``auto`` plans all of them for each shape of a batch, and takes the
+        shortest prediction: `Trainer.explanation`.
     clip_norm : float, optional
         If the norm of all gradients together is larger, they are scaled to it.
     seed : int, optional
@@ -104,6 +110,7 @@ def train(
         clip_norm=clip_norm,
         platform=platform,
         devices=devices,
+        split=split,
         options=compiling,
     )
     recipe.check()
