@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from syclsched.costs import CostModel, History
 from syclsched.model.graph import TaskGraph
@@ -11,12 +12,14 @@ from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.planner.attempt import PlanTarget
 from syclsched.planner.rewrite_choice import NONE, check_rewrite, plan_rewritten
-from syclsched.planner.search_budget import SearchBudget, budget_end_s
+from syclsched.planner.search_budget import SearchBudget, SearchOptions, budget_of
 from syclsched.progress import Progress, StepCounter
 from syclsched.scheduling.objectives import Constraint
 from syclsched.scheduling.objectives import minimize as aim_at
 from syclsched.scheduling.registry import AUTO
-from syclsched.scheduling.search.meter import Clock
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def plan_graph(
@@ -26,14 +29,12 @@ def plan_graph(
     policy: str = AUTO,
     history: History | None = None,
     steps: int | None = None,
-    budget_s: float | None = None,
-    clock: Clock | None = None,
-    seed: int = 0,
     minimize: str = "makespan",
     subject_to: Sequence[str | Constraint] = (),
     rewrite: str = AUTO,
     stay: Sequence[tuple[str, str]] = (),
     progress: Progress | None = None,
+    **search: Unpack[SearchOptions],
 ) -> Plan:
     """Plan a graph for a platform.
 
@@ -52,7 +53,7 @@ def plan_graph(
     """
     aim = aim_at(minimize).subject_to(*subject_to)
     target = PlanTarget(platform, CostModel(platform, history), policy, aim, StepCounter(progress), stay=dict(stay))
-    (best,) = _plans(graph, target, SearchBudget(steps, budget_end_s(budget_s, clock), clock, seed), rewrite)
+    (best,) = _plans(graph, target, budget_of(steps, **search), rewrite)
     return best
 
 
@@ -62,15 +63,13 @@ def plan_contenders(
     *,
     policy: str = AUTO,
     history: History | None = None,
-    budget_s: float | None = None,
-    clock: Clock | None = None,
-    seed: int = 0,
     minimize: str = "makespan",
     subject_to: Sequence[str | Constraint] = (),
     rewrite: str = AUTO,
     stay: Sequence[tuple[str, str]] = (),
     progress: Progress | None = None,
     most: int = 1,
+    **search: Unpack[SearchOptions],
 ) -> tuple[Plan, ...]:
     """Plan a graph as `plan_graph` does; also return further plans that may be faster than the best, at most ``most``.
 
@@ -81,7 +80,7 @@ def plan_contenders(
     target = PlanTarget(
         platform, CostModel(platform, history), policy, aim, StepCounter(progress), most, stay=dict(stay)
     )
-    return _plans(graph, target, SearchBudget(None, budget_end_s(budget_s, clock), clock, seed), rewrite)
+    return _plans(graph, target, budget_of(None, **search), rewrite)
 
 
 def _plans(graph: TaskGraph, target: PlanTarget, budget: SearchBudget, rewrite: str) -> tuple[Plan, ...]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
@@ -34,7 +34,6 @@ from syclsched.training.step_network import (
 
 if TYPE_CHECKING:
     from syclsched.onnx.specialised import Shapes, Specialised
-    from syclsched.training.splitting.split_planner import SplitPlanner
 
 Array = np.ndarray[Any, Any]
 
@@ -194,8 +193,9 @@ class StepModel(OnnxModel):
         self._last: tuple[Any, Network] | None = None
         #: Number of steps that are done, which the trainer counts.
         self.steps_done = 0
-        #: Chooses how steps are divided among several devices.
-        self.split_planner: SplitPlanner | None = None
+        #: Function of the shapes of all inputs that divides a step among several devices: returns the shares of the
+        #: parts of a batch, and the devices of tasks.
+        self.divide: Callable[[Shapes], tuple[tuple[float, ...], Mapping[str, str]]] | None = None
         self._source = trained.source
         super().__init__(self._declared(), shapes=shapes)
 
@@ -277,11 +277,10 @@ class StepModel(OnnxModel):
         carried: Mapping[str, str] | None = None,
     ) -> Specialised:
         """Return the step for shapes of its inputs; on several devices divided among them."""
-        if self.split_planner is None:
+        if self.divide is None:
             return super().specialised(shapes, values, carried)
-        split = self.split_planner.choose(self.full_shapes(dict(shapes or {}))).best
-        self._parts = split.parts
-        return replace(super().specialised(shapes, values, carried), stay=split.stay)
+        self._parts, stay = self.divide(self.full_shapes(dict(shapes or {})))
+        return replace(super().specialised(shapes, values, carried), stay=stay)
 
     def step(self, shapes: Shapes) -> Network:
         """Return the network of a step for shapes of all inputs."""

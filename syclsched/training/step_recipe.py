@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from typing_extensions import TypedDict
 
+from syclsched.costs import History, MemoryHistory
 from syclsched.errors import ArgumentError, did_you_mean
 from syclsched.model.platform import Platform
 from syclsched.onnx.compiled_model import CompiledModel, compile
@@ -36,6 +37,12 @@ class StepOptions(TypedDict, total=False):
     without: Iterable[str]
     progress: Progress | bool | None
     trace: bool | int
+
+
+class TrainOptions(StepOptions, total=False):
+    """Further arguments of `syclsched.train`."""
+
+    split: str  # how steps are divided among several devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +97,32 @@ class StepRecipe:
         return compile(model, self.platform, devices=self.devices, **self.options)
 
     def compiled(self, model: StepModel) -> CompiledModel:
-        """Return a model of a step compiled; on several devices its steps are divided among them."""
-        if self.platform is not None and self.devices is not None:
-            raise ArgumentError("both a platform and devices are given", where="train()", hint="Leave one of them out")
-        platform = default_platform(self.devices) if self.platform is None else self.platform
-        model.split_planner = self.split_planner(model, platform)
-        return compile(model, platform, carried=model.carried, **self.options)
+        """Return a model of a step compiled."""
+        return compile(model, self.platform, devices=self.devices, carried=model.carried, **self.options)
 
-    def split_planner(self, model: StepModel, platform: Platform) -> SplitPlanner | None:
-        """Return what divides the steps of a model among the devices of a platform; None for a single device.
+    def on_platform(self) -> StepRecipe:
+        """Return the recipe with the devices found.
+
+        Raises
+        ------
+        ArgumentError
+            If both a platform and devices were given.
+        """
+        if self.devices is None and self.platform is not None:
+            return self
+        if self.platform is not None:
+            raise ArgumentError("both a platform and devices are given", where="train()", hint="Leave one of them out")
+        return replace(self, platform=default_platform(self.devices), devices=None)
+
+    @property
+    def may_try(self) -> bool:
+        """Whether steps that are divided among devices are compared with steps on one device by running both."""
+        options = self.options
+        is_free = self.split == AUTO and options.get("memory_limit") is None and options.get("autotune", True)
+        return is_free and not options.get("deterministic", False)
+
+    def divided(self, model: StepModel) -> SplitPlanner | None:
+        """Let the steps of a model be divided among the devices; return what does it, None for a single device.
 
         A named policy places the tasks itself, unless a way is asked for.
 
@@ -107,6 +131,8 @@ class StepRecipe:
         ArgumentError
             If a division is asked for, and there is one device.
         """
+        platform = self.on_platform().platform
+        assert platform is not None
         several, policy = len(platform.compute_devices) > 1, self.options.get("policy", POLICY)
         if self.split in ("data", "stages") and not several:
             raise ArgumentError(
@@ -116,17 +142,28 @@ class StepRecipe:
             )
         if not several or (self.split == AUTO and policy != POLICY):
             return None
-        from syclsched.costs import MemoryHistory
-
         without = set(self.trained.parameters) - set(model.trained.parameters)
         whole, dtype = replace(self, split=AUTO), model.dtype(TARGET).name
         limit = self.options.get("memory_limit")
-        return SplitPlanner(
+        planner = SplitPlanner(
             platform if limit is None else with_memory_limit(platform, limit),
             lambda shares: replace(whole, parts=shares).model(dtype, without),
             PlanRequest(policy, "latency", rewrite=default_rewrite(platform, policy)),
             kind=self.split,
             shares=self.parts,
             without=frozenset(self.options.get("without", ())),
-            history=MemoryHistory() if self.options.get("deterministic") else None,
+            history=None if self.options.get("deterministic") else _refusals(),
         )
+        model.divide = planner.division
+        return planner
+
+
+def _refusals() -> History:
+    """Return a history of what devices and libraries refuse, without times."""
+    from syclsched.profiling import HistoryStore
+
+    found = MemoryHistory()
+    with HistoryStore() as stored:
+        for key, reason in stored.refusals().items():
+            found.refuse(key, reason)
+    return found

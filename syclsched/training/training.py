@@ -14,8 +14,9 @@ from syclsched.model.platform import Platform
 from syclsched.onnx.model import GivenShapes
 from syclsched.training.losses import Loss, loss_of
 from syclsched.training.optimisers import Optimiser, optimiser_of
+from syclsched.training.splitting.splits import AUTO
 from syclsched.training.step_model import trained_model
-from syclsched.training.step_recipe import StepOptions, StepRecipe
+from syclsched.training.step_recipe import StepRecipe, TrainOptions
 from syclsched.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -34,10 +35,9 @@ def train(
     output: str | None = None,
     shapes: GivenShapes | None = None,
     micro_batches: int | Sequence[float] = 1,
-    split: str = "auto",
     clip_norm: float | None = None,
     seed: int = 0,
-    **compiling: Unpack[StepOptions],
+    **compiling: Unpack[TrainOptions],
 ) -> Trainer:
     """Make an ONNX model ready to be trained.
 
@@ -69,15 +69,15 @@ def train(
     micro_batches : int or sequence of float, optional
         Parts of each batch that are computed apart, and whose gradients are summed in order: a number of equal ones, or
         their shares. On one device they need less memory; on several, by default, as ``split`` wants.
+    clip_norm : float, optional
+        If the norm of all gradients together is larger, they are scaled to it.
+    seed : int, optional
+        Determines what dropout drops.
     split : str, optional
         How a step is divided among several devices: ``single`` (all on the fastest), ``tasks`` (each task where it ends
         first), ``data`` (samples of the batch, by the devices' speed), ``stages`` (consecutive layers, which
         micro-batches go through as a pipeline). ``auto`` plans all of them for each shape of a batch, and takes the
         shortest prediction: `Trainer.explanation`.
-    clip_norm : float, optional
-        If the norm of all gradients together is larger, they are scaled to it.
-    seed : int, optional
-        Determines what dropout drops.
     policy, memory_limit, autotune, deterministic, without, progress, trace
         As for `syclsched.compile`.
 
@@ -100,6 +100,7 @@ def train(
     ...     trainer.fit(batches, epochs=5)
     ...     trainer.save("trained.onnx")
     """
+    split = compiling.pop("split", AUTO)
     recipe = StepRecipe(
         trained_model(read_model(model), parameters, frozen),
         loss_of(loss),

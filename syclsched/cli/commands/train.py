@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syclsched.cli.completion import DEVICE_KINDS, LOSSES, OPTIMIZERS, choices
+from syclsched.cli.completion import DEVICE_KINDS, LOSSES, OPTIMIZERS, SPLITS, choices
 from syclsched.cli.output_files import check_outputs
 from syclsched.cli.requests.training_data import Data, read_data
 from syclsched.cli.terminal import Verbosity, notices, output, verbosity
@@ -62,6 +62,16 @@ def train_command(
     micro_batches: Annotated[
         int, typer.Option("--micro-batches", min=1, help="Parts of a batch that are computed apart.")
     ] = 1,
+    split: Annotated[
+        str,
+        typer.Option(
+            "--split",
+            autocompletion=choices(SPLITS),
+            metavar="HOW",
+            help="What each of several devices gets: data (samples), stages (layers), tasks, or single (one gets "
+            "all). By default the way with the shortest predicted step.",
+        ),
+    ] = "auto",
     train_only: Annotated[
         list[str] | None,
         typer.Option("--parameters", metavar="PATTERN", help="Train these initialisers only: 'head.*'."),
@@ -115,6 +125,7 @@ def train_command(
         parameters=train_only or None,
         frozen=frozen or (),
         micro_batches=micro_batches,
+        split=split,
         clip_norm=clip_norm,
         seed=seed,
         progress=False,
@@ -161,6 +172,8 @@ def _trained(
     for epoch in range(trainer.steps // per_epoch, epochs):
         record = trainer.fit(training.batches(batch, seed + epoch), progress=shown)
         losses += record.losses
+        if not trainer.has_one_device and len(losses) == len(record.losses) > 0:
+            console.print(trainer.explanation, markup=False)
         line = f"epoch {epoch + 1}/{epochs}: loss {record.epochs[0]:.4f}" if record.epochs else "no step"
         if len(testing) and not record.interrupted:
             line += _tested(trainer.evaluate(testing.batches(batch)))

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choice of the way to divide training steps among devices: each is planned, and the shortest predicted step is kept."""
+"""Choice of the way to divide training steps among devices: all are planned, and the shortest prediction is kept.
+
+Predictions are by the device profiles. Measured times of tasks would favour those graphs that have run before, and
+the choice would differ from process to process.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,10 +24,10 @@ from syclsched.onnx.implementations import on_devices, without_implementations
 from syclsched.onnx.plan_comparison import CLEARLY
 from syclsched.planner.auto import penalised_makespan_s
 from syclsched.planner.plan_request import PlanRequest
-from syclsched.planning_session import PlanningSession
 from syclsched.training.splitting.balance import parts_by_speed, samples_by_speed, stage_ends
 from syclsched.training.splitting.independence import mixing_node
-from syclsched.training.splitting.splits import AUTO, Split, SplitChoice, SplitKind
+from syclsched.training.splitting.split_trial import trial_key
+from syclsched.training.splitting.splits import AUTO, SplitChoice, SplitKind, StepSplit
 from syclsched.training.splitting.task_roles import layers_of, part_of
 
 if TYPE_CHECKING:
@@ -45,7 +48,7 @@ Shares = tuple[float, ...]
 class _Drawn:
     """A way to divide steps, and its graph."""
 
-    split: Split
+    split: StepSplit
     graph: TaskGraph
     quick_s: float = 0.0  # the first prediction
 
@@ -60,7 +63,7 @@ class SplitPlanner:
     kind: str = AUTO  # a way that the user wants
     shares: Shares = (1.0,)  # of micro-batches that the user wants
     without: frozenset[str] = frozenset()  # implementations not to use
-    history: History | None = None  # that of this machine if None
+    history: History | None = None  # what devices refuse
     _known: dict[object, SplitChoice] = field(default_factory=dict)
 
     def choose(self, shapes: Shapes) -> SplitChoice:
@@ -73,12 +76,18 @@ class SplitPlanner:
         """
         key = tuple(sorted(shapes.items()))
         if key not in self._known:
-            from syclsched.profiling import HistoryStore
-
-            with HistoryStore() if self.history is None else nullcontext(self.history) as history:
-                self._known[key] = _Choosing(self, shapes, history).choice()
+            self._known[key] = _Choosing(self, shapes).choice()
             _LOGGER.info(self._known[key].text)
         return self._known[key]
+
+    def division(self, shapes: Shapes) -> tuple[Shares, Mapping[str, str]]:
+        """Return the shares of the parts of a batch, and the devices of tasks; see `StepModel.divide`."""
+        best = self.choose(shapes).best
+        return best.parts, best.stay
+
+    def keep(self, shapes: Shapes, choice: SplitChoice) -> None:
+        """Keep another choice for shapes, which was made by measurement."""
+        self._known[tuple(sorted(shapes.items()))] = choice
 
     @property
     def last(self) -> SplitChoice | None:
@@ -89,8 +98,8 @@ class SplitPlanner:
 class _Choosing:
     """The choice for one set of shapes."""
 
-    def __init__(self, planner: SplitPlanner, shapes: Shapes, history: History) -> None:
-        self._planner, self._shapes, self._history = planner, dict(shapes), history
+    def __init__(self, planner: SplitPlanner, shapes: Shapes) -> None:
+        self._planner, self._shapes, self._history = planner, dict(shapes), planner.history
         self._platform = planner.platform
         self._devices = [device.name for device in planner.platform.compute_devices]
         model = planner.make(planner.shares)
@@ -107,7 +116,7 @@ class _Choosing:
     def choice(self) -> SplitChoice:
         wanted = self._planner.kind
         drawn: list[_Drawn] = []
-        refused: list[Split] = []
+        refused: list[StepSplit] = []
         ways: Mapping[SplitKind, Callable[[], _Drawn]] = {
             "single": self._single,
             "tasks": self._tasks,
@@ -121,13 +130,13 @@ class _Choosing:
                 except SyclschedError as error:
                     if kind == wanted:
                         raise
-                    refused.append(Split(kind, refused=str(error)))
+                    refused.append(StepSplit(kind, refused=str(error)))
         return self._best(drawn, refused)
 
-    def _best(self, drawn: Sequence[_Drawn], dropped: list[Split]) -> SplitChoice:
+    def _best(self, drawn: Sequence[_Drawn], dropped: list[StepSplit]) -> SplitChoice:
         wanted = self._planner.kind
         least_s = min((each.quick_s for each in drawn if each.quick_s), default=math.inf)
-        planned: list[tuple[float, Split]] = []
+        planned: list[tuple[float, StepSplit]] = []
         for each in drawn:
             # One device is always planned thoroughly: the choice must not be predicted slower.
             if wanted == AUTO and each.quick_s > _REACH * least_s and each.split.kind != "single":
@@ -150,7 +159,11 @@ class _Choosing:
             # The simpler ways come first, and are kept unless another one is clearly better.
             if worth_s < best_s * CLEARLY:
                 best_s, best = worth_s, split
-        return SplitChoice(best, (*found, *dropped), self._samples)
+        graphs = {each.split.kind: each.graph for each in drawn}
+        trial = None
+        if best.kind != "single" and "single" in graphs:
+            trial = trial_key(graphs["single"], graphs[best.kind], best.stay, self._platform)
+        return SplitChoice(best, (*found, *dropped), self._samples, trial=trial)
 
     # --- ways -------------------------------------------------------------------------------------
 
@@ -162,11 +175,11 @@ class _Choosing:
         if seconds[device] == math.inf:
             CostModel(self._platform, self._history).require(graph.tasks[0])
             raise ArgumentError("no device can do all of it", where="split='single'", hint="Let the planner choose")
-        split = Split("single", device, self._planner.shares, _all_on(graph, device))
+        split = StepSplit("single", device, self._planner.shares, _all_on(graph, device))
         return _Drawn(split, graph, seconds[device])
 
     def _tasks(self) -> _Drawn:
-        return _Drawn(Split("tasks", parts=self._planner.shares), self._graph(self._planner.shares))
+        return _Drawn(StepSplit("tasks", parts=self._planner.shares), self._graph(self._planner.shares))
 
     def _data(self) -> _Drawn:
         fixed_s, each_s = self._speeds()
@@ -176,20 +189,27 @@ class _Choosing:
             devices = parts_by_speed(counts, fixed_s, each_s)
         else:
             numbers = samples_by_speed(self._samples, fixed_s, each_s)
+            if self._planner.kind == "data" and sum(map(bool, numbers)) < 2:  # it is wanted, even if it takes longer
+                whole_s = [fixed + each * self._samples for fixed, each in zip(fixed_s, each_s, strict=True)]
+                numbers = samples_by_speed(self._samples, [0.0] * len(whole_s), whole_s)
             # The last part's device sums the gradients and updates the parameters: the fastest.
             devices = sorted((d for d, number in enumerate(numbers) if number), key=numbers.__getitem__)
             counts = [numbers[d] for d in devices]
             shares = tuple(map(float, counts))
         if len(set(devices)) < 2:
             name = self._devices[devices[0]]
-            raise ArgumentError(f"{name} is so much faster that the others get no sample", where="split='data'")
+            raise ArgumentError(
+                f"{name} ends all before another device ends one sample",
+                where="split='data'",
+                hint="Take larger batches",
+            )
         self._check_parts(shares)
         graph, names = self._graph(shares), [self._devices[d] for d in devices]
         parts = {task.name: part_of(task.name) for task in graph.tasks}
         stay = {task: names[-1 if part is None else part] for task, part in parts.items()}
         given = {name: sum(n for n, own in zip(counts, names, strict=True) if own == name) for name in names}
         details = ", ".join(f"{number} on {name}" for name, number in given.items())
-        return self._drawn(Split("data", f"{details}; summed on {names[-1]}", shares, stay), graph)
+        return self._drawn(StepSplit("data", f"{details}; summed on {names[-1]}", shares, stay), graph)
 
     def _stages(self) -> _Drawn:
         shares = self._planner.shares
@@ -215,7 +235,7 @@ class _Choosing:
         begins = [0, *ends[:-1]]
         spans = [f"{plural(b - a, 'layer')} on {self._devices[d]}" for a, b, d in zip(begins, ends, order, strict=True)]
         details = f"{', '.join(spans)}; {plural(len(shares), 'micro-batch', 'micro-batches')}"
-        return self._drawn(Split("stages", details, shares, stay), graph)
+        return self._drawn(StepSplit("stages", details, shares, stay), graph)
 
     def _check_parts(self, shares: Shares) -> None:
         """Refuse parts that would change the result, unless the user wants parts."""
@@ -258,7 +278,7 @@ class _Choosing:
         except SyclschedError:
             return math.inf
 
-    def _drawn(self, split: Split, graph: TaskGraph) -> _Drawn:
+    def _drawn(self, split: StepSplit, graph: TaskGraph) -> _Drawn:
         return _Drawn(split, graph, self._quick(graph, split.stay))
 
     def _quick(self, graph: TaskGraph, stay: Mapping[str, str]) -> float:
@@ -267,15 +287,12 @@ class _Choosing:
         plan = plan_graph(graph, self._platform, policy=_QUICK, history=self._history, stay=tuple(stay.items()))
         return penalised_makespan_s(plan)
 
-    def _planned(self, drawn: _Drawn) -> tuple[float, Split]:
+    def _planned(self, drawn: _Drawn) -> tuple[float, StepSplit]:
         """Return a way with its predicted time, and the time by which it is compared."""
-        from syclsched.profiling.storage.plan_store import PlanStore
+        from syclsched.planner import plan_graph
 
-        stay, request = tuple(drawn.split.stay.items()), self._planner.request
-        request = replace(request, stay=stay, rewrite="none" if stay else request.rewrite)
-        plans = PlanStore() if self._planner.history is None else None
-        session = PlanningSession(request, self._platform, self._history, plans=plans)  # type: ignore[arg-type]
-        plan = session.plan(drawn.graph)
+        request = replace(self._planner.request, stay=tuple(drawn.split.stay.items()))
+        plan = plan_graph(drawn.graph, self._platform, history=self._history, **asdict(request))
         return penalised_makespan_s(plan), replace(drawn.split, step_s=plan.makespan_s)
 
     def _graph(self, shares: Shares, samples: int | None = None) -> TaskGraph:

@@ -25,7 +25,7 @@ _WHAT: Final[Mapping[SplitKind, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class StepSplit:
     """One way to divide a step."""
 
     kind: SplitKind
@@ -53,15 +53,15 @@ class Split:
 class SplitChoice:
     """The way that was chosen, and the others."""
 
-    best: Split
-    splits: tuple[Split, ...]
+    best: StepSplit
+    splits: tuple[StepSplit, ...]
     samples: int  # of a batch
     why: str = "the shortest prediction"
+    trial: str | None = None  # key of its measured comparison with one device
 
     @property
     def text(self) -> str:
         """A line for each way, the chosen one first."""
-        found = [f"steps of {self.samples} samples: {self.best.kind}, {self.why}"]
-        for each in sorted(self.splits, key=lambda each: each is not self.best):
-            found.append(f"  {each.kind:<6}  {each.outcome}, {each.text}")
-        return "\n".join(found)
+        ordered = sorted(self.splits, key=lambda each: each is not self.best)
+        lines = [f"  {each.kind:<6}  {each.outcome}, {each.text}" for each in ordered]
+        return "\n".join([f"steps of {self.samples} samples: {self.best.kind}, {self.why}", *lines])
