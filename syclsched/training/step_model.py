@@ -326,7 +326,8 @@ class StepModel(OnnxModel):
                     for each in self.batch_inputs
                     if shapes[each.name][:1] == (samples,)
                 }
-                made[key] = forward_network(self._source, {**shapes, **own}, TrainingImport(first=first, samples=count))
+                training = TrainingImport(first=first, samples=count)
+                made[key] = forward_network(_with_open_batch(self._source, own), {**shapes, **own}, training)
             found.append(BatchPart(made[key], first, count))
             first = end
         return tuple(found)
@@ -394,6 +395,15 @@ def forward_network(source: Model, shapes: Shapes, training: TrainingImport) -> 
     given = {each.name: tuple(shapes[each.name]) for each in source.inputs if each.name in shapes}
     network = import_model(source, given, training=training)
     return rewrite(network, passes=_FORWARD_PASSES).network
+
+
+def _with_open_batch(source: Model, names: Collection[str]) -> Model:
+    """Return a model whose inputs of these names have any number of samples, where it declares one."""
+    inputs = tuple(
+        replace(each, dimensions=(None, *each.dimensions[1:])) if each.name in names and each.dimensions else each
+        for each in source.graph.inputs
+    )
+    return replace(source, graph=replace(source.graph, inputs=inputs))
 
 
 def constant_parameters(trained: TrainedModel, shapes: Shapes) -> set[str]:

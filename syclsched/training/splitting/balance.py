@@ -41,6 +41,14 @@ def samples_by_speed(samples: int, fixed_s: Sequence[float], each_s: Sequence[fl
     return found
 
 
+def line_through(whole: tuple[int, float], half: tuple[int, float]) -> tuple[float, float]:
+    """Return the fixed seconds, and those of each sample, of steps of two numbers of samples with their seconds."""
+    if not all(math.isfinite(seconds) for _, seconds in (whole, half)):
+        return math.inf, math.inf
+    each_s = max(whole[1] - half[1], 0.0) / (whole[0] - half[0])
+    return max(whole[1] - each_s * whole[0], 0.0), each_s
+
+
 def parts_by_speed(counts: Sequence[int], fixed_s: Sequence[float], each_s: Sequence[float]) -> list[int]:
     """Return the device of each part of given samples: the largest first, each where it ends first."""
     ends_s = list(fixed_s)

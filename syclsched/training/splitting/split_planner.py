@@ -24,7 +24,7 @@ from syclsched.onnx.implementations import on_devices, without_implementations
 from syclsched.onnx.plan_comparison import CLEARLY
 from syclsched.planner.auto import penalised_makespan_s
 from syclsched.planner.plan_request import PlanRequest
-from syclsched.training.splitting.balance import parts_by_speed, samples_by_speed, stage_ends
+from syclsched.training.splitting.balance import line_through, parts_by_speed, samples_by_speed, stage_ends
 from syclsched.training.splitting.independence import mixing_node
 from syclsched.training.splitting.split_trial import trial_key
 from syclsched.training.splitting.splits import AUTO, SplitChoice, SplitKind, StepSplit
@@ -183,26 +183,14 @@ class _Choosing:
 
     def _data(self) -> _Drawn:
         fixed_s, each_s = self._speeds()
-        shares = self._planner.shares
-        if len(shares) > 1:
-            counts = [part.count for part in self._planner.make(shares).cut(self._shapes)]
-            devices = parts_by_speed(counts, fixed_s, each_s)
-        else:
-            numbers = samples_by_speed(self._samples, fixed_s, each_s)
-            if self._planner.kind == "data" and sum(map(bool, numbers)) < 2:  # it is wanted, even if it takes longer
-                whole_s = [fixed + each * self._samples for fixed, each in zip(fixed_s, each_s, strict=True)]
-                numbers = samples_by_speed(self._samples, [0.0] * len(whole_s), whole_s)
-            # The last part's device sums the gradients and updates the parameters: the fastest.
-            devices = sorted((d for d, number in enumerate(numbers) if number), key=numbers.__getitem__)
-            counts = [numbers[d] for d in devices]
-            shares = tuple(map(float, counts))
+        devices, counts = self._dealt(fixed_s, each_s)
+        if self._planner.kind == "data" and len(set(devices)) < 2:  # it is wanted, even if it takes longer
+            whole_s = [fixed + each * self._samples for fixed, each in zip(fixed_s, each_s, strict=True)]
+            devices, counts = self._dealt([0.0] * len(whole_s), whole_s)
         if len(set(devices)) < 2:
-            name = self._devices[devices[0]]
-            raise ArgumentError(
-                f"{name} ends all before another device ends one sample",
-                where="split='data'",
-                hint="Take larger batches",
-            )
+            what = f"{self._devices[devices[0]]} ends all before another device ends one sample"
+            raise ArgumentError(what, where="split='data'", hint="Take larger batches")
+        shares = self._planner.shares if len(self._planner.shares) > 1 else tuple(map(float, counts))
         self._check_parts(shares)
         graph, names = self._graph(shares), [self._devices[d] for d in devices]
         parts = {task.name: part_of(task.name) for task in graph.tasks}
@@ -210,6 +198,16 @@ class _Choosing:
         given = {name: sum(n for n, own in zip(counts, names, strict=True) if own == name) for name in names}
         details = ", ".join(f"{number} on {name}" for name, number in given.items())
         return self._drawn(StepSplit("data", f"{details}; summed on {names[-1]}", shares, stay), graph)
+
+    def _dealt(self, fixed_s: Sequence[float], each_s: Sequence[float]) -> tuple[list[int], list[int]]:
+        """Return the device of each part, and its samples."""
+        if len(self._planner.shares) > 1:
+            counts = [part.count for part in self._planner.make(self._planner.shares).cut(self._shapes)]
+            return parts_by_speed(counts, fixed_s, each_s), counts
+        numbers = samples_by_speed(self._samples, fixed_s, each_s)
+        # The last part's device sums the gradients and updates the parameters: the fastest.
+        devices = sorted((d for d, number in enumerate(numbers) if number), key=numbers.__getitem__)
+        return devices, [numbers[d] for d in devices]
 
     def _stages(self) -> _Drawn:
         shares = self._planner.shares
@@ -259,18 +257,16 @@ class _Choosing:
         samples, fewer = self._samples, self._samples // 2
         if not fewer:
             raise ArgumentError("a batch of one sample has no parts", where="train()")
-        whole, half = self._graph((1.0,)), self._graph((1.0,), fewer)
-        fixed_s, each_s = [], []
-        for device in self._devices:
-            both = self._seconds_on(device, whole), self._seconds_on(device, half)
-            if math.inf in both:
-                fixed_s.append(math.inf)
-                each_s.append(math.inf)
-                continue
-            each = max(both[0] - both[1], 0.0) / (samples - fewer)
-            each_s.append(each)
-            fixed_s.append(max(both[0] - each * samples, 0.0))
-        return fixed_s, each_s
+        whole_s = [self._seconds_on(device, self._graph((1.0,))) for device in self._devices]
+        try:
+            half = self._graph((1.0,), fewer)
+        except SyclschedError:  # such as a model of a fixed number of samples
+            return [0.0] * len(whole_s), [seconds / samples for seconds in whole_s]
+        lines = [
+            line_through((samples, seconds), (fewer, self._seconds_on(device, half)))
+            for device, seconds in zip(self._devices, whole_s, strict=True)
+        ]
+        return [fixed for fixed, _ in lines], [each for _, each in lines]
 
     def _seconds_on(self, device: str, graph: TaskGraph) -> float:
         try:
