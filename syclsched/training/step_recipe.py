@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from syclsched.costs import History, MemoryHistory
 from syclsched.errors import ArgumentError, did_you_mean
 from syclsched.model.platform import Platform
+from syclsched.model.platform_parts.machines import machine_of
 from syclsched.onnx.compiled_model import CompiledModel, compile
 from syclsched.onnx.kernel_selection import default_rewrite
 from syclsched.onnx.model import GivenShapes, OnnxModel
@@ -21,6 +22,7 @@ from syclsched.progress import Progress
 from syclsched.scheduling.registry import AUTO as POLICY
 from syclsched.training.losses import Loss
 from syclsched.training.optimisers import Optimiser
+from syclsched.training.splitting.cluster_step import ClusterStep, ConnectedCluster
 from syclsched.training.splitting.split_planner import SplitPlanner
 from syclsched.training.splitting.splits import AUTO, SPLITS
 from syclsched.training.step_model import StepModel, TrainedModel
@@ -43,6 +45,7 @@ class TrainOptions(StepOptions, total=False):
     """Further arguments of `syclsched.train`."""
 
     split: str  # how steps are divided among several devices
+    cluster: ConnectedCluster  # whose machines train
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class StepRecipe:
     platform: Platform | None = None
     devices: str | None = None
     split: str = AUTO  # how steps are divided among several devices
+    cluster: ConnectedCluster | None = None
     options: StepOptions = field(default_factory=lambda: StepOptions())
 
     def check(self) -> None:
@@ -70,6 +74,13 @@ class StepRecipe:
                 f"there is no way {self.split!r} to divide steps",
                 where="split",
                 hint=f"{did_you_mean(self.split, SPLITS)}There are: {', '.join(SPLITS)}",
+            )
+        others = self.platform is not None or self.devices is not None or "memory_limit" in self.options
+        if self.cluster is not None and others:
+            raise ArgumentError(
+                "with a cluster, its machines are the devices, and their memory is not limited",
+                where="train()",
+                hint="Leave out platform, devices and memory_limit, or the cluster",
             )
         unknown = set(self.options) - set(StepOptions.__annotations__)
         if unknown:
@@ -94,10 +105,13 @@ class StepRecipe:
         """Return the model in inference, compiled, with parameters and running moments as inputs."""
         kept = tuple(name for name in self.trained.parameters if name not in without)
         model = OnnxModel(replace(self.trained, parameters=kept).source, shapes=self.shapes)
-        return compile(model, self.platform, devices=self.devices, **self.options)
+        platform = None if self.cluster is not None else self.platform
+        return compile(model, platform, devices=self.devices, **self.options)
 
-    def compiled(self, model: StepModel) -> CompiledModel:
+    def compiled(self, model: StepModel) -> CompiledModel | ClusterStep:
         """Return a model of a step compiled."""
+        if self.cluster is not None:
+            return ClusterStep(model, self.cluster, self.options.get("policy", POLICY))
         return compile(model, self.platform, devices=self.devices, carried=model.carried, **self.options)
 
     def on_platform(self) -> StepRecipe:
@@ -106,8 +120,14 @@ class StepRecipe:
         Raises
         ------
         ArgumentError
-            If both a platform and devices were given.
+            If both a platform and devices were given, or a platform of several machines.
         """
+        if self.cluster is not None:
+            return replace(self, platform=self.cluster.platform())
+        if self.platform is not None and any(machine_of(device.name) for device in self.platform.devices):
+            raise ArgumentError(
+                "the platform is that of a cluster", where="train()", hint="Give cluster= in place of platform="
+            )
         if self.devices is None and self.platform is not None:
             return self
         if self.platform is not None:
@@ -118,7 +138,12 @@ class StepRecipe:
     def may_try(self) -> bool:
         """Whether steps that are divided among devices are compared with steps on one device by running both."""
         options = self.options
-        is_free = self.split == AUTO and options.get("memory_limit") is None and options.get("autotune", True)
+        is_free = (
+            self.split == AUTO
+            and self.cluster is None
+            and options.get("memory_limit") is None
+            and options.get("autotune", True)
+        )
         return is_free and not options.get("deterministic", False)
 
     def divided(self, model: StepModel) -> SplitPlanner | None:

@@ -27,6 +27,7 @@ from syclsched.training.checkpoints import read_checkpoint, write_checkpoint
 from syclsched.training.losses import CrossEntropy, loss_on_host
 from syclsched.training.not_finite import first_not_finite
 from syclsched.training.saving import save_model
+from syclsched.training.splitting.cluster_step import ClusterStep
 from syclsched.training.splitting.split_trial import tried
 from syclsched.training.step_model import without_gradient
 from syclsched.training.step_network import LOSS, NORM, PARITY, TARGET, mixed_seed, scalar_name
@@ -81,7 +82,7 @@ class Trainer:
         self._named, self._seed = named, seed
         self._model = recipe.model("int64")
         self._left_out: frozenset[str] | None = None
-        self._compiled: CompiledModel | None = None
+        self._compiled: CompiledModel | ClusterStep | None = None
         #: State before it is in a compiled model.
         self._values: dict[str, Array] = self._model.trained.values
         #: Divides steps among several devices.
@@ -307,7 +308,7 @@ class Trainer:
 
     # --- preparation ------------------------------------------------------------------------------
 
-    def _compiled_for(self, values: Mapping[str, Array], target: Array) -> CompiledModel:
+    def _compiled_for(self, values: Mapping[str, Array], target: Array) -> CompiledModel | ClusterStep:
         """Return the compiled step for a batch; at the first one, or the first with another kind of target, make it."""
         dtype = _TARGETS.get(target.dtype.kind)
         if dtype is None:
@@ -348,7 +349,8 @@ class Trainer:
             def run(recipe: StepRecipe) -> Callable[[], object]:
                 model = recipe.model(self._model.dtype(TARGET).name, self._left_out or ())
                 recipe.divided(model)
-                compiled = stack.enter_context(recipe.compiled(model))
+                compiled = recipe.compiled(model)
+                stack.callback(compiled.close)
                 compiled.reset(**self._carried_values())
                 return partial(_call, compiled, self._given(values, target))
 
@@ -441,8 +443,8 @@ class Trainer:
 
     @property
     def compiled(self) -> CompiledModel | None:
-        """The compiled step, with its report; None before the first step."""
-        return self._compiled
+        """The compiled step, with its report; None before the first step, and on a cluster."""
+        return self._compiled if isinstance(self._compiled, CompiledModel) else None
 
     def _state(self) -> dict[str, Array]:
         with self._lock:
@@ -521,7 +523,7 @@ class Trainer:
         return f"<Trainer of {self._model.name!r}: {count:,} trained numbers, {self._steps:,} steps done>"
 
 
-def _call(compiled: CompiledModel, given: Mapping[str, Array]) -> dict[str, Array]:
+def _call(compiled: CompiledModel | ClusterStep, given: Mapping[str, Array]) -> dict[str, Array]:
     """Call a step with its inputs in the model's order, which is the quickest call."""
     return compiled(*(given[each.name] for each in compiled.inputs if each.name in given))
 

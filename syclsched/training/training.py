@@ -78,6 +78,9 @@ def train(
         first), ``data`` (samples of the batch, by the devices' speed), ``stages`` (consecutive layers, which
         micro-batches go through as a pipeline). ``auto`` plans all of them for each shape of a batch, and takes the
         shortest prediction: `Trainer.explanation`.
+    cluster : Cluster, optional
+        A connected cluster, in place of devices; see `syclsched.connect`. Parameters and the optimiser's state stay on
+        its workers.
     policy, memory_limit, autotune, deterministic, without, progress, trace
         As for `syclsched.compile`.
 
@@ -100,7 +103,7 @@ def train(
     ...     trainer.fit(batches, epochs=5)
     ...     trainer.save("trained.onnx")
     """
-    split = compiling.pop("split", AUTO)
+    split, cluster = compiling.pop("split", AUTO), compiling.pop("cluster", None)
     recipe = StepRecipe(
         trained_model(read_model(model), parameters, frozen),
         loss_of(loss),
@@ -112,6 +115,7 @@ def train(
         platform=platform,
         devices=devices,
         split=split,
+        cluster=cluster,
         options=compiling,
     )
     recipe.check()
