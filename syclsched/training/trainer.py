@@ -506,8 +506,10 @@ class Trainer:
         """Release all memory and the devices."""
         with self._lock:
             if not self._closed:
-                for each in filter(None, (self._compiled, self._predictor)):
-                    each.close()
+                if self._compiled is not None:
+                    self._compiled.close()
+                if self._predictor is not None:
+                    self._predictor.close()
             self._closed = True
 
     def __enter__(self) -> Trainer:
