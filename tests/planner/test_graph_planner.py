@@ -50,6 +50,8 @@ def test_a_task_stays_on_the_slower_device() -> None:
     plan = plan_graph(chain(3), platform, stay=(("t1", "cpu"),), rewrite="coarsen")
     devices = {each.task: each.device for each in plan.schedule.assignments}
     assert devices["t1"] in ("cpu", "host") and not plan.recipe
+    apart = plan_graph(chain(3), platform, stay=(("t1", "cpu"), ("t2", "max1550")))
+    assert not [each.policy for each in apart.candidates if each.policy.startswith("single:")]  # none would be
     with pytest.raises(syclsched.errors.DeviceNotFoundError, match="no device 'tpu'"):
         plan_graph(chain(1), platform, stay=(("t0", "tpu"),))
 

@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 
 
 class ConnectedCluster(Protocol):
-    """What `syclsched.connect` returns, as far as steps need it."""
+    """The part of a cluster, as `syclsched.connect` returns it, that steps need."""
 
     def platform(self) -> Platform:
         """Return the devices of all machines."""
