@@ -437,11 +437,6 @@ class Trainer:
         return f"on {', '.join(device.name for device in plan.platform.compute_devices)}: {plan.policy}"
 
     @property
-    def has_one_device(self) -> bool:
-        """Whether steps are not divided: there is one device, or no step yet."""
-        return self._splits is None
-
-    @property
     def compiled(self) -> CompiledModel | None:
         """The compiled step, with its report; None before the first step, and on a cluster."""
         return self._compiled if isinstance(self._compiled, CompiledModel) else None

@@ -172,7 +172,8 @@ def _trained(
     for epoch in range(trainer.steps // per_epoch, epochs):
         record = trainer.fit(training.batches(batch, seed + epoch), progress=shown)
         losses += record.losses
-        if not trainer.has_one_device and len(losses) == len(record.losses) > 0:
+        is_first = len(losses) == len(record.losses) > 0
+        if is_first and len(trainer.plan.platform.compute_devices) > 1:
             console.print(trainer.explanation, markup=False)
         line = f"epoch {epoch + 1}/{epochs}: loss {record.epochs[0]:.4f}" if record.epochs else "no step"
         if len(testing) and not record.interrupted:
