@@ -108,17 +108,16 @@ def measured(name: str, samples: int, runs: int, *, compiled: bool) -> dict[str,
 
 def predicted(name: str, samples: int, platform: str) -> dict[str, Any]:
     """Return the row of a model, a size of batches and a described platform."""
-    from syclsched.frontends.onnx.model_file.model_reader import read_model
     from syclsched.training.losses import CrossEntropy
+    from syclsched.training.sources.trained_model import trained_model
     from syclsched.training.splitting.splits import SPLITS
-    from syclsched.training.step_model import trained_model
     from syclsched.training.step_network import TARGET
     from syclsched.training.step_recipe import StepRecipe
 
     model = MODELS[name]()
     adam = syclsched.training.Adam(1e-3)
     recipe = StepRecipe(
-        trained_model(read_model(model.onnx)), CrossEntropy(), adam, platform=syclsched.describe(platform),
+        trained_model(model.onnx), CrossEntropy(), adam, platform=syclsched.describe(platform),
         options={"deterministic": True},
     )  # fmt: skip
     step = recipe.model("int64")

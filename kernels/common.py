@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec
 
-from syclsched.model.operation import DeviceLimits, Implementation, Launch, Requirements
+from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Requirements
 from syclsched.model.platform import OPENCL_C as OPENCL_C
+
+_Given = ParamSpec("_Given")
 
 #: A shape, or one number for each axis.
 Ints = tuple[int, ...]
@@ -127,3 +132,20 @@ def transpose_shuffles() -> list[tuple[int, int, list[int], list[int]]]:
         steps += [(line, line + distance, low, high) for line in range(VECTOR_ITEMS) if not line & distance]
         distance //= 2
     return steps
+
+
+def with_recipe(factory: Callable[_Given, Operation]) -> Callable[_Given, Operation]:
+    """Let a factory of operations note in each its own name and the arguments: gradients follow from these."""
+    signature = inspect.signature(factory)
+
+    @wraps(factory)
+    def make(*given: _Given.args, **named: _Given.kwargs) -> Operation:
+        operation = factory(*given, **named)
+        if operation.recipe is None:
+            bound = signature.bind(*given, **named)
+            bound.apply_defaults()
+            # The factory returns the same object for equal arguments, so that it is noted once.
+            object.__setattr__(operation, "recipe", (factory.__name__, dict(bound.arguments)))
+        return operation
+
+    return make

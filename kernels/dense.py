@@ -219,6 +219,7 @@ DENSE = Operation(
     work=_dense_work,
     check=_dense_check,
     split=Split(rows=("y", "x"), grain=_dense_grain, inexact=("numpy",)),
+    recipe=("dense", {}),
 )
 
 SOFTMAX = Operation(
@@ -235,4 +236,5 @@ SOFTMAX = Operation(
     work=_softmax_work,
     check=_softmax_check,
     split=Split(rows=("y", "x")),
+    recipe=("softmax", {}),
 )

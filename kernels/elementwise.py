@@ -196,6 +196,7 @@ def _operation(
         work=partial(_work, flops=flops, accesses=accesses),
         check=_check,
         split=Split(rows=tuple(p.name for p in parameters if p.is_array), grain=_grain),
+        recipe=(name, {}),
     )
 
 

@@ -138,4 +138,5 @@ HEAT_STEP = Operation(
     ),
     work=_work,
     check=_check,
+    recipe=("heat_step", {}),
 )

@@ -106,6 +106,7 @@ def _gemm(trans_a: bool, trans_b: bool, overwrites: bool) -> Operation:
         check=_check,
         # The columns of a transposed A belong to the rows of C.
         split=None if trans_a else Split(rows=("c", "a"), grain=_grain, inexact=("onemkl", "scipy")),
+        recipe=("gemm", {}),
     )
 
 

@@ -216,4 +216,5 @@ POTRF = Operation(
     check=_check,
     status="status",
     explain_status=_explain_pivot,
+    recipe=("potrf", {}),
 )

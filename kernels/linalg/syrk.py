@@ -59,4 +59,5 @@ SYRK = Operation(
     ),
     work=_work,
     check=_check,
+    recipe=("syrk", {}),
 )

@@ -169,4 +169,5 @@ TRSM = Operation(
     ),
     work=_work,
     check=_check,
+    recipe=("trsm", {}),
 )

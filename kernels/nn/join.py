@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import OPENCL_C, numpy_implementation
+from syclsched.kernels.common import OPENCL_C, numpy_implementation, with_recipe
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import size
@@ -118,6 +118,7 @@ def _join(count: int, activation: Activation) -> Operation:
     )
 
 
+@with_recipe
 def join(count: int, activation: Activation = ()) -> Operation:
     """Return y = activation(concatenation of x0, x1, ... along the last axis * scale + shift)."""
     if not 1 <= count <= MOST_PARTS:

@@ -9,7 +9,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import ceil_div
+from syclsched.kernels.common import ceil_div, with_recipe
 from syclsched.kernels.onednn.operations import data_movement
 from syclsched.kernels.tensor.operation_factory import (
     axis_error,
@@ -26,6 +26,7 @@ from syclsched.kernels.tensor.writing.row_column_blocks import rows_launch, writ
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split
 
 
+@with_recipe
 @cache
 def concat(axis: int, count: int) -> Operation:
     """Return the operation that concatenates ``count`` arrays along an axis to ``y``."""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from syclsched.errors import ArgumentError, SyclschedError
-from syclsched.kernels.common import ITEM_BYTES, VECTOR_ITEMS, ceil_div
+from syclsched.kernels.common import ITEM_BYTES, VECTOR_ITEMS, ceil_div, with_recipe
 from syclsched.kernels.tensor.operation_factory import (
     array_bytes,
     elements,
@@ -37,6 +37,7 @@ _LONGEST_NAME = 100
 _CACHE: dict[tuple[str, int], Operation] = {}
 
 
+@with_recipe
 def elementwise(expression: Expression, inputs: int) -> Operation:
     """Return the operation that writes an expression of arrays ``x0``, ``x1``, ... to ``y``."""
     # The text is the key: 1, 1.0 and True compare equal, but are different constants.

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
+from syclsched.kernels.common import with_recipe
 from syclsched.kernels.tensor.operation_factory import (
     STATUS,
     axis_error,
@@ -40,6 +41,7 @@ INDEX_DTYPES = ("int64", "int32")
 _PARAMETERS = (output_parameter(), input_parameter(like="y"), input_parameter("indices", dtypes=INDEX_DTYPES))
 
 
+@with_recipe
 @cache
 def gather(axis: int, checked: bool = False) -> Operation:
     """Return the operation that writes the slices of ``x`` selected by ``indices`` along an axis to ``y``."""
@@ -55,6 +57,7 @@ def gather(axis: int, checked: bool = False) -> Operation:
     )
 
 
+@with_recipe
 @cache
 def gather_elements(axis: int, checked: bool = False) -> Operation:
     """Return the operation that writes, for each of ``indices``, the element of ``x`` at it along an axis."""
@@ -70,6 +73,7 @@ def gather_elements(axis: int, checked: bool = False) -> Operation:
     )
 
 
+@with_recipe
 @cache
 def gather_nd(batch_dims: int = 0, checked: bool = False) -> Operation:
     """Return the operation that writes the slices of ``x`` selected by index tuples in ``indices`` to ``y``."""

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
+from syclsched.kernels.common import with_recipe
 from syclsched.kernels.tensor.operation_factory import (
     copy_work,
     input_parameter,
@@ -31,6 +32,7 @@ MODES = ("constant", "reflect", "edge", "wrap")
 _CACHE: dict[tuple[tuple[int, ...], str, str], Operation] = {}
 
 
+@with_recipe
 def pad(pads: tuple[int, ...], mode: str = "constant", value: float = 0) -> Operation:
     """Return the operation that writes ``x`` with padding to ``y``; pads are all starts, then all ends."""
     if mode not in MODES:

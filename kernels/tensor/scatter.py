@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import GROUPS_PER_UNIT, VECTOR_ITEMS, ceil_div, line_launch
+from syclsched.kernels.common import GROUPS_PER_UNIT, VECTOR_ITEMS, ceil_div, line_launch, with_recipe
 from syclsched.kernels.tensor.gather import INDEX_DTYPES, element_index, elements_check
 from syclsched.kernels.tensor.operation_factory import (
     STATUS,
@@ -33,6 +33,7 @@ from syclsched.model.operation import DeviceLimits, Launch, Operation, Parameter
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 
 
+@with_recipe
 @cache
 def scatter_elements(axis: int, reduction: str = "none", checked: bool = False) -> Operation:
     """Return the operation that copies ``x`` to ``y`` and updates elements by index along an axis."""
@@ -52,6 +53,7 @@ def scatter_elements(axis: int, reduction: str = "none", checked: bool = False) 
     )
 
 
+@with_recipe
 @cache
 def scatter_nd(reduction: str = "none", checked: bool = False) -> Operation:
     """Return the operation that copies ``x`` to ``y`` and updates slices by index tuples."""

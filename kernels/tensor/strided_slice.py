@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
+from syclsched.kernels.common import with_recipe
 from syclsched.kernels.tensor.operation_factory import copy_work, input_parameter, make_operation, output_parameter
 from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.kernels.tensor.writing.iteration_space import (
@@ -20,6 +21,7 @@ from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split
 
 
+@with_recipe
 @cache
 def slice_of(starts: tuple[int, ...], steps: tuple[int, ...]) -> Operation:
     """Return the operation that writes a strided slice of ``x`` to ``y``; the shape of ``y`` sets its extents."""

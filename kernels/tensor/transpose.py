@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import ITEM_BYTES, ceil_div
+from syclsched.kernels.common import ITEM_BYTES, ceil_div, with_recipe
 from syclsched.kernels.onednn.operations import data_movement
 from syclsched.kernels.tensor import transpose_groups
 from syclsched.kernels.tensor.operation_factory import (
@@ -25,6 +25,7 @@ from syclsched.kernels.tensor.writing.transpose_tiles import TransposePlanes, tr
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split
 
 
+@with_recipe
 @cache
 def transpose(permutation: tuple[int, ...]) -> Operation:
     """Return the operation that writes ``x`` with permuted axes to ``y``."""

@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import SyclschedError
-from syclsched.kernels.common import ITEM_BYTES, VECTOR_ITEMS
+from syclsched.kernels.common import ITEM_BYTES, VECTOR_ITEMS, with_recipe
 from syclsched.kernels.tensor.operation_factory import array_bytes, elements, input_parameter, make_operation
 from syclsched.kernels.tensor.writing import expression as language
 from syclsched.kernels.tensor.writing.expression import Expression, infer_dtypes
@@ -28,6 +28,7 @@ from syclsched.model.operation import DeviceLimits, Launch, Operation, Parameter
 _FLOATS = ("float32", "float64", "float16")
 
 
+@with_recipe
 @cache
 def update(expressions: tuple[Expression, ...], inputs: int) -> Operation:
     """Return the operation that gives arrays ``y0``, ``y1``, ... of one shape and dtype the values of expressions.

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, get_args
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from syclsched.errors import ArgumentError, did_you_mean
 from syclsched.model.access import AccessMode
+from syclsched.model.operation_parts.gradient_function import gradient_arguments
 from syclsched.model.operation_parts.kernel_code import DeviceLimits, Launch, OpenCLSource, SpirvModule, Tailored
 from syclsched.model.operation_parts.library_calls import Copies, NativeCall, ReadingElsewhere
 
@@ -39,6 +40,9 @@ __all__ = [
     "Tailored",
     "Work",
 ]
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 ImplementationKind = Literal["python", "numba-dpex", "opencl-c", "spirv", "library", "sequence", "host", "cost-only"]
 _KINDS: Final[tuple[str, ...]] = get_args(ImplementationKind)
@@ -399,6 +403,10 @@ class Operation:
         Given the arguments of a task, returns the operation that the task gets: one with this name and these parameters
         whose access modes, implementations or rules for splitting depend on scalars, and with no ``variant``. `gemm`
         with ``beta=0`` writes ``c``, and updates it otherwise.
+    gradient_function : callable or None, optional
+        Its vector-Jacobian product; see `gradient`, which sets it.
+    recipe : (str, Mapping[str, Any]) or None, optional
+        Name and arguments of the factory in `syclsched.kernels` that made it: training knows those by name.
 
     Examples
     --------
@@ -434,6 +442,8 @@ class Operation:
     steps: tuple[OperationStep, ...] = ()
     pure: bool = True
     variant: Callable[[Mapping[str, Any]], Operation] | None = None
+    gradient_function: Callable[..., Any] | None = None
+    recipe: tuple[str, Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
 
     def __repr__(self) -> str:
         taken = ", ".join(f"{each.name}: {each.mode.value}" if each.mode else each.name for each in self.parameters)
@@ -444,6 +454,73 @@ class Operation:
     def arrays(self) -> tuple[Parameter, ...]:
         """The array parameters, in order."""
         return tuple(p for p in self.parameters if p.is_array)
+
+    def gradient(self, function: Callable[..., Any]) -> Self:
+        """Return the operation with a gradient, for graphs that are trained; a decorator.
+
+        Parameters
+        ----------
+        function : callable
+            Returns the gradient of each array that is read or updated, in order: one value, or a tuple of several; None
+            for one that is 0. What it needs are its parameters: ``dy`` is the gradient of the written array ``y``;
+            ``x`` and ``y`` are the arrays themselves, an updated one as it was before the task, and ``new_x`` as it is
+            after; numbers are those of the task.
+
+            Arrays take Python's operators, functions of NumPy (``np.exp``, ``np.where``, ``np.sum``, ``@``), and calls
+            of operations: ``step(y=np.empty_like(x), x=x, share=0.5)`` returns what the operation writes.
+
+        Returns
+        -------
+        Operation
+            The operation, which is now called as the function is.
+
+        Raises
+        ------
+        ArgumentError
+            If the function takes what the operation does not have.
+
+        Examples
+        --------
+        >>> import syclsched
+        >>> @syclsched.operation
+        ... def softsign(item, y, x):
+        ...     i = item.get_id(0)
+        ...     y[i] = x[i] / (1 + abs(x[i]))
+        >>> @softsign.gradient
+        ... def softsign(dy, x):
+        ...     return dy / (1 + abs(x)) ** 2
+        """
+        if self.variant is not None:
+            raise ArgumentError(
+                "which operation a task gets depends on its arguments",
+                where=f"gradient of operation {self.name!r}",
+                hint="Give a gradient to each of the operations that its variant returns",
+            )
+        gradient_arguments(self.name, {each.name: each.mode for each in self.parameters}, function)
+        return replace(self, gradient_function=function)
+
+    def __call__(self, **arguments: Any) -> Any:
+        """Return what the operation writes, within a gradient; several arrays as a tuple.
+
+        Parameters
+        ----------
+        **arguments : array or number
+            One argument per parameter; for arrays that are written, ``np.empty_like(x)`` or
+            ``np.empty_like(x, shape=...)``.
+
+        Raises
+        ------
+        ArgumentError
+            If it is called elsewhere: tasks of a graph are added by `TaskGraph.kernel`.
+        """
+        array = next((each for each in arguments.values() if hasattr(type(each), "apply")), None)
+        if array is None:
+            raise ArgumentError(
+                "only gradients call operations",
+                where=f"operation {self.name!r}",
+                hint="Add a task to a graph: graph.kernel(operation, ...)",
+            )
+        return array.apply(self, arguments)
 
     def implementation(self, name: str) -> Implementation:
         """Return the implementation called ``name``.

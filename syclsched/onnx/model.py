@@ -282,7 +282,8 @@ class OnnxModel:
         """Return the dtype of an input."""
         from syclsched.frontends.onnx.model_file.dtypes import numpy_dtype
 
-        found = next(each for each in self._model.inputs if each.name in (name, element_of(name)))
+        names = name, element_of(name)
+        found = next(each for each in self._model.inputs if each.name in names)
         return numpy_dtype(found.dtype or "float32")
 
     def __repr__(self) -> str:

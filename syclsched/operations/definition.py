@@ -285,7 +285,7 @@ def _define(
         name=label,
         parameters=parameters,
         implementations=(),
-        work=_work(label, parameters, index_space, work, source if is_kernel else None),
+        work=_work(label, parameters, index_space if is_kernel else None, work, source if is_kernel else None),
         check=check,
         pure=pure,
         index_space=index_space,
@@ -385,7 +385,7 @@ def _index_space(
 def _work(
     label: str,
     parameters: tuple[Parameter, ...],
-    index_space: Callable[[Signature, DeviceLimits], Launch],
+    index_space: Callable[[Signature, DeviceLimits], Launch] | None,
     given: WorkEstimate | None,
     source: KernelSource | None,
 ) -> Callable[[Signature], Work]:
@@ -396,7 +396,10 @@ def _work(
     def work(signature: Signature) -> Work:
         if callable(given):
             return given(**{name: _described(signature, name) for name in named})
-        items = math.prod(index_space(signature, _ANY_DEVICE).global_range)
+        if index_space is not None:
+            items = math.prod(index_space(signature, _ANY_DEVICE).global_range)
+        else:  # on the host, where arrays may have any number of dimensions
+            items = math.prod(signature.shapes[first or arrays[0].name]) if arrays else 1
         if given is not None:
             each = float(given)
         elif source is not None:

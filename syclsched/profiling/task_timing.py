@@ -101,17 +101,18 @@ def _task_data(graph: TaskGraph, case: TimedCase, sample_data: SampleData | None
         elif value is None and parameter.mode is not AccessMode.WRITE:
             value = given.get(task.arguments[parameter.name])
             if value is not None and parameter.name in task.reshaped:
-                value = _to_numpy(value).reshape(signature.shapes[parameter.name])
+                value = to_numpy(value).reshape(signature.shapes[parameter.name])
             rows = task.rows.get(parameter.name)
             if value is not None and rows is not None:
                 value = value[rows[0] : rows[1]]
         if value is None:
             value = synthetic_data(parameter, signature)
-        data[parameter.name] = np.asarray(_to_numpy(value), order="C")  # ascontiguousarray makes 0-d arrays 1-d
+        data[parameter.name] = np.asarray(to_numpy(value), order="C")  # ascontiguousarray makes 0-d arrays 1-d
     return data
 
 
-def _to_numpy(value: Any) -> Array:
+def to_numpy(value: Any) -> Array:
+    """Return an array of the host or in USM memory as one of NumPy."""
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "__sycl_usm_array_interface__"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training of ONNX models: each step is one task graph, planned and bound like any other.
+"""Training of ONNX models and task graphs: each step is one task graph, planned and bound like any other.
 
 Names of `__all__` are public; the modules are Internal.
 

@@ -8,14 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from syclsched.api import run
 from syclsched.frontends.onnx.host_evaluation import evaluate_node
+from syclsched.frontends.onnx.lowering import lower
+from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
+from syclsched.model.platform import Platform
 from syclsched.training.step_model import StepModel
 
 Array = np.ndarray[Any, Any]
 
 
-def first_not_finite(model: StepModel, values: Mapping[str, Array]) -> str | None:
-    """Return the first task of a step, or the input, whose result is not finite, by computing the step on the host."""
+def first_not_finite(model: StepModel, values: Mapping[str, Array], platform: Platform) -> str | None:
+    """Return the first task of a step, or the input, whose result is not finite, by computing the step on the host.
+
+    Operations that the host does not implement run on the platform's devices.
+    """
     shapes = {name: value.shape for name, value in values.items()}
     network = model.step(model.full_shapes(shapes))
     known: dict[str, Array] = dict(network.constants)
@@ -26,11 +33,27 @@ def first_not_finite(model: StepModel, values: Mapping[str, Array]) -> str | Non
             return f"input {name}"
     with np.errstate(all="ignore"):
         for node in network.nodes:
-            made = evaluate_node(node, network.values, known)
+            made = _evaluated(node, network.values, known, platform)
             if not all(map(_is_finite, made.values())):
                 return node.name
             known |= made
     return None
+
+
+def _evaluated(
+    node: CanonicalNode, values: Mapping[str, Value], known: Mapping[str, Array], platform: Platform
+) -> Mapping[str, Array]:
+    ways = node.attributes["operation"].implementations if node.kind == "operation" else ()
+    if node.kind != "operation" or any(each.kind == "host" for each in ways):
+        return evaluate_node(node, values, known)
+    inputs = tuple(dict.fromkeys(filter(None, node.inputs)))
+    outputs = tuple(filter(None, node.outputs))
+    lowered = lower(
+        Network(node.name, inputs, outputs, {name: values[name] for name in (*inputs, *outputs)}, {}, (node,))
+    )
+    given = {lowered.inputs[name]: known[name] for name in inputs}
+    with run(lowered.graph, platform, inputs=given, calibrate=False) as running:
+        return {name: np.array(running.result(lowered.outputs[name])) for name in outputs}
 
 
 def _is_finite(value: Array) -> bool:

@@ -3,22 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from syclsched.errors import ArgumentError, ModelError, ValueNeededError, did_you_mean
-from syclsched.frontends.onnx.importing import import_model
+from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.importing.import_state import SEED, TrainingImport
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Model
 from syclsched.frontends.onnx.network import Network, Value
-from syclsched.frontends.onnx.rewrites import rewrite
 from syclsched.onnx.model import GivenShapes, OnnxModel
 from syclsched.training.losses import CrossEntropy, Loss
 from syclsched.training.optimisers import Optimiser
+from syclsched.training.sources.trained_model import TrainedModel, chosen_output
 from syclsched.training.step_network import (
     LOSS,
     NORM,
@@ -36,119 +35,6 @@ if TYPE_CHECKING:
     from syclsched.onnx.specialised import Shapes, Specialised
 
 Array = np.ndarray[Any, Any]
-
-#: Rewrites of the forward pass before it is differentiated: those that find what has a gradient of its own.
-_FORWARD_PASSES: Final = (
-    "dead_code",
-    "constant_folding",
-    "algebra",
-    "identities",
-    "common",
-    "normalisations",
-    "formulas",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class TrainedModel:
-    """A model, and which of its initialisers a training step changes."""
-
-    model: Model
-    parameters: tuple[str, ...]  # initialisers that are trained
-    moments: tuple[str, ...]  # running means and variances of batch normalisations
-
-    @property
-    def values(self) -> dict[str, Array]:
-        """The initial values of parameters and running moments."""
-        given = self.model.graph.initialisers
-        return {name: np.array(given[name]) for name in (*self.parameters, *self.moments)}
-
-    @property
-    def source(self) -> Model:
-        """The model with parameters and running moments as inputs."""
-        graph = self.model.graph
-        changed = {*self.parameters, *self.moments}
-        inputs = tuple(
-            DeclaredValue(name, graph.initialisers[name].dtype.name, graph.initialisers[name].shape)
-            for name in (*self.parameters, *self.moments)
-        )
-        kept = {name: array for name, array in graph.initialisers.items() if name not in changed}
-        return replace(self.model, graph=replace(graph, inputs=(*graph.inputs, *inputs), initialisers=kept))
-
-
-def trained_model(model: Model, parameters: Iterable[str] | None = None, frozen: Iterable[str] = ()) -> TrainedModel:
-    """Return a model with the parameters that are trained.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-    parameters : iterable of str, optional
-        Names of initialisers, or patterns such as ``head.*``. By default all floating-point initialisers that have a
-        dimension, except running moments.
-    frozen : iterable of str, optional
-        Names or patterns of those that are not trained.
-
-    Raises
-    ------
-    ArgumentError
-        If a name fits no initialiser, or one that is not floating-point.
-    ModelError
-        If inputs or outputs are not all tensors of numbers.
-    """
-    others = [each.name for each in model.inputs if each.is_sequence or each.is_optional]
-    if model.host is not None or others:
-        what = f"input {others[0]!r} is a sequence or an optional value" if others else "it computes on text or maps"
-        raise ModelError(
-            f"{what}, and only models of tensors of numbers are trained",
-            where=model.where,
-            hint="Train the part behind, which onnx.utils.extract_model takes",
-        )
-    initialisers = model.graph.initialisers
-    moments = _running_moments(model)
-    possible = [name for name, array in initialisers.items() if array.dtype.kind == "f" and name not in moments]
-    if parameters is None:
-        chosen = [name for name in possible if initialisers[name].ndim]
-    else:
-        named = _matching(parameters, initialisers, "parameters")
-        for name in named:
-            if name not in possible:
-                what = "is a running moment" if name in moments else f"is of {initialisers[name].dtype}"
-                raise ArgumentError(
-                    f"{name!r} {what}, and cannot be trained", where="parameters", hint="Train floating-point ones"
-                )
-        chosen = [name for name in possible if name in named]
-    left_out = _matching(frozen, initialisers, "frozen")
-    chosen = [name for name in chosen if name not in left_out]
-    if not chosen:
-        raise ArgumentError(
-            "there is nothing to train: no floating-point initialiser is left",
-            where=f"model {model.name!r}",
-            hint="Weights must be initialisers of the model's graph, not constants within it",
-        )
-    return TrainedModel(model, tuple(chosen), tuple(moments))
-
-
-def _matching(patterns: Iterable[str], names: Collection[str], where: str) -> set[str]:
-    found: set[str] = set()
-    for pattern in [patterns] if isinstance(patterns, str) else patterns:
-        fitting = [name for name in names if name == pattern or fnmatchcase(name, pattern)]
-        if not fitting:
-            raise ArgumentError(
-                f"the model has no initialiser {pattern!r}",
-                where=where,
-                hint=f"{did_you_mean(pattern, names)}There are: {', '.join(sorted(names)[:20])}",
-            )
-        found.update(fitting)
-    return found
-
-
-def _running_moments(model: Model) -> list[str]:
-    found: dict[str, None] = {}
-    for node in model.graph.nodes:
-        if node.operator == "BatchNormalization" and node.domain == "":
-            found.update((name, None) for name in node.inputs[3:5] if name in model.graph.initialisers)
-    return list(found)
 
 
 class StepModel(OnnxModel):
@@ -187,8 +73,8 @@ class StepModel(OnnxModel):
         clip_norm: float | None = None,
     ) -> None:
         self.trained, self.loss, self.optimiser = trained, loss, optimiser
-        self._target_dtype, self._parts, self._clip_norm = target_dtype, tuple(parts), clip_norm
-        self.output = _chosen_output(trained.model, output)
+        self.target_dtype, self._parts, self._clip_norm = target_dtype, tuple(parts), clip_norm
+        self.output = chosen_output([each.name for each in trained.model.outputs], output)
         #: The last forward pass: targets are checked against it before the step is made of it.
         self._last: tuple[Any, Network] | None = None
         #: Number of steps that are done, which the trainer counts.
@@ -209,7 +95,7 @@ class StepModel(OnnxModel):
         ]
         state.append(DeclaredValue(PARITY, "float32", ()))
         scalars = [DeclaredValue(scalar_name(name), "float32", ()) for name in self.optimiser.scalars(0)]
-        extra = [DeclaredValue(TARGET, self._target_dtype, None), *scalars]
+        extra = [DeclaredValue(TARGET, self.target_dtype, None), *scalars]
         if self.has_dropout:
             extra.append(DeclaredValue(SEED, "uint32", (1,)))
         carried = [each for each in (*graph.inputs, *state) if each.name in self._carried_names]
@@ -221,7 +107,7 @@ class StepModel(OnnxModel):
     @property
     def has_dropout(self) -> bool:
         """Whether the model drops elements at random."""
-        return any(node.operator == "Dropout" and node.domain == "" for node in self._source.graph.nodes)
+        return self.trained.has_dropout
 
     @property
     def _carried_names(self) -> set[str]:
@@ -246,15 +132,13 @@ class StepModel(OnnxModel):
         """Return the forward pass for shapes of the model's inputs, ready to be differentiated."""
         key = tuple(sorted((each.name, shapes[each.name]) for each in self._source.inputs if each.name in shapes))
         if self._last is None or self._last[0] != key:
-            self._last = key, forward_network(self._source, shapes, TrainingImport())
+            self._last = key, self.trained.forward(shapes)
         return self._last[1]
 
-    @property
+    @cached_property
     def ends_with_softmax(self) -> bool:
         """Whether the model's output is a softmax, which is part of cross-entropy."""
-        made = {name: node for node in self._source.graph.nodes for name in node.outputs}
-        node = made.get(self.output)
-        return node is not None and node.operator == "Softmax"
+        return self.trained.ends_with_softmax(self.output)
 
     def input_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         """Return the shapes of all inputs, given those of a batch."""
@@ -292,13 +176,14 @@ class StepModel(OnnxModel):
             prediction=_before_softmax(network, self.output, self.loss),
             loss=self.loss,
             optimiser=self.optimiser,
-            target=Value(TARGET, shapes[TARGET], self._target_dtype),
+            target=Value(TARGET, shapes[TARGET], self.target_dtype),
             clip_norm=self._clip_norm,
         )
         return step_network(parts, self._samples(shapes), settings)
 
     def _samples(self, shapes: Shapes) -> int:
-        return shapes[self.batch_inputs[0].name][0] if self.batch_inputs else 1
+        first = shapes[self.batch_inputs[0].name] if self.batch_inputs else ()
+        return first[0] if first else 1
 
     def with_samples(self, shapes: Shapes, count: int) -> dict[str, tuple[int, ...]]:
         """Return shapes of inputs for another number of samples."""
@@ -326,20 +211,10 @@ class StepModel(OnnxModel):
                     for each in self.batch_inputs
                     if shapes[each.name][:1] == (samples,)
                 }
-                training = TrainingImport(first=first, samples=count)
-                made[key] = forward_network(_with_open_batch(self._source, own), {**shapes, **own}, training)
+                made[key] = self.trained.forward({**shapes, **own}, TrainingImport(first=first, samples=count))
             found.append(BatchPart(made[key], first, count))
             first = end
         return tuple(found)
-
-
-def _chosen_output(model: Model, output: str | None) -> str:
-    names = [each.name for each in model.outputs]
-    if output is None:
-        return names[0]
-    if output not in names:
-        raise ArgumentError(f"the model has no output {output!r}", where="output", hint=f"It has {', '.join(names)}")
-    return output
 
 
 def _before_softmax(network: Network, output: str, loss: Loss) -> str:
@@ -360,9 +235,9 @@ def without_gradient(model: StepModel, shapes: Shapes, *, named: bool = False) -
     """
     trained = model.trained
     full = model.input_shapes(shapes)
-    fixed = constant_parameters(trained, full)
+    fixed = trained.fixed(full)
     kept = tuple(name for name in trained.parameters if name not in fixed)
-    network = forward_network(replace(trained, parameters=kept).source, full, TrainingImport())
+    network = replace(trained, parameters=kept).forward(full)
     used = used_parameters(network, model.output)
     unused = {name for name in kept if name not in used}
     if named and (fixed or unused):
@@ -388,39 +263,3 @@ def used_parameters(network: Network, output: str) -> set[str]:
         node = producer.get(name)
         waiting += [each for each in (() if node is None else node.inputs) if each is not None]
     return found.intersection(network.inputs)
-
-
-def forward_network(source: Model, shapes: Shapes, training: TrainingImport) -> Network:
-    """Return the forward pass of a model for shapes of its inputs, ready to be differentiated."""
-    given = {each.name: tuple(shapes[each.name]) for each in source.inputs if each.name in shapes}
-    network = import_model(source, given, training=training)
-    return rewrite(network, passes=_FORWARD_PASSES).network
-
-
-def _with_open_batch(source: Model, names: Collection[str]) -> Model:
-    """Return a model whose inputs of these names have any number of samples, where it declares one."""
-    inputs = tuple(
-        replace(each, dimensions=(None, *each.dimensions[1:])) if each.name in names and each.dimensions else each
-        for each in source.graph.inputs
-    )
-    return replace(source, graph=replace(source.graph, inputs=inputs))
-
-
-def constant_parameters(trained: TrainedModel, shapes: Shapes) -> set[str]:
-    """Return parameters whose values must be known when the model is imported, such as sizes and limits."""
-    found: set[str] = set()
-    current = trained
-    while True:
-        try:
-            source = current.source
-            given = {each.name: shapes[each.name] for each in source.inputs if each.name in shapes}
-            import_model(source, given, training=TrainingImport())
-        except ValueNeededError as error:
-            needed = set(error.inputs) & set(current.parameters)
-            if not needed:
-                raise
-            found |= needed
-            left = tuple(name for name in current.parameters if name not in needed)
-            current = replace(current, parameters=left)
-        else:
-            return found

@@ -120,7 +120,6 @@ class _StepBuilder:
         b.end([], [])
         outputs = [(LOSS, b.reshape(loss, ()))]
         outputs += self._updates(gradients, loss, kind)
-        outputs += [(next_name(name), value) for name, value in self._moments.items() if value != name]
         return b.finish(self._parts[0].network.name, outputs)
 
     def _declare(self) -> None:
@@ -240,9 +239,6 @@ class _StepBuilder:
         if settings.clip_norm is not None:
             limit = ("div", ("const", float(settings.clip_norm)), ("add", 0, ("const", 1e-6)))
             scale = b.elementwise(("min", limit, ("const", 1.0)), norm)
-        for name, value in self._moments.items():
-            if value != name:
-                self._moments[name] = b.elementwise(("where", 1, 0, 2), value, guard, name)
         b.end([], [])
         b.begin("begin of update", "begin of update")
         begun = b.emit("update", [PARITY, guard], expressions=(("where", 1, ("sub", ("const", 1.0), 0), 0),))
@@ -250,6 +246,12 @@ class _StepBuilder:
         outputs = [(NORM, b.reshape(norm, ())), (next_name(PARITY), begun)]
         for name, gradient in gradients.items():
             outputs += self._update(name, gradient, (guard, begun), scale)
+        changed = {name: value for name, value in self._moments.items() if value != name}
+        for name, value in changed.items():
+            b.begin(f"update of {name}", f"update of {name}")
+            made = b.emit("update", [name, guard, begun, value], expressions=(("where", _allowed(1, 2), 3, 0),))
+            b.end([], [])
+            outputs.append((next_name(name), made))
         return outputs
 
     def _squares(self, gradient: str) -> str:
@@ -269,9 +271,7 @@ class _StepBuilder:
         given: Any = count if scale is None else ("mul", count, count + 3)
         terms = {each: place if kind == "float32" else ("cast", kind, place) for each, place in places.items()}
         made = optimiser.updated(0, tuple(range(1, count)), given, terms)
-        # The parity is read only so that it changes first.
-        allowed = ("and", count + 1, ("greater_equal", count + 2, ("const", 0.0)))
-        kept = tuple(("where", allowed, each, i) for i, each in enumerate(made))
+        kept = tuple(("where", _allowed(count + 1, count + 2), each, i) for i, each in enumerate(made))
         used = sorted(frozenset().union(*map(inputs_of, kept)) | set(range(count)))
         renumbered = {old: new for new, old in enumerate(used)}
         expressions = tuple(substitute(each, renumbered) for each in kept)
@@ -279,6 +279,11 @@ class _StepBuilder:
         results = b.emit_all("update", [(names + read)[i] for i in used], expressions=expressions)
         b.end([], [])
         return [(next_name(each), made or "") for each, made in zip(names, results, strict=True)]
+
+
+def _allowed(guard: int, begun: int) -> Any:
+    """Return whether a value may change; the parity is read only so that it changes first."""
+    return ("and", guard, ("greater_equal", begun, ("const", 0.0)))
 
 
 def mixed_seed(seed: int, step: int) -> np.ndarray[Any, Any]:

@@ -14,7 +14,7 @@ from syclsched.model.platform import Platform
 from syclsched.model.platform_parts.machines import machine_of
 from syclsched.onnx.compiled_model import CompiledModel, compile
 from syclsched.onnx.kernel_selection import default_rewrite
-from syclsched.onnx.model import GivenShapes, OnnxModel
+from syclsched.onnx.model import GivenShapes
 from syclsched.onnx.model_build import default_platform
 from syclsched.planner.memory_limit import MemoryLimit, with_memory_limit
 from syclsched.planner.plan_request import PlanRequest
@@ -22,10 +22,11 @@ from syclsched.progress import Progress
 from syclsched.scheduling.registry import AUTO as POLICY
 from syclsched.training.losses import Loss
 from syclsched.training.optimisers import Optimiser
+from syclsched.training.sources.trained_model import TrainedModel
 from syclsched.training.splitting.cluster_step import ClusterStep, ConnectedCluster
 from syclsched.training.splitting.split_planner import SplitPlanner
 from syclsched.training.splitting.splits import AUTO, SPLITS
-from syclsched.training.step_model import StepModel, TrainedModel
+from syclsched.training.step_model import StepModel
 from syclsched.training.step_network import TARGET
 
 
@@ -87,6 +88,11 @@ class StepRecipe:
             raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
         self.optimiser.scalars(0)
 
+    def used_platform(self) -> Platform:
+        """Return the devices of this machine that steps run on, or with a cluster those beside it."""
+        is_here = self.platform is not None and self.cluster is None
+        return self.platform if is_here and self.platform is not None else default_platform(self.devices)
+
     def model(self, target_dtype: str, without: Collection[str] = ()) -> StepModel:
         """Return the model of a step for targets of a dtype; some parameters are not trained."""
         kept = tuple(name for name in self.trained.parameters if name not in without)
@@ -104,7 +110,7 @@ class StepRecipe:
     def predictor(self, without: Collection[str] = ()) -> CompiledModel:
         """Return the model in inference, compiled, with parameters and running moments as inputs."""
         kept = tuple(name for name in self.trained.parameters if name not in without)
-        model = OnnxModel(replace(self.trained, parameters=kept).source, shapes=self.shapes)
+        model = replace(self.trained, parameters=kept).inference(self.shapes)
         platform = None if self.cluster is not None else self.platform
         return compile(model, platform, devices=self.devices, **self.options)
 
@@ -132,7 +138,7 @@ class StepRecipe:
             return self
         if self.platform is not None:
             raise ArgumentError("both a platform and devices are given", where="train()", hint="Leave one of them out")
-        return replace(self, platform=default_platform(self.devices), devices=None)
+        return replace(self, platform=self.used_platform(), devices=None)
 
     @property
     def may_try(self) -> bool:

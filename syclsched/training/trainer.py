@@ -26,7 +26,6 @@ from syclsched.training.batches import ahead, batch_of
 from syclsched.training.checkpoints import read_checkpoint, write_checkpoint
 from syclsched.training.losses import CrossEntropy, loss_on_host
 from syclsched.training.not_finite import first_not_finite
-from syclsched.training.saving import save_model
 from syclsched.training.splitting.cluster_step import ClusterStep
 from syclsched.training.splitting.split_trial import tried
 from syclsched.training.step_model import without_gradient
@@ -67,8 +66,6 @@ class Trainer:
 
     Parameters
     ----------
-    source : path, bytes or onnx.ModelProto
-        The model as given, for `save`.
     recipe : StepRecipe
         Makes and compiles its steps.
     named : bool
@@ -77,8 +74,8 @@ class Trainer:
         Determines what dropout drops.
     """
 
-    def __init__(self, source: Any, recipe: StepRecipe, *, named: bool, seed: int) -> None:
-        self._source, self._recipe = source, recipe
+    def __init__(self, recipe: StepRecipe, *, named: bool, seed: int) -> None:
+        self._recipe = recipe
         self._named, self._seed = named, seed
         self._model = recipe.model("int64")
         self._left_out: frozenset[str] | None = None
@@ -135,7 +132,7 @@ class Trainer:
 
     def _stepped(self, values: dict[str, Array], target: Array) -> float:
         compiled = self._compiled_for(values, target)
-        target = target.astype(compiled.model.dtype(TARGET), copy=False)
+        target = target.astype(self._model.target_dtype, copy=False)
         self._check_target(values, target)
         given = self._given(values, target)
         made = _call(compiled, given)
@@ -157,7 +154,7 @@ class Trainer:
 
     def _not_finite(self, given: Mapping[str, Array], loss: float) -> NotFiniteError:
         held = self._compiled.carried() if self._compiled is not None else {}
-        found = first_not_finite(self._model, {**held, **given})
+        found = first_not_finite(self._model, {**held, **given}, self._recipe.used_platform())
         what = "the loss" if not math.isfinite(loss) else "a gradient"
         return NotFiniteError(
             f"{what} is not finite in step {self._steps}; nothing is updated",
@@ -315,7 +312,7 @@ class Trainer:
             raise ArgumentError(f"the target is of {target.dtype}", where="y", hint="Give integers or floats")
         if dtype == "float32" and target.dtype == np.float64 and self._is_double():
             dtype = "float64"
-        if self._compiled is not None and self._model.dtype(TARGET) == dtype:
+        if self._compiled is not None and self._model.target_dtype == dtype:
             return self._compiled
         if self._left_out is None:
             shapes = {name: value.shape for name, value in values.items()}
@@ -447,7 +444,7 @@ class Trainer:
             return {name: np.array(value) for name, value in {**self._values, **held}.items()}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model with its trained parameters as ONNX, whole or not at all.
+        """Write the model with its trained parameters as ONNX, those of a task graph as .npz, whole or not at all.
 
         Parameters
         ----------
@@ -456,10 +453,12 @@ class Trainer:
 
         Raises
         ------
+        ArgumentError
+            If parameters of a task graph are to be written to another kind of file.
         StorageError
             If it cannot be written; an older file stays as it is.
         """
-        save_model(self._source, self._state(), path)
+        self._recipe.trained.save(self._state(), path)
 
     def checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Write parameters, the optimiser's state, the seed and the number of steps, whole or not at all.
@@ -526,5 +525,6 @@ def _call(compiled: CompiledModel | ClusterStep, given: Mapping[str, Array]) -> 
 
 
 def _samples(x: Any) -> int:
-    first = next(iter(x.values())) if isinstance(x, Mapping) else x[0] if isinstance(x, tuple) else x
-    return len(first)
+    parts = list(x.values()) if isinstance(x, Mapping) else x if isinstance(x, tuple) else (x,)
+    shape = np.shape(parts[0]) if parts else ()
+    return shape[0] if shape else 1

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from syclsched.errors import ArgumentError
-from syclsched.frontends.onnx.model_file.model_reader import read_model
+from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.onnx.model import GivenShapes
 from syclsched.training.losses import Loss, loss_of
 from syclsched.training.optimisers import Optimiser, optimiser_of
+from syclsched.training.sources.trained_graph import trained_graph
+from syclsched.training.sources.trained_model import trained_model
 from syclsched.training.splitting.splits import AUTO
-from syclsched.training.step_model import trained_model
 from syclsched.training.step_recipe import StepRecipe, TrainOptions
 from syclsched.training.trainer import Trainer
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def train(
-    model: str | os.PathLike[str] | bytes | Any,
+    model: str | os.PathLike[str] | bytes | TaskGraph | Any,
     loss: str | Loss = "cross_entropy",
     optimizer: str | Optimiser = "adam",
     *,
@@ -39,15 +40,16 @@ def train(
     seed: int = 0,
     **compiling: Unpack[TrainOptions],
 ) -> Trainer:
-    """Make an ONNX model ready to be trained.
+    """Make an ONNX model or a task graph ready to be trained.
 
     A step - forward pass, loss, backward pass, update - is one task graph. It is planned and bound at the first step,
     and for each further shape of a batch. Parameters and the optimiser's state stay in the devices' memory.
 
     Parameters
     ----------
-    model : path, bytes or onnx.ModelProto
-        The model, as PyTorch and others export it. Its initialisers are the parameters.
+    model : path, bytes, onnx.ModelProto or TaskGraph
+        The model, as PyTorch and others export it. Its initialisers are the parameters. Or a graph whose operations
+        have gradients: arrays that it reads are its inputs, those of them with initial data its parameters.
     loss : str or Loss, optional
         ``cross_entropy``, ``mean_squared_error``, ``mean_absolute_error``, ``binary_cross_entropy`` (of numbers before
         the sigmoid), ``model`` (the model's output is the loss), or one of `syclsched.training`, with its settings.
@@ -58,17 +60,19 @@ def train(
     platform : Platform, optional
         The devices, in place of ``devices``.
     parameters : iterable of str, optional
-        Names of the initialisers that are trained, or patterns such as ``head.*``; by default all floating-point ones
-        with a dimension.
+        Names of the initialisers, or arrays with initial data, that are trained, or patterns such as ``head.*``; by
+        default all floating-point ones with a dimension.
     frozen : iterable of str, optional
-        Names or patterns of initialisers that are not trained.
+        Names or patterns of those that are not trained.
     output : str, optional
-        The output that the loss is computed from; by default the first. A softmax at the end is part of cross-entropy.
+        The output that the loss is computed from; by default the first, of a graph its only floating-point result. A
+        softmax at the end is part of cross-entropy.
     shapes : Mapping, optional
-        As for `syclsched.onnx.load`.
+        As for `syclsched.onnx.load`; a graph has its own.
     micro_batches : int or sequence of float, optional
         Parts of each batch that are computed apart, and whose gradients are summed in order: a number of equal ones, or
-        their shares. On one device they need less memory; on several, by default, as ``split`` wants.
+        their shares. On one device they need less memory; on several, by default, as ``split`` wants. Not of a graph,
+        whose shapes are fixed.
     clip_norm : float, optional
         If the norm of all gradients together is larger, they are scaled to it.
     seed : int, optional
@@ -104,13 +108,20 @@ def train(
     ...     trainer.save("trained.onnx")
     """
     split, cluster = compiling.pop("split", AUTO), compiling.pop("cluster", None)
+    parts, trained = _shares(micro_batches), None
+    if isinstance(model, TaskGraph):
+        if shapes is not None or len(parts) > 1:
+            what = "shapes are given" if shapes is not None else "micro-batches are wanted"
+            raise ArgumentError(f"{what}, and the shapes of a task graph are fixed", where="train()")
+        trained = trained_graph(model, parameters, frozen, output)
+        output = None  # the first
     recipe = StepRecipe(
-        trained_model(read_model(model), parameters, frozen),
+        trained or trained_model(model, parameters, frozen),
         loss_of(loss),
         optimiser_of(optimizer),
         output=output,
         shapes=shapes,
-        parts=_shares(micro_batches),
+        parts=parts,
         clip_norm=clip_norm,
         platform=platform,
         devices=devices,
@@ -119,7 +130,7 @@ def train(
         options=compiling,
     )
     recipe.check()
-    return Trainer(model, recipe, named=parameters is not None, seed=seed)
+    return Trainer(recipe, named=parameters is not None, seed=seed)
 
 
 def _shares(micro_batches: int | Sequence[float]) -> tuple[float, ...]:

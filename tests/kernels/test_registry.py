@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from syclsched import kernels
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import block_launch, group_size, line_launch
+from syclsched.kernels.nn.pooling.pool import pool
 from syclsched.model.operation import DeviceLimits, Operation, Signature
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,3 +132,12 @@ def test_index_spaces_cover_the_work_in_whole_groups(size: int, units: int, item
         assert total % (group * lines) == 0
         assert lines * items <= total < lines * (items + group)
     assert group_size(limits, items, rows=rows) & (group_size(limits, items, rows=rows) - 1) == 0
+
+
+def test_operations_note_what_made_them() -> None:
+    for name in kernels.names():
+        assert kernels.get(name).recipe == (name, {})
+    pooling = pool("max", [2, 2], strides=[2, 2])
+    assert pooling is pool("max", (2, 2), (2, 2)) and pooling.recipe is not None
+    name, arguments = pooling.recipe
+    assert name == "pool" and arguments["mode"] == "max" and arguments["channels_last"] is False

@@ -274,6 +274,20 @@ def with_all() -> Any:
     return made.host(lambda x, slope: np.multiply(x, np.float32(slope), out=x, where=x < 0))
 
 
+def test_a_function_for_the_host_takes_arrays_of_any_number_of_dimensions() -> None:
+    @syclsched.operation
+    def halved(y: Write, x: Read) -> None:
+        y[...] = x / 2
+
+    graph = syclsched.TaskGraph("many axes")
+    x = graph.array("x", data=np.arange(32.0).reshape(2, 2, 2, 2, 2))
+    y = graph.array("y", x.shape)
+    graph.kernel(halved, y=y, x=x)
+    assert halved.work(of(halved, y=x.shape, x=x.shape)).flops == 32
+    with syclsched.run(graph, syclsched.discover("cpu"), calibrate=False) as run:
+        assert (run.result(y) == np.arange(32).reshape(x.shape) / 2).all()
+
+
 def test_adding_an_implementation_changes_nothing_of_the_others() -> None:
     first = syclsched.operation(rectified)
     second = first.opencl(SOURCE)

@@ -12,10 +12,12 @@ from onnx import TensorProto, helper
 from support.host_evaluation import evaluate
 from support.small_models import model_of
 from syclsched.frontends.onnx.importing.import_state import SEED
-from syclsched.frontends.onnx.model_file.model_reader import read_model
+from syclsched.model.graph import TaskGraph
 from syclsched.training.losses import Loss, MeanSquaredError
 from syclsched.training.optimisers import SGD, Optimiser
-from syclsched.training.step_model import StepModel, trained_model
+from syclsched.training.sources.trained_graph import trained_graph
+from syclsched.training.sources.trained_model import trained_model
+from syclsched.training.step_model import StepModel
 from syclsched.training.step_network import LOSS, TARGET, next_name, scalar_name
 
 Array = np.ndarray[Any, Any]
@@ -33,10 +35,12 @@ class HostStep:
         loss: Loss | None = None,
         optimiser: Optimiser | None = None,
         parameters: Sequence[str] | None = None,
+        output: str | None = None,
         **more: Any,
     ) -> None:
         self.optimiser = optimiser or SGD(learning_rate=1.0)
-        self.trained = trained_model(read_model(model), parameters)
+        is_graph = isinstance(model, TaskGraph)
+        self.trained = trained_graph(model, parameters, (), output) if is_graph else trained_model(model, parameters)
         self.model = StepModel(self.trained, loss or MeanSquaredError(), self.optimiser, target.dtype.name, **more)
         self.given = {**(inputs or {}), TARGET: target}
         for name, number in self.optimiser.scalars(0).items():
@@ -79,12 +83,34 @@ def check_gradients(
     model = model_of(nodes, {}, [output], both, opset=opset, dtypes={output: TensorProto.DOUBLE})
     for domain in sorted({each.domain for each in nodes} - {""}):
         model.opset_import.append(helper.make_opsetid(domain, 1))
-    trained = trained_model(read_model(model), list(parameters))
+    trained = trained_model(model, list(parameters))
     probe = StepModel(trained, MeanSquaredError(), SGD(), "float64")
     target = random.standard_normal(probe.prediction_shape({}))
-    found = HostStep(model, target, parameters=list(parameters))
+    check_step(HostStep(model, target, parameters=list(parameters)), step)
+
+
+def check_graph(
+    graph: TaskGraph,
+    *,
+    parameters: Sequence[str] | None = None,
+    output: str | None = None,
+    inputs: Mapping[str, Array] | None = None,
+    step: float = 1e-6,
+) -> None:
+    """Compare the gradients of a graph's arrays, in double precision, with central differences."""
+    random = np.random.default_rng(7)
+    made = trained_graph(graph, parameters, (), output).model.outputs[0]
+    target = random.standard_normal([int(n) for n in made.dimensions or () if isinstance(n, int)])
+    check_step(HostStep(graph, target, inputs, parameters=parameters, output=output), step)
+
+
+def check_step(found: HostStep, step: float = 1e-6) -> None:
+    """Compare the gradients of all parameters with central differences along random directions."""
+    random = np.random.default_rng(8)
     gradients = found.gradients()
-    for name, value in parameters.items():
+    assert set(gradients) == set(found.trained.parameters)
+    for name in found.trained.parameters:
+        value = found.values[name]
         for _ in range(2):
             direction = random.standard_normal(value.shape)
             ends = [found.loss({name: value + sign * step * direction}) for sign in (1, -1)]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import syclsched
+from syclsched.kernels.nn.product.matmul import matmul
 from syclsched.testing.training_models import TrainingModel, convolutional, perceptron, recurrent, transformer
 from syclsched.training import SGD, Adam, AdamW, CrossEntropy
 
@@ -77,3 +78,41 @@ def test_optimisers_with_weights_and_ignored_labels(ours: Any, theirs: Any) -> N
             assert own.step(x, y) == pytest.approx(float(wanted.detach()), rel=1e-5)
         for each, value in own.parameters.items():
             np.testing.assert_allclose(value, weights[each].detach().numpy(), rtol=1e-4, atol=1e-6)
+
+
+@syclsched.operation
+def softsign(item, y, x):
+    i, j = item.get_id(0), item.get_id(1)
+    y[i, j] = x[i, j] / (1 + abs(x[i, j]))
+
+
+@softsign.gradient
+def softsign(dy, x):
+    return dy / (1 + abs(x)) ** 2
+
+
+def test_losses_of_a_graph_with_an_operation_of_our_own() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install syclsched[pytorch]")
+    model = perceptron((6, 8, 3))
+    weights = {name: torch.from_numpy(value.copy()).requires_grad_() for name, value in model.weights.items()}
+    optimiser = torch.optim.Adam(weights.values(), lr=1e-2)
+    graph = syclsched.TaskGraph("classifier")
+    x, y = graph.array("x", (16, 6), "float32"), graph.array("y", (16, 3), "float32")
+    h, s = graph.array("h", (16, 8), "float32"), graph.array("s", (16, 8), "float32")
+    held = {name: graph.array(name, data=value) for name, value in model.weights.items()}
+    product = matmul(transpose_b=True, bias=True)
+    graph.kernel(product, y=h, a=x, b=held["layer0.weight"], c=held["layer0.bias"])
+    graph.kernel(softsign, y=s, x=h)
+    graph.kernel(product, y=y, a=s, b=held["layer1.weight"], c=held["layer1.bias"])
+    batches = [model.batch(16, seed) for seed in range(4)]
+    with syclsched.train(graph, "cross_entropy", Adam(1e-2), devices="cpu", autotune=False) as trainer:
+        for step in range(50):
+            samples, labels = batches[step % 4]
+            optimiser.zero_grad()
+            linear, squash = torch.nn.functional.linear, torch.nn.functional.softsign
+            hidden = squash(linear(torch.from_numpy(samples), weights["layer0.weight"], weights["layer0.bias"]))
+            scores = linear(hidden, weights["layer1.weight"], weights["layer1.bias"])
+            loss = torch.nn.functional.cross_entropy(scores, torch.from_numpy(labels))
+            loss.backward()
+            optimiser.step()
+            assert trainer.step(samples, labels) == pytest.approx(float(loss.detach()), rel=1e-4), f"step {step}"

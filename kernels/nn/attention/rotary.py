@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import line_launch
+from syclsched.kernels.common import line_launch, with_recipe
 from syclsched.kernels.nn.opencl_types import FLOATS, sum_dtype
 from syclsched.kernels.tensor.gather import INDEX_DTYPES
 from syclsched.kernels.tensor.operation_factory import array_bytes, elements, input_parameter, make_operation
@@ -17,6 +17,7 @@ from syclsched.model.access import AccessMode
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Parameter, Signature, Work
 
 
+@with_recipe
 @cache
 def rotary(interleaved: bool = False, part: tuple[int, int, int] | None = None) -> Operation:
     """Return the operation that turns pairs of elements of ``x``; further elements stay.

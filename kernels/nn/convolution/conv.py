@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import ITEM_BYTES, OPENCL_C, REAL_DTYPES, numpy_implementation
+from syclsched.kernels.common import ITEM_BYTES, OPENCL_C, REAL_DTYPES, numpy_implementation, with_recipe
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.convolution import conv_blocks, conv_groups, winograd_opencl, winograd_tiling
@@ -145,6 +145,7 @@ def _conv(convolution: Convolution, bias: bool, residual: str) -> Operation:
     )
 
 
+@with_recipe
 def conv(
     ndim: int,
     strides: Sequence[int] = (),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import ITEM_BYTES, Ints, numpy_implementation
+from syclsched.kernels.common import ITEM_BYTES, Ints, numpy_implementation, with_recipe
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.convolution import conv_transpose_blocks
@@ -126,6 +126,7 @@ def _conv_transpose(convolution: Convolution, output_padding: Ints, bias: bool) 
     )
 
 
+@with_recipe
 def conv_transpose(
     ndim: int,
     strides: Sequence[int] = (),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import ceil_div, line_launch, numpy_implementation
+from syclsched.kernels.common import ceil_div, line_launch, numpy_implementation, with_recipe
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, last, size
@@ -215,6 +215,7 @@ def _batch_norm(epsilon: float, channels_last: bool, activation: Activation) -> 
     )
 
 
+@with_recipe
 def batch_norm(epsilon: float = 1e-5, channels_last: bool = False, activation: Activation = ()) -> Operation:
     """Return y = activation((x - mean) / sqrt(variance + epsilon) * scale + bias), for every channel."""
     return _batch_norm(float(epsilon), bool(channels_last), act.checked(activation))

@@ -9,7 +9,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import ceil_div, numpy_implementation
+from syclsched.kernels.common import ceil_div, numpy_implementation, with_recipe
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, last, size, spatial
@@ -257,6 +257,7 @@ def _group_norm(groups: int, epsilon: float, channels_last: bool, activation: Ac
     )
 
 
+@with_recipe
 def group_norm(
     groups: int, epsilon: float = 1e-5, channels_last: bool = False, activation: Activation = ()
 ) -> Operation:

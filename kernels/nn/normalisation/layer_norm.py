@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import Ints, numpy_implementation
+from syclsched.kernels.common import Ints, numpy_implementation, with_recipe
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.line_operations import number, standardised, work
 from syclsched.kernels.nn.normalisation import norms_groups
@@ -111,6 +111,7 @@ def _layer_norm(axis: int, epsilon: float, bias: bool, centred: bool) -> Operati
     )
 
 
+@with_recipe
 def layer_norm(axis: int = -1, epsilon: float = 1e-5, bias: bool = False, centred: bool = True) -> Operation:
     """Return y = (x - mean) / sqrt(variance + epsilon) * scale + b, with statistics over the axes from ``axis`` on.
 

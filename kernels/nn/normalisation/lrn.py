@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import ITEM_BYTES, ceil_div, line_launch, numpy_implementation
+from syclsched.kernels.common import ITEM_BYTES, ceil_div, line_launch, numpy_implementation, with_recipe
 from syclsched.kernels.nn.geometry import last
 from syclsched.kernels.nn.geometry import size as extent
 from syclsched.kernels.nn.line_operations import number, work
@@ -239,6 +239,7 @@ def _lrn(alpha: float, beta: float, bias: float, size: int, channels_last: bool)
     )
 
 
+@with_recipe
 def lrn(
     alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, size: int = 5, channels_last: bool = False
 ) -> Operation:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import ITEM_BYTES, Ints, ceil_div, line_launch, numpy_implementation
+from syclsched.kernels.common import ITEM_BYTES, Ints, ceil_div, line_launch, numpy_implementation, with_recipe
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.line_operations import work
 from syclsched.kernels.nn.normalisation import norms_groups, online_softmax
@@ -190,6 +190,7 @@ def _softmax_over(axis: int, log: bool) -> Operation:
     )
 
 
+@with_recipe
 def softmax_over(axis: int = -1, log: bool = False) -> Operation:
     """Return y = exp(x) / sum of exp(x) along an axis, or its logarithm."""
     return _softmax_over(int(axis), bool(log))

@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import C_TYPES, ITEM_BYTES, OPENCL_C, Ints, numpy_implementation
+from syclsched.kernels.common import C_TYPES, ITEM_BYTES, OPENCL_C, Ints, numpy_implementation, with_recipe
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, last, size, spatial
@@ -227,6 +227,7 @@ def _pool(
     )
 
 
+@with_recipe
 def pool(
     mode: str,
     kernel: Sequence[int],

@@ -14,7 +14,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import ITEM_BYTES, OPENCL_C
+from syclsched.kernels.common import ITEM_BYTES, OPENCL_C, with_recipe
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.line_operations import lines_launch, number
 from syclsched.kernels.nn.opencl_types import FLOATS, sum_dtype
@@ -225,6 +225,7 @@ def _resize(resampling: _Resampling, scales: tuple[float, ...], roi: tuple[float
     )
 
 
+@with_recipe
 def resize(
     mode: str,
     coordinates: str,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import ITEM_BYTES, REAL_DTYPES, Ints, numpy_implementation
+from syclsched.kernels.common import ITEM_BYTES, REAL_DTYPES, Ints, numpy_implementation, with_recipe
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import size
@@ -191,6 +191,7 @@ def _matmul(
     )
 
 
+@with_recipe
 def matmul(
     transpose_a: bool = False,
     transpose_b: bool = False,

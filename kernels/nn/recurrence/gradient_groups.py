@@ -10,10 +10,8 @@ from syclsched.kernels.groups import ceil_power_of_two, head, implementation, mo
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.opencl_types import empty_kernel
 from syclsched.kernels.nn.recurrence.gradient_steps import PHASES, WRITTEN, first_part, reset_part
+from syclsched.kernels.nn.recurrence.recurrent_groups import LEAST_ITEMS
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, OpenCLSource, Signature
-
-#: Least work-items of a group, as in `recurrent_groups`.
-_LEAST_ITEMS = 8
 
 
 def recurrent_gradient(parameters: tuple[str, ...], cell: str, reverse: bool) -> Implementation:
@@ -24,7 +22,7 @@ def recurrent_gradient(parameters: tuple[str, ...], cell: str, reverse: bool) ->
 
 def _items(signature: Signature, limits: DeviceLimits) -> int:
     """Return the work-items of a group; each computes one hidden unit, or several."""
-    return min(most_items(limits, 1), max(_LEAST_ITEMS, ceil_power_of_two(signature.shapes["dy"][2])))
+    return min(most_items(limits, 1), max(LEAST_ITEMS, ceil_power_of_two(signature.shapes["dy"][2])))
 
 
 def _launch(signature: Signature, limits: DeviceLimits) -> Launch:

@@ -23,7 +23,7 @@ from functools import cache, partial
 from typing import Any, Final
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import ITEM_BYTES, Activation, numpy_implementation
+from syclsched.kernels.common import ITEM_BYTES, Activation, numpy_implementation, with_recipe
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.opencl_types import FLOATS, sum_dtype
 from syclsched.kernels.nn.recurrence import recurrent_groups, recurrent_vectors
@@ -35,6 +35,7 @@ from syclsched.model.operation import Operation, Parameter, Signature, Work
 CELLS: Final = {"rnn": (1, 1, 1), "lstm": (4, 4, 3), "gru": (3, 3, 2), "gru_linear": (3, 4, 2)}
 
 
+@with_recipe
 def recurrent(
     cell: str,
     activations: tuple[Activation, ...],

@@ -16,8 +16,9 @@ from syclsched.model.operation import DeviceLimits, Implementation, Launch, Open
 _WRITTEN: Final = ("y", "h", "c")
 #: More hidden units need more local memory than some devices have, and are left to others.
 _MOST_HIDDEN: Final = 2048
-#: In a group of one work-item, Intel's compiler for CPUs reads the state of the step before the last.
-_LEAST_ITEMS: Final = 8
+#: In a group of fewer work-items than a vector has, up to 16, Intel's compiler for CPUs reads the state of the step
+#: before the last.
+LEAST_ITEMS: Final = 16
 
 
 def recurrent(
@@ -38,7 +39,7 @@ def _refuses(signature: Signature) -> str | None:
 def _items(signature: Signature, limits: DeviceLimits) -> int:
     """Return the work-items of a group; each computes one hidden unit, or several."""
     hidden = signature.shapes["y"][-1]
-    return min(most_items(limits, 1), max(_LEAST_ITEMS, ceil_power_of_two(hidden)))
+    return min(most_items(limits, 1), max(LEAST_ITEMS, ceil_power_of_two(hidden)))
 
 
 def _launch(signature: Signature, limits: DeviceLimits) -> Launch:

@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import NUMBA_DTYPES
+from syclsched.kernels.common import NUMBA_DTYPES, with_recipe
 from syclsched.kernels.onednn.operations import reduction
 from syclsched.kernels.tensor.operation_factory import (
     array_bytes,
@@ -28,6 +28,7 @@ from syclsched.model.operation import Operation, Shape, Signature, Split, Work
 MODES = ("sum", "mean", "max", "min", "prod", "l1", "l2", "sumsquare", "logsum", "logsumexp")
 
 
+@with_recipe
 @cache
 def reduce(mode: str, axes: tuple[int, ...], keepdims: bool = False) -> Operation:
     """Return the operation that reduces ``x`` along axes to ``y`` of the same dtype."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels import groups
+from syclsched.kernels.common import with_recipe
 from syclsched.kernels.tensor.operation_factory import (
     array_bytes,
     elements,
@@ -44,6 +45,7 @@ PARTS = 64
 _MIN_ELEMENTS = 1 << 17
 
 
+@with_recipe
 @cache
 def reduce_whole(mode: str) -> Operation:
     """Return the operation that reduces all of ``x`` to the scalar ``y``, with partial results in ``parts``."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
+from syclsched.kernels.common import with_recipe
 from syclsched.kernels.tensor.operation_factory import (
     array_bytes,
     axis_error,
@@ -23,6 +24,7 @@ from syclsched.kernels.tensor.writing.row_column_blocks import block_launch, blo
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
 
 
+@with_recipe
 @cache
 def scan_sum(axis: int, exclusive: bool = False, reverse: bool = False) -> Operation:
     """Return the operation that writes the prefix sums of ``x`` along an axis to ``y``."""

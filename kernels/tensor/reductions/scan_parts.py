@@ -12,7 +12,7 @@ import math
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from syclsched.kernels.common import ceil_div
+from syclsched.kernels.common import ceil_div, with_recipe
 from syclsched.kernels.tensor.operation_factory import (
     array_bytes,
     axis_error,
@@ -40,6 +40,7 @@ _LINES = 64
 _GROUP = 8
 
 
+@with_recipe
 @cache
 def scan_in_parts(axis: int, exclusive: bool = False, reverse: bool = False) -> Operation:
     """Return the operation equal to `scan_sum` for few long lines."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
+from syclsched.kernels.common import with_recipe
 from syclsched.kernels.tensor.operation_factory import (
     array_bytes,
     axis_error,
@@ -27,6 +28,7 @@ from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter, compute
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
 
 
+@with_recipe
 @cache
 def topk(k: int, axis: int, largest: bool = True, sorted: bool = True) -> Operation:
     """Return the operation that writes the ``k`` best elements of ``x`` along an axis, and their indices."""

@@ -27,10 +27,10 @@ def training_step(
     model: ModelWithInputs | None, loss: str, micro_batches: int, split: str, platform: Platform, policy: str
 ) -> PlannedStep:
     """Return a training step of a model, with Adam, for the shapes of its inputs and the devices of a platform."""
-    from syclsched.frontends.onnx.model_file.model_reader import read_model
     from syclsched.training.losses import CrossEntropy, loss_of
     from syclsched.training.optimisers import Adam
-    from syclsched.training.step_model import trained_model, without_gradient
+    from syclsched.training.sources.trained_model import trained_model
+    from syclsched.training.step_model import without_gradient
     from syclsched.training.step_network import TARGET
     from syclsched.training.step_recipe import StepRecipe
 
@@ -38,7 +38,7 @@ def training_step(
         raise ArgumentError("only ONNX models are trained", where="--train", hint="Give a file that ends in .onnx")
     chosen = loss_of(loss)
     recipe = StepRecipe(
-        trained_model(read_model(model.path)),
+        trained_model(model.path),
         chosen,
         Adam(),
         parts=(1.0,) * micro_batches,

@@ -57,7 +57,9 @@ if TYPE_CHECKING:
 
 
 #: Most submissions of a plan whose kernels are chained: larger plans take longer than their launches.
-MOST_CHAINED_UNITS = 32
+MOST_CHAINED_UNITS = 512
+#: Submissions of a plan that is not small, and the fewest kernels of a chain in one: compiling it takes some 50 ms.
+MANY_UNITS, FEWEST_CHAINED = 32, 4
 
 
 class PlanInstance:
@@ -386,8 +388,10 @@ class PlanInstance:
             return link.part.setting, len(link.parameters)
 
         found: list[tuple[ProgramNode, ...]] = []
+        fewest = 2 if len(units) <= MANY_UNITS else FEWEST_CHAINED
         for unit in chain_launches(units, link_of, MOST_ARGUMENTS):
-            if len(unit) > 1 and unit[0].id in links and can_chain([links[node.id] for node in unit], queue):
+            is_long = len(unit) >= fewest and unit[0].id in links
+            if is_long and can_chain([links[node.id] for node in unit], queue):
                 self._chained.add(unit[0].id)
                 found.append(unit)
             else:

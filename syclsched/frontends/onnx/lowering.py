@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -70,6 +71,10 @@ class _Lowering:
         self._tasks: set[str] = set()
         self._reshaped_outputs = _reshaped_outputs(network, self._outputs)
         self._origins: dict[str, tuple[str, ...]] = {}
+        #: Number of reads of each value; being an output counts.
+        self._reads = Counter(name for node in network.nodes for name in node.inputs)
+        self._reads.update(network.outputs)
+        self._made_by_tasks = {name for node in network.nodes if node.kind != "reshape" for name in node.outputs}
 
     def lowered(self) -> LoweredNetwork:
         network = self._network
@@ -202,7 +207,10 @@ class _Lowering:
         for parameter, array in call.constants.items():
             arguments[parameter] = shared_constant(array, _safe(f"{node.name} {parameter}"))
         for position, (parameter, name) in enumerate(call.writes.items()):
-            if name is not None and parameter in call.updated:
+            if node.kind == "operation" and parameter in call.updated:
+                value = self._unused(node, parameter, position) if name is None else network.values[name]
+                arguments[parameter] = self._begun(value, call.updated[parameter])
+            elif name is not None and parameter in call.updated:
                 # The result overwrites the value it updates.
                 if node.kind != "update":  # which comes after all that read the value before
                     self._check_overwritten(node, call.updated[parameter])
@@ -213,13 +221,33 @@ class _Lowering:
                 shape = call.reshaped.get(parameter, made.shape)
                 arguments[parameter] = (made if shape == made.shape else made.reshaped(shape)).write()
             else:
-                unused = Value(f"{node.name} {parameter}", *unused_output(node, network.values, position))
-                arguments[parameter] = self._declare(unused, temporary=True).write()
+                arguments[parameter] = self._declare(self._unused(node, parameter, position), temporary=True).write()
         for parameter, value in call.scratch.items():
             arguments[parameter] = self._declare(value, temporary=True).write()
+        arguments |= call.scalars
         task = self._task_name(node.name)
         self._graph.kernel(call.operation, name=task, **arguments)
         self._origins[task] = node.origin or (node.name,)
+
+    def _unused(self, node: CanonicalNode, parameter: str, position: int) -> Value:
+        return Value(f"{node.name} {parameter}", *unused_output(node, self._network.values, position))
+
+    def _begun(self, value: Value, old: str) -> LogicalArray | ReshapedArray:
+        """Return the array of a value that a task makes of an old one: a copy of that, or itself if nobody else has it.
+
+        The operation says whether it updates the array or accumulates in it.
+        """
+        view = self._views.get(old)
+        is_output = value.name in self._outputs or value.name in self._reshaped_outputs
+        if isinstance(view, LogicalArray) and self._reads[old] == 1 and old in self._made_by_tasks and not is_output:
+            self._views[value.name] = view
+            return view
+        made = self._declare_made(value) if value.name in self._network.values else self._declare(value, temporary=True)
+        source = self._constant(old) if view is None else view
+        source = source if source.shape == value.shape else source.reshaped(value.shape)
+        name = self._task_name(f"copy {old}")
+        self._graph.kernel(copy_operation(), name=name, source=source, destination=made.write())
+        return made
 
     def _check_overwritten(self, node: CanonicalNode, value: str) -> None:
         """Refuse to overwrite an input that is not carried into its own next value, or that others read."""

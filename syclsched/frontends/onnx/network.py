@@ -21,6 +21,8 @@ attributes. The kinds:
 ``batch_norm``       x, scale, bias, mean, variance -> y. ``epsilon``, ``channels_last``, ``activation``
 ``layer_norm``       x, scale, optional bias -> y. ``axis``, ``epsilon``, ``centred`` (by default; else by the root mean
                      square)
+``layer_norm_gradient`` x, scale, dy -> gradient of x, and those of scale and bias in ``parts`` along a first axis,
+                     given that of the result of ``layer_norm``, with its attributes
 ``group_norm``       x, scale, bias -> y. ``groups`` (of all channels: instance norm), ``epsilon``, ``channels_last``
 ``matmul``           a, b, optional bias, optional residual -> y. ``transpose_a``, ``transpose_b`` (of the last two
                      axes), ``alpha`` (of a @ b), ``beta`` (of the bias), ``activation``; leading axes broadcast, and so
@@ -78,6 +80,9 @@ attributes. The kinds:
                      `syclsched.frontends.onnx.loops.loop_body.LoopBody`
 ``update``           values, then what is read -> each value anew, in its own memory: one of ``expressions`` each, see
                      `syclsched.kernels.tensor.update`
+``operation``        the arrays that an operation reads or updates, in the order of its parameters -> those that it
+                     writes or updates. ``operation``, ``scalars`` (pairs of parameter and number), ``results``
+                     (shape and dtype of each output)
 ``reference``        any -> any: run on the host with onnx's own reference implementation. ``node``: the serialised
                      NodeProto, ``opsets``: a tuple of (domain, version)
 ===================  ==================================================================================================
@@ -106,7 +111,7 @@ KINDS: Final = frozenset(
         *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "recurrent"),
         *("integer_matmul", "integer_conv", "block_matmul", "attention", "cache_write", "rotary", "trees", "counted"),
         *("loop", "update", "moments", "reference", "conv_weights", "pool_gradient", "recurrent_gradient"),
-        "linear_recurrence",
+        *("linear_recurrence", "layer_norm_gradient", "operation"),
     }
 )
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from syclsched.frontends.onnx.network import CanonicalNode, Value
-from syclsched.model.operation import Operation, Shape
+from syclsched.model.operation import Operation, Scalar, Shape
 
 
 class OperationCall(NamedTuple):
@@ -25,6 +25,8 @@ class OperationCall(NamedTuple):
     updated: Mapping[str, str] = MappingProxyType({})
     #: Parameter -> constant of the operation's own.
     constants: Mapping[str, Any] = MappingProxyType({})
+    #: Parameter -> number.
+    scalars: Mapping[str, Scalar] = MappingProxyType({})
 
 
 #: Function that returns the operation of a node.

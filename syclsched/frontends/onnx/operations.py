@@ -17,6 +17,7 @@ from syclsched.kernels.nn.attention.rotary import rotary
 from syclsched.kernels.nn.convolution.conv import conv
 from syclsched.kernels.nn.convolution.conv_transpose import conv_transpose
 from syclsched.kernels.nn.gradients.conv_weights import conv_weights
+from syclsched.kernels.nn.gradients.layer_norm_gradient import layer_norm_gradient
 from syclsched.kernels.nn.gradients.pool_gradient import pool_gradient
 from syclsched.kernels.nn.join import join
 from syclsched.kernels.nn.normalisation.batch_norm import batch_norm
@@ -78,6 +79,8 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> Operatio
             constants=loop_constants(body),
             scratch=loop_scratch(body),
         )
+    if node.kind == "operation":
+        return _own_call(node)
     if node.kind == "recurrent_gradient":
         return _recurrent_gradient_call(node)
     if node.kind in ("elementwise", "concat"):
@@ -93,15 +96,28 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> Operatio
     if node.kind == "reduce" and (full := _full_reduction(node, values)) is not None:
         return full
     operation = _FACTORIES[node.kind](node, values)
-    names = _PARAMETERS[node.kind]
+    names = PARAMETERS[node.kind]
     reads = {parameter: name for parameter, name in zip(names, node.inputs, strict=False) if name is not None}
-    if node.kind == "topk":
-        return OperationCall(operation, reads, {"values": node.outputs[0], "indices": node.outputs[1]})
-    if node.kind == "recurrent":
-        written = [each.name for each in operation.parameters if each.name in ("y", "h", "c")]
+    written = [each.name for each in operation.parameters if each.mode is AccessMode.WRITE]
+    if len(written) > 1:
         return OperationCall(operation, reads, dict(zip(written, node.outputs, strict=False)))
     updated = {"y": reads.pop("r")} if _in_place(node) else {"y": reads.pop("y")} if "y" in reads else {}
     return OperationCall(operation, reads, {"y": node.outputs[0]}, updated=updated)
+
+
+def _own_call(node: CanonicalNode) -> OperationCall:
+    """Return the call of a node that names its operation."""
+    operation: Operation = node.attributes["operation"]
+    given = [each for each in operation.parameters if each.mode is not None and each.mode.reads]
+    made = [each for each in operation.parameters if each.mode is not None and each.mode.writes]
+    taken = {each.name: name for each, name in zip(given, node.inputs, strict=True) if name is not None}
+    return OperationCall(
+        operation,
+        {each.name: taken[each.name] for each in given if each not in made},
+        {each.name: name for each, name in zip(made, node.outputs, strict=True)},
+        updated={each.name: taken[each.name] for each in given if each in made},
+        scalars=dict(node.attributes["scalars"]),
+    )
 
 
 def _recurrent_gradient_call(node: CanonicalNode) -> OperationCall:
@@ -199,7 +215,7 @@ def _scan(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
 
 
 def _recurrent(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
-    present = {name: node.input(position) is not None for position, name in enumerate(_PARAMETERS["recurrent"])}
+    present = {name: node.input(position) is not None for position, name in enumerate(PARAMETERS["recurrent"])}
     made: Operation = recurrent(
         **node.attributes,
         last=any(node.outputs[1:]),
@@ -221,6 +237,7 @@ _FACTORIES: Final[dict[str, _Factory]] = {
     "integer_conv": _integer_conv,
     "block_matmul": _from_attributes(block_matmul, "block", zeros=3, bias=4),
     "layer_norm": _from_attributes(layer_norm, "axis", "epsilon", "centred", bias=2),
+    "layer_norm_gradient": _from_attributes(layer_norm_gradient, "axis", "epsilon", "centred"),
     "lrn": _from_attributes(lrn, "alpha", "beta", "bias", "size", "channels_last"),
     "batch_norm": _from_attributes(batch_norm, "epsilon", "channels_last", "activation"),
     "group_norm": _from_attributes(group_norm, "groups", "epsilon", "channels_last", "activation"),
@@ -248,13 +265,15 @@ _FACTORIES: Final[dict[str, _Factory]] = {
     "trees": _from_attributes(trees, "rule", "combine", "missing", sparse=5),
 }
 
-_PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
+#: Names of the read parameters of an operation by kind of node, in the order of the inputs.
+PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(_FACTORIES, ("x",)),
     "conv": ("x", "w", "b", "r"),
     "conv_transpose": ("x", "w", "b"),
     **dict.fromkeys(("conv_weights", "pool_gradient"), ("x", "dy")),
     "batch_norm": ("x", "scale", "bias", "mean", "variance"),
     "layer_norm": ("x", "scale", "b"),
+    "layer_norm_gradient": ("x", "scale", "dy"),
     "group_norm": ("x", "scale", "bias"),
     "matmul": ("a", "b", "c", "r"),
     **dict.fromkeys(("integer_matmul", "integer_conv"), ("x", "w", "b", "r", "z", "s")),

@@ -151,6 +151,14 @@ def _layer_norm(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple
     return ((x.shape, x.dtype),)
 
 
+def _layer_norm_gradient(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    x, scale, dy = inputs
+    if dy.shape != x.shape:
+        raise ModelError(f"the gradient {dy.shape} does not fit the normalised {x.shape}")
+    sums = (attributes["parts"], *scale.shape), x.dtype
+    return (*_layer_norm([x, scale], attributes), sums, sums)
+
+
 def _matmul(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     a, b = inputs[0], inputs[1]
     if len(a.shape) < 2 or len(b.shape) < 2:
@@ -320,6 +328,7 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "lrn": _same,
     "batch_norm": _per_channel,
     "layer_norm": _layer_norm,
+    "layer_norm_gradient": _layer_norm_gradient,
     "group_norm": _per_channel,
     "matmul": _matmul,
     "integer_matmul": _integer_matmul,
@@ -349,6 +358,7 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "update": _update,
     "counted": lambda _, attributes: attributes["shapes"],
     "loop": lambda _, attributes: attributes["body"].outputs,
+    "operation": lambda _, attributes: attributes["results"],
 }
 
 

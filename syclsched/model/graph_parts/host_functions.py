@@ -14,6 +14,7 @@ from syclsched.errors import ArgumentError
 from syclsched.model.access import Access, AccessMode
 from syclsched.model.constant import Constant
 from syclsched.model.graph_parts.annotations import annotations_of, array_annotation
+from syclsched.model.operation import Operation
 from syclsched.model.task import ArrayRows, LogicalArray, ReshapedArray
 
 #: Arguments for which a task passes a NumPy array.
@@ -58,7 +59,7 @@ class HostCall:
         ArgumentError
             If the function does not take them.
         """
-        if not callable(function):
+        if not callable(function) or isinstance(function, Operation):
             raise ArgumentError(f"submit takes a function and its arguments, not {function!r}")
         names = _bound_names(function, positional, keywords)
         annotations = {name: array_annotation(found) for name, found in annotations_of(function).items()}

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from syclsched.errors import SyclschedError
+from syclsched.errors import GradientError, SyclschedError
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode
 from syclsched.training.gradients import (  # noqa: F401  # they register their rules
     elementwise,
     movement,
     normalisation,
+    operations,
     picking,
     products,
     recurrence,
@@ -59,7 +60,8 @@ def differentiate(
         try:
             made = rule_of(node)(b, node, given, asked)
         except SyclschedError as error:
-            raise no_gradient(node, error.what) from error
+            hint = error.hint if isinstance(error, GradientError) and node.kind == "operation" else None
+            raise no_gradient(node, error.what, hint=hint) from error
         b.end([], [])
         for name, gradient, is_asked in zip(node.inputs, made, asked, strict=False):
             if is_asked and gradient is not None and name is not None:

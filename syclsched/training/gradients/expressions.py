@@ -41,13 +41,15 @@ def _factor(of: Callable[[Expression, Expression], Expression]) -> _Derivative:
     return lambda g, x, p, y: (_mul(g, of(x[0], y)),)
 
 
-def _gated(of: Callable[[Expression], Expression]) -> _Derivative:
-    """Return the derivative of a function that passes its operand on where a condition holds."""
-    return lambda g, x, p, y: (_where(of(x[0]), g),)
-
-
 def _positive(x: Expression) -> Expression:
     return ("greater", x, _c(0))
+
+
+def _rectifier(g: Expression, x: Sequence[Expression], p: Sequence[Any], y: Expression) -> Sequence[Expression | None]:
+    """Return the gradient of a (leaky) rectifier, by its result if that is at hand: the operand need not be kept."""
+    slope = float(p[0]) if p else 0.0
+    known = y if isinstance(y, int) and slope >= 0 else x[0]
+    return (_where(_positive(known), g, _mul(g, _c(slope)) if slope else None),)
 
 
 def _extreme(name: str) -> _Derivative:
@@ -141,10 +143,10 @@ _DERIVATIVES: Final[dict[str, _Derivative]] = {
             _mul(x, _c(1 / math.sqrt(2 * math.pi)), ("exp", _mul(_c(-0.5), ("square", x)))),
         )
     ),
-    "relu": _gated(_positive),
+    "relu": _rectifier,
     "narrow": lambda g, x, p, y: (g,),  # rounding passes gradients on
     "scale": lambda g, x, p, y: (_mul(g, _c(p[0])),),
-    "leaky_relu": lambda g, x, p, y: (_where(_positive(x[0]), g, _mul(g, _c(p[0]))),),
+    "leaky_relu": _rectifier,
     "elu": lambda g, x, p, y: (_where(_positive(x[0]), g, _mul(g, _c(p[0]), ("exp", x[0]))),),
     "celu": lambda g, x, p, y: (_where(_positive(x[0]), g, _mul(g, ("exp", _mul(x[0], _c(1 / p[0]))))),),
     "selu": lambda g, x, p, y: (_where(_positive(x[0]), _mul(g, _c(p[1])), _mul(g, _c(p[0] * p[1]), ("exp", x[0]))),),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode
 from syclsched.training.gradients.movement import contracted
 from syclsched.training.gradients.rules import Names, gradient_of
+
+#: Most parts in which the gradients of a scale and a bias are summed: as many lines may compute at a time.
+_PARTS: Final = 64
 
 
 def _const(value: float) -> tuple[str, float]:
@@ -78,45 +82,23 @@ def _batch_norm(b: NetworkBuilder, node: CanonicalNode, gradients: Names, wanted
     return found
 
 
-def _by_normalised(
-    b: NetworkBuilder, x: str, mean: str | None, inverse: str, by_normalised: str, axes: Sequence[int]
-) -> str:
+def _by_normalised(b: NetworkBuilder, x: str, mean: str, inverse: str, by_normalised: str, axes: Sequence[int]) -> str:
     """Return the gradient by x of (x - mean) * inverse, where these are moments of x along axes."""
-    normalised = ("mul", ("sub", 1, 3), 2) if mean is not None else ("mul", 1, 2)
-    more = [mean] if mean is not None else []
-    projected = b.reduce("mean", b.elementwise(("mul", 0, normalised), by_normalised, x, inverse, *more), axes)
-    last = 3 + len(more)
-    if mean is None:
-        return b.elementwise(("mul", 2, ("sub", 0, ("mul", normalised, last))), by_normalised, x, inverse, projected)
+    normalised = ("mul", ("sub", 1, 3), 2)
+    projected = b.reduce("mean", b.elementwise(("mul", 0, normalised), by_normalised, x, inverse, mean), axes)
     average = b.reduce("mean", by_normalised, axes)
-    inner = ("sub", ("sub", 0, last + 1), ("mul", normalised, last))
+    inner = ("sub", ("sub", 0, 5), ("mul", normalised, 4))
     return b.elementwise(("mul", 2, inner), by_normalised, x, inverse, mean, projected, average)
 
 
 @gradient_of("layer_norm")
 def _layer_norm(b: NetworkBuilder, node: CanonicalNode, gradients: Names, wanted: Sequence[bool]) -> Names:
-    gradient, x, scale = gradients[0] or "", node.inputs[0] or "", node.inputs[1] or ""
-    axis, shape = node.attributes["axis"], b.shape(x)
-    axes, rows = tuple(range(axis, len(shape))), tuple(range(axis))
-    epsilon = _const(node.attributes["epsilon"])
-    mean: str | None = None
-    if node.attributes.get("centred", True):
-        mean, variance = emit_moments(b, x, axes, keepdims=True)
-    else:
-        variance = b.reduce("mean", b.elementwise(("square", 0), x), axes)
-    inverse = b.elementwise(("rsqrt", ("add", 0, epsilon)), variance)
-    found: list[str | None] = [None] * len(node.inputs)
-    if wanted[0]:
-        by_normalised = b.elementwise(("mul", 0, 1), gradient, scale)
-        found[0] = _by_normalised(b, x, mean, inverse, by_normalised, axes)
-    if wanted[1]:
-        normalised = ("mul", ("sub", 1, 3), 2) if mean is not None else ("mul", 1, 2)
-        more = [mean] if mean is not None else []
-        product = b.elementwise(("mul", 0, normalised), gradient, x, inverse, *more)
-        found[1] = b.reduce("sum", product, rows, keepdims=False) if rows else product
-    if len(found) > 2 and wanted[2]:
-        found[2] = b.reduce("sum", gradient, rows, keepdims=False) if rows else gradient
-    return found
+    x, at = node.inputs[0] or "", node.attributes
+    given = {"axis": at["axis"], "epsilon": at["epsilon"], "centred": at.get("centred", True)}
+    parts = max(1, min(_PARTS, math.prod(b.shape(x)[: at["axis"]])))
+    dx, *sums = b.emit_all("layer_norm_gradient", [x, node.inputs[1], gradients[0]], parts=parts, **given)
+    added = [b.reduce("sum", each or "", (0,), keepdims=False) for each in sums]
+    return [dx, *added][: len(node.inputs)]
 
 
 @gradient_of("group_norm")

@@ -22,6 +22,9 @@ def _zeros(b: NetworkBuilder, like: str) -> str:
 def _gather(b: NetworkBuilder, node: CanonicalNode, gradients: Names, wanted: Sequence[bool]) -> Names:
     gradient, x, indices = gradients[0] or "", node.inputs[0] or "", node.inputs[1] or ""
     axis, rank, count = node.attributes["axis"], len(b.shape(x)), len(b.shape(indices))
+    known = b.known(indices)
+    if known is not None and known.ndim == 1 and np.array_equal(np.sort(known), np.arange(b.shape(x)[axis])):
+        return [b.gather(gradient, b.constant(np.argsort(known)), axis), None]
     # With the indexed axis first, the gradients of whole slices are added to their places.
     first = [*range(axis, axis + count), *range(axis), *range(axis + count, rank - 1 + count)]
     updates = b.transpose(gradient, first)

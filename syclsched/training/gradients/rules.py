@@ -38,12 +38,12 @@ def rule_of(node: CanonicalNode) -> Rule:
     return found
 
 
-def no_gradient(node: CanonicalNode, what: str) -> GradientError:
+def no_gradient(node: CanonicalNode, what: str, *, hint: str | None = None) -> GradientError:
     """Return the error for a node without a gradient."""
     return GradientError(
         what,
         where=f"node {', '.join(node.origin) or node.name}",
-        hint="Freeze the parameters before it, or replace the node",
+        hint=hint or "Freeze the parameters before it, or replace the node",
     )
 
 

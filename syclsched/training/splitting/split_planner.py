@@ -182,6 +182,7 @@ class _Choosing:
         return _Drawn(StepSplit("tasks", parts=self._planner.shares), self._graph(self._planner.shares))
 
     def _data(self) -> _Drawn:
+        self._check_shapes()
         fixed_s, each_s = self._speeds()
         devices, counts = self._dealt(fixed_s, each_s)
         if self._planner.kind == "data" and len(set(devices)) < 2:  # it is wanted, even if it takes longer
@@ -210,6 +211,7 @@ class _Choosing:
         return devices, [numbers[d] for d in devices]
 
     def _stages(self) -> _Drawn:
+        self._check_shapes()
         shares = self._planner.shares
         if len(shares) == 1:
             shares = (1.0,) * min(_MICRO_BATCHES * len(self._devices), self._samples)
@@ -234,6 +236,10 @@ class _Choosing:
         spans = [f"{plural(b - a, 'layer')} on {self._devices[d]}" for a, b, d in zip(begins, ends, order, strict=True)]
         details = f"{', '.join(spans)}; {plural(len(shares), 'micro-batch', 'micro-batches')}"
         return self._drawn(StepSplit("stages", details, shares, stay), graph)
+
+    def _check_shapes(self) -> None:
+        if self._planner.make(self._planner.shares).trained.has_fixed_shapes:
+            raise ArgumentError("the shapes of a task graph are fixed, so that a batch has no parts", where="train()")
 
     def _check_parts(self, shares: Shares) -> None:
         """Refuse parts that would change the result, unless the user wants parts."""

@@ -123,6 +123,12 @@ def test_plans_of_several_lanes_or_of_many_kernels_have_no_chains(monkeypatch: p
     same_as_alone(chain_of([operation(INDICES)] * 4), [1] * 4)
 
 
+def test_plans_that_are_not_small_have_long_chains_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_instance, "MANY_UNITS", 6)
+    usual, large = operation(INDICES), operation(INDICES, 1e9)
+    same_as_alone(chain_of([usual, usual, usual, large, *[usual] * 4]), [1, 1, 1, 1, 4])
+
+
 def test_a_chain_has_no_more_arguments_than_a_kernel_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_instance, "MOST_ARGUMENTS", 5)
     same_as_alone(chain_of([operation(INDICES)] * 5), [2, 2, 1])

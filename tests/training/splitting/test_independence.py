@@ -10,19 +10,17 @@ import pytest
 from onnx import helper
 from support.small_models import model_of
 
-from syclsched.frontends.onnx.model_file.model_reader import read_model
 from syclsched.testing.training_models import convolutional, perceptron, recurrent, transformer
 from syclsched.training.losses import MeanSquaredError
 from syclsched.training.optimisers import SGD
+from syclsched.training.sources.trained_model import trained_model
 from syclsched.training.splitting.independence import mixing_node
-from syclsched.training.step_model import StepModel, trained_model
+from syclsched.training.step_model import StepModel
 from syclsched.training.step_network import TARGET
 
 
 def mixing(model: Any, shape: tuple[int, ...], frozen: tuple[str, ...] = ()) -> str | None:
-    step = StepModel(
-        trained_model(read_model(model), frozen=frozen), MeanSquaredError(), SGD(), "float32", parts=(1.0, 2.0)
-    )
+    step = StepModel(trained_model(model, frozen=frozen), MeanSquaredError(), SGD(), "float32", parts=(1.0, 2.0))
     shapes = step.full_shapes({"x": (9, *shape), TARGET: (9,)})
     part = step.cut(shapes)[0]
     return mixing_node(step.forward(shapes), part.network, ["x"], 9, part.count)

@@ -15,15 +15,18 @@ from support.small_models import model_of
 
 import syclsched
 from syclsched.errors import ArgumentError
-from syclsched.frontends.onnx.model_file.model_reader import read_model
+from syclsched.kernels import get
+from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.testing.training_models import convolutional, perceptron
-from syclsched.training.losses import loss_of
+from syclsched.training.losses import MeanSquaredError, loss_of
 from syclsched.training.optimisers import Adam
+from syclsched.training.sources.trained_graph import trained_graph
+from syclsched.training.sources.trained_model import trained_model
 from syclsched.training.splitting.split_planner import SplitPlanner
 from syclsched.training.splitting.splits import SplitChoice
 from syclsched.training.splitting.task_roles import layers_of, part_of
-from syclsched.training.step_model import StepModel, trained_model
+from syclsched.training.step_model import StepModel
 from syclsched.training.step_network import TARGET
 from syclsched.training.step_recipe import StepRecipe
 
@@ -32,7 +35,7 @@ SIZES = (784, 2048, 2048, 10)
 
 def recipe_for(platform: Platform | None, model: Any = None, loss: str = "cross_entropy", **more: Any) -> StepRecipe:
     given = perceptron(SIZES).onnx if model is None else model
-    return StepRecipe(trained_model(read_model(given)), loss_of(loss), Adam(), platform=platform, **more)
+    return StepRecipe(trained_model(given), loss_of(loss), Adam(), platform=platform, **more)
 
 
 def planner_of(recipe: StepRecipe) -> tuple[StepModel, SplitPlanner]:
@@ -157,3 +160,19 @@ def test_a_loss_of_the_model_is_not_cut() -> None:
     model = model_of(nodes, {"x": (64, 3)}, ["y"], {"w": np.ones((3, 2), "float32")})
     found = refusals(model, "model", {"x": (64, 3), TARGET: (0,)})
     assert "'y' has no axis of samples" in (found["data"] or "")
+
+
+def test_a_task_graph_is_not_cut() -> None:
+    graph = TaskGraph("line")
+    x, y = graph.array("x", (64, 32), "float32"), graph.array("y", (64, 8), "float32")
+    w, b = graph.array("w", data=np.ones((32, 8), "float32")), graph.array("b", data=np.ones(8, "float32"))
+    graph.kernel(get("dense"), y=y, x=x, w=w, b=b, activation=0)
+    recipe = StepRecipe(trained_graph(graph), MeanSquaredError(), Adam(), platform=syclsched.describe("a770,b580"))
+    step = recipe.model("float32")
+    planner = recipe.divided(step)
+    assert planner is not None
+    found = planner.choose(step.full_shapes({"x": (64, 32), TARGET: (64, 8)}))
+    refused = {each.kind: each.refused for each in found.splits if each.refused}
+    assert refused.keys() == {"data", "stages"} and all(
+        "task graph are fixed" in (each or "") for each in refused.values()
+    )

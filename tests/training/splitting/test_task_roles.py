@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from syclsched.frontends.onnx.model_file.model_reader import read_model
 from syclsched.testing.training_models import perceptron
 from syclsched.training.losses import CrossEntropy
 from syclsched.training.optimisers import Adam
+from syclsched.training.sources.trained_model import trained_model
 from syclsched.training.splitting.task_roles import layers_of, part_of
-from syclsched.training.step_model import StepModel, trained_model
+from syclsched.training.step_model import StepModel
 from syclsched.training.step_network import TARGET
 
 
@@ -33,7 +33,7 @@ def test_part(task: str, part: int | None) -> None:
 @pytest.mark.parametrize("parts", [1, 3])
 def test_what_belongs_to_a_layer_is_with_it(parts: int) -> None:
     model = perceptron((8, 16, 4)).onnx
-    step = StepModel(trained_model(read_model(model)), CrossEntropy(), Adam(), "int64", parts=(1.0,) * parts)
+    step = StepModel(trained_model(model), CrossEntropy(), Adam(), "int64", parts=(1.0,) * parts)
     shapes = step.full_shapes({"x": (12, 8), TARGET: (12,)})
     nodes = [node.name for node in step.cut(shapes)[0].network.nodes]
     assert nodes == ["dense0", "relu0", "dense1"]

@@ -44,12 +44,13 @@ def node_calls(
     signature = Signature(
         {parameter: array.shape for parameter, array in arguments.items()},
         {parameter: dtype_name(array.dtype) for parameter, array in arguments.items()},
+        call.scalars,
     )
     wrong = call.operation.check(signature) if call.operation.check is not None else None
     if wrong is not None:
         raise ArgumentError(wrong, where=f"node {node.name!r}")
     host = next(each for each in call.operation.implementations if each.kind == "host")
-    return [*calls, partial(host.load(signature), **arguments)]
+    return [*calls, partial(host.load(signature), **arguments, **call.scalars)]
 
 
 class HostProgram:

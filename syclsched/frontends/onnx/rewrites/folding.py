@@ -19,7 +19,7 @@ def fold_constants(draft: NetworkDraft) -> None:
     """Evaluate the nodes whose inputs are all constants."""
     for node in draft.each():
         outputs = [name for name in node.outputs if name is not None]
-        if node.kind in ("loop", "reference") or any(draft.is_output(name) for name in outputs):
+        if node.kind in ("loop", "reference", "operation") or any(draft.is_output(name) for name in outputs):
             continue
         if not all(name is None or name in draft.constants for name in node.inputs):
             continue

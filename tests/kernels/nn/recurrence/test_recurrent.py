@@ -69,9 +69,9 @@ def test_many_steps_of_many_hidden_units(run: Any, name: str, cell: str) -> None
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("cell", [*CELLS])
-@pytest.mark.parametrize("hidden", [1, 2, 9])
+@pytest.mark.parametrize("hidden", [1, 2, 9, 17])
 def test_few_hidden_units(run: Any, cell: str, hidden: int) -> None:
-    """With one, the states of the work-group were those of an earlier step."""
+    """With fewer than a vector has, up to 16, the states of the work-group were those of an earlier step."""
     gates, biases, functions = CELLS[cell]
     arrays = {
         "y": unwritten((40, 3, hidden), "float32"),

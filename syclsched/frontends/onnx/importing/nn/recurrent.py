@@ -145,10 +145,12 @@ def _part(b: NetworkBuilder, x: str, number: int) -> str:
 
 
 def _in_order(b: NetworkBuilder, x: str, width: int, places: Sequence[int]) -> str:
-    """Return ranges of the last axis, of equal width, in the order of their places."""
-    if [*places] == [*range(b.shape(x)[-1] // width)]:
+    """Return ranges of the first axis, of equal width, in the order of their places."""
+    shape, count = b.shape(x), len(places)
+    if [*places] == [*range(count)]:
         return x
-    return b.concat([b.part(x, -1, place * width, width) for place in places], len(b.shape(x)) - 1)
+    ranges = b.reshape(x, (count, width, *shape[1:]))
+    return b.reshape(b.gather(ranges, b.constant(np.array(places, np.int64))), shape)
 
 
 def _weights(b: NetworkBuilder, node: ModelNode, inputs: Inputs, number: int, cell: str, hidden: int) -> list[str]:
@@ -158,7 +160,8 @@ def _weights(b: NetworkBuilder, node: ModelNode, inputs: Inputs, number: int, ce
     w, r = (_part(b, inputs.required(i, name), number) for i, name in ((1, "W"), (2, "R")))
     if b.shape(r) != (columns, hidden) or b.shape(w)[0] != columns:
         raise b.wrong(f"weights {b.shape(w)} and {b.shape(r)} for {len(order)} gates of {hidden}")
-    found = [_in_order(b, b.transpose(each, (1, 0)), hidden, order) for each in (w, r)]
+    # Ordered before they are transposed: of their gradients, the transpositions cancel out.
+    found = [b.transpose(_in_order(b, each, hidden, order), (1, 0)) for each in (w, r)]
     given = inputs.optional(3)
     if given is None:
         biases = columns + hidden * (cell == "gru_linear")

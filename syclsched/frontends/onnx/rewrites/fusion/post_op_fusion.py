@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fusion of post-ops (biases, sums, activations) into convolutions and matrix products."""
+"""Fusion of post-ops (biases, sums, activations) into convolutions, matrix products and normalisations."""
 
 from __future__ import annotations
 
@@ -26,16 +26,19 @@ _DEFAULTS: Final[dict[str, tuple[float, ...]]] = {"leaky_relu": (0.01,), "elu": 
 #: Kinds that support activations and sums.
 INTEGER_KINDS: Final = ("integer_matmul", "integer_conv")
 POST_OP_KINDS: Final = ("conv", "conv_transpose", "matmul", *INTEGER_KINDS)
+#: Kinds that support activations only.
+ACTIVATED_KINDS: Final = ("pool", "batch_norm", "group_norm")
 
 
 def fuse_post_ops(draft: NetworkDraft) -> None:
     """Fuse activations and sums into the preceding convolution or matrix product.
 
     An addend of the same shape becomes a residual (of convolutions and matrix products), a smaller one a bias. In a sum
-    of two convolutions, the later one takes the other as its residual. Average poolings take activations only.
+    of two convolutions, the later one takes the other as its residual. Average poolings and normalisations take
+    activations only.
     """
     # Backwards, so that later nodes take the results of earlier ones as residuals.
-    for node in reversed(tuple(draft.each(*POST_OP_KINDS, "pool"))):
+    for node in reversed(tuple(draft.each(*POST_OP_KINDS, *ACTIVATED_KINDS))):
         if node.kind == "pool" and node.attributes["mode"] != "average":
             continue
         current = draft.nodes.get(node.name)

@@ -136,3 +136,16 @@ def test_what_is_broadcast_by_the_sum_stays() -> None:
     made = Builder(dtype="float64")
     made.elementwise(("add", 0, 1), made.matmul(made.input("x", (1, 4)), made.normal(4, 4)), made.input("r", (3, 4)))
     assert kinds(rewritten(made, "post_ops")) == ["matmul", "elementwise"]
+
+
+@pytest.mark.parametrize("kind", ["batch_norm", "group_norm"])
+def test_an_activation_becomes_the_normalisation_s_but_no_sum(kind: str) -> None:
+    made = Builder(dtype="float64")
+    x, z = made.input("x", X), made.input("z", X)
+    parameters = [made.positive(4) for _ in range(4 if kind == "batch_norm" else 2)]
+    more = {"groups": 2} if kind == "group_norm" else {}
+    normal = made.add(kind, (x, *parameters), X, epsilon=0.1, channels_last=False, activation=(), **more)
+    made.elementwise(("add", ("relu", 0), 1), normal, z)
+    network = rewritten(made, "post_ops")
+    assert kinds(network) == [kind, "elementwise"]
+    assert network.nodes[0].attributes["activation"] == (("relu",),)
