@@ -59,6 +59,10 @@ nodes use different comparisons, the transforms SOFTMAX_ZERO and PROBIT, and pro
 the host. Rows traverse all trees at once, level by level. Labels that are text, of
 classifiers and of `LabelEncoder` from integers, and the maps of `ZipMap` are made by the host of the outputs.
 
+Of the domain `ai.onnx.preview.training`, devices execute {training} and `Gradient`, which gives
+the derivatives of the sum of a value's elements by initialisers, inputs or values between, also where other values are
+given for these, and of gradients. A node on the way that has no gradient is refused with its name.
+
 Operators on text and maps are executed by the host in every call: before the devices' tasks where numbers that they
 need are made of text, else after them. `OneHotEncoder`, `LabelEncoder`, `CategoryMapper`, `DictVectorizer`,
 `StringNormalizer`, `RegexFullMatch` and `Tokenizer` of `com.microsoft` are functions of this project that give what
@@ -137,7 +141,7 @@ def page() -> str:
     import onnx
     from support import node_cases
 
-    from syclsched.frontends.onnx.importing.importer_registry import ML, operators
+    from syclsched.frontends.onnx.importing.importer_registry import ML, TRAINING, operators
     from syclsched.frontends.onnx.importing.loop_bodies import LONGEST_LOOP
     from syclsched.frontends.onnx.importing.model_importer import load_families
     from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
@@ -168,6 +172,7 @@ def page() -> str:
     load_families()
     head = _HEAD.format(
         classical=", ".join(f"`{operator}`" for operator in operators(ML)),
+        training=", ".join(f"`{operator}`" for operator in operators(TRAINING)),
         microsoft=", ".join(f"`{operator}`" for operator in operators(MICROSOFT)),
         version=onnx.__version__,
         total=len(node_cases.cases()),

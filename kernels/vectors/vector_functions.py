@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from syclsched.kernels.common import VECTOR_ITEMS
 
 #: Lanes of a vector.
@@ -78,6 +80,16 @@ def unordered(a: Any, b: Any) -> Any:
 def quotient(a: Any, b: Any) -> Any:
     """Return integer quotients, rounded towards 0."""
     return [int(x / y) for x, y in zip(a, b, strict=True)]
+
+
+def bits(x: Any) -> Any:
+    """Return the bits of a float32 as an uint32."""
+    return np.float32(x).view(np.uint32)
+
+
+def of_bits(x: Any) -> Any:
+    """Return the float32 with the bits of an uint32."""
+    return np.uint32(x).view(np.float32)
 
 
 def total(vector: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from numba.core import types
 
 from syclsched.kernel_compiler.python_kernel import COMPARISONS, CompilerExtension
-from syclsched.kernels.vectors.vector_functions import choose, quotient, unordered
+from syclsched.kernels.vectors.vector_functions import bits, choose, of_bits, quotient, unordered
 from syclsched.kernels.vectors.vector_type import (
     Vector,
     broadcast_all,
@@ -43,6 +43,17 @@ def _register_arithmetic(extension: CompilerExtension) -> None:
     extension.lower(operator.neg, Vector)(_negation)
     define(quotient, _quotient_type)
     lower_pairs(extension, quotient, _quotient)
+    for function, given, made in ((bits, types.float32, types.uint32), (of_bits, types.uint32, types.float32)):
+        define(function, _reinterpretation_type(given, made))
+        extension.lower(function, given)(_reinterpretation)
+
+
+def _reinterpretation_type(given: Any, made: Any) -> Callable[..., Any]:
+    return lambda x: made if x == given else None
+
+
+def _reinterpretation(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    return builder.bitcast(arguments[0], context.get_value_type(signature.return_type))
 
 
 def _arithmetic(word: str) -> Callable[..., Any]:

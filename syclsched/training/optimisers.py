@@ -6,13 +6,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from syclsched.errors import ArgumentError
+from syclsched.frontends.onnx.importing.training.update_formulas import (
+    adagrad_step,
+    adam_step,
+    decayed,
+    momentum_step,
+    number,
+)
+from syclsched.kernels.tensor.writing.expression import Expression
 from syclsched.training.named_choice import chosen
 
-#: An element-wise expression; see `syclsched.kernels.tensor.writing.expression`.
-Expression = Any
 #: A learning rate, or a function of the number of steps done that returns one.
 Rate = float | Callable[[int], float]
 
@@ -49,19 +55,10 @@ def rate_at(rate: Rate, step: int) -> float:
     return found
 
 
-def _c(value: float) -> Expression:
-    return ("const", float(value))
-
-
 def _check(name: str, **numbers: float) -> None:
-    for what, number in numbers.items():
-        if not (math.isfinite(number) and number >= 0):
-            raise ArgumentError(f"{what} is {number}, expected a number that is not negative", where=name)
-
-
-def _decayed(factor: float, parameter: Expression, gradient: Expression) -> Expression:
-    """Return a gradient with a multiple of the parameter added."""
-    return ("add", gradient, ("mul", _c(factor), parameter)) if factor else gradient
+    for what, value in numbers.items():
+        if not (math.isfinite(value) and value >= 0):
+            raise ArgumentError(f"{what} is {value}, expected a number that is not negative", where=name)
 
 
 class _OfRate:
@@ -112,12 +109,11 @@ class SGD(_OfRate):
         scalars: Mapping[str, Expression],
     ) -> tuple[Expression, ...]:
         """Return the new values of a parameter and of its state."""
-        gradient = _decayed(self.weight_decay, parameter, gradient)
+        gradient = decayed(self.weight_decay, parameter, gradient)
         if not state:
             return (("sub", parameter, ("mul", scalars["rate"], gradient)),)
-        momentum = ("add", ("mul", _c(self.momentum), state[0]), gradient)
-        step = ("add", gradient, ("mul", _c(self.momentum), momentum)) if self.nesterov else momentum
-        return ("sub", parameter, ("mul", scalars["rate"], step)), momentum
+        kept, nesterov = self.momentum, self.nesterov
+        return momentum_step(parameter, state[0], gradient, scalars["rate"], kept=kept, nesterov=nesterov)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +166,7 @@ class Adam:
         scalars: Mapping[str, Expression],
     ) -> tuple[Expression, ...]:
         """Return the new values of a parameter and of its state."""
-        gradient = _decayed(self.weight_decay, parameter, gradient)
+        gradient = decayed(self.weight_decay, parameter, gradient)
         return _adapted(self, parameter, state, gradient, scalars)
 
 
@@ -181,10 +177,15 @@ def _adapted(
     gradient: Expression,
     scalars: Mapping[str, Expression],
 ) -> tuple[Expression, ...]:
-    mean = ("add", ("mul", _c(adam.beta1), state[0]), ("mul", _c(1 - adam.beta1), gradient))
-    square = ("add", ("mul", _c(adam.beta2), state[1]), ("mul", _c(1 - adam.beta2), gradient, gradient))
-    root = ("add", ("mul", ("sqrt", square), scalars["correction"]), _c(adam.epsilon))
-    return ("sub", parameter, ("mul", scalars["corrected_rate"], ("div", mean, root))), mean, square
+    return adam_step(
+        parameter,
+        (state[0], state[1]),
+        gradient,
+        scalars["corrected_rate"],
+        decays=(adam.beta1, adam.beta2),
+        epsilon=adam.epsilon,
+        correction=scalars["correction"],
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ class AdamW(Adam):
         scalars: Mapping[str, Expression],
     ) -> tuple[Expression, ...]:
         """Return the new values of a parameter and of its state."""
-        shrunk = ("mul", parameter, ("sub", _c(1), ("mul", scalars["rate"], _c(self.weight_decay))))
+        shrunk = ("mul", parameter, ("sub", number(1), ("mul", scalars["rate"], number(self.weight_decay))))
         return _adapted(self, shrunk, state, gradient, scalars)
 
 
@@ -247,10 +248,8 @@ class Adagrad(_OfRate):
         scalars: Mapping[str, Expression],
     ) -> tuple[Expression, ...]:
         """Return the new values of a parameter and of its state."""
-        gradient = _decayed(self.weight_decay, parameter, gradient)
-        squares = ("add", state[0], ("mul", gradient, gradient))
-        step = ("div", gradient, ("add", ("sqrt", squares), _c(self.epsilon)))
-        return ("sub", parameter, ("mul", scalars["rate"], step)), squares
+        gradient = decayed(self.weight_decay, parameter, gradient)
+        return adagrad_step(parameter, state[0], gradient, scalars["rate"], epsilon=self.epsilon)
 
 
 #: The optimisers by name, with their usual settings.

@@ -58,6 +58,8 @@ class StepModel(OnnxModel):
         Shares of a batch that are computed apart, as micro-batches.
     clip_norm : float, optional
         Largest norm of all gradients together.
+    activations : str, optional
+        As what values are stored from the forward to the backward pass.
     """
 
     def __init__(
@@ -71,9 +73,11 @@ class StepModel(OnnxModel):
         shapes: GivenShapes | None = None,
         parts: Sequence[float] = (1.0,),
         clip_norm: float | None = None,
+        activations: str = "float32",
     ) -> None:
         self.trained, self.loss, self.optimiser = trained, loss, optimiser
-        self.target_dtype, self._parts, self._clip_norm = target_dtype, tuple(parts), clip_norm
+        self.target_dtype, self._parts = target_dtype, tuple(parts)
+        self._clip_norm, self._activations = clip_norm, activations
         self.output = chosen_output([each.name for each in trained.model.outputs], output)
         #: The last forward pass: targets are checked against it before the step is made of it.
         self._last: tuple[Any, Network] | None = None
@@ -178,6 +182,7 @@ class StepModel(OnnxModel):
             optimiser=self.optimiser,
             target=Value(TARGET, shapes[TARGET], self.target_dtype),
             clip_norm=self._clip_norm,
+            activations=self._activations,
         )
         return step_network(parts, self._samples(shapes), settings)
 

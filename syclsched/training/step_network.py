@@ -10,14 +10,16 @@ from typing import Any, Final
 import numpy as np
 
 from syclsched.errors import ArgumentError
+from syclsched.frontends.onnx.importing.gradients.differentiation import differentiate
+from syclsched.frontends.onnx.importing.gradients.normalisation import emit_moments
 from syclsched.frontends.onnx.importing.import_state import SEED
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
 from syclsched.kernels.tensor.writing.expression import inputs_of, substitute
-from syclsched.training.gradients.differentiation import differentiate
-from syclsched.training.gradients.normalisation import emit_moments
 from syclsched.training.losses import Loss, LossNodes
+from syclsched.training.narrow_activations import emit_rounded, kept_values, widen_for_each_reader
+from syclsched.training.operations import operation_gradients  # noqa: F401  # it registers its rule
 from syclsched.training.optimisers import Optimiser
 
 #: Names of inputs and outputs of a step besides those of the model.
@@ -70,6 +72,7 @@ class StepSettings:
     optimiser: Optimiser
     target: Value  # of the whole batch
     clip_norm: float | None = None
+    activations: str = "float32"  # as what values are stored from the forward to the backward pass
 
 
 def step_network(parts: Sequence[BatchPart], samples: int, settings: StepSettings) -> Network:
@@ -82,11 +85,19 @@ def step_network(parts: Sequence[BatchPart], samples: int, settings: StepSetting
     ArgumentError
         If no parameter is trained.
     """
-    return _StepBuilder(parts, samples, settings).built()
+    builder = _StepBuilder(parts, samples, settings)
+    network = builder.built()
+    if settings.activations == "float32":
+        return network
+    return _StepBuilder(parts, samples, settings, builder.kept).built()
 
 
 class _StepBuilder:
-    def __init__(self, parts: Sequence[BatchPart], samples: int, settings: StepSettings) -> None:
+    def __init__(
+        self, parts: Sequence[BatchPart], samples: int, settings: StepSettings, narrow: frozenset[str] = frozenset()
+    ) -> None:
+        #: Values that are stored in bfloat16; and those of the forward pass that could be.
+        self._narrow, self.kept = narrow, frozenset[str]()
         self._parts, self._samples, self._settings = parts, samples, settings
         self._b = NetworkBuilder(f"training of {parts[0].network.name!r}", 0, {}, ModelLimits())
         #: Running moments -> their values after the parts so far.
@@ -107,6 +118,7 @@ class _StepBuilder:
         # A batch in which no sample counts changes nothing.
         share = b.elementwise(("where", ("greater", 0, ("const", 0.0)), ("reciprocal", 0), ("const", 0.0)), weight)
         b.end([], [])
+        begun = len(b.nodes)
         found: dict[str, list[str]] = {}
         for number, ((nodes, prediction), each) in enumerate(zip(passes, losses, strict=True)):
             b.begin(f"gradient of {self._prefix(number)}loss", "gradient of loss")
@@ -114,12 +126,16 @@ class _StepBuilder:
             b.end([], [])
             for name, made in differentiate(b, nodes, {prediction: gradient}, settings.parameters).items():
                 found.setdefault(name, []).append(made)
+        forward = [node for nodes, _ in passes for node in nodes]
+        self.kept = kept_values(b, forward, b.nodes[begun:], [prediction for _, prediction in passes])
         self._check(found)
         b.begin("sum of gradients", "sum of gradients")
         gradients = {name: self._sum(found[name]) for name in settings.parameters if name in found}
         b.end([], [])
         outputs = [(LOSS, b.reshape(loss, ()))]
         outputs += self._updates(gradients, loss, kind)
+        if self._narrow:
+            widen_for_each_reader(b)
         return b.finish(self._parts[0].network.name, outputs)
 
     def _declare(self) -> None:
@@ -196,8 +212,17 @@ class _StepBuilder:
             renamed = tuple(name or extra[i] for i, name in enumerate(renamed))
         copied = replace(node, name=prefix + node.name, inputs=inputs, outputs=renamed)
         b.add_node(copied, values)
-        names.update((name, prefix + name) for name in outputs if name is not None)
-        return copied
+        rounded = self._rounded(copied)
+        names.update((name, rounded.get(prefix + name, prefix + name)) for name in outputs if name is not None)
+        return replace(copied, outputs=tuple(None if name is None else rounded.get(name, name) for name in renamed))
+
+    def _rounded(self, node: CanonicalNode) -> dict[str, str]:
+        """Return for each result that is stored in bfloat16 the rounded value."""
+        b = self._b
+        b.begin(f"{node.name} stored", ", ".join(node.origin))
+        found = {name: emit_rounded(b, name) for name in node.outputs if name is not None and name in self._narrow}
+        b.end([], [])
+        return found
 
     def _loss(self, number: int, part: BatchPart, prediction: str) -> LossNodes:
         b = self._b

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from typing_extensions import TypedDict
 
@@ -42,11 +43,16 @@ class StepOptions(TypedDict, total=False):
     trace: bool | int
 
 
-class TrainOptions(StepOptions, total=False):
+class TrainingOptions(StepOptions, total=False):
     """Further arguments of `syclsched.train`."""
 
+    activations: str
     split: str  # how steps are divided among several devices
     cluster: ConnectedCluster  # whose machines train
+
+
+#: As what values are stored from the forward to the backward pass.
+ACTIVATIONS: Final = ("float32", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,7 @@ class StepRecipe:
     devices: str | None = None
     split: str = AUTO  # how steps are divided among several devices
     cluster: ConnectedCluster | None = None
+    activations: str = "float32"  # one of `ACTIVATIONS`
     options: StepOptions = field(default_factory=lambda: StepOptions())
 
     def check(self) -> None:
@@ -82,6 +89,10 @@ class StepRecipe:
                 "with a cluster, its machines are the devices, and their memory is not limited",
                 where="train()",
                 hint="Leave out platform, devices and memory_limit, or the cluster",
+            )
+        if self.activations not in ACTIVATIONS:
+            raise ArgumentError(
+                f"activations is {self.activations!r}", where="train()", hint=f"Give {' or '.join(ACTIVATIONS)}"
             )
         unknown = set(self.options) - set(StepOptions.__annotations__)
         if unknown:
@@ -105,6 +116,7 @@ class StepRecipe:
             shapes=self.shapes,
             parts=self.parts,
             clip_norm=self.clip_norm,
+            activations=self.activations,
         )
 
     def predictor(self, without: Collection[str] = ()) -> CompiledModel:

@@ -17,7 +17,7 @@ from syclsched.training.optimisers import Optimiser, optimiser_of
 from syclsched.training.sources.trained_graph import trained_graph
 from syclsched.training.sources.trained_model import trained_model
 from syclsched.training.splitting.splits import AUTO
-from syclsched.training.step_recipe import StepRecipe, TrainOptions
+from syclsched.training.step_recipe import StepOptions, StepRecipe, TrainingOptions
 from syclsched.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def train(
     micro_batches: int | Sequence[float] = 1,
     clip_norm: float | None = None,
     seed: int = 0,
-    **compiling: Unpack[TrainOptions],
+    **options: Unpack[TrainingOptions],
 ) -> Trainer:
     """Make an ONNX model or a task graph ready to be trained.
 
@@ -77,6 +77,9 @@ def train(
         If the norm of all gradients together is larger, they are scaled to it.
     seed : int, optional
         Determines what dropout drops.
+    activations : str, optional
+        As what values are stored that the backward pass reads again: ``float32``, or ``bfloat16``, which takes half the
+        memory. Everything is computed in float32; parameters and the optimiser's state are float32, too.
     split : str, optional
         How a step is divided among several devices: ``single`` (all on the fastest), ``tasks`` (each task where it ends
         first), ``data`` (samples of the batch, by the devices' speed), ``stages`` (consecutive layers, which
@@ -107,7 +110,9 @@ def train(
     ...     trainer.fit(batches, epochs=5)
     ...     trainer.save("trained.onnx")
     """
-    split, cluster = compiling.pop("split", AUTO), compiling.pop("cluster", None)
+    activations = options.pop("activations", "float32")
+    split, cluster = options.pop("split", AUTO), options.pop("cluster", None)
+    compiling: StepOptions = options
     parts, trained = _shares(micro_batches), None
     if isinstance(model, TaskGraph):
         if shapes is not None or len(parts) > 1:
@@ -127,6 +132,7 @@ def train(
         devices=devices,
         split=split,
         cluster=cluster,
+        activations=activations,
         options=compiling,
     )
     recipe.check()

@@ -102,3 +102,11 @@ def test_training_on_several_devices_says_how_steps_are_divided(
     found = call(capsys, "train", "net.onnx", "--data", "data.npz", "--batch", "60", "--split", "data")
     assert found.code == 0, found.err
     assert "steps of 60 samples: data, as asked for" in found.err
+
+
+def test_activations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["train", "net.onnx", "--data", "data.npz", "--devices", "cpu", "--activations"]
+    found = call(capsys, *given, "bfloat16")
+    assert found.code == 0 and "epoch 1/1" in found.out, found.err
+    found = call(capsys, *given, "float16")
+    assert found.code == 2 and "float32 or bfloat16" in found.err

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 from support.host_evaluation import evaluate
 from support.small_models import model_of
 from syclsched.frontends.onnx.importing.import_state import SEED
+from syclsched.frontends.onnx.network import Network
 from syclsched.model.graph import TaskGraph
 from syclsched.training.losses import Loss, MeanSquaredError
 from syclsched.training.optimisers import SGD, Optimiser
@@ -75,8 +76,8 @@ def check_gradients(
     constants: Mapping[str, Array] | None = None,
     step: float = 1e-6,
     opset: int = 17,
-) -> None:
-    """Compare the gradients of a model's parameters, in double precision, with central differences."""
+) -> Network:
+    """Compare gradients of a model's parameters, in double precision, with central differences; return the step."""
     random = np.random.default_rng(7)
     both = {**parameters, **(constants or {})}
     output = next(name for name in nodes[-1].output if name)
@@ -86,7 +87,9 @@ def check_gradients(
     trained = trained_model(model, list(parameters))
     probe = StepModel(trained, MeanSquaredError(), SGD(), "float64")
     target = random.standard_normal(probe.prediction_shape({}))
-    check_step(HostStep(model, target, parameters=list(parameters)), step)
+    found = HostStep(model, target, parameters=list(parameters))
+    check_step(found, step)
+    return found.network
 
 
 def check_graph(

@@ -22,6 +22,8 @@ An expression is
   negative integer gives -1, everything else 0.
 - ``("narrow", bits, exponent, e)`` rounds a float32 to as many bits of fraction, ties to even; below 2 to the exponent,
   to multiples of the least number there.
+- ``bfloat16_bits`` gives the bits of a float32 rounded to bfloat16, ties to even, as an uint16; ``of_bfloat16_bits``
+  gives the float32 of such bits.
 - ``min``, ``max``, ``clip`` and ``relu`` propagate NaN; ``round`` rounds ties to even.
 
 Names and semantics mostly follow the ONNX operators.
@@ -57,21 +59,22 @@ _DOMAINS = {
     "number": _FLOATS | _INTEGERS,
     "bool": frozenset({"bool"}),
     "any": _FLOATS | _INTEGERS | {"bool"},
+    **{dtype: frozenset({dtype}) for dtype in ("float32", "uint16")},
 }
 
-Rule = Literal["same", "bool", "where", "first"]
+Rule = Literal["same", "bool", "where", "first", "uint16", "float32"]
 
 
 @dataclass(frozen=True, slots=True)
 class _OperatorSignature:
     """Signature of an operator."""
 
-    domain: str  # dtypes of its operands: "float", "integer", "number", "bool" or "any"
+    domain: str  # dtypes of its operands: "float", "integer", "number", "bool", "any", or a dtype
     least: int = 1  # minimum number of operands
     most: int | None = 1  # maximum number of operands; None for any
     defaults: tuple[float | None, ...] = ()  # of its parameters; NaN for a required one
     #: Result dtype: "same" as the operands; "bool"; "where": same, and the first operand is a condition; "first": as
-    #: the first operand, the second may have another.
+    #: the first operand, the second may have another; or a dtype.
     rule: Rule = "same"
 
 
@@ -96,6 +99,8 @@ def _table() -> dict[str, _OperatorSignature]:
     ):
         table[name] = _OperatorSignature("float", defaults=defaults)
     table["narrow"] = _OperatorSignature("float", defaults=(_REQUIRED, _REQUIRED))
+    table["bfloat16_bits"] = _OperatorSignature("float32", rule="uint16")
+    table["of_bfloat16_bits"] = _OperatorSignature("uint16", rule="float32")
     table["clip"] = _OperatorSignature("number", defaults=(None, None))
     for name in ("add", "mul", "min", "max"):
         table[name] = _OperatorSignature("number", 1, None)
@@ -320,12 +325,14 @@ class _DtypeInference:
             self._check(before[0].dtype, "bool", expression)
         if operator.rule == "bool":
             wanted = "bool" if operator.domain == "bool" else None
+        elif operator.rule in ALL_DTYPES:
+            wanted = operator.domain
         given = self._same_dtype(operands[:1] if operator.rule == "first" else operands, wanted, expression)
         if operator.rule == "first":
             given += (self.typed(operands[1], given[0].dtype),)
         for each in given:
             self._check(each.dtype, operator.domain, expression)
-        dtype = "bool" if operator.rule == "bool" else given[0].dtype
+        dtype = operator.rule if operator.rule in ALL_DTYPES else given[0].dtype
         if operator.most is not None or len(given) == 1:
             if operator.most is None:
                 return given[0]
@@ -367,7 +374,7 @@ def _untyped(expression: Expression) -> bool:
     name = expression[0] if isinstance(expression, tuple) and expression else None
     if name == "const":
         return len(expression) == 2
-    if name in ("index", "cast") or name not in OPERATORS or OPERATORS[name].rule == "bool":
+    if name in ("index", "cast") or name not in OPERATORS or OPERATORS[name].rule in ALL_DTYPES:
         return False
     operands = split_expression(expression)[1]
     if OPERATORS[name].rule == "first":

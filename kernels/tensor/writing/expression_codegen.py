@@ -219,6 +219,21 @@ def _narrow(w: KernelWriter, t: str, x: str, bits: float, exponent: float) -> st
     return w.select(f"({w.call('fabs', x)} < {w.constant(math.inf, t)})", made, x)
 
 
+def _bfloat16_bits(w: KernelWriter, t: str, x: str) -> str:
+    """Add half a unit of the upper 16 bits, less if they are even; a NaN stays one."""
+    bits = w.value("uint32", w.bits(x))
+    sixteen, one = w.constant(16, "uint32"), w.constant(1, "uint32")
+    odd = w.value("uint32", f"(({bits} >> {sixteen}) & {one})")
+    rounded = w.value("uint32", f"(({bits} + {w.constant(0x7FFF, 'uint32')} + {odd}) >> {sixteen})")
+    chosen = w.value("uint32", w.select(f"({x} == {x})", rounded, w.constant(0x7FC0, "uint32")))
+    return w.cast("uint16", chosen, "uint32")
+
+
+def _of_bfloat16_bits(w: KernelWriter, t: str, x: str) -> str:
+    wide = w.value("uint32", w.cast("uint32", x, "uint16"))
+    return w.of_bits(w.value("uint32", f"({wide} << {w.constant(16, 'uint32')})"))
+
+
 def _hard_sigmoid(w: KernelWriter, t: str, x: str, alpha: float, beta: float) -> str:
     return _clip(w, t, w.value(t, f"{w.constant(alpha, t)} * {x} + {w.constant(beta, t)}"), 0, 1)
 
@@ -305,6 +320,8 @@ def _table() -> dict[tuple[str, str], Callable[..., str]]:
         ("shrink", ""): _shrink,
         ("scale", ""): lambda w, t, x, alpha: f"({x} * {w.constant(alpha, t)})",
         ("narrow", ""): _narrow,
+        ("bfloat16_bits", ""): _bfloat16_bits,
+        ("of_bfloat16_bits", ""): _of_bfloat16_bits,
         ("clip", ""): _clip,
         ("isnan", ""): lambda w, t, x: f"({x} != {x})",
         ("isinf", ""): _isinf,

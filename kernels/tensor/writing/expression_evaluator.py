@@ -134,6 +134,12 @@ def _narrow(x: Array, bits: float, exponent: float) -> Array:
     return np.where(np.isfinite(x), rounded, x).astype(x.dtype)
 
 
+def _bfloat16_bits(x: Array) -> Array:
+    bits = np.asarray(x, np.float32).view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    return np.where(np.isnan(x), np.uint32(0x7FC0), rounded)
+
+
 FUNCTIONS: dict[str, Callable[..., Array]] = {
     **{
         name: getattr(np, name)
@@ -177,6 +183,8 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "shrink": _shrink,
     "scale": lambda x, alpha: x * x.dtype.type(alpha),
     "narrow": _narrow,
+    "bfloat16_bits": _bfloat16_bits,
+    "of_bfloat16_bits": lambda x: (x.astype(np.uint32) << np.uint32(16)).view(np.float32),
     "clip": _clip,
     "isinf": _isinf,
 }

@@ -149,6 +149,14 @@ class KernelWriter(ABC):
         """Return the text that converts a value of dtype ``given`` to a dtype."""
 
     @abstractmethod
+    def bits(self, x: str) -> str:
+        """Return the text of the bits of a float32, as an uint32."""
+
+    @abstractmethod
+    def of_bits(self, x: str) -> str:
+        """Return the text of the float32 with the bits of an uint32."""
+
+    @abstractmethod
     def select(self, condition: str, yes: str, no: str) -> str:
         """Return the text that selects one of two values."""
 

@@ -102,6 +102,12 @@ class _NumbaWriter(KernelWriter):
             return f"({wrapped} if {value} < 0 else uint64({value}))" if dtype == "uint64" else wrapped
         return f"{dtype}({value})"
 
+    def bits(self, x: str) -> str:
+        return f"bits({x})"
+
+    def of_bits(self, x: str) -> str:
+        return f"of_bits({x})"
+
     def select(self, condition: str, yes: str, no: str) -> str:
         return f"choose({condition}, {yes}, {no})" if self._lanes > 1 else f"({yes} if {condition} else {no})"
 

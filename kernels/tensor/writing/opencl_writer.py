@@ -114,6 +114,12 @@ class _OpenCLWriter(KernelWriter):
             return f"({value} < 0 ? {wrapped} : (ulong)({value}))" if dtype == "uint64" else wrapped
         return f"({C_TYPES[dtype]})({value})"
 
+    def bits(self, x: str) -> str:
+        return f"as_uint({x})"
+
+    def of_bits(self, x: str) -> str:
+        return f"as_float({x})"
+
     def select(self, condition: str, yes: str, no: str) -> str:
         return f"({condition} ? {yes} : {no})"
 

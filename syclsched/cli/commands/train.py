@@ -72,6 +72,14 @@ def train_command(
             "all). By default the way with the shortest predicted step.",
         ),
     ] = "auto",
+    activations: Annotated[
+        str,
+        typer.Option(
+            "--activations",
+            metavar="TYPE",
+            help="As what values are stored for the backward pass: float32, or bfloat16, which takes half the memory.",
+        ),
+    ] = "float32",
     train_only: Annotated[
         list[str] | None,
         typer.Option("--parameters", metavar="PATTERN", help="Train these initialisers only: 'head.*'."),
@@ -126,6 +134,7 @@ def train_command(
         frozen=frozen or (),
         micro_batches=micro_batches,
         split=split,
+        activations=activations,
         clip_norm=clip_norm,
         seed=seed,
         progress=False,

@@ -80,6 +80,7 @@ def cases() -> list[tuple[str, str]]:
     domains = {"float": ["float32"], "integer": ["int32", "uint8"], "bool": ["bool"]}
     domains["number"] = ["float32", "int32"]
     domains["any"] = ["float32", "int64", "bool"]
+    domains |= {"float32": ["float32"], "uint16": ["uint16"]}
     found = [(name, dtype) for name, operator in OPERATORS.items() for dtype in domains[operator.domain]]
     whole = ("div", "mod", "fmod", "pow", "abs", "neg", "sign", "max", "shift_left", "shift_right")
     found += [(name, dtype) for name in whole for dtype in ("int8", "uint64") if (name, dtype) != ("abs", "x")]
@@ -94,7 +95,7 @@ def test_every_operator_gives_what_numpy_gives(on_device: Try, queue: Any, name:
     if name == "gelu_tanh" and is_pocl(queue.sycl_device):  # its tanh of minus infinity is not quite -1
         inputs = [np.nan_to_num(each, nan=np.nan, posinf=np.inf, neginf=-4) for each in inputs]
     operation = elementwise(expression, len(inputs))
-    result = "bool" if OPERATORS[name].rule == "bool" else dtype
+    result = rule if (rule := OPERATORS[name].rule) in ("bool", "uint16", "float32") else dtype
     arrays = {"y": np.zeros(37, result), **{f"x{i}": each for i, each in enumerate(inputs)}}
     expected = on_host(operation, **arrays)["y"]
     # Both devices are of one runtime with one compiler: a few operators will do on the second.
@@ -306,3 +307,19 @@ def test_names_tell_expressions_apart_and_stay_short() -> None:
     for i in range(60):
         expression = ("add", expression, ("const", i))
     assert len(elementwise(expression, 1).name) <= 100
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_bits_of_bfloat16_are_those_of_ml_dtypes(on_device: Try, language: str) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    random = np.random.default_rng(0)
+    x = random.integers(0, 2**32, 4000, np.uint32)
+    x[:8] = [0x3F808000, 0x3F818000, 0x3F807FFF, 0x3F808001, 0x7F7FFFFF, 0x7F800000, 0x80000001, 0xFF800000]
+    floats = np.where(np.isnan(x.view(np.float32)), np.float32(np.nan), x.view(np.float32))
+    down, up = elementwise(("bfloat16_bits", 0), 1), elementwise(("of_bfloat16_bits", 0), 1)
+    bits = on_device(down, language, y=np.zeros(4000, "uint16"), x0=floats)["y"]
+    wanted = floats.astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(bits, wanted.view(np.uint16))
+    back = on_device(up, language, y=np.zeros(4000, "float32"), x0=bits)["y"]
+    np.testing.assert_array_equal(back, wanted.astype(np.float32))

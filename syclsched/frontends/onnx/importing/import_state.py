@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -116,6 +116,22 @@ class ImportState:
             if each in producer:
                 waiting += [source for source in producer[each].inputs if source is not None]
         return tuple(each for each in self._inputs if each in seen)
+
+    @property
+    def nodes(self) -> tuple[CanonicalNode, ...]:
+        """The complete nodes so far."""
+        return tuple(self._nodes)
+
+    def nodes_between(self, leaves: Collection[str], name: str) -> list[CanonicalNode]:
+        """Return the nodes from which a value is computed where leaves are given, in order."""
+        needed = {name}
+        found: list[CanonicalNode] = []
+        for node in reversed(self._nodes):
+            made = needed.intersection(node.outputs)
+            if made and not made.issubset(leaves):
+                found.append(node)
+                needed.update(each for each in node.inputs if each is not None and each not in leaves)
+        return found[::-1]
 
     # --- errors ---------------------------------------------------------------------------------------
 

@@ -45,6 +45,8 @@ Importer = Callable[[NetworkBuilder, ModelNode, Inputs], Names]
 
 #: The domain of classical machine learning.
 ML: Final = "ai.onnx.ml"
+#: The domain of gradients and optimisers.
+TRAINING: Final = "ai.onnx.preview.training"
 
 #: (domain, operator) -> importer.
 _IMPORTERS: dict[tuple[str, str], Importer] = {}

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -20,6 +20,8 @@ from syclsched.frontends.onnx.operations import operation_call
 
 #: Most iterations of a loop whose iterations are counted or unrolled while it is imported.
 LONGEST_LOOP: Final = 10_000
+#: Operators that training computes in another way, with random numbers and moments of the whole network.
+_OF_TRAINING: Final = frozenset({"BatchNormalization", "Dropout"})
 
 
 class _BodyScope(Scope):
@@ -68,6 +70,8 @@ def _import_body(
     Formal inputs are name, shape and dtype; None stands for a condition, which is true whenever the body is executed.
     """
     outer = scope.b
+    if outer.training is not None and any(each in _OF_TRAINING for each in _operators(graph)):
+        raise outer.wrong("its body differs in training", hint="Such a loop is unrolled")
     b = NetworkBuilder(outer.where, outer.opset, dict(outer.opsets), outer.limits)
     inner = _BodyScope(b, scope.importers, scope)
     if len(graph.inputs) != len(formals):
@@ -83,6 +87,15 @@ def _import_body(
     for _, value in outputs:
         _check_plain(b, value, outer, "its body makes")
     return b.finish(graph.name or "body", outputs), inner.captured
+
+
+def _operators(graph: ModelGraph) -> Iterator[str]:
+    """Yield the operators of a graph and of those within its nodes."""
+    for node in graph.nodes:
+        yield node.operator
+        for each in node.attributes.values():
+            if isinstance(each, ModelGraph):
+                yield from _operators(each)
 
 
 def _check_plain(b: NetworkBuilder, value: str, outer: NetworkBuilder, what: str) -> None:

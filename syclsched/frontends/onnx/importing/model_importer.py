@@ -19,13 +19,14 @@ from syclsched.frontends.onnx.importing.import_state import SEED, TrainingImport
 from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.scope import Scope, TensorSequence
+from syclsched.frontends.onnx.importing.training.gradient import GRADIENT_IMPORTERS, free_differentiated
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Model, separate_inputs
 from syclsched.frontends.onnx.network import Network
 
 Shape = tuple[int, ...]
 
-_FAMILIES: Final = ("nn", "tensor", "ml", "microsoft")
+_FAMILIES: Final = ("nn", "tensor", "ml", "microsoft", "training")
 
 
 @cache
@@ -61,7 +62,7 @@ def import_model(
     model = replace(model, graph=replace(model.graph, inputs=inputs))
     b = NetworkBuilder(model.where, model.opset, model.opsets, limits or ModelLimits())
     b.carried = frozenset(carried)
-    scope = Scope(b, CONTROL_FLOW_IMPORTERS)
+    scope = Scope(b, {**CONTROL_FLOW_IMPORTERS, **GRADIENT_IMPORTERS})
     scope.add_constants(model.graph.initialisers)
     _declare_inputs(b, scope, model, dict(shapes or {}), dict(dimensions or {}), dict(known or {}))
     for each in composed:
@@ -71,6 +72,7 @@ def import_model(
     if training is not None:
         b.training = training
         b.add_input(SEED, (1,), "uint32")
+    free_differentiated(scope, model.graph.nodes)
     scope.run(model.graph.nodes)
     outputs, composition = _outputs(b, scope, model)
     if training is not None:

@@ -92,6 +92,20 @@ class NetworkBuilder(ImportState):
         self.values.update((each.name, each) for each in made)
         self._nodes.append(replace(node, name=numbered_name(node.name, self._node_names)))
 
+    def add_value(self, value: Value) -> str:
+        """Declare a value, under another name if its own is taken; return the name."""
+        name = self.fresh_name(value.name)
+        self.values[name] = replace(value, name=name)
+        return name
+
+    def replace_nodes(self, nodes: Iterable[CanonicalNode]) -> None:
+        """Have other nodes in place of those so far; the names of new ones are made unique."""
+        known = {node.name for node in self._nodes}
+        self._nodes = [
+            node if node.name in known else replace(node, name=numbered_name(node.name, self._node_names))
+            for node in nodes
+        ]
+
     def constant(self, value: Any, dtype: Any = None, *, name: str = "") -> str:
         """Add a constant and return its name: the given one, if no other value has it."""
         array = np.asarray(value, dtype)
@@ -274,13 +288,19 @@ class NetworkBuilder(ImportState):
     def _first(self, inputs: Sequence[str | None]) -> Value:
         return next(self.values[name] for name in inputs if name is not None)
 
-    def _new_name(self) -> str:
-        while True:
+    def fresh_name(self, base: str) -> str:
+        """Return a name that no value has yet: the given one, or one with a number."""
+        name = base
+        while name in self.values:
             self._number += 1
-            name = f"{self._node_name or 'value'}/{self._number}"
-            if name not in self.values:
-                self._made_now.add(name)
-                return name
+            name = f"{base}/{self._number}"
+        return name
+
+    def _new_name(self) -> str:
+        self._number += 1
+        name = self.fresh_name(f"{self._node_name or 'value'}/{self._number}")
+        self._made_now.add(name)
+        return name
 
     def _check_size(self, shape: Shape, dtype: str, what: str) -> None:
         if any(n < 0 for n in shape):

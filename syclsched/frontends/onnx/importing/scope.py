@@ -110,7 +110,7 @@ class Scope:
     def _import(self, node: ModelNode) -> None:
         label = node.label if not self._prefix else f"{node.operator} {self._prefix + node.name!r}"
         self.b.begin(self._prefix + node.name, label)
-        special = self.importers.get(node.operator) if node.domain == "" else None
+        special = self.importers.get(node.operator if not node.domain else f"{node.domain}::{node.operator}")
         try:
             results = None if special is None else special(self, node)
         except LengthError:

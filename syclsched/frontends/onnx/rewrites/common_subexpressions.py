@@ -17,7 +17,9 @@ def merge_common(draft: NetworkDraft) -> None:
     _share_constants(draft)
     seen: dict[Any, CanonicalNode] = {}
     for node in draft.each():
-        if node.kind in ("loop", "reference", "operation"):
+        # What is stored in 16 bits is converted for each reader, so that no wide copy stays between them.
+        widens = node.attributes.get("expression") == ("of_bfloat16_bits", 0)
+        if widens or node.kind in ("loop", "reference", "operation"):
             continue
         made = tuple(None if name is None else (draft.shape(name), draft.dtype(name)) for name in node.outputs)
         key = (node.kind, node.inputs, tuple(sorted((k, _frozen(v)) for k, v in node.attributes.items())), made)

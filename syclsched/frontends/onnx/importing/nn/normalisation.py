@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from syclsched.frontends.onnx.importing.import_state import TrainingImport
+from syclsched.frontends.onnx.importing.gradients.normalisation import emit_moments
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
@@ -14,11 +14,11 @@ from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 @imports("BatchNormalization")
 def _batch_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
-    """Import BatchNormalization; by the moments of its batch only for training."""
+    """Import BatchNormalization, by running moments; in training by those of its batch."""
     x, *rest = inputs.first("X", "scale", "B", "input_mean", "input_var")
-    if b.training is not None and node.flag("spatial", 1):
-        return [_batch_norm_of_batch(b, b.training, node, x, rest)]
-    if node.flag("training_mode") or any(node.outputs[1:]):
+    if node.flag("training_mode") or (b.training is not None and node.flag("spatial", 1)):
+        return _batch_norm_of_batch(b, node, x, rest)
+    if any(node.outputs[1:]):
         raise UnsupportedFormError
     if b.dtype(x) not in FLOATS or len(b.shape(x)) < 2:
         raise UnsupportedFormError
@@ -32,24 +32,26 @@ def _batch_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     return [b.emit("batch_norm", [x, *parameters], epsilon=epsilon, channels_last=False, activation=())]
 
 
-def _batch_norm_of_batch(
-    b: NetworkBuilder, training: TrainingImport, node: ModelNode, x: str, parameters: list[str]
-) -> str:
+def _batch_norm_of_batch(b: NetworkBuilder, node: ModelNode, x: str, parameters: list[str]) -> list[str]:
     """Add normalisation by the moments of the batch, and the next values of the running ones."""
-    shape, momentum = b.shape(x), node.number("momentum", 0.9)
+    shape, momentum, next_values = b.shape(x), node.number("momentum", 0.9), {}
     if b.dtype(x) not in FLOATS or len(shape) < 2:
         raise b.wrong(f"it normalises {b.dtype(x)} of shape {shape}")
-    scale, bias, *running = parameters
     axes = tuple(axis for axis in range(len(shape)) if axis != 1)
-    moments = b.emit_all("moments", [x], axes=axes, keepdims=False)
-    kept, new = ("const", momentum), ("const", 1 - momentum)
+    if b.training is not None:
+        next_values = b.training.next_values
+        moments = [name or "" for name in b.emit_all("moments", [x], axes=axes, keepdims=False)]
+    else:
+        moments = [*emit_moments(b, x, axes, keepdims=False)]
+    scale, bias, *running = parameters
+    averages = []
     for name, moment in zip(running, moments, strict=True):
-        before = training.next_values.get(name, name)
-        average = ("add", ("mul", 0, kept), ("mul", 1, new))
-        training.next_values[name] = b.elementwise(average, before, moment or "")
+        average = ("add", ("mul", 0, ("const", momentum)), ("mul", 1, ("const", 1 - momentum)))
+        averages.append(b.elementwise(average, next_values.get(name, name), b.cast(moment, b.dtype(name))))
+        next_values[name] = averages[-1]
+    given = [x, *(b.cast(each, b.dtype(x)) for each in (scale, bias)), *moments]
     epsilon = node.number("epsilon", 1e-5)
-    given = [x, scale, bias, *moments]
-    return b.emit("batch_norm", given, epsilon=epsilon, channels_last=False, activation=())
+    return [b.emit("batch_norm", given, epsilon=epsilon, channels_last=False, activation=()), *averages]
 
 
 @imports("InstanceNormalization")

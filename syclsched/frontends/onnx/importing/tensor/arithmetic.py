@@ -99,16 +99,24 @@ def _dropout(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
             raise b.wrong(f"its ratio is {ratio}, expected at least 0 and less than 1")
         if ratio and b.dtype(x) in FLOATS:
             return _dropped(b, b.training, node, x, ratio)
-    elif training_name is not None:
-        training = b.known(training_name)
-        if training is None or bool(training.any()):
-            known = None if ratio_name is None else b.known(ratio_name)
-            if known is None or float(known) != 0.0:
-                raise b.wrong("training mode is not supported", hint="Export the model for inference")
+    elif training_name is not None and _drops(b, training_name, ratio_name):
+        raise b.wrong(
+            "it drops elements at random", hint="Export the model for inference, or train it: syclsched.train"
+        )
     if len(node.outputs) < 2 or not node.outputs[1]:
         return [x]
     mask = b.filled(b.shape(x), "bool", True)
     return [x, b.cast(mask, b.dtype(x)) if b.opset < 10 else mask]
+
+
+def _drops(b: NetworkBuilder, training: str, ratio: str | None) -> bool:
+    """Return whether Dropout drops elements outside of training."""
+    known = None if ratio is None else b.known(ratio)
+    if known is not None and not known.any():
+        return False
+    if not b.require(training, "whether it drops elements").any():
+        return False
+    return ratio is None or bool(b.require(ratio, "the ratio").any())
 
 
 def _dropped(b: NetworkBuilder, training: TrainingImport, node: ModelNode, x: str, ratio: float) -> Names:

@@ -6,19 +6,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from syclsched.errors import GradientError, SyclschedError
-from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
-from syclsched.frontends.onnx.network import CanonicalNode
-from syclsched.training.gradients import (  # noqa: F401  # they register their rules
+from syclsched.frontends.onnx.importing.gradients import (  # noqa: F401  # they register their rules
     elementwise,
     movement,
     normalisation,
-    operations,
     picking,
     products,
     recurrence,
     reductions,
 )
-from syclsched.training.gradients.rules import no_gradient, rule_of
+from syclsched.frontends.onnx.importing.gradients.loops import register_loops
+from syclsched.frontends.onnx.importing.gradients.rules import no_gradient, rule_of
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.network import CanonicalNode
 
 
 def differentiate(
@@ -91,3 +91,6 @@ def _sum(b: NetworkBuilder, parts: Sequence[str]) -> str | None:
     made = b.elementwise(("add", *range(len(parts))), *parts)
     b.end([], [])
     return made
+
+
+register_loops(differentiate)

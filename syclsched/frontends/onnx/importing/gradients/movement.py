@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from syclsched.frontends.onnx.host_evaluation import evaluate_node
+from syclsched.frontends.onnx.importing.gradients.rules import Names, gradient_of, no_gradient
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode, Value
-from syclsched.training.gradients.rules import Names, gradient_of, no_gradient
 
 Array = np.ndarray[Any, Any]
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from syclsched.frontends.onnx.importing.gradients.rules import Names, gradient_of, no_gradient
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode
-from syclsched.training.gradients.rules import Names, gradient_of, no_gradient
 
 #: Mode -> gradient by x, given the gradient of the result, x, and the result.
 _FORMULAS = {

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from syclsched.errors import GradientError
+from syclsched.kernels.common import Activation
 from syclsched.kernels.tensor.writing.expression import (
     OPERATORS,
     Expression,
@@ -169,6 +170,14 @@ _DERIVATIVES: Final[dict[str, _Derivative]] = {
     "max": _extreme("max"),
     "where": lambda g, x, p, y: (None, _where(x[0], g), _where(x[0], _c(0), g)),
 }
+
+
+def applied(activation: Activation) -> Expression:
+    """Return an activation of input 0."""
+    made: Expression = 0
+    for name, *numbers in activation:
+        made = ("add", made, ("const", numbers[0])) if name == "shift" else (name, *numbers, made)
+    return made
 
 
 def derivatives(

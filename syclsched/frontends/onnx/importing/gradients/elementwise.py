@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from syclsched.errors import GradientError
+from syclsched.frontends.onnx.importing.gradients.expressions import derivatives
+from syclsched.frontends.onnx.importing.gradients.rules import Names, gradient_of, no_gradient, sum_to
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode
 from syclsched.kernels.tensor.writing.expression import Expression, inputs_of, substitute
-from syclsched.training.gradients.expressions import derivatives
-from syclsched.training.gradients.rules import Names, gradient_of, no_gradient, sum_to
 
 
 @gradient_of("elementwise")

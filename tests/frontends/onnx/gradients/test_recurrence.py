@@ -12,7 +12,6 @@ from support.small_models import model_of
 from support.training_steps import HostStep, check_gradients
 
 import syclsched
-from syclsched.errors import GradientError
 from syclsched.training import SGD, MeanSquaredError
 from syclsched.training.step_network import LOSS, next_name
 
@@ -113,8 +112,15 @@ def test_training_on_a_device(operator: str) -> None:
     assert losses[-1] < 0.9 * losses[0]
 
 
-def test_peepholes_are_refused() -> None:
-    node, parameters, _ = layer("LSTM")
-    node.input.extend(["", "", "p"])
-    with pytest.raises(GradientError, match=r"LSTM.*peepholes"):
-        check_gradients([node, *weighed("LSTM")], {**parameters, "p": np.ones((1, 3 * HIDDEN))})
+@pytest.mark.parametrize(
+    ("direction", "state", "lengths", "coupled"),
+    [("forward", False, False, 0), ("reverse", True, True, 0), ("bidirectional", True, False, 1)],
+)
+def test_peepholes(direction: str, state: bool, lengths: bool, coupled: int) -> None:
+    count = 2 if direction == "bidirectional" else 1
+    node, parameters, constants = layer(
+        "LSTM", count=count, direction=direction, state=state, lengths=lengths, input_forget=coupled
+    )
+    node.input.extend([""] * (7 - len(node.input)) + ["p"])
+    peepholes = 0.7 * np.random.default_rng(4).standard_normal((count, 3 * HIDDEN))
+    check_gradients([node, *weighed("LSTM")], {**parameters, "p": peepholes}, constants=constants)

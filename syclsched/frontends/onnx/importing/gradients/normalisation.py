@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
+from syclsched.frontends.onnx.importing.gradients.movement import contracted
+from syclsched.frontends.onnx.importing.gradients.rules import Names, gradient_of
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode
-from syclsched.training.gradients.movement import contracted
-from syclsched.training.gradients.rules import Names, gradient_of
 
 #: Most parts in which the gradients of a scale and a bias are summed: as many lines may compute at a time.
 _PARTS: Final = 64

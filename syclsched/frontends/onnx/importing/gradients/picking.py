@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from syclsched.frontends.onnx.importing.gradients.rules import Names, gradient_of, no_gradient
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode
-from syclsched.training.gradients.rules import Names, gradient_of, no_gradient
 
 
 def _zeros(b: NetworkBuilder, like: str) -> str:

@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from syclsched.frontends.onnx.importing.gradients.rules import Names, gradient_of, no_gradient, sum_to
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode
-from syclsched.training.gradients.rules import Names, gradient_of, no_gradient, sum_to
 
 
 @gradient_of("matmul")

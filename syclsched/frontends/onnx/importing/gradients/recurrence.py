@@ -12,18 +12,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from syclsched.frontends.onnx.importing.gradients.expressions import applied, derivatives
+from syclsched.frontends.onnx.importing.gradients.peepholes import with_peepholes
+from syclsched.frontends.onnx.importing.gradients.rules import Names, gradient_of
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode
 from syclsched.kernels.common import Activation
 from syclsched.kernels.tensor.writing.expression import Expression, inputs_of, substitute
-from syclsched.training.gradients.expressions import derivatives
-from syclsched.training.gradients.rules import Names, gradient_of, no_gradient
 
 
 @gradient_of("recurrent")
 def _recurrent(b: NetworkBuilder, node: CanonicalNode, gradients: Names, wanted: Sequence[bool]) -> Names:
     if node.input(7) is not None:
-        raise no_gradient(node, "a recurrent layer with peepholes has no gradient")
+        return with_peepholes(b, node, gradients, wanted)
     layer, cell = _Layer.of(b, node), node.attributes["cell"]
     steps, batch, hidden = layer.steps, layer.batch, layer.hidden
     shapes = ((steps, batch, hidden), (batch, hidden), (batch, hidden))
@@ -168,25 +169,17 @@ class _Layer:
 
     def activated(self, sums: str, number: int) -> str:
         """Return an activation of sums."""
-        return self.b.elementwise(_applied(self.activations[number]), sums)
+        return self.b.elementwise(applied(self.activations[number]), sums)
 
     def slope(self, sums: str, value: str, number: int, factor: Expression, *operands: str) -> str:
         """Return the derivative of an activation whose value is known, times an expression of operands from input 2."""
-        found = derivatives(_applied(self.activations[number]), (self.dtype,), factor, 1)
+        found = derivatives(applied(self.activations[number]), (self.dtype,), factor, 1)
         expression = found.get(0, ("const", 0.0))
         used = sorted(inputs_of(expression))
         given = [(sums, value, *operands)[position] for position in used]
         expression = substitute(expression, {position: place for place, position in enumerate(used)})
         made = self.b.elementwise(expression, *given, shape=(self.steps * self.batch, self.hidden), dtype=self.dtype)
         return self.within(made, 0)
-
-
-def _applied(activation: Activation) -> Expression:
-    """Return an activation of input 0."""
-    made: Expression = 0
-    for name, *numbers in activation:
-        made = ("add", made, ("const", numbers[0])) if name == "shift" else (name, *numbers, made)
-    return made
 
 
 def _rnn(layer: _Layer) -> tuple[list[str], list[str], str | None]:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from syclsched.errors import GradientError, SyclschedError
+from syclsched.frontends.onnx.importing.gradients.rules import Names, gradient_of, no_gradient, sum_to
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode
 from syclsched.model.operation import Operation
 from syclsched.model.operation_parts.gradient_function import gradient_arguments
-from syclsched.training.gradients.rules import Names, gradient_of, no_gradient, sum_to
 from syclsched.training.operations.linear_algebra import LIBRARY_GRADIENTS
 from syclsched.training.operations.symbolic_array import SymbolicArray
 
