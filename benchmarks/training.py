@@ -2,11 +2,15 @@
 """Time of a training step, beside PyTorch's CPU build, alternating in one process.
 
     python benchmarks/training.py [--models mlp cnn lstm transformer] [--samples 32 128] [--runs 30] [--compiled]
+    python benchmarks/training.py --platforms max1550,max1550 a770,b580 --models wide transformer --samples 8192
 
 Both begin with the same weights and get the same fresh batches. The optimiser is Adam. PyTorch runs eagerly with as
 many threads as there are cores, and by ``torch.compile`` with ``--compiled``. The first losses are compared before
 anything is timed. ``submitted`` is the host's time until a step is handed over, ``ready`` the processor time of the
 first step in this process: import, planning, compiling and timing of implementations are in it.
+
+With ``--platforms`` nothing runs: the table has the predicted times of a step on described platforms, for each way to
+divide it among their devices, and which way is chosen.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ MODELS: dict[str, Callable[[], TrainingModel]] = {
     "cnn": convolutional,
     "lstm": recurrent,
     "transformer": transformer,
+    "wide": lambda: perceptron((784, 4096, 4096, 4096, 10)),
 }
 #: Initialisers that are no parameters of PyTorch's optimiser.
 _MOMENTS = (".mean", ".var")
@@ -101,9 +106,53 @@ def measured(name: str, samples: int, runs: int, *, compiled: bool) -> dict[str,
     return {**row, "submitted, ms": submitted, "ready, s": f"{ready_s:.1f}"}
 
 
+def predicted(name: str, samples: int, platform: str) -> dict[str, Any]:
+    """Return the row of a model, a size of batches and a described platform."""
+    from syclsched.training.losses import CrossEntropy
+    from syclsched.training.sources.trained_model import trained_model
+    from syclsched.training.splitting.splits import SPLITS
+    from syclsched.training.step_network import TARGET
+    from syclsched.training.step_recipe import StepRecipe
+
+    model = MODELS[name]()
+    adam = syclsched.training.Adam(1e-3)
+    recipe = StepRecipe(
+        trained_model(model.onnx), CrossEntropy(), adam, platform=syclsched.describe(platform),
+        options={"deterministic": True},
+    )  # fmt: skip
+    step = recipe.model("int64")
+    planner = recipe.divided(step)
+    if planner is None:
+        raise SystemExit(f"{platform}: there is one device")
+    begun_s = time.process_time()
+    choice = planner.choose(step.full_shapes({"x": (samples, *model.input_shape), TARGET: (samples,)}))
+    row: dict[str, Any] = {"platform": platform, "model": name, "samples": samples}
+    found = {each.kind: each for each in choice.splits}
+    for kind in SPLITS[1:]:
+        seconds = found[kind].step_s  # type: ignore[index]  # one of its keys
+        row[f"{kind}, ms"] = "-" if seconds is None else f"{seconds * 1e3:.2f}"
+    alone_s = found["single"].step_s
+    best = choice.best
+    row["chosen"] = best.kind
+    row["/ single"] = f"{best.step_s / alone_s:.2f}" if best.step_s and alone_s else "-"
+    return {**row, "planned in, s": f"{time.process_time() - begun_s:.1f}"}
+
+
 def main() -> None:
     """Print the table."""
-    options = parser(__doc__, models=[*MODELS], samples=[32, 128], runs=30, compiled=False).parse_args()
+    given = parser(__doc__, models=[*MODELS][:4], samples=[32, 128], runs=30, compiled=False)
+    given.add_argument("--platforms", nargs="*", default=[])
+    options = given.parse_args()
+    if options.platforms:
+        rows = [
+            predicted(name, samples, platform)
+            for platform in options.platforms
+            for name in options.models
+            for samples in options.samples
+        ]
+        cells = [[*map(str, row.values())] for row in rows]
+        print_table("Predicted steps", [*rows[0]], cells, left=["platform", "model", "chosen"])
+        return
     rows = [
         measured(name, samples, options.runs, compiled=options.compiled)
         for name in options.models

@@ -27,6 +27,7 @@ SUB_DEVICES = ("numa", "l4", "l3", "l2", "l1", "next")
 FORMATS = ("json", "wfformat", "stg", "dot", "graphml")
 CONTENTIONS = ("none", "one-port", "fair")
 LOSSES = ("cross_entropy", "mean_squared_error", "mean_absolute_error", "binary_cross_entropy", "model")
+SPLITS = ("auto", "single", "tasks", "data", "stages")
 OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad")
 DTYPES = ("float64", "float32")
 

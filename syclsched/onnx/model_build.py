@@ -114,7 +114,7 @@ class ModelBuilder:
             try:
                 # With one lane, tasks with a single implementation are timed in a run of the model.
                 session = PlanningSession(
-                    self._request,
+                    self._request_for(specialised),
                     self.platform,
                     MemoryHistory() if self._deterministic else history,  # type: ignore[arg-type]  # only read
                     progress,
@@ -140,6 +140,11 @@ class ModelBuilder:
     def _bound_body(self, variants: VariantBuilder, graph: TaskGraph) -> Runner:
         graph = on_devices(without_implementations(graph, self._without), self.platform)
         return variants.plan_and_bind(graph, calibrate=self._autotune).runner
+
+    def _request_for(self, specialised: Specialised) -> PlanRequest:
+        if not specialised.stay:
+            return self._request
+        return replace(self._request, stay=tuple(specialised.stay.items()), rewrite="none")
 
     def _is_known(self, graph: TaskGraph) -> bool:
         """Return whether the implementations of most tasks were chosen for other shapes."""

@@ -57,6 +57,8 @@ class Specialised:
         Inputs and outputs of types that NumPy lacks: graphs hold their elements in a wider dtype.
     decodings : Mapping[str, Decoding]
         Outputs that the host turns into text, or into maps.
+    stay : Mapping[str, str]
+        Devices of the tasks that run on one device only.
     composition : Composition
         The model's outputs in order, if some are sequences or have no value: their entries of ``outputs``.
     evictable : EvictableConstants, optional
@@ -77,6 +79,7 @@ class Specialised:
     elements: Mapping[str, str] = field(default_factory=dict)
     decodings: Mapping[str, Decoding] = field(default_factory=dict)
     composition: Composition = field(default_factory=dict)
+    stay: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fetched(self) -> tuple[str, ...]:

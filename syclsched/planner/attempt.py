@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from syclsched.costs import CostModel
@@ -39,6 +40,7 @@ class PlanTarget:
     steps: StepCounter = field(default_factory=StepCounter)  # told of every step
     most: int = 1  # plans to return: the best, and further ones that may turn out to be faster
     bounded: bool = True  # whether plans carry their lower bound
+    stay: Mapping[str, str] = field(default_factory=dict)  # devices of the tasks that may run on one only
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ def _lanes_text(platform: Platform) -> str:
 
 
 def _attempt(graph: TaskGraph, request: PlanTarget, budget: SearchBudget) -> Attempt:
-    builder = PlanBuilder(graph, request.platform, request.costs, steps=request.steps)
+    builder = PlanBuilder(graph, request.platform, request.costs, steps=request.steps, stay=request.stay)
     builder.steps.expect(2)  # costs, and verification
     builder.steps.begin(f"costs of {len(graph):,} tasks")
     rivals = Rivals(request.most)

@@ -84,6 +84,8 @@ class AutoPlanner:
     def best(self) -> Plan:
         """Return the best plan by simulation, with all candidates."""
         names = policy_candidates(self.builder.problem())
+        if len(set(self.builder.stay.values())) > 1:  # no device is alone then
+            names = tuple(name for name in names if not name.startswith("single:"))
         singles = self._ask([name for name in names if name.startswith("single:")], None)
         if self._has_single_lane():
             self._simulate(singles, len(singles))

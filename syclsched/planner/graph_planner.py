@@ -4,19 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from syclsched.costs import CostModel, History
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.planner.attempt import PlanTarget
-from syclsched.planner.rewrite_choice import check_rewrite, plan_rewritten
-from syclsched.planner.search_budget import SearchBudget, budget_end_s
+from syclsched.planner.rewrite_choice import NONE, check_rewrite, plan_rewritten
+from syclsched.planner.search_budget import SearchBudget, SearchOptions, budget_of
 from syclsched.progress import Progress, StepCounter
 from syclsched.scheduling.objectives import Constraint
 from syclsched.scheduling.objectives import minimize as aim_at
 from syclsched.scheduling.registry import AUTO
-from syclsched.scheduling.search.meter import Clock
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def plan_graph(
@@ -26,13 +29,12 @@ def plan_graph(
     policy: str = AUTO,
     history: History | None = None,
     steps: int | None = None,
-    budget_s: float | None = None,
-    clock: Clock | None = None,
-    seed: int = 0,
     minimize: str = "makespan",
     subject_to: Sequence[str | Constraint] = (),
     rewrite: str = AUTO,
+    stay: Sequence[tuple[str, str]] = (),
     progress: Progress | None = None,
+    **search: Unpack[SearchOptions],
 ) -> Plan:
     """Plan a graph for a platform.
 
@@ -45,11 +47,13 @@ def plan_graph(
     Where tasks are so small that submitting them takes longer than running them, or so large that other devices would
     idle, ``auto`` also plans the rewritten graph (`syclsched.rewrites.rewrite`) and keeps the better plan. Such a plan
     carries its recipe and runs with the original graph.
+
+    ``stay`` has pairs of a task and a device: the task runs there, or on the host if it has such an implementation. The
+    graph is then not rewritten.
     """
-    target = PlanTarget(
-        platform, CostModel(platform, history), policy, aim_at(minimize).subject_to(*subject_to), StepCounter(progress)
-    )
-    (best,) = _plans(graph, target, SearchBudget(steps, budget_end_s(budget_s, clock), clock, seed), rewrite)
+    aim = aim_at(minimize).subject_to(*subject_to)
+    target = PlanTarget(platform, CostModel(platform, history), policy, aim, StepCounter(progress), stay=dict(stay))
+    (best,) = _plans(graph, target, budget_of(steps, **search), rewrite)
     return best
 
 
@@ -59,14 +63,13 @@ def plan_contenders(
     *,
     policy: str = AUTO,
     history: History | None = None,
-    budget_s: float | None = None,
-    clock: Clock | None = None,
-    seed: int = 0,
     minimize: str = "makespan",
     subject_to: Sequence[str | Constraint] = (),
     rewrite: str = AUTO,
+    stay: Sequence[tuple[str, str]] = (),
     progress: Progress | None = None,
     most: int = 1,
+    **search: Unpack[SearchOptions],
 ) -> tuple[Plan, ...]:
     """Plan a graph as `plan_graph` does; also return further plans that may be faster than the best, at most ``most``.
 
@@ -74,11 +77,13 @@ def plan_contenders(
     `syclsched.planner.contest`. They are not verified yet.
     """
     aim = aim_at(minimize).subject_to(*subject_to)
-    target = PlanTarget(platform, CostModel(platform, history), policy, aim, StepCounter(progress), most)
-    return _plans(graph, target, SearchBudget(None, budget_end_s(budget_s, clock), clock, seed), rewrite)
+    target = PlanTarget(
+        platform, CostModel(platform, history), policy, aim, StepCounter(progress), most, stay=dict(stay)
+    )
+    return _plans(graph, target, budget_of(None, **search), rewrite)
 
 
 def _plans(graph: TaskGraph, target: PlanTarget, budget: SearchBudget, rewrite: str) -> tuple[Plan, ...]:
     check_rewrite(rewrite)
     graph.validate()
-    return plan_rewritten(graph, target, budget, rewrite)
+    return plan_rewritten(graph, target, budget, NONE if target.stay else rewrite)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain, repeat
 from typing import Final
@@ -27,7 +27,7 @@ from syclsched.scheduling.objectives import (
     Metrics,
 )
 from syclsched.scheduling.portfolio import ROUNDING, PolicyResult
-from syclsched.scheduling.problem import on_devices
+from syclsched.scheduling.problem import on_devices, staying
 from syclsched.simulation import predict
 
 #: Plans with more task-device pairs than this carry no options; `Plan.explain` then says less.
@@ -45,6 +45,7 @@ class PlanBuilder:
     problems: dict[tuple[str, ...] | None, Problem] = field(default_factory=dict)
     limited: Platform | None = None
     steps: StepCounter = field(default_factory=StepCounter)  # told of every plan that is built
+    stay: Mapping[str, str] = field(default_factory=dict)  # devices of the tasks that may run on one only
     _single: PlanBuilder | None = None  # with single-threaded libraries on the host
 
     def limit(self, aim: Aim) -> None:
@@ -64,7 +65,8 @@ class PlanBuilder:
         """Return the scheduling problem on all devices, or on some and the hosts of their machines; cached."""
         if devices not in self.problems:
             if devices is None:
-                self.problems[devices] = build_problem(self.graph, self.platform, self.costs)
+                problem = build_problem(self.graph, self.platform, self.costs)
+                self.problems[devices] = staying(problem, self.stay) if self.stay else problem
             else:
                 self.problems[devices] = self._part(devices)
         return self.problems[devices]
@@ -108,7 +110,9 @@ class PlanBuilder:
             return self
         if self._single is None:
             limited = None if self.limited is None else self.limited.with_single_threads(used)
-            self._single = PlanBuilder(self.graph, single, self.costs.on(single), limited=limited, steps=self.steps)
+            self._single = PlanBuilder(
+                self.graph, single, self.costs.on(single), limited=limited, steps=self.steps, stay=self.stay
+            )
         return self._single
 
     def options(self) -> tuple[Option, ...]:

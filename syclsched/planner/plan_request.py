@@ -21,6 +21,7 @@ class PlanRequest:
     rewrite: str = AUTO
     budget_s: float | None = None
     seed: int = 0
+    stay: tuple[tuple[str, str], ...] = ()  # tasks that run on one device only, each with its name; implies no rewrite
 
     def __post_init__(self) -> None:
         for name in ("policy", "minimize", "rewrite"):

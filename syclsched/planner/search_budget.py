@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 from syclsched.errors import PolicyError
 from syclsched.scheduling import Problem, Timetable
@@ -31,6 +32,21 @@ def budget_end_s(budget_s: float | None, clock: Clock | None) -> float | None:
             hint="Pass time.perf_counter as clock, or give steps instead",
         )
     return clock() + budget_s
+
+
+class SearchOptions(TypedDict, total=False):
+    """Options of the search of ``auto``, but for a number of steps."""
+
+    budget_s: float | None
+    clock: Clock | None  # needed with a budget
+    seed: int
+
+
+def budget_of(
+    steps: int | None, budget_s: float | None = None, clock: Clock | None = None, seed: int = 0
+) -> SearchBudget:
+    """Return the budget of these options."""
+    return SearchBudget(steps, budget_end_s(budget_s, clock), clock, seed)
 
 
 @dataclass(frozen=True, slots=True)

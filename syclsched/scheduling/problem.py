@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from syclsched.errors import CapabilityError, DeviceNotFoundError
 from syclsched.model.platform import HOST, Contention
+from syclsched.model.platform_parts.machines import local_name
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.model.text.bulk_objects import make_objects
 from syclsched.scheduling.data_locations import DataLocations
@@ -245,6 +246,31 @@ def on_devices(problem: Problem, devices: Iterable[str]) -> Problem:
         implementation=problem.implementation[:, kept],
         tables=frozen(part),
     )
+
+
+def staying(problem: Problem, places: Mapping[str, str]) -> Problem:
+    """Return the problem in which each of the given tasks runs on its device, or on a host if it is able to."""
+    tables = problem.tables
+    hosts = np.array([local_name(name) == HOST for name in problem.devices])
+    number = {name: i for i, name in enumerate(problem.devices)}
+    for name in set(places.values()).difference(number):
+        raise DeviceNotFoundError(f"no device {name!r}", where="problem", hint=f"It has {', '.join(problem.devices)}")
+    given = np.array([number[places[name]] if name in places else NOTHING for name in problem.names], dtype=np.int64)
+    # Tasks of one kind that stay on one device remain of one kind.
+    pairs, kind = np.unique(np.stack((tables.kind, given), axis=1), axis=0, return_inverse=True)
+    allowed = (pairs[:, 1:] == NOTHING) | (pairs[:, 1:] == np.arange(len(hosts))) | hosts
+    seconds = np.where(allowed, tables.seconds[pairs[:, 0]], np.inf)
+    nowhere = np.flatnonzero(np.isinf(seconds).all(axis=1)[kind])
+    if len(nowhere):
+        task = problem.names[nowhere[0]]
+        raise CapabilityError(
+            f"it is to stay on {places[task]!r}, which cannot run it",
+            where=f"task {task!r}",
+            hint="Let it run elsewhere, or give its operation an implementation for that device",
+        )
+    implementation = np.where(allowed, problem.implementation[pairs[:, 0]], np.int16(NOTHING))
+    changed = tables._replace(seconds=seconds, kind=kind.reshape(-1))
+    return replace(problem, implementation=implementation, tables=frozen(changed))
 
 
 def with_reserved_lanes(problem: Problem, device: str, reserved: Sequence[int], lane_of: Mapping[str, int]) -> Problem:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ from syclsched.training.step_network import (
 )
 
 if TYPE_CHECKING:
-    from syclsched.onnx.specialised import Shapes
+    from syclsched.onnx.specialised import Shapes, Specialised
 
 Array = np.ndarray[Any, Any]
 
@@ -83,6 +83,9 @@ class StepModel(OnnxModel):
         self._last: tuple[Any, Network] | None = None
         #: Number of steps that are done, which the trainer counts.
         self.steps_done = 0
+        #: Function of the shapes of all inputs that divides a step among several devices: returns the shares of the
+        #: parts of a batch, and the devices of tasks.
+        self.divide: Callable[[Shapes], tuple[tuple[float, ...], Mapping[str, str]]] | None = None
         self._source = trained.source
         super().__init__(self._declared(), shapes=shapes)
 
@@ -155,11 +158,21 @@ class StepModel(OnnxModel):
         """Return the network of a step for these input shapes."""
         return self.step(shapes)
 
+    def specialised(
+        self,
+        shapes: Shapes | None = None,
+        values: Mapping[str, Array] | None = None,
+        carried: Mapping[str, str] | None = None,
+    ) -> Specialised:
+        """Return the step for shapes of its inputs; on several devices divided among them."""
+        if self.divide is None:
+            return super().specialised(shapes, values, carried)
+        self._parts, stay = self.divide(self.full_shapes(dict(shapes or {})))
+        return replace(super().specialised(shapes, values, carried), stay=stay)
+
     def step(self, shapes: Shapes) -> Network:
         """Return the network of a step for shapes of all inputs."""
-        first = shapes[self.batch_inputs[0].name] if self.batch_inputs else ()
-        samples = first[0] if first else 1
-        parts = self._cut(shapes, samples)
+        parts = self.cut(shapes)
         network = parts[0].network
         settings = StepSettings(
             parameters=self.trained.parameters,
@@ -171,10 +184,23 @@ class StepModel(OnnxModel):
             clip_norm=self._clip_norm,
             activations=self._activations,
         )
-        return step_network(parts, samples, settings)
+        return step_network(parts, self._samples(shapes), settings)
 
-    def _cut(self, shapes: Shapes, samples: int) -> tuple[BatchPart, ...]:
+    def _samples(self, shapes: Shapes) -> int:
+        first = shapes[self.batch_inputs[0].name] if self.batch_inputs else ()
+        return first[0] if first else 1
+
+    def with_samples(self, shapes: Shapes, count: int) -> dict[str, tuple[int, ...]]:
+        """Return shapes of inputs for another number of samples."""
+        samples, found = self._samples(shapes), dict(shapes)
+        for name in (*(each.name for each in self.batch_inputs), TARGET):
+            if found[name][:1] == (samples,):
+                found[name] = (count, *found[name][1:])
+        return found
+
+    def cut(self, shapes: Shapes) -> tuple[BatchPart, ...]:
         """Return the forward passes of the parts of a batch."""
+        samples = self._samples(shapes)
         ends = np.rint(np.cumsum(self._parts) / sum(self._parts) * samples).astype(int)
         found, first, made = [], 0, {}
         for end in ends.tolist():

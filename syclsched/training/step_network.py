@@ -47,6 +47,11 @@ def scalar_name(name: str) -> str:
     return f"optimizer {name}"
 
 
+def part_prefix(number: int) -> str:
+    """Return what the names of nodes of the forward pass of a part begin with, if there are several parts."""
+    return f"part {number}/"
+
+
 @dataclass(frozen=True, slots=True)
 class BatchPart:
     """The forward pass of some samples of a batch."""
@@ -115,8 +120,8 @@ class _StepBuilder:
         b.end([], [])
         begun = len(b.nodes)
         found: dict[str, list[str]] = {}
-        for (nodes, prediction), each in zip(passes, losses, strict=True):
-            b.begin("gradient of loss", "gradient of loss")
+        for number, ((nodes, prediction), each) in enumerate(zip(passes, losses, strict=True)):
+            b.begin(f"gradient of {self._prefix(number)}loss", "gradient of loss")
             gradient = b.elementwise(("mul", 0, 1), each.gradient, share)
             b.end([], [])
             for name, made in differentiate(b, nodes, {prediction: gradient}, settings.parameters).items():
@@ -160,10 +165,14 @@ class _StepBuilder:
         shape = first.network.values[name].shape
         return bool(shape) and shape[0] == first.count
 
+    def _prefix(self, number: int) -> str:
+        """Return what the names of a part's nodes begin with."""
+        return part_prefix(number) if len(self._parts) > 1 else ""
+
     def _forward(self, number: int, part: BatchPart) -> tuple[list[CanonicalNode], str]:
         """Add the forward pass of a part; return its nodes and its prediction."""
         b, network, settings = self._b, part.network, self._settings
-        prefix = f"part {number}/" if len(self._parts) > 1 else ""
+        prefix = self._prefix(number)
         names: dict[str, str] = {}
         b.begin(f"{prefix}samples", "samples of a part")
         for name in network.inputs:
@@ -217,7 +226,7 @@ class _StepBuilder:
 
     def _loss(self, number: int, part: BatchPart, prediction: str) -> LossNodes:
         b = self._b
-        b.begin("loss" if len(self._parts) == 1 else f"part {number}/loss", "loss")
+        b.begin(f"{self._prefix(number)}loss", "loss")
         target = TARGET
         if len(self._parts) > 1 and b.shape(TARGET)[:1] == (self._samples,):
             target = b.part(TARGET, 0, part.first, part.count)

@@ -9,17 +9,26 @@ from typing import Final
 
 from typing_extensions import TypedDict
 
-from syclsched.errors import ArgumentError
+from syclsched.costs import History, MemoryHistory
+from syclsched.errors import ArgumentError, did_you_mean
 from syclsched.model.platform import Platform
+from syclsched.model.platform_parts.machines import machine_of
 from syclsched.onnx.compiled_model import CompiledModel, compile
+from syclsched.onnx.kernel_selection import default_rewrite
 from syclsched.onnx.model import GivenShapes
 from syclsched.onnx.model_build import default_platform
-from syclsched.planner.memory_limit import MemoryLimit
+from syclsched.planner.memory_limit import MemoryLimit, with_memory_limit
+from syclsched.planner.plan_request import PlanRequest
 from syclsched.progress import Progress
+from syclsched.scheduling.registry import AUTO as POLICY
 from syclsched.training.losses import Loss
 from syclsched.training.optimisers import Optimiser
 from syclsched.training.sources.trained_model import TrainedModel
+from syclsched.training.splitting.cluster_step import ClusterStep, ConnectedCluster
+from syclsched.training.splitting.split_planner import SplitPlanner
+from syclsched.training.splitting.splits import AUTO, SPLITS
 from syclsched.training.step_model import StepModel
+from syclsched.training.step_network import TARGET
 
 
 class StepOptions(TypedDict, total=False):
@@ -38,6 +47,8 @@ class TrainingOptions(StepOptions, total=False):
     """Further arguments of `syclsched.train`."""
 
     activations: str
+    split: str  # how steps are divided among several devices
+    cluster: ConnectedCluster  # whose machines train
 
 
 #: As what values are stored from the forward to the backward pass.
@@ -57,6 +68,8 @@ class StepRecipe:
     clip_norm: float | None = None
     platform: Platform | None = None
     devices: str | None = None
+    split: str = AUTO  # how steps are divided among several devices
+    cluster: ConnectedCluster | None = None
     activations: str = "float32"  # one of `ACTIVATIONS`
     options: StepOptions = field(default_factory=lambda: StepOptions())
 
@@ -64,6 +77,19 @@ class StepRecipe:
         """Raise `ArgumentError` for settings that cannot be right."""
         if self.clip_norm is not None and not self.clip_norm > 0:
             raise ArgumentError(f"clip_norm is {self.clip_norm}, expected a positive number", where="train()")
+        if self.split not in SPLITS:
+            raise ArgumentError(
+                f"there is no way {self.split!r} to divide steps",
+                where="split",
+                hint=f"{did_you_mean(self.split, SPLITS)}There are: {', '.join(SPLITS)}",
+            )
+        others = self.platform is not None or self.devices is not None or "memory_limit" in self.options
+        if self.cluster is not None and others:
+            raise ArgumentError(
+                "with a cluster, its machines are the devices, and their memory is not limited",
+                where="train()",
+                hint="Leave out platform, devices and memory_limit, or the cluster",
+            )
         if self.activations not in ACTIVATIONS:
             raise ArgumentError(
                 f"activations is {self.activations!r}", where="train()", hint=f"Give {' or '.join(ACTIVATIONS)}"
@@ -74,8 +100,9 @@ class StepRecipe:
         self.optimiser.scalars(0)
 
     def used_platform(self) -> Platform:
-        """Return the devices that steps run on."""
-        return default_platform(self.devices) if self.platform is None else self.platform
+        """Return the devices of this machine that steps run on, or with a cluster those beside it."""
+        is_here = self.platform is not None and self.cluster is None
+        return self.platform if is_here and self.platform is not None else default_platform(self.devices)
 
     def model(self, target_dtype: str, without: Collection[str] = ()) -> StepModel:
         """Return the model of a step for targets of a dtype; some parameters are not trained."""
@@ -96,8 +123,90 @@ class StepRecipe:
         """Return the model in inference, compiled, with parameters and running moments as inputs."""
         kept = tuple(name for name in self.trained.parameters if name not in without)
         model = replace(self.trained, parameters=kept).inference(self.shapes)
-        return compile(model, self.platform, devices=self.devices, **self.options)
+        platform = None if self.cluster is not None else self.platform
+        return compile(model, platform, devices=self.devices, **self.options)
 
-    def compiled(self, model: StepModel) -> CompiledModel:
+    def compiled(self, model: StepModel) -> CompiledModel | ClusterStep:
         """Return a model of a step compiled."""
+        if self.cluster is not None:
+            return ClusterStep(model, self.cluster, self.options.get("policy", POLICY))
         return compile(model, self.platform, devices=self.devices, carried=model.carried, **self.options)
+
+    def on_platform(self) -> StepRecipe:
+        """Return the recipe with the devices found.
+
+        Raises
+        ------
+        ArgumentError
+            If both a platform and devices were given, or a platform of several machines.
+        """
+        if self.cluster is not None:
+            return replace(self, platform=self.cluster.platform())
+        if self.platform is not None and any(machine_of(device.name) for device in self.platform.devices):
+            raise ArgumentError(
+                "the platform is that of a cluster", where="train()", hint="Give cluster= in place of platform="
+            )
+        if self.devices is None and self.platform is not None:
+            return self
+        if self.platform is not None:
+            raise ArgumentError("both a platform and devices are given", where="train()", hint="Leave one of them out")
+        return replace(self, platform=self.used_platform(), devices=None)
+
+    @property
+    def may_try(self) -> bool:
+        """Whether steps that are divided among devices are compared with steps on one device by running both."""
+        options = self.options
+        is_free = (
+            self.split == AUTO
+            and self.cluster is None
+            and options.get("memory_limit") is None
+            and options.get("autotune", True)
+        )
+        return is_free and not options.get("deterministic", False)
+
+    def divided(self, model: StepModel) -> SplitPlanner | None:
+        """Let the steps of a model be divided among the devices; return what does it, None for a single device.
+
+        A named policy places the tasks itself, unless a way is asked for.
+
+        Raises
+        ------
+        ArgumentError
+            If a division is asked for, and there is one device.
+        """
+        platform = self.on_platform().platform
+        assert platform is not None
+        several, policy = len(platform.compute_devices) > 1, self.options.get("policy", POLICY)
+        if self.split in ("data", "stages") and not several:
+            raise ArgumentError(
+                f"there is one device, {platform.compute_devices[0].name}" if platform.compute_devices else "no device",
+                where=f"split={self.split!r}",
+                hint="Give more devices, or leave split out",
+            )
+        if not several or (self.split == AUTO and policy != POLICY):
+            return None
+        without = set(self.trained.parameters) - set(model.trained.parameters)
+        whole, dtype = replace(self, split=AUTO), model.dtype(TARGET).name
+        limit = self.options.get("memory_limit")
+        planner = SplitPlanner(
+            platform if limit is None else with_memory_limit(platform, limit),
+            lambda shares: replace(whole, parts=shares).model(dtype, without),
+            PlanRequest(policy, "latency", rewrite=default_rewrite(platform, policy)),
+            kind=self.split,
+            shares=self.parts,
+            without=frozenset(self.options.get("without", ())),
+            history=None if self.options.get("deterministic") else _refusals(),
+        )
+        model.divide = planner.division
+        return planner
+
+
+def _refusals() -> History:
+    """Return a history of what devices and libraries refuse, without times."""
+    from syclsched.profiling import HistoryStore
+
+    found = MemoryHistory()
+    with HistoryStore() as stored:
+        for key, reason in stored.refusals().items():
+            found.refuse(key, reason)
+    return found

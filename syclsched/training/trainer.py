@@ -8,8 +8,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sized
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,12 +26,15 @@ from syclsched.training.batches import ahead, batch_of
 from syclsched.training.checkpoints import read_checkpoint, write_checkpoint
 from syclsched.training.losses import CrossEntropy, loss_on_host
 from syclsched.training.not_finite import first_not_finite
+from syclsched.training.splitting.cluster_step import ClusterStep
+from syclsched.training.splitting.split_trial import tried
 from syclsched.training.step_model import without_gradient
 from syclsched.training.step_network import LOSS, NORM, PARITY, TARGET, mixed_seed, scalar_name
 from syclsched.training.step_recipe import StepRecipe
 
 if TYPE_CHECKING:
     from syclsched.model.plan import Plan
+    from syclsched.training.splitting.split_planner import SplitPlanner
 
 Array = np.ndarray[Any, Any]
 
@@ -75,9 +79,11 @@ class Trainer:
         self._named, self._seed = named, seed
         self._model = recipe.model("int64")
         self._left_out: frozenset[str] | None = None
-        self._compiled: CompiledModel | None = None
+        self._compiled: CompiledModel | ClusterStep | None = None
         #: State before it is in a compiled model.
         self._values: dict[str, Array] = self._model.trained.values
+        #: Divides steps among several devices.
+        self._splits: SplitPlanner | None = None
         self._steps = 0
         self._predictor: CompiledModel | None = None
         #: Parameters that the last prediction was made with, and the number of steps then.
@@ -128,19 +134,23 @@ class Trainer:
         compiled = self._compiled_for(values, target)
         target = target.astype(self._model.target_dtype, copy=False)
         self._check_target(values, target)
-        scalars = self._model.optimiser.scalars(self._steps)
-        given = {**values, TARGET: target}
-        given |= {scalar_name(name): np.array(number, np.float32) for name, number in scalars.items()}
-        if self._model.has_dropout:
-            given[SEED] = mixed_seed(self._seed, self._steps)
-        # In the model's order, which is the quickest call.
-        made = compiled(*(given[each.name] for each in compiled.inputs if each.name in given))
+        given = self._given(values, target)
+        made = _call(compiled, given)
         loss, norm = float(made[LOSS]), float(made[NORM])
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise self._not_finite(given, loss)
         self._steps += 1
         self._model.steps_done = self._steps
         return loss
+
+    def _given(self, values: Mapping[str, Array], target: Array) -> dict[str, Array]:
+        """Return the inputs of a step."""
+        scalars = self._model.optimiser.scalars(self._steps)
+        given = {**values, TARGET: target}
+        given |= {scalar_name(name): np.array(number, np.float32) for name, number in scalars.items()}
+        if self._model.has_dropout:
+            given[SEED] = mixed_seed(self._seed, self._steps)
+        return given
 
     def _not_finite(self, given: Mapping[str, Array], loss: float) -> NotFiniteError:
         held = self._compiled.carried() if self._compiled is not None else {}
@@ -295,7 +305,7 @@ class Trainer:
 
     # --- preparation ------------------------------------------------------------------------------
 
-    def _compiled_for(self, values: Mapping[str, Array], target: Array) -> CompiledModel:
+    def _compiled_for(self, values: Mapping[str, Array], target: Array) -> CompiledModel | ClusterStep:
         """Return the compiled step for a batch; at the first one, or the first with another kind of target, make it."""
         dtype = _TARGETS.get(target.dtype.kind)
         if dtype is None:
@@ -308,10 +318,44 @@ class Trainer:
             shapes = {name: value.shape for name, value in values.items()}
             self._left_out = without_gradient(self._model, shapes, named=self._named)
         self._take_values()
+        self._recipe = self._recipe.on_platform()
         self._model = self._recipe.model(dtype, self._left_out)
+        self._splits = self._recipe.divided(self._model)
+        self._try_split(values, target)
         self._compiled = self._recipe.compiled(self._model)
         self._reset()
         return self._compiled
+
+    def _try_split(self, values: Mapping[str, Array], target: Array) -> None:
+        """If steps are divided among devices by prediction, keep that only if they are measured to be faster so."""
+        planner = self._splits
+        if planner is None or not self._recipe.may_try:
+            return
+        target = target.astype(self._model.dtype(TARGET), copy=False)
+        self._check_target(values, target)
+        shapes = self._model.full_shapes(
+            {**{name: value.shape for name, value in values.items()}, TARGET: target.shape}
+        )
+        choice = planner.choose(shapes)
+        if choice.trial is None:
+            return
+        from syclsched.profiling import HistoryStore
+
+        with ExitStack() as stack:
+
+            def run(recipe: StepRecipe) -> Callable[[], object]:
+                model = recipe.model(self._model.dtype(TARGET).name, self._left_out or ())
+                recipe.divided(model)
+                compiled = recipe.compiled(model)
+                stack.callback(compiled.close)
+                compiled.reset(**self._carried_values())
+                return partial(_call, compiled, self._given(values, target))
+
+            def runs() -> tuple[Callable[[], object], Callable[[], object]]:
+                return run(replace(self._recipe, split="single")), run(replace(self._recipe, split=choice.best.kind))
+
+            with HistoryStore() as history:
+                planner.keep(shapes, tried(choice, planner.platform, history, runs))
 
     def _is_double(self) -> bool:
         return any(value.dtype == np.float64 for value in self._values.values())
@@ -326,9 +370,12 @@ class Trainer:
     def _reset(self) -> None:
         assert self._compiled is not None
         self._model.steps_done = self._steps
+        self._compiled.reset(**self._carried_values())
+
+    def _carried_values(self) -> dict[str, Array]:
         self._values[PARITY] = np.array(self._steps % 2, np.float32)
         names = set(self._model.carried.values())
-        self._compiled.reset(**{name: value for name, value in self._values.items() if name in names})
+        return {name: value for name, value in self._values.items() if name in names}
 
     def _check_target(self, values: Mapping[str, Array], target: Array) -> None:
         shapes = {name: value.shape for name, value in values.items()}
@@ -373,9 +420,23 @@ class Trainer:
         return self._compiled.plan
 
     @property
+    def explanation(self) -> str:
+        """The division of steps among the devices, for the last new shape of a batch, with all predictions.
+
+        Raises
+        ------
+        ExecutionError
+            If there was no step yet.
+        """
+        plan, planner = self.plan, self._splits
+        if planner is not None and planner.last is not None:
+            return planner.last.text
+        return f"on {', '.join(device.name for device in plan.platform.compute_devices)}: {plan.policy}"
+
+    @property
     def compiled(self) -> CompiledModel | None:
-        """The compiled step, with its report; None before the first step."""
-        return self._compiled
+        """The compiled step, with its report; None before the first step, and on a cluster."""
+        return self._compiled if isinstance(self._compiled, CompiledModel) else None
 
     def _state(self) -> dict[str, Array]:
         with self._lock:
@@ -439,8 +500,10 @@ class Trainer:
         """Release all memory and the devices."""
         with self._lock:
             if not self._closed:
-                for each in filter(None, (self._compiled, self._predictor)):
-                    each.close()
+                if self._compiled is not None:
+                    self._compiled.close()
+                if self._predictor is not None:
+                    self._predictor.close()
             self._closed = True
 
     def __enter__(self) -> Trainer:
@@ -454,6 +517,11 @@ class Trainer:
     def __repr__(self) -> str:
         count = sum(self._values[name].size for name in self._model.trained.parameters)
         return f"<Trainer of {self._model.name!r}: {count:,} trained numbers, {self._steps:,} steps done>"
+
+
+def _call(compiled: CompiledModel | ClusterStep, given: Mapping[str, Array]) -> dict[str, Array]:
+    """Call a step with its inputs in the model's order, which is the quickest call."""
+    return compiled(*(given[each.name] for each in compiled.inputs if each.name in given))
 
 
 def _samples(x: Any) -> int:

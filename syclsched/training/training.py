@@ -16,6 +16,7 @@ from syclsched.training.losses import Loss, loss_of
 from syclsched.training.optimisers import Optimiser, optimiser_of
 from syclsched.training.sources.trained_graph import trained_graph
 from syclsched.training.sources.trained_model import trained_model
+from syclsched.training.splitting.splits import AUTO
 from syclsched.training.step_recipe import StepOptions, StepRecipe, TrainingOptions
 from syclsched.training.trainer import Trainer
 
@@ -70,8 +71,8 @@ def train(
         As for `syclsched.onnx.load`; a graph has its own.
     micro_batches : int or sequence of float, optional
         Parts of each batch that are computed apart, and whose gradients are summed in order: a number of equal ones, or
-        their shares. On several devices each may compute some; on one they need less memory. Not of a graph, whose
-        shapes are fixed.
+        their shares. On one device they need less memory; on several, by default, as ``split`` wants. Not of a graph,
+        whose shapes are fixed.
     clip_norm : float, optional
         If the norm of all gradients together is larger, they are scaled to it.
     seed : int, optional
@@ -79,6 +80,14 @@ def train(
     activations : str, optional
         As what values are stored that the backward pass reads again: ``float32``, or ``bfloat16``, which takes half the
         memory. Everything is computed in float32; parameters and the optimiser's state are float32, too.
+    split : str, optional
+        How a step is divided among several devices: ``single`` (all on the fastest), ``tasks`` (each task where it ends
+        first), ``data`` (samples of the batch, by the devices' speed), ``stages`` (consecutive layers, which
+        micro-batches go through as a pipeline). ``auto`` plans all of them for each shape of a batch, and takes the
+        shortest prediction: `Trainer.explanation`.
+    cluster : Cluster, optional
+        A connected cluster, in place of devices; see `syclsched.connect`. Parameters and the optimiser's state stay on
+        its workers.
     policy, memory_limit, autotune, deterministic, without, progress, trace
         As for `syclsched.compile`.
 
@@ -102,6 +111,7 @@ def train(
     ...     trainer.save("trained.onnx")
     """
     activations = options.pop("activations", "float32")
+    split, cluster = options.pop("split", AUTO), options.pop("cluster", None)
     compiling: StepOptions = options
     parts, trained = _shares(micro_batches), None
     if isinstance(model, TaskGraph):
@@ -120,6 +130,8 @@ def train(
         clip_norm=clip_norm,
         platform=platform,
         devices=devices,
+        split=split,
+        cluster=cluster,
         activations=activations,
         options=compiling,
     )

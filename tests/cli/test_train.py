@@ -11,6 +11,7 @@ import onnx
 import pytest
 from support.commands import call
 
+import syclsched
 from syclsched.testing.training_models import perceptron
 
 pytestmark = pytest.mark.sycl
@@ -73,6 +74,34 @@ def test_wrong_data(folder: Path, capsys: pytest.CaptureFixture[str], arrays: An
 def test_resume_needs_a_checkpoint(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = call(capsys, "train", "net.onnx", "--data", "data.npz", "--resume")
     assert found.code == 2 and "--checkpoint" in found.err
+
+
+def test_plans_of_steps_on_several_devices_say_how_they_are_divided(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(perceptron((64, 1024, 1024, 4)).onnx, "wide.onnx")
+    given = ["plan", "wide.onnx", "--train", "cross_entropy", "--shape", "samples=8192", "--platform", "a770,b580"]
+    found = call(capsys, *given)
+    assert found.code == 0, found.err
+    first, *lines = found.out.splitlines()
+    assert first.startswith("steps of 8192 samples: ") and first.endswith(", the shortest prediction")
+    assert {line.split()[0] for line in lines[:4]} == {"single", "tasks", "data", "stages"}
+    forced = call(capsys, *given, "--split", "stages")
+    assert forced.code == 0 and forced.out.startswith("steps of 8192 samples: stages, as asked for")
+    wrong = call(capsys, *given, "--split", "stage")
+    assert wrong.code == 2 and "no way 'stage'" in wrong.err
+    alone = call(capsys, *given[:-1], "a770")
+    assert alone.code == 0 and alone.out.startswith("Plan of")
+
+
+def test_training_on_several_devices_says_how_steps_are_divided(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    halves = syclsched.discover("cpu", sub_devices=2)
+    monkeypatch.setattr("syclsched.training.step_recipe.default_platform", lambda _: halves)
+    found = call(capsys, "train", "net.onnx", "--data", "data.npz", "--batch", "60", "--split", "data")
+    assert found.code == 0, found.err
+    assert "steps of 60 samples: data, as asked for" in found.err
 
 
 def test_activations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from support.opened import two_memories
 
 import syclsched
 from syclsched.errors import ArgumentError, ExecutionError, ForkedError
@@ -260,17 +259,6 @@ def test_attention_of_opset_24_is_over_caches_in_place() -> None:
         assert len(step_by_step.plan.residents) == 2
         with pytest.raises(ArgumentError, match="room for 12 tokens"):
             step_by_step({**rows, "before": np.array([12, 3]), "length": np.array([13, 4])})
-
-
-def two_memories() -> Any:
-    """Return two halves of the CPU device, each with a memory of its own."""
-    platform = syclsched.discover("cpu", sub_devices=2)
-    (first, second, host), (space, rest) = platform.devices, platform.spaces
-    second = replace(second, space="other", reaches=tuple("other" if n == space.name else n for n in second.reaches))
-    pairs = itertools.permutations((space.name, "other", rest.name), 2)
-    links = tuple(replace(platform.links[0], source=source, destination=destination) for source, destination in pairs)
-    spaces = (space, replace(space, name="other"), rest)
-    return replace(platform, devices=(first, second, host), spaces=spaces, links=links)
 
 
 @pytest.mark.parametrize("policy", ["auto", "round-robin"])

@@ -15,7 +15,7 @@ from syclsched.errors import CapabilityError, DeviceNotFoundError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Platform
 from syclsched.scheduling import build_problem, problem_from_arrays
-from syclsched.scheduling.problem import on_devices
+from syclsched.scheduling.problem import on_devices, staying
 from syclsched.scheduling.tables import Tables
 
 
@@ -47,3 +47,15 @@ def test_it_is_what_would_be_built_for_those_devices(graph: TaskGraph, platform:
     for name, ours, theirs in zip(Tables._fields, part.tables, built.tables, strict=True):
         assert ours.dtype == theirs.dtype and ours.flags.c_contiguous and not ours.flags.writeable
         np.testing.assert_array_equal(ours, theirs, err_msg=name)
+
+
+def test_tasks_stay_where_they_are_told() -> None:
+    whole = problem_from_arrays([[1.0, 2.0], [1.0, 2.0], [3.0, 4.0]], [], [], [])
+    found = staying(whole, {"t0": "p1", "t2": "p0"})
+    assert found.tables.task_seconds().tolist() == [[math.inf, 2.0], [1.0, 2.0], [3.0, math.inf]]
+    assert len(whole.tables.seconds) == 3 and not found.tables.seconds.flags.writeable
+    with pytest.raises(DeviceNotFoundError, match="no device 'p7'"):
+        staying(whole, {"t0": "p7"})
+    unable = problem_from_arrays([[1.0, math.inf]], [], [], [])
+    with pytest.raises(CapabilityError, match="task 't0': it is to stay on 'p1', which cannot run it"):
+        staying(unable, {"t0": "p1"})

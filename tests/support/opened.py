@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 
 from support.gpu_shape import OTHER_DEVICE
 from support.running import MIX, OPENCL
+from syclsched import api
 from syclsched.api import with_lanes
 from syclsched.devices import discover, open_devices
 from syclsched.model.operation import Implementation, Launch, OpenCLSource
@@ -53,6 +55,17 @@ REFUSED = replace(
         ),
     ),
 )
+
+
+def two_memories() -> Platform:
+    """Return two halves of the CPU device, each with a memory of its own."""
+    platform = api.discover("cpu", sub_devices=2)
+    (first, second, host), (space, rest) = platform.devices, platform.spaces
+    second = replace(second, space="other", reaches=tuple("other" if n == space.name else n for n in second.reaches))
+    pairs = itertools.permutations((space.name, "other", rest.name), 2)
+    links = tuple(replace(platform.links[0], source=source, destination=destination) for source, destination in pairs)
+    spaces = (space, replace(space, name="other"), rest)
+    return replace(platform, devices=(first, second, host), spaces=spaces, links=links)
 
 
 class _Interface:

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syclsched.cli import options as opt
-from syclsched.cli.completion import LOSSES, choices
+from syclsched.cli.completion import LOSSES, SPLITS, choices
 from syclsched.cli.documents import print_document
 from syclsched.cli.output_files import check_outputs, write_pictures, write_text
 from syclsched.cli.requests.graph_loading import check_tasks, check_without, load_graph
-from syclsched.cli.requests.graph_planning import plan_and_open
+from syclsched.cli.requests.graph_planning import plan_and_open, target_platform
 from syclsched.cli.terminal import notices, output
 from syclsched.cli.views.pareto_front import show_front
 from syclsched.cli.views.plan_document import plan_document
 from syclsched.cli.views.speedup_summary import speedup_lines
 
 if TYPE_CHECKING:
+    from syclsched.cli.requests.training_steps import PlannedStep
     from syclsched.model.plan import Plan
 
 
@@ -54,6 +55,16 @@ def plan_command(
     micro_batches: Annotated[
         int, typer.Option("--micro-batches", min=1, help="Parts of a batch of --train that are computed apart.")
     ] = 1,
+    split: Annotated[
+        str,
+        typer.Option(
+            "--split",
+            autocompletion=choices(SPLITS),
+            metavar="HOW",
+            help="What each of several devices gets of --train: data (samples), stages (layers), tasks, or single (one "
+            "gets all). By default the way with the shortest predicted step.",
+        ),
+    ] = "auto",
     explain: Annotated[
         list[str] | None,
         typer.Option("--explain", metavar="TASK", help="Explain the placement of a task; may be repeated."),
@@ -94,12 +105,15 @@ def plan_command(
     console = notices()
     check_outputs(out, report_file, pictures=(front_file, gantt_file))
     given = load_graph(graph, ready.given(seed), file)
+    step: PlannedStep | None = None
     if train is None:
-        opt.tell_unused(context, ("micro_batches",), "without --train")
+        opt.tell_unused(context, ("micro_batches", "split"), "without --train")
     else:
-        from syclsched.cli.requests.training_steps import step_graph
+        from syclsched.cli.requests.training_steps import training_step
 
-        given = replace(given, graph=step_graph(given.model, train, micro_batches))
+        platform = target_platform(where, console, how.policy)
+        step = training_step(given.model, train, micro_batches, split, platform, how.policy)
+        given = replace(given, graph=step.graph)
     check_tasks(explain or (), given.graph)
     check_without(without, is_model=given.model is not None)
     if where.platform is not None:
@@ -121,11 +135,14 @@ def plan_command(
         needs_devices=False,
         model=given.model,
         without=without or (),
+        stay=() if step is None else step.stay,
     ) as planned:
         plan = planned.plan
     if json_output:
         print_document(plan_document(plan, explain or ()))
     else:
+        if step is not None and step.explanation:
+            print(step.explanation)
         _show(plan, explain or (), with_speedup=given.model is not None)
     if out is not None:
         write_text(out, plan.to_json())

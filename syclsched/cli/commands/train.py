@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syclsched.cli.completion import DEVICE_KINDS, LOSSES, OPTIMIZERS, choices
+from syclsched.cli.completion import DEVICE_KINDS, LOSSES, OPTIMIZERS, SPLITS, choices
 from syclsched.cli.output_files import check_outputs
 from syclsched.cli.requests.training_data import Data, read_data
 from syclsched.cli.terminal import Verbosity, notices, output, verbosity
@@ -62,6 +62,16 @@ def train_command(
     micro_batches: Annotated[
         int, typer.Option("--micro-batches", min=1, help="Parts of a batch that are computed apart.")
     ] = 1,
+    split: Annotated[
+        str,
+        typer.Option(
+            "--split",
+            autocompletion=choices(SPLITS),
+            metavar="HOW",
+            help="What each of several devices gets: data (samples), stages (layers), tasks, or single (one gets "
+            "all). By default the way with the shortest predicted step.",
+        ),
+    ] = "auto",
     activations: Annotated[
         str,
         typer.Option(
@@ -123,6 +133,7 @@ def train_command(
         parameters=train_only or None,
         frozen=frozen or (),
         micro_batches=micro_batches,
+        split=split,
         activations=activations,
         clip_norm=clip_norm,
         seed=seed,
@@ -170,6 +181,9 @@ def _trained(
     for epoch in range(trainer.steps // per_epoch, epochs):
         record = trainer.fit(training.batches(batch, seed + epoch), progress=shown)
         losses += record.losses
+        is_first = len(losses) == len(record.losses) > 0
+        if is_first and len(trainer.plan.platform.compute_devices) > 1:
+            console.print(trainer.explanation, markup=False)
         line = f"epoch {epoch + 1}/{epochs}: loss {record.epochs[0]:.4f}" if record.epochs else "no step"
         if len(testing) and not record.interrupted:
             line += _tested(trainer.evaluate(testing.batches(batch)))

@@ -63,10 +63,12 @@ def plan_and_open(
     without: Sequence[str] = (),
     recalibrate: bool = False,
     tries: bool = False,
+    stay: Sequence[tuple[str, str]] = (),
 ) -> Iterator[Planned]:
     """Plan a graph, or use the given plan; a context manager that closes the devices at its end.
 
-    With ``tries`` it may be a plan that has to be tried; see `PlanningSession.choose`.
+    ``stay`` has the devices of tasks that run on one only. With ``tries`` it may be a plan that has to be tried; see
+    `PlanningSession.choose`.
     """
     from syclsched.api import verify
     from syclsched.devices import open_devices
@@ -75,7 +77,7 @@ def plan_and_open(
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.storage.plan_store import PlanStore
 
-    request, is_here, mixes = how.request, where.platform is None, False
+    request, is_here, mixes = replace(how.request, stay=tuple(stay)), where.platform is None, False
     if without:
         from syclsched.onnx.implementations import without_implementations
 

@@ -37,6 +37,11 @@ class TrainedGraph(TrainedModel):
     def _inputs(self) -> tuple[str, ...]:
         return tuple(each.name for each in self.source.inputs)
 
+    @property
+    def has_fixed_shapes(self) -> bool:
+        """Whether it cannot be computed for other numbers of samples."""
+        return True
+
     def ends_with_softmax(self, output: str) -> bool:
         """Return whether an output is made by a softmax."""
         node = self.forward({}).producer().get(output)

@@ -65,6 +65,11 @@ class TrainedModel:
         return replace(self.model, graph=replace(graph, inputs=(*graph.inputs, *inputs), initialisers=kept))
 
     @property
+    def has_fixed_shapes(self) -> bool:
+        """Whether it cannot be computed for other numbers of samples."""
+        return False
+
+    @property
     def has_dropout(self) -> bool:
         """Whether the model drops elements at random."""
         return any(node.operator == "Dropout" and node.domain == "" for node in self.model.graph.nodes)
@@ -77,7 +82,7 @@ class TrainedModel:
 
     def forward(self, shapes: Shapes, training: TrainingImport | None = None) -> Network:
         """Return the forward pass for shapes of the inputs, ready to be differentiated."""
-        source = self.source
+        source = self.source if training is None else _with_open_batch(self.source, self.model.inputs)
         given = {each.name: tuple(shapes[each.name]) for each in source.inputs if each.name in shapes}
         network = import_model(source, given, training=training or TrainingImport())
         return rewrite(network, passes=FORWARD_PASSES).network
@@ -108,6 +113,16 @@ class TrainedModel:
     def save(self, values: Mapping[str, Array], path: str | os.PathLike[str]) -> None:
         """Write it with given values, whole or not at all; raise `StorageError` if that fails."""
         save_model(self.given, values, path)
+
+
+def _with_open_batch(source: Model, inputs: Collection[DeclaredValue]) -> Model:
+    """Return a model that takes any number of samples, also where it declares one."""
+    names = {each.name for each in inputs}
+    opened = tuple(
+        replace(each, dimensions=(None, *each.dimensions[1:])) if each.name in names and each.dimensions else each
+        for each in source.inputs
+    )
+    return replace(source, graph=replace(source.graph, inputs=opened))
 
 
 def trained_model(given: Any, parameters: Iterable[str] | None = None, frozen: Iterable[str] = ()) -> TrainedModel:

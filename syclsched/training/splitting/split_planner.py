@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choice of the way to divide training steps among devices: all are planned, and the shortest prediction is kept.
+
+Predictions are by the device profiles. Measured times of tasks would favour those graphs that have run before, and
+the choice would differ from process to process.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from syclsched.costs import CostModel, History
+from syclsched.errors import ArgumentError, SyclschedError
+from syclsched.model.graph import TaskGraph
+from syclsched.model.platform import Platform
+from syclsched.model.text.units import plural
+from syclsched.onnx.implementations import on_devices, without_implementations
+from syclsched.onnx.plan_comparison import CLEARLY
+from syclsched.planner.auto import penalised_makespan_s
+from syclsched.planner.plan_request import PlanRequest
+from syclsched.training.splitting.balance import line_through, parts_by_speed, samples_by_speed, stage_ends
+from syclsched.training.splitting.independence import mixing_node
+from syclsched.training.splitting.split_trial import trial_key
+from syclsched.training.splitting.splits import AUTO, SplitChoice, SplitKind, StepSplit
+from syclsched.training.splitting.task_roles import layers_of, part_of
+
+if TYPE_CHECKING:
+    from syclsched.onnx.specialised import Shapes
+    from syclsched.training.step_model import StepModel
+
+_LOGGER = logging.getLogger("syclsched")
+
+#: The policy of first predictions, and how much longer than the best of them one may be to be planned thoroughly.
+_QUICK, _REACH = "heft", 1.25
+#: Micro-batches of a pipeline for each of its stages.
+_MICRO_BATCHES: Final = 2
+
+Shares = tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """A way to divide steps, and its graph."""
+
+    split: StepSplit
+    graph: TaskGraph
+    quick_s: float = 0.0  # the first prediction
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPlanner:
+    """Chooses how steps of a model are divided among the devices of a platform."""
+
+    platform: Platform  # with at least two devices that compute
+    make: Callable[[Shares], StepModel]  # the model with a batch cut by these shares
+    request: PlanRequest
+    kind: str = AUTO  # a way that the user wants
+    shares: Shares = (1.0,)  # of micro-batches that the user wants
+    without: frozenset[str] = frozenset()  # implementations not to use
+    history: History | None = None  # what devices refuse
+    _known: dict[object, SplitChoice] = field(default_factory=dict)
+
+    def choose(self, shapes: Shapes) -> SplitChoice:
+        """Return the choice for shapes of all inputs of a step.
+
+        Raises
+        ------
+        ArgumentError
+            If the way that the user wants is not possible.
+        """
+        key = tuple(sorted(shapes.items()))
+        if key not in self._known:
+            self._known[key] = _Choosing(self, shapes).choice()
+            _LOGGER.info(self._known[key].text)
+        return self._known[key]
+
+    def division(self, shapes: Shapes) -> tuple[Shares, Mapping[str, str]]:
+        """Return the shares of the parts of a batch, and the devices of tasks; see `StepModel.divide`."""
+        best = self.choose(shapes).best
+        return best.parts, best.stay
+
+    def keep(self, shapes: Shapes, choice: SplitChoice) -> None:
+        """Keep another choice for shapes, which was made by measurement."""
+        self._known[tuple(sorted(shapes.items()))] = choice
+
+    @property
+    def last(self) -> SplitChoice | None:
+        """The choice for the newest shapes; None if there is none yet."""
+        return next(reversed(self._known.values()), None)
+
+
+class _Choosing:
+    """The choice for one set of shapes."""
+
+    def __init__(self, planner: SplitPlanner, shapes: Shapes) -> None:
+        self._planner, self._shapes, self._history = planner, dict(shapes), planner.history
+        self._platform = planner.platform
+        self._devices = [device.name for device in planner.platform.compute_devices]
+        model = planner.make(planner.shares)
+        self._batched = [
+            each.name
+            for each in model.batch_inputs
+            if self._shapes[each.name][:1] == self._shapes[model.batch_inputs[0].name][:1]
+        ]
+        first = self._shapes[model.batch_inputs[0].name] if model.batch_inputs else ()
+        self._samples = first[0] if first else 1
+        self._graphs: dict[object, TaskGraph] = {}
+        self._quick_s: dict[str, float] = {}  # of the undivided step by device
+
+    def choice(self) -> SplitChoice:
+        wanted = self._planner.kind
+        drawn: list[_Drawn] = []
+        refused: list[StepSplit] = []
+        ways: Mapping[SplitKind, Callable[[], _Drawn]] = {
+            "single": self._single,
+            "tasks": self._tasks,
+            "data": self._data,
+            "stages": self._stages,
+        }
+        for kind, way in ways.items():
+            if wanted in (AUTO, kind) or kind == "single":
+                try:
+                    drawn.append(way())
+                except SyclschedError as error:
+                    if kind == wanted:
+                        raise
+                    refused.append(StepSplit(kind, refused=str(error)))
+        return self._best(drawn, refused)
+
+    def _best(self, drawn: Sequence[_Drawn], dropped: list[StepSplit]) -> SplitChoice:
+        wanted = self._planner.kind
+        least_s = min((each.quick_s for each in drawn if each.quick_s), default=math.inf)
+        planned: list[tuple[float, StepSplit]] = []
+        for each in drawn:
+            # One device is always planned thoroughly: the choice must not be predicted slower.
+            if wanted == AUTO and each.quick_s > _REACH * least_s and each.split.kind != "single":
+                dropped.append(replace(each.split, step_s=each.quick_s, is_rough=True))
+                continue
+            try:
+                planned.append(self._planned(each))
+            except SyclschedError as error:
+                if wanted == each.split.kind:
+                    raise
+                dropped.append(replace(each.split, refused=str(error)))
+        if not planned:
+            raise ArgumentError(f"the step cannot be planned: {dropped[0].refused}", where="train()")
+        found = [split for _, split in planned]
+        forced = next((split for split in found if split.kind == wanted), None)
+        if forced is not None:
+            return SplitChoice(forced, (*found, *dropped), self._samples, "as asked for")
+        best_s, best = planned[0]
+        for worth_s, split in planned[1:]:
+            # The simpler ways come first, and are kept unless another one is clearly better.
+            if worth_s < best_s * CLEARLY:
+                best_s, best = worth_s, split
+        graphs = {each.split.kind: each.graph for each in drawn}
+        trial = None
+        if best.kind != "single" and "single" in graphs:
+            trial = trial_key(graphs["single"], graphs[best.kind], best.stay, self._platform)
+        return SplitChoice(best, (*found, *dropped), self._samples, trial=trial)
+
+    # --- ways -------------------------------------------------------------------------------------
+
+    def _single(self) -> _Drawn:
+        graph = self._graph(self._planner.shares)
+        seconds = {device: self._seconds_on(device, graph) for device in self._devices}
+        self._quick_s = seconds
+        device = min(self._devices, key=seconds.__getitem__)
+        if seconds[device] == math.inf:
+            CostModel(self._platform, self._history).require(graph.tasks[0])
+            raise ArgumentError("no device can do all of it", where="split='single'", hint="Let the planner choose")
+        split = StepSplit("single", device, self._planner.shares, _all_on(graph, device))
+        return _Drawn(split, graph, seconds[device])
+
+    def _tasks(self) -> _Drawn:
+        return _Drawn(StepSplit("tasks", parts=self._planner.shares), self._graph(self._planner.shares))
+
+    def _data(self) -> _Drawn:
+        self._check_shapes()
+        fixed_s, each_s = self._speeds()
+        devices, counts = self._dealt(fixed_s, each_s)
+        if self._planner.kind == "data" and len(set(devices)) < 2:  # it is wanted, even if it takes longer
+            whole_s = [fixed + each * self._samples for fixed, each in zip(fixed_s, each_s, strict=True)]
+            devices, counts = self._dealt([0.0] * len(whole_s), whole_s)
+        if len(set(devices)) < 2:
+            what = f"{self._devices[devices[0]]} ends all before another device ends one sample"
+            raise ArgumentError(what, where="split='data'", hint="Take larger batches")
+        shares = self._planner.shares if len(self._planner.shares) > 1 else tuple(map(float, counts))
+        self._check_parts(shares)
+        graph, names = self._graph(shares), [self._devices[d] for d in devices]
+        parts = {task.name: part_of(task.name) for task in graph.tasks}
+        stay = {task: names[-1 if part is None else part] for task, part in parts.items()}
+        given = {name: sum(n for n, own in zip(counts, names, strict=True) if own == name) for name in names}
+        details = ", ".join(f"{number} on {name}" for name, number in given.items())
+        return self._drawn(StepSplit("data", f"{details}; summed on {names[-1]}", shares, stay), graph)
+
+    def _dealt(self, fixed_s: Sequence[float], each_s: Sequence[float]) -> tuple[list[int], list[int]]:
+        """Return the device of each part, and its samples."""
+        if len(self._planner.shares) > 1:
+            counts = [part.count for part in self._planner.make(self._planner.shares).cut(self._shapes)]
+            return parts_by_speed(counts, fixed_s, each_s), counts
+        numbers = samples_by_speed(self._samples, fixed_s, each_s)
+        # The last part's device sums the gradients and updates the parameters: the fastest.
+        devices = sorted((d for d, number in enumerate(numbers) if number), key=numbers.__getitem__)
+        return devices, [numbers[d] for d in devices]
+
+    def _stages(self) -> _Drawn:
+        self._check_shapes()
+        shares = self._planner.shares
+        if len(shares) == 1:
+            shares = (1.0,) * min(_MICRO_BATCHES * len(self._devices), self._samples)
+        self._check_parts(shares)
+        graph = self._graph(shares)
+        nodes = [node.name for node in self._planner.make(shares).cut(self._shapes)[0].network.nodes]
+        layers = layers_of(graph, nodes)
+        used = sorted(set(layers.values()))
+        if len(used) < len(self._devices):
+            raise ArgumentError("there are fewer layers than devices", where="split='stages'")
+        column = {layer: number for number, layer in enumerate(used)}
+        costs, devices = CostModel(self._platform, self._history), self._platform.compute_devices
+        seconds = np.zeros((len(devices), len(used)))
+        for task in graph.tasks:
+            for row, best in enumerate(costs.choices(task, devices)):
+                # A device that cannot run a task gets no stage with it, if another can.
+                seconds[row, column[layers[task.name]]] += 1e6 if best is None else best[1].seconds
+        order, ends = stage_ends(seconds)
+        stage = {layer: int(np.searchsorted(ends, number, side="right")) for layer, number in column.items()}
+        stay = {task: self._devices[order[stage[layer]]] for task, layer in layers.items()}
+        begins = [0, *ends[:-1]]
+        spans = [f"{plural(b - a, 'layer')} on {self._devices[d]}" for a, b, d in zip(begins, ends, order, strict=True)]
+        details = f"{', '.join(spans)}; {plural(len(shares), 'micro-batch', 'micro-batches')}"
+        return self._drawn(StepSplit("stages", details, shares, stay), graph)
+
+    def _check_shapes(self) -> None:
+        if self._planner.make(self._planner.shares).trained.has_fixed_shapes:
+            raise ArgumentError("the shapes of a task graph are fixed, so that a batch has no parts", where="train()")
+
+    def _check_parts(self, shares: Shares) -> None:
+        """Refuse parts that would change the result, unless the user wants parts."""
+        if self._planner.kind != AUTO or len(self._planner.shares) > 1:
+            return
+        model = self._planner.make(shares)
+        parts = model.cut(self._shapes)
+        if len(parts) < 2:
+            raise ArgumentError("a batch of one sample has no parts", where="train()")
+        if model.prediction_shape(self._shapes)[:1] != (self._samples,):
+            raise ArgumentError(f"{model.output!r} has no axis of samples", where="train()")
+        whole, part = model.forward(self._shapes), parts[0]
+        mixing = mixing_node(whole, part.network, self._batched, self._samples, part.count)
+        if mixing is not None:
+            raise ArgumentError(f"it computes across the samples of a batch: {mixing!r}", where="train()")
+
+    # --- predictions ------------------------------------------------------------------------------
+
+    def _speeds(self) -> tuple[list[float], list[float]]:
+        """Return for each device the seconds of a step, and of each sample of it, as its plans predict."""
+        samples, fewer = self._samples, self._samples // 2
+        if not fewer:
+            raise ArgumentError("a batch of one sample has no parts", where="train()")
+        whole_s = [self._seconds_on(device, self._graph((1.0,))) for device in self._devices]
+        try:
+            half = self._graph((1.0,), fewer)
+        except SyclschedError:  # such as a model of a fixed number of samples
+            return [0.0] * len(whole_s), [seconds / samples for seconds in whole_s]
+        lines = [
+            line_through((samples, seconds), (fewer, self._seconds_on(device, half)))
+            for device, seconds in zip(self._devices, whole_s, strict=True)
+        ]
+        return [fixed for fixed, _ in lines], [each for _, each in lines]
+
+    def _seconds_on(self, device: str, graph: TaskGraph) -> float:
+        try:
+            return self._quick(graph, _all_on(graph, device))
+        except SyclschedError:
+            return math.inf
+
+    def _drawn(self, split: StepSplit, graph: TaskGraph) -> _Drawn:
+        return _Drawn(split, graph, self._quick(graph, split.stay))
+
+    def _quick(self, graph: TaskGraph, stay: Mapping[str, str]) -> float:
+        from syclsched.planner import plan_graph
+
+        plan = plan_graph(graph, self._platform, policy=_QUICK, history=self._history, stay=tuple(stay.items()))
+        return penalised_makespan_s(plan)
+
+    def _planned(self, drawn: _Drawn) -> tuple[float, StepSplit]:
+        """Return a way with its predicted time, and the time by which it is compared."""
+        from syclsched.planner import plan_graph
+
+        request = replace(self._planner.request, stay=tuple(drawn.split.stay.items()))
+        plan = plan_graph(drawn.graph, self._platform, history=self._history, **asdict(request))
+        return penalised_makespan_s(plan), replace(drawn.split, step_s=plan.makespan_s)
+
+    def _graph(self, shares: Shares, samples: int | None = None) -> TaskGraph:
+        """Return the graph of a step with a batch cut by shares, of all samples or of fewer."""
+        key = shares, samples
+        if key not in self._graphs:
+            model, shapes = self._planner.make(shares), self._shapes
+            if samples is not None:
+                shapes = model.with_samples(shapes, samples)
+            graph = model.specialised(shapes, carried=model.carried).graph
+            self._graphs[key] = on_devices(without_implementations(graph, self._planner.without), self._platform)
+        return self._graphs[key]
+
+
+def _all_on(graph: TaskGraph, device: str) -> dict[str, str]:
+    return {task.name: device for task in graph.tasks}

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts and layers of the tasks of a step."""
+
+from __future__ import annotations
+
+import pytest
+
+from syclsched.testing.training_models import perceptron
+from syclsched.training.losses import CrossEntropy
+from syclsched.training.optimisers import Adam
+from syclsched.training.sources.trained_model import trained_model
+from syclsched.training.splitting.task_roles import layers_of, part_of
+from syclsched.training.step_model import StepModel
+from syclsched.training.step_network import TARGET
+
+
+@pytest.mark.parametrize(
+    ("task", "part"),
+    [
+        ("part 0/dense0", 0),
+        ("gradient of part 12/dense0.1", 12),
+        ("part 1/loss", 1),
+        ("gradient of part 1/loss#2", 1),
+        ("sum of gradients.2", None),
+        ("update of part 1/weight", None),
+        ("dense0", None),
+    ],
+)
+def test_part(task: str, part: int | None) -> None:
+    assert part_of(task) == part
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_what_belongs_to_a_layer_is_with_it(parts: int) -> None:
+    model = perceptron((8, 16, 4)).onnx
+    step = StepModel(trained_model(model), CrossEntropy(), Adam(), "int64", parts=(1.0,) * parts)
+    shapes = step.full_shapes({"x": (12, 8), TARGET: (12,)})
+    nodes = [node.name for node in step.cut(shapes)[0].network.nodes]
+    assert nodes == ["dense0", "relu0", "dense1"]
+    found = layers_of(step.specialised(shapes, carried=step.carried).graph, nodes)
+    for task, layer in found.items():
+        for name, own in (("dense0", 0), ("relu0", 1), ("dense1", 2), ("loss", 2), ("update of layer1", 2)):
+            if f"/{name}" in task or task.startswith((name, f"gradient of {name}")):
+                assert layer == own, task
+    assert found["update of layer0.weight"] == 0
