@@ -32,7 +32,8 @@ from syclsched.training.step_network import (
 )
 
 if TYPE_CHECKING:
-    from syclsched.onnx.specialised import Shapes, Specialised
+    from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
+    from syclsched.onnx.specialised import CountedAxes, Shapes, Specialised
 
 Array = np.ndarray[Any, Any]
 
@@ -163,8 +164,10 @@ class StepModel(OnnxModel):
         shapes: Shapes | None = None,
         values: Mapping[str, Array] | None = None,
         carried: Mapping[str, str] | None = None,
+        observed: ObservedExtents | None = None,
+        counted: CountedAxes | None = None,
     ) -> Specialised:
-        """Return the step for shapes of its inputs; on several devices divided among them."""
+        """Return the step for shapes of its inputs, whose extents are exact; on several devices divided among them."""
         if self.divide is None:
             return super().specialised(shapes, values, carried)
         self._parts, stay = self.divide(self.full_shapes(dict(shapes or {})))

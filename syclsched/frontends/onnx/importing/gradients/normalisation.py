@@ -15,7 +15,7 @@ from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode
 
 #: Most parts in which the gradients of a scale and a bias are summed: as many lines may compute at a time.
-_PARTS: Final = 64
+_PARTS: Final = 256
 
 
 def _const(value: float) -> tuple[str, float]:
