@@ -174,6 +174,9 @@ class StepModel(OnnxModel):
         Largest norm of all gradients together.
     """
 
+    #: To try kernels takes as long as many steps.
+    least_gain = 0.06
+
     def __init__(
         self,
         trained: TrainedModel,
