@@ -178,14 +178,14 @@ def test_all_that_was_bound_is_closed_but_what_wins(monkeypatch, wins: str | Non
     def bound(name: str) -> SimpleNamespace:
         return SimpleNamespace(name=name, close=lambda: closed.append(name))
 
-    def raced(by_library, graph, values, variants, make):
+    def raced(by_library, graph, values, variants, make, least_gain):
         by_kernels = make(graph)
         if wins is None:
             raise KeyboardInterrupt
         return by_library if wins == "library" else by_kernels
 
     monkeypatch.setattr(autotune, "_compare_plans", raced)
-    variants = SimpleNamespace(plan_and_bind=lambda graph: bound("kernels"))
+    variants = SimpleNamespace(plan_and_bind=lambda graph, *, calibrate: bound("kernels"))
     with nullcontext() if wins else pytest.raises(KeyboardInterrupt):
         assert autotune.faster_variant(bound("library"), product_graph(), {}, variants).name == wins
     assert set(closed) == {"library", "kernels"} - {wins}
