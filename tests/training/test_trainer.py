@@ -188,8 +188,8 @@ def test_half_of_the_memory_gives_the_same_bits() -> None:
         # Parameters stay where they are, and the memory is laid out once for all steps.
         assert limited.plan.residents == donated
         assert limited.compiled is not None
-        with syclsched.bind(limited.plan, limited.compiled.graph) as runner:
-            assert runner.why_not_replayed is None
+        with syclsched.bind(limited.compiled.graph, plan=limited.plan) as runner:
+            assert runner.replayed
 
 
 def test_dropout_drops_by_seed_and_step() -> None:
