@@ -111,7 +111,8 @@ def faster_variant(
     """Return the bound model, or a variant with kernels for some of the library's tasks if that is faster.
 
     Of a model that is not short, variants that are predicted to save less than a share of the time, ``least_gain``, are
-    not made. A variant that fails is dropped without an error. All other bound variants are closed; on an interrupt, every one.
+    not made. A variant that fails is dropped without an error. All other bound variants are closed; on an interrupt,
+    every one.
     """
     made, best = [bound], None
 
@@ -152,6 +153,19 @@ def _if_faster(
     return None
 
 
+def _traced(tried: BoundModel, variants: VariantBuilder, run: Callable[[Runner], None]) -> Sequence[OperatorTime]:
+    """Return the times of a plan's tasks in some runs."""
+    with variants.rebind(tried, "exact") as runner:
+        run(runner)
+        begun = time.perf_counter()
+        for count in range(1, TRACED_RUNS + 1):
+            run(runner)
+            if count >= LEAST_TRACED_RUNS and time.perf_counter() - begun > TRACED_S:
+                break
+        runs = [measured_times([each], tried.plan, {}) for each in runner.traces()[-count:]]
+        return [each for times in runs for each in times]
+
+
 def _compare_plans(
     bound: BoundModel,
     graph: TaskGraph,
@@ -172,17 +186,6 @@ def _compare_plans(
     def run(runner: Runner) -> None:
         runner(inputs, bound.specialised.fetched)
 
-    def traced(tried: BoundModel) -> Sequence[OperatorTime]:
-        with variants.rebind(tried, "exact") as runner:
-            run(runner)
-            begun = time.perf_counter()
-            for count in range(1, TRACED_RUNS + 1):
-                run(runner)
-                if count >= LEAST_TRACED_RUNS and time.perf_counter() - begun > TRACED_S:
-                    break
-            runs = [measured_times([each], tried.plan, {}) for each in runner.traces()[-count:]]
-            return [each for run in runs for each in run]
-
     def time_both(mixed: BoundModel) -> Sequence[Sequence[float]]:
         variants.report_progress("running the model with kernels for some tasks, and without, to keep the faster")
         with ExitStack() as stack:
@@ -200,7 +203,7 @@ def _compare_plans(
         if is_known(tried.specialised.graph, tasks, device, history):
             return True
         variants.report_progress("running the model to time its tasks")
-        return record_times(tried.specialised.graph, tasks, device, history, lambda: traced(tried))
+        return record_times(tried.specialised.graph, tasks, device, history, lambda: _traced(tried, variants, run))
 
     def seconds() -> tuple[dict[str, float], dict[str, float]]:
         known = partial(task_times, graph, device, CostModel(platform, history), history)
