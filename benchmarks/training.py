@@ -3,14 +3,16 @@
 
     python benchmarks/training.py [--models mlp cnn lstm transformer] [--samples 32 128] [--runs 30] [--compiled]
     python benchmarks/training.py --platforms max1550,max1550 a770,b580 --models wide transformer --samples 8192
+    python benchmarks/training.py --models cnn --samples 64 --shares 0.7 0.5
 
 Both begin with the same weights and get the same fresh batches. The optimiser is Adam. PyTorch runs eagerly with as
 many threads as there are cores, and by ``torch.compile`` with ``--compiled``. The first losses are compared before
 anything is timed. ``submitted`` is the host's time until a step is handed over, ``ready`` the processor time of the
 first step in this process: import, planning, compiling and timing of implementations are in it.
 
-With ``--platforms`` nothing runs: the table has the predicted times of a step on described platforms, for each way to
-divide it among their devices, and which way is chosen.
+With ``--shares``, steps within these shares of the planned peak alternate with one that has all the memory it plans;
+the losses must be equal. With ``--platforms`` nothing runs: the table has the predicted times of a step on described
+platforms, for each way to divide it among their devices, and which way is chosen.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -26,6 +29,7 @@ from common import alternating, parser, print_table, quartiles
 
 import syclsched
 from syclsched.testing.training_models import TrainingModel, convolutional, perceptron, recurrent, transformer
+from syclsched.training import Trainer
 
 MODELS: dict[str, Callable[[], TrainingModel]] = {
     "mlp": perceptron,
@@ -138,10 +142,45 @@ def predicted(name: str, samples: int, platform: str) -> dict[str, Any]:
     return {**row, "planned in, s": f"{time.process_time() - begun_s:.1f}"}
 
 
+def limited(name: str, samples: int, runs: int, shares: Sequence[float]) -> list[list[str]]:
+    """Return a row for all memory, and for each share of the planned peak."""
+    model = MODELS[name]()
+    mebibyte = float(1 << 20)
+    first = [model.batch(samples, seed) for seed in range(3)]
+    with ExitStack() as stack:
+
+        def trainer(**more: Any) -> Trainer:
+            return stack.enter_context(
+                syclsched.train(model.onnx, devices="cpu", optimizer=syclsched.training.Adam(1e-3), **more)
+            )
+
+        tried = {"all": trainer()}
+        losses = [tried["all"].step(*each) for each in first]
+        (space,) = {device.space for device in tried["all"].plan.platform.compute_devices}
+        peak = tried["all"].plan.peak_bytes[space]
+        for share in shares:
+            found = tried[f"{share:.2f}"] = trainer(memory_limit=int(share * peak))
+            if [found.step(*each) for each in first] != losses:
+                raise SystemExit(f"{name}: with {share} of the memory the losses differ")
+        given = batches(model, samples)
+        calls = {how: lambda found=found: found.step(*next(given)) for how, found in tried.items()}
+        times = alternating(calls, runs, warm_ups=3)  # type: ignore[arg-type]
+        middle = statistics.median(times["all"])
+        rows = []
+        for how, found in tried.items():
+            plan = found.plan
+            held = [f"{nbytes / mebibyte:.1f} {where}" for where, nbytes in plan.peak_bytes.items()]
+            done = [str(plan.counters.recomputed), str(plan.counters.copies)]
+            ratio = f"{statistics.median(times[how]) / middle:.2f}"
+            rows.append([name, str(samples), how, ", ".join(held), *done, quartiles(np.array(times[how]) * 1e3), ratio])
+        return rows
+
+
 def main() -> None:
     """Print the table."""
     given = parser(__doc__, models=[*MODELS][:4], samples=[32, 128], runs=30, compiled=False)
-    given.add_argument("--platforms", nargs="*", default=[])
+    given.add_argument("--platforms", nargs="*", default=[], help="described ones: predict instead of measuring")
+    given.add_argument("--shares", type=float, nargs="*", help="of the planned peak, as memory limits")
     options = given.parse_args()
     if options.platforms:
         rows = [
@@ -152,6 +191,11 @@ def main() -> None:
         ]
         cells = [[*map(str, row.values())] for row in rows]
         print_table("Predicted steps", [*rows[0]], cells, left=["platform", "model", "chosen"])
+        return
+    if options.shares:
+        found = [limited(name, n, options.runs, options.shares) for name in options.models for n in options.samples]
+        columns = ["model", "samples", "of the peak", "planned, MiB", "recomputed", "copies", "ms", "ratio"]
+        print_table("Steps within less memory", columns, [row for rows in found for row in rows], left=["model"])
         return
     rows = [
         measured(name, samples, options.runs, compiled=options.compiled)

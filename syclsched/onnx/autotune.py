@@ -9,18 +9,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from syclsched.costs import CostModel
 from syclsched.errors import SyclschedError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.text.bulk_objects import paused_collection
-from syclsched.onnx.implementations import on_devices
+from syclsched.onnx.implementations import on_devices, without_untimed
 from syclsched.onnx.kernel_selection import (
     LEAST_TRACED_RUNS,
     LIBRARY,
     LONG_S,
+    MIDDLE_S,
     ROUNDS,
     SHORT_S,
     TRACED_RUNS,
@@ -52,6 +53,14 @@ _LOGGER = logging.getLogger("syclsched")
 SHORT_WARM_UPS: Final = 20
 
 
+class VariantMaker(Protocol):
+    """A function that plans and binds a variant, which is closed if another one is kept."""
+
+    def __call__(self, tried: TaskGraph, *, calibrate: bool = True) -> BoundModel:
+        """Return the variant; its implementations are timed unless that has been done."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class VariantBuilder:
     """Calibrates, plans and binds variants of a model's graph on open devices."""
@@ -68,6 +77,7 @@ class VariantBuilder:
         if calibrate:
             self.report_progress("timing implementations")
             self.session.calibrate(graph, self.live)
+            graph = without_untimed(graph, CostModel(self.session.platform, self.session.history))
         with paused_collection():
             self.report_progress("planning")
             chosen = self.session.choose(graph, tries=self.tries, live=self.live)
@@ -96,20 +106,22 @@ def rebind(bound: BoundModel, live: OpenDevices, trace: int | Literal["exact"]) 
 
 
 def faster_variant(
-    bound: BoundModel, graph: TaskGraph, values: Mapping[str, Any], variants: VariantBuilder
+    bound: BoundModel, graph: TaskGraph, values: Mapping[str, Any], variants: VariantBuilder, least_gain: float = 0.0
 ) -> BoundModel:
     """Return the bound model, or a variant with kernels for some of the library's tasks if that is faster.
 
-    A variant that fails is dropped without an error. All other bound variants are closed; on an interrupt, every one.
+    Of a model that is not short, variants that are predicted to save less than a share of the time, ``least_gain``, are
+    not made. A variant that fails is dropped without an error. All other bound variants are closed; on an interrupt,
+    every one.
     """
     made, best = [bound], None
 
-    def make(tried: TaskGraph) -> BoundModel:
-        made.append(variants.plan_and_bind(tried))
+    def make(tried: TaskGraph, *, calibrate: bool = True) -> BoundModel:
+        made.append(variants.plan_and_bind(tried, calibrate=calibrate))
         return made[-1]
 
     try:
-        best = _compare_plans(bound, graph, values, variants, make)
+        best = _compare_plans(bound, graph, values, variants, make, least_gain)
     except Exception as error:  # dpctl's errors share no base class
         # A failure of another plan, such as too little memory for both, must not stop this one.
         level = logging.INFO if isinstance(error, SyclschedError) else logging.WARNING
@@ -126,7 +138,7 @@ def _if_faster(
     device: Device,
     history: RecordingHistory,
     tried: TaskGraph,
-    make: Callable[[TaskGraph], BoundModel],
+    make: VariantMaker,
     time_both: Callable[[BoundModel], Sequence[Sequence[float]]],
 ) -> BoundModel | None:
     """Return the plan of a variant if it is faster than the library's; None if it is not, or is known not to be."""
@@ -141,12 +153,26 @@ def _if_faster(
     return None
 
 
+def _traced(tried: BoundModel, variants: VariantBuilder, run: Callable[[Runner], None]) -> Sequence[OperatorTime]:
+    """Return the times of a plan's tasks in some runs."""
+    with variants.rebind(tried, "exact") as runner:
+        run(runner)
+        begun = time.perf_counter()
+        for count in range(1, TRACED_RUNS + 1):
+            run(runner)
+            if count >= LEAST_TRACED_RUNS and time.perf_counter() - begun > TRACED_S:
+                break
+        runs = [measured_times([each], tried.plan, {}) for each in runner.traces()[-count:]]
+        return [each for times in runs for each in times]
+
+
 def _compare_plans(
     bound: BoundModel,
     graph: TaskGraph,
     values: Mapping[str, Any],
     variants: VariantBuilder,
-    make: Callable[[TaskGraph], BoundModel],
+    make: VariantMaker,
+    least_gain: float,
 ) -> BoundModel:
     """Return the faster plan; the loser of each round is closed, so at most two are bound at a time."""
     platform, history = variants.session.platform, variants.session.history
@@ -159,17 +185,6 @@ def _compare_plans(
 
     def run(runner: Runner) -> None:
         runner(inputs, bound.specialised.fetched)
-
-    def traced(tried: BoundModel) -> Sequence[OperatorTime]:
-        with variants.rebind(tried, "exact") as runner:
-            run(runner)
-            begun = time.perf_counter()
-            for count in range(1, TRACED_RUNS + 1):
-                run(runner)
-                if count >= LEAST_TRACED_RUNS and time.perf_counter() - begun > TRACED_S:
-                    break
-            runs = [measured_times([each], tried.plan, {}) for each in runner.traces()[-count:]]
-            return [each for run in runs for each in run]
 
     def time_both(mixed: BoundModel) -> Sequence[Sequence[float]]:
         variants.report_progress("running the model with kernels for some tasks, and without, to keep the faster")
@@ -188,7 +203,7 @@ def _compare_plans(
         if is_known(tried.specialised.graph, tasks, device, history):
             return True
         variants.report_progress("running the model to time its tasks")
-        return record_times(tried.specialised.graph, tasks, device, history, lambda: traced(tried))
+        return record_times(tried.specialised.graph, tasks, device, history, lambda: _traced(tried, variants, run))
 
     def seconds() -> tuple[dict[str, float], dict[str, float]]:
         known = partial(task_times, graph, device, CostModel(platform, history), history)
@@ -202,8 +217,8 @@ def _compare_plans(
             return True
         return measure_is_faster(device, history, between, partial(time_both, mixed))
 
-    def may_win(kernels: Collection[str]) -> bool:
-        return saved_share(order, *seconds(), kernels) >= WORTH_TRYING
+    def may_win(kernels: Collection[str], share: float = WORTH_TRYING) -> bool:
+        return saved_share(order, *seconds(), kernels) >= share
 
     if not ensure_times(bound, order):
         return bound
@@ -212,12 +227,14 @@ def _compare_plans(
         kernels_alone = _if_faster(device, history, on_devices(graph, platform, library), make, time_both)
         if kernels_alone is not None:
             return kernels_alone
+    is_long = sum(by_library.values()) >= MIDDLE_S
     for left in reversed(range(ROUNDS)):
         kernels = chosen_kernels()
         tried = on_devices(graph, platform, kernels)
         between = comparison_key(tried)
         known = is_known_faster(device, history, between)
-        if not kernels or known is False or (is_known(tried, kernels, device, history) and not may_win(kernels)):
+        share = WORTH_TRYING if is_known(tried, kernels, device, history) else least_gain if is_long else 0.0
+        if not kernels or known is False or (share and not may_win(kernels, share)):
             break
         mixed = make(tried)
         learnt_kernels = ensure_times(mixed, kernels)
@@ -228,4 +245,4 @@ def _compare_plans(
             return mixed
         break
     # The plan was made with estimated task times, which are measured by now: plan again.
-    return make(bound.specialised.graph) if is_estimated else bound
+    return make(bound.specialised.graph, calibrate=False) if is_estimated else bound

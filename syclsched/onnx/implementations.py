@@ -159,6 +159,33 @@ def for_other_shapes(graph: TaskGraph, plan: Plan, costs: CostModel) -> dict[str
     return found
 
 
+def without_untimed(graph: TaskGraph, costs: CostModel) -> TaskGraph:
+    """Return a graph without the kernels in Python that were not timed, where a task has another kernel.
+
+    Calibration leaves out those that can save little. Compiling one takes longer than all others together.
+    """
+    devices = costs.platform.compute_devices
+
+    def is_timed(task: Task, each: Implementation) -> bool:
+        return any(costs.task_seconds(task, each, device).origin == "measured" for device in devices)
+
+    def has_other(task: Task) -> bool:
+        return task.operation is not None and any(
+            each.kind != "host" and not _is_python(each) and costs.supports(task, each, device) is None
+            for each in task.operation.implementations
+            for device in devices
+        )
+
+    return graph.with_implementations(
+        lambda task, each: not _is_python(each) or is_timed(task, each) or not has_other(task)
+    )
+
+
+def _is_python(each: Implementation) -> bool:
+    """Return whether kernels in Python are compiled for an implementation."""
+    return each.is_python_kernel or "python" in each.parts
+
+
 def oversized_tasks(graph: TaskGraph, platform: Platform) -> frozenset[str]:
     """Return the tasks that do not fit into the memory of any device.
 

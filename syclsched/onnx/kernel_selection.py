@@ -37,10 +37,12 @@ WORTH_TRYING: Final = (1.0 - CLEARLY) / 2.0
 #: A model whose tasks take no longer by the library is also tried with kernels alone: the calling thread may execute a
 #: few small kernels (``_submit_flight.c``), and a call of the library takes longer than their work.
 SHORT_S: Final = 0.5e-3
+#: A model whose tasks take longer is not short: to try kernels takes longer than they save in hundreds of calls.
+MIDDLE_S: Final = 20e-3
 #: A model whose tasks take longer is not run to compare plans: the sum of its tasks' times decides.
 LONG_S: Final = 0.25
 #: Traced runs, of which the least time of each task counts: at most; and at least, after so many seconds.
-TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 2, 0.5
+TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 1, 0.25
 #: Rounds of choosing tasks and measuring them.
 ROUNDS: Final = 3
 

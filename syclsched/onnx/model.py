@@ -77,6 +77,9 @@ class OnnxModel:
         As for `load`.
     """
 
+    #: Share of the time that kernels must be predicted to save so that they are tried; see `faster_variant`.
+    least_gain: float = 0.0
+
     def __init__(
         self, model: Model, *, shapes: GivenShapes | None = None, rewrites: bool | Iterable[str] = True
     ) -> None:

@@ -163,7 +163,7 @@ class ModelBuilder:
         bound = variants.plan_and_bind(on_devices(graph, self.platform), calibrate=self._autotune)
         if not self._mixes:
             return bound
-        bound = faster_variant(bound, graph, values, variants)
+        bound = faster_variant(bound, graph, values, variants, self._model.least_gain)
         if not is_bound_by_weights(graph):
             costs = CostModel(self.platform, variants.session.history)
             self._chosen.update(for_other_shapes(graph, bound.plan, costs))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -115,22 +116,31 @@ def plan_inputs(
 def make_draft(given: _PlanInputs, *, limited: bool = False, remaking: bool = False) -> _DraftFootprint:
     """Return the steps; with ``limited``, within the capacities of the memory spaces."""
     known, platform = given.known, given.room
-    in_place = NO_ZERO_COPY if limited else given.in_place
     draft = transfers(
-        known, platform, given.durations_s, given.assignments, in_place, limited=limited, remaking=remaking
+        known, platform, given.durations_s, given.assignments, given.in_place, limited=limited, remaking=remaking
     )
     touched = touches(draft.steps)
     return _DraftFootprint(draft, touched, Footprint(draft, touched, platform))
 
 
 def _within_memory(given: _PlanInputs) -> ArrayPlan:
+    """Return a plan that fits into memory: donated arrays are updated in place, if there is enough for that."""
+    donated = given.in_place.donated_only()
+    if donated is not NO_ZERO_COPY:
+        with suppress(MemoryLimitError):
+            return _evicting_or_remaking(given, donated)
+    # Any array may have to be evicted, so none is used in place.
+    return _evicting_or_remaking(given, NO_ZERO_COPY)
+
+
+def _evicting_or_remaking(given: _PlanInputs, in_place: ZeroCopyArrays) -> ArrayPlan:
     """Return the faster of two plans that fit into memory: with evictions only, or with recomputed values, too.
 
     Simulation decides, as it alone accounts for the load of the links.
     """
-    # Where memory is short any array may have to be evicted, so none is used in place.
-    room = reserve_memory(given.platform, given.constant_bytes)
-    given = given._replace(in_place=NO_ZERO_COPY, room=room)
+    resident = in_place.resident_bytes(given.known)
+    taken = {s: given.constant_bytes.get(s, 0) + resident.get(s, 0) for s in {**given.constant_bytes, **resident}}
+    given = given._replace(in_place=in_place, room=reserve_memory(given.platform, taken))
     refused = evicting = None
     try:
         evicting = finish_plan(given, make_draft(given, limited=True))

@@ -53,6 +53,9 @@ _UNBEATABLE = 1.25
 #: efficiencies of the implementations, both exceed this multiple of the fastest measured time.
 _CANNOT_WIN = 1.5
 
+#: Kernels take up to this multiple of their estimate.
+_AT_WORST = 5.0
+
 #: Implementation kinds that are, or may contain, OpenCL C.
 _BUILT = ("opencl-c", "sequence")
 
@@ -311,23 +314,29 @@ def _is_needless(
     """Return whether timing an implementation cannot change a plan: another one is near the roofline.
 
     Of a kernel that takes a second to compile, also whether it cannot win, or with ``gains_s`` is expected to save less
-    than that. A roofline measured on a busy machine is too low, and a provisional time may be wrong: neither proves
-    anything alone.
+    than that; of one without a rival whether it is so short that no other could save as much. A roofline measured on a
+    busy machine is too low, and a provisional time may be wrong: neither proves anything alone.
     """
-    profile = case.device.profile
-    if profile is None or best is None or case.implementation.kind == "sequence":
+    profile, by = case.device.profile, case.implementation
+    is_python = by.is_python_kernel or any(name == "python" for name in by.parts)
+    if profile is None or (by.kind == "sequence" and not is_python):
         return False
+    guess_s = costs.task_seconds(case.task, by, case.device).seconds
+    if best is None:
+        return gains_s is not None and by.is_kernel and not profile.provenance.busy and _AT_WORST * guess_s < gains_s
     other, fastest = best
-    guess_s = costs.task_seconds(case.task, case.implementation, case.device).seconds
-    if case.implementation.is_python_kernel:
-        by_other_s = fastest.value * other.efficiency / case.implementation.efficiency
+    if by.is_python_kernel:
+        by_other_s = fastest.value * other.efficiency / by.efficiency
         if min(guess_s, by_other_s) > _CANNOT_WIN * fastest.value:
             return True
-    if profile.provenance.busy or is_provisional(fastest):
+    if profile.provenance.busy:
         return False
-    ideal_s = costs.task_seconds(case.task, replace(case.implementation, efficiency=1.0), case.device).seconds
-    if gains_s is not None and case.implementation.is_python_kernel and fastest.value - guess_s < gains_s:
+    # A time measured on a busy machine, or too rarely, is rather too long: then even less is gained.
+    if gains_s is not None and is_python and fastest.value - guess_s < gains_s:
         return True
+    if is_provisional(fastest) or by.kind == "sequence":
+        return False
+    ideal_s = costs.task_seconds(case.task, replace(by, efficiency=1.0), case.device).seconds
     return guess_s > fastest.value and fastest.value <= _UNBEATABLE * ideal_s
 
 

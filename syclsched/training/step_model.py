@@ -63,6 +63,9 @@ class StepModel(OnnxModel):
         As what values are stored from the forward to the backward pass.
     """
 
+    #: To try kernels takes as long as many steps.
+    least_gain = 0.06
+
     def __init__(
         self,
         trained: TrainedModel,

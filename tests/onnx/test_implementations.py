@@ -18,7 +18,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.profile import Quantity
 from syclsched.model.task import Task
-from syclsched.onnx.implementations import for_other_shapes, oversized_tasks
+from syclsched.onnx.implementations import for_other_shapes, oversized_tasks, without_untimed
 
 MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
 
@@ -82,6 +82,26 @@ def test_other_shapes_take_kernels_in_python_only_where_these_are_faster(opencl_
     planned = graph.with_implementations(lambda task, each: each.name == chosen[task.name])
     plan = syclsched.plan(planned, platform, history=history, policy="heft")
     assert for_other_shapes(graph, plan, costs) == {**chosen, "first": taken}
+
+
+@pytest.mark.parametrize("is_timed", [False, True])
+def test_kernels_in_python_that_were_not_timed_are_no_choice_where_there_are_others(is_timed: bool) -> None:
+    """They were compiled because their estimates are better than measured times."""
+    graph = TaskGraph()
+    y = graph.array("y", (256,), "float32")
+    task = graph.kernel(elementwise(("relu", 0), 1), y=y, x0=graph.array("x", (256,), "float32"))
+    platform, history = syclsched.describe(["cpu"]), MemoryHistory()
+    (device,) = platform.compute_devices
+    assert task.operation is not None and task.signature is not None
+    if is_timed:
+        by = task.operation.implementation("python")
+        history[history_key(device.key, task.operation, by, task.signature)] = Quantity(1e-6, samples=9)
+    (left,) = without_untimed(graph, CostModel(platform, history)).tasks
+    assert left.operation is not None
+    assert any(each.is_python_kernel for each in left.operation.implementations) == is_timed
+    only = graph.with_implementations(lambda _, each: each.name == "python")
+    (kept,) = without_untimed(only, CostModel(platform, history)).tasks
+    assert kept.operation is not None and kept.operation.implementations
 
 
 @pytest.mark.sycl

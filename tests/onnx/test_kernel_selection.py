@@ -178,14 +178,14 @@ def test_all_that_was_bound_is_closed_but_what_wins(monkeypatch, wins: str | Non
     def bound(name: str) -> SimpleNamespace:
         return SimpleNamespace(name=name, close=lambda: closed.append(name))
 
-    def raced(by_library, graph, values, variants, make):
+    def raced(by_library, graph, values, variants, make, least_gain):
         by_kernels = make(graph)
         if wins is None:
             raise KeyboardInterrupt
         return by_library if wins == "library" else by_kernels
 
     monkeypatch.setattr(autotune, "_compare_plans", raced)
-    variants = SimpleNamespace(plan_and_bind=lambda graph: bound("kernels"))
+    variants = SimpleNamespace(plan_and_bind=lambda graph, *, calibrate: bound("kernels"))
     with nullcontext() if wins else pytest.raises(KeyboardInterrupt):
         assert autotune.faster_variant(bound("library"), product_graph(), {}, variants).name == wins
     assert set(closed) == {"library", "kernels"} - {wins}
@@ -249,7 +249,7 @@ class Stage:
         self.seconds = {kernel_selection.LIBRARY: 2e-3, "opencl-c": kernel_s}
         monkeypatch.setattr(autotune, "measured_times", lambda traces, plan, origins: traces[0])
 
-    def bound(self, graph: TaskGraph):
+    def bound(self, graph: TaskGraph, *, calibrate: bool = True):
         """Return a stand-in for what is bound of a graph."""
         if self.refused is not None and self.made:
             raise self.refused
@@ -299,13 +299,13 @@ class Stage:
 
         return Again()
 
-    def race(self):
+    def race(self, least_gain: float = 0.0):
         """Return who wins."""
         offered = on_devices(self.graph, self.platform)
         variants = SimpleNamespace(
             session=self, plan_and_bind=self.bound, rebind=self.again, report_progress=self.told.append, trace=False
         )
-        return autotune.faster_variant(self.bound(offered), self.graph, {}, variants)
+        return autotune.faster_variant(self.bound(offered), self.graph, {}, variants, least_gain)
 
 
 @needs_onednn
@@ -317,6 +317,18 @@ def test_kernels_alone_are_tried_for_short_models_whatever_is_predicted(monkeypa
     winner = stage.race()
     assert (set(winner.doing.values()) == {"opencl-c"}) == faster
     assert {id(each) for each in stage.closed} == {id(each) for each in stage.made if each is not winner}
+
+
+@needs_onednn
+@pytest.mark.parametrize(("by_library_s", "tried"), [(1e-3, True), (1.0, False)])
+def test_of_long_models_kernels_that_may_save_little_are_not_made(monkeypatch, quiet, by_library_s, tried) -> None:
+    stage = Stage(monkeypatch)
+    stage.seconds[kernel_selection.LIBRARY] = by_library_s
+    monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
+    monkeypatch.setattr(autotune, "saved_share", lambda *_: 0.05)
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[1.0] * 9, [2.0] * 9])
+    stage.race(least_gain=0.06)
+    assert any("opencl-c" in each.doing.values() for each in stage.made) == tried
 
 
 @needs_onednn

@@ -19,7 +19,7 @@ from support.small_models import model_of
 import syclsched
 from syclsched.errors import ArgumentError, ExecutionError, FormatError, NotFiniteError, StorageError
 from syclsched.testing import faults
-from syclsched.testing.training_models import perceptron
+from syclsched.testing.training_models import convolutional, perceptron
 from syclsched.training import SGD, Adam, CrossEntropy, Trainer
 
 pytestmark = pytest.mark.sycl
@@ -171,6 +171,26 @@ def test_running_moments_follow_the_batches() -> None:
         made = found.predict(x)["y"]
     mean, variance = 0.25 * x.mean(0), 0.75 + 0.25 * x.var(0)
     np.testing.assert_allclose(made, (x - mean) / np.sqrt(variance + 1e-5), rtol=1e-4, atol=1e-5)
+
+
+def test_half_of_the_memory_gives_the_same_bits() -> None:
+    model = convolutional((8, 8, 8, 8), size=16, classes=SIZES[-1])
+    batches = [model.batch(16, seed) for seed in range(3)]
+    with trainer(model.onnx) as whole:
+        wanted = [whole.step(*each) for each in batches]
+        left = bits(whole.parameters)
+        peak = whole.plan.peak_bytes["cpu"]
+        donated = whole.plan.residents
+    with trainer(model.onnx, memory_limit=peak // 2) as limited:
+        assert [limited.step(*each) for each in batches] == wanted
+        assert bits(limited.parameters) == left
+        assert limited.plan.peak_bytes["cpu"] <= peak // 2
+        assert limited.plan.counters.copies > whole.plan.counters.copies or limited.plan.counters.recomputed
+        # Parameters stay where they are, and the memory is laid out once for all steps.
+        assert limited.plan.residents == donated
+        assert limited.compiled is not None
+        with syclsched.bind(limited.compiled.graph, plan=limited.plan) as runner:
+            assert runner.replayed
 
 
 def test_dropout_drops_by_seed_and_step() -> None:

@@ -3,8 +3,9 @@
 
 No dispatcher controls a replay, so memory is reused only if its previous users are ordered before the new one: by lane
 order or an existing wait, or by an additional wait if the planned peak would otherwise be exceeded. Buffers are placed
-best-fit, as in dynamic storage allocation with known lifetimes. Small buffers are placed separately, because one of
-them could otherwise occupy the space of a large one.
+best-fit in the plan's order. If that needs more than the planned peak, and one lane does all the work, they are packed
+by their lifetimes. Small buffers are placed separately, because one of them could otherwise occupy the space of a large
+one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final
 
 from syclsched.devices.memory.memory_pool import padded
 from syclsched.execution.core.program import MEMORY_KINDS, Buffer, Program, ProgramNode
+from syclsched.execution.memory.lifetime_packing import MOST_BUFFERS, Lifetime, packed
 from syclsched.model.plan import Instruction
 from syclsched.model.platform import Platform
 from syclsched.model.text.units import format_bytes
@@ -72,7 +74,10 @@ class MemoryLayout:
 
 def make_layout(program: Program, pinned: Collection[Buffer], alignment_bytes: int) -> MemoryLayout:
     """Compute the static memory layout of a plan."""
-    return _LayoutBuilder(program, frozenset(pinned), alignment_bytes).run()
+    builder = _LayoutBuilder(program, frozenset(pinned), alignment_bytes)
+    found = builder.run()
+    starts = builder.packed_starts()
+    return _LayoutBuilder(program, frozenset(pinned), alignment_bytes, starts).run() if starts else found
 
 
 @dataclass(slots=True)
@@ -121,8 +126,17 @@ class _FreeRanges:
 class _LayoutBuilder:
     """Computes the layout by a walk over the plan's instructions; see `make_layout`."""
 
-    def __init__(self, program: Program, pinned: frozenset[Buffer], alignment_bytes: int) -> None:
+    def __init__(
+        self,
+        program: Program,
+        pinned: frozenset[Buffer],
+        alignment_bytes: int,
+        starts: Mapping[int, int] | None = None,  # where to place allocations, by their number
+    ) -> None:
         self._program = program
+        self._starts = {} if starts is None else starts
+        #: What was freed of the memory of placed allocations.
+        self._freed: dict[_Part, list[_FreeRange]] = {}
         self._pinned = pinned
         self._keys = PoolKeys(program.plan.platform, program.plan.memory)
         self._alignment = alignment_bytes
@@ -164,6 +178,47 @@ class _LayoutBuilder:
         return MemoryLayout(
             tuple(blocks), places, self._waits, self._allocations_used, self._behind, nbytes, self._peak
         )
+
+    def packed_starts(self) -> dict[int, int]:
+        """Return places for all allocations that need less memory than those found; empty if there are none.
+
+        Only for work on one lane, which is done in the plan's order.
+        """
+        if sum(map(bool, self._work_of_lane)) != 1:
+            return {}
+        found: dict[int, int] = {}
+        saves = False
+        for part, (numbers, buffers) in self._lifetimes().items():
+            used, peak = self._spaces[part].top, self._padded_peak[part]
+            if used <= peak or len(buffers) > MOST_BUFFERS:
+                found.update((number, self._ranges[number][1]) for number in numbers)
+                continue
+            starts, size = packed(buffers, peak)
+            saves = saves or size < used
+            found.update(
+                (number, start if size < used else self._ranges[number][1])
+                for number, start in zip(numbers, starts, strict=True)
+            )
+        return found if saves else {}
+
+    def _lifetimes(self) -> dict[_Part, tuple[list[int], list[Lifetime]]]:
+        """Return the allocations of each part with their lifetimes, in the plan's order."""
+        begins: dict[int, int] = {}
+        ends: dict[int, int] = {}
+        current: dict[Buffer, int] = {}
+        for place, instruction in enumerate(self._instructions):
+            if instruction.kind == "alloc":
+                current[self._memory(instruction)] = instruction.id
+                begins[instruction.id] = place
+            elif instruction.kind == "free" and not self._is_pinned_free(instruction):
+                ends[current[self._memory(instruction)]] = place
+        found: dict[_Part, tuple[list[int], list[Lifetime]]] = {}
+        for number, begin in begins.items():
+            part, _, nbytes = self._ranges[number]
+            numbers, buffers = found.setdefault(part, ([], []))
+            numbers.append(number)
+            buffers.append(Lifetime(nbytes, begin, ends.get(number, len(self._instructions))))
+        return found
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -240,11 +295,17 @@ class _LayoutBuilder:
         for number in self._program.frees_after(instruction):
             lane, place = self._position[number]
             after[lane] = max(place, after.get(lane, -1))
-        self._spaces[part].put(_FreeRange(start, nbytes, after))
+        if self._starts:
+            self._freed.setdefault(part, []).append(_FreeRange(start, nbytes, after))
+        else:
+            self._spaces[part].put(_FreeRange(start, nbytes, after))
 
     def _allocate(self, instruction: Instruction) -> None:
         buffer = self._memory(instruction)
         part, nbytes = self._part(instruction), padded(instruction.nbytes, self._alignment)
+        if self._starts:
+            self._place(instruction, part, nbytes)
+            return
         free = self._spaces.setdefault(part, _FreeRanges())
         lane = self._program.nodes[instruction.id].lane
         run = self._choose_ranges(free, nbytes, lane, self._padded_peak.get(part, 0))
@@ -258,6 +319,17 @@ class _LayoutBuilder:
             free.put(_FreeRange(start + nbytes, left, after))
         free.top = max(free.top, start + nbytes)
         self._current[buffer] = instruction.id
+        self._ranges[instruction.id] = part, start, nbytes
+        self._available_after[instruction.id] = after
+
+    def _place(self, instruction: Instruction, part: _Part, nbytes: int) -> None:
+        """Place an allocation where it was told to be, behind the users of that memory before."""
+        start = self._starts[instruction.id]
+        after: VectorClock = {}
+        for freed in self._freed.get(part, ()):
+            if freed.start < start + nbytes and start < freed.end:
+                _join(after, freed.after)
+        self._current[self._memory(instruction)] = instruction.id
         self._ranges[instruction.id] = part, start, nbytes
         self._available_after[instruction.id] = after
 

@@ -41,6 +41,7 @@ class ZeroCopyArrays:
     reached: Mapping[str, str] = field(default_factory=dict)
     extra_s: Mapping[str, float] = field(default_factory=dict)  # time this adds to each task
     chosen: tuple[ArrayMemory, ...] = ()  # the arrays' memory
+    donated: frozenset[str] = frozenset()  # inputs that the runtime owns from run to run
 
     def resident_bytes(self, known: GraphRecord) -> dict[str, int]:
         """Return how much of each space resident inputs occupy."""
@@ -50,6 +51,12 @@ class ZeroCopyArrays:
             if space is not None and array.rows is None:
                 found[space] = found.get(space, 0) + array.nbytes
         return found
+
+    def donated_only(self) -> ZeroCopyArrays:
+        """Return the arrays that the runtime owns from run to run, and that tasks update in place."""
+        chosen = tuple(each for each in self.chosen if each.array in self.donated)
+        resident = {each.array: each.space for each in chosen}
+        return ZeroCopyArrays(resident, chosen=chosen, donated=self.donated) if chosen else NO_ZERO_COPY
 
 
 #: No array is used in place.
@@ -94,7 +101,8 @@ def requested_zero_copy(
                 resident[array.name] = HOST
             why = f"{why}: devices use it in the host's memory"
             chosen.append(ArrayMemory(array.name, HOST, kind, why, context=space, resident=array.is_input))
-    return ZeroCopyArrays(resident, reached, _extra_s(graph, known, platform, assignments, reached), tuple(chosen))
+    extra_s = _extra_s(graph, known, platform, assignments, reached)
+    return ZeroCopyArrays(resident, reached, extra_s, tuple(chosen), frozenset(donated))
 
 
 def profitable_zero_copy(
@@ -124,7 +132,11 @@ def profitable_zero_copy(
     if len(reached) == len(besides.reached):
         return None
     return ZeroCopyArrays(
-        besides.resident, reached, _extra_s(graph, known, platform, assignments, reached), tuple(chosen)
+        besides.resident,
+        reached,
+        _extra_s(graph, known, platform, assignments, reached),
+        tuple(chosen),
+        besides.donated,
     )
 
 

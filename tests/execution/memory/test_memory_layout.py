@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from itertools import combinations
 
@@ -148,6 +149,25 @@ def chain_of_temporaries(length: int, sizes: list[int]) -> TaskGraph:
 
 def test_a_chain_of_temporaries_takes_what_the_plan_says() -> None:
     plan = plan_by(chain_of_temporaries(50, [128]), TWO_DEVICES, lambda name: ("a", 0, "library"))
+    layout = make_layout(Program(plan), (), 64)
+    assert layout.nbytes == {"a": plan.peak_bytes["a"]}
+    assert not layout.waits
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_one_lane_takes_what_the_plan_says_where_gaps_would_be_left(seed: int) -> None:
+    device = replace(TWO_DEVICES.device("a"), copy_lane=False)  # its only lane makes its copies, too
+    platform = replace(TWO_DEVICES, devices=(device, *(each for each in TWO_DEVICES.devices if each.name != "a")))
+    chosen = random.Random(seed)
+    graph = TaskGraph("gaps")
+    made = [graph.array("x", data=np.zeros(8, DTYPE))]
+    for i in range(8):
+        y = graph.array(f"a{i}", (8 * chosen.randint(1, 8),), DTYPE, temporary=True)
+        graph.kernel(ASSIGN, name=f"t{i}", x=made[-chosen.randint(1, min(4, len(made)))], y=y)
+        made.append(y)
+    graph.kernel(ASSIGN, name="end", x=made[-1], y=graph.array("z", (8,), DTYPE))
+    plan = plan_by(graph, platform, lambda name: ("a", 0, "library"))
+    assert len(plan.lanes) == 1
     layout = make_layout(Program(plan), (), 64)
     assert layout.nbytes == {"a": plan.peak_bytes["a"]}
     assert not layout.waits
