@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from typing import Final
+from weakref import WeakValueDictionary
 
 from syclsched.devices.native.sycl_types import SyclContext, SyclDevice, SyclQueue
 from syclsched.kernels.onednn.handles import DnnlCache, Handle
@@ -16,7 +17,7 @@ _ENGINES: Final = 16
 _STREAMS: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, which take no weak references in Python 3.10
 class DnnlEngine:
     """A oneDNN engine on a device in a context."""
 
@@ -37,13 +38,19 @@ class DnnlStream:
 
 
 _engines: DnnlCache[DnnlEngine] = DnnlCache(_ENGINES)
+#: Engines that streams and primitives hold: oneDNN refuses a stream with a primitive of another engine, even of the
+#: same device.
+_held: WeakValueDictionary[tuple[SyclContext, SyclDevice], DnnlEngine] = WeakValueDictionary()
 _streams: DnnlCache[DnnlStream] = DnnlCache(_STREAMS)
 
 
 def engine_of(queue: SyclQueue) -> DnnlEngine:
-    """Return the engine of a queue's device and context."""
+    """Return the engine of a queue's device and context: the same one as long as it is used."""
 
     def make() -> DnnlEngine:
+        held = _held.get((queue.sycl_context, queue.sycl_device))
+        if held is not None:
+            return held
         library = load()
         device, context = queue.sycl_device, queue.sycl_context
         handle = Handle(library, "engine").make(
@@ -52,7 +59,8 @@ def engine_of(queue: SyclQueue) -> DnnlEngine:
             ctypes.c_void_p(context.addressof_ref()),
             what=f"engine on {device.name.strip()!r}",
         )
-        return DnnlEngine(library, handle, context, device)
+        made = _held[context, device] = DnnlEngine(library, handle, context, device)
+        return made
 
     return _engines.get((queue.sycl_context, queue.sycl_device), make)
 

@@ -179,10 +179,8 @@ class OnnxModel:
         # Dimensions given at loading apply only to inputs without a shape in this call.
         asked = new if all(each.name in new for each in self.tensors(new)) else {**self._given, **new}
         full, carrying = self.full_shapes(asked), carried or {}
-        network = self._network
-        if observed is not None or counted:
-            network = partial(imported, observed=observed, counted=counted)
-            full |= {extent: () for axes in (counted or {}).values() for extent in axes.values()}
+        network = partial(self._network, observed=observed, counted=counted)
+        full |= {extent: () for axes in (counted or {}).values() for extent in axes.values()}
         with self._lock:
             if self._made is not None and not values and (full, carrying) == (self._made.shapes, self._made_carrying):
                 return self._made
@@ -205,10 +203,16 @@ class OnnxModel:
             imported(self._model, self.full_shapes(shapes), values, {}, observed, observing=True)
 
     def _network(
-        self, model: Model, shapes: Shapes, values: Mapping[str, Array], carried: Mapping[str, str]
+        self,
+        model: Model,
+        shapes: Shapes,
+        values: Mapping[str, Array],
+        carried: Mapping[str, str],
+        observed: ObservedExtents | None = None,
+        counted: CountedAxes | None = None,
     ) -> Network:
-        """Return the network for input shapes."""
-        return imported(model, shapes, values, carried)
+        """Return the network for input shapes; see `specialised`."""
+        return imported(model, shapes, values, carried, observed=observed, counted=counted)
 
     def is_whole(self, values: Mapping[str, Array]) -> bool:
         """Return whether carried values are those of the last whole call, after one that failed."""

@@ -157,7 +157,13 @@ class StepModel(OnnxModel):
         return self.forward(self.input_shapes(shapes)).values[self.output].shape
 
     def _network(
-        self, model: Model, shapes: Shapes, values: Mapping[str, Array], carried: Mapping[str, str]
+        self,
+        model: Model,
+        shapes: Shapes,
+        values: Mapping[str, Array],
+        carried: Mapping[str, str],
+        observed: ObservedExtents | None = None,
+        counted: CountedAxes | None = None,
     ) -> Network:
         """Return the network of a step for these input shapes."""
         return self.step(shapes)

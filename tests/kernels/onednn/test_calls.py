@@ -15,7 +15,7 @@ from support.gpu_shape import OTHER_DEVICE
 from support.onednn_calls import needs_onednn
 
 from syclsched.errors import CapabilityError
-from syclsched.kernels.onednn import c_api, calls, handles, primitives
+from syclsched.kernels.onednn import c_api, calls, engines, handles, primitives
 from syclsched.kernels.onednn.calls import BoundPrimitive, LoadedPrimitive, implementation_of
 from syclsched.kernels.onednn.engines import engine_of, stream_of
 from syclsched.kernels.onednn.handles import Handle
@@ -175,6 +175,21 @@ def test_sub_devices_take_it_and_the_emulator_is_refused(cpu: Any) -> None:
     for device in dpctl.get_devices(device_type=OTHER_DEVICE):
         with pytest.raises(CapabilityError, match=r"engine on .*dnnl_invalid_arguments"):
             engine_of(dpctl.SyclQueue(device, property="in_order"))
+
+
+def test_an_engine_in_use_outlives_many_others(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import dpctl
+
+    monkeypatch.setattr(engines._engines, "capacity", 2)
+    x, y = array(np.arange(10), cpu), array(np.zeros(10), cpu)
+    LoadedPrimitive(doubled(10)).submit(cpu, {"x": x, "y": y}, []).wait()
+    device = cpu.sycl_device
+    for _ in range(4):  # contexts of their own
+        engine_of(dpctl.SyclQueue(dpctl.SyclContext([device]), device, property="in_order"))
+    # A primitive made before, on a stream made now.
+    queue = dpctl.SyclQueue(cpu.sycl_context, device, property="in_order")
+    LoadedPrimitive(doubled(10)).submit(queue, {"x": x, "y": y}, []).wait()
+    np.testing.assert_array_equal(values_of(y), 2 * np.arange(10) + 1)
 
 
 def test_what_it_does_not_have_is_said_with_its_status(cpu: Any, capfd: pytest.CaptureFixture[str]) -> None:
