@@ -22,6 +22,9 @@ del _above
 #: Public name to defining module.
 _LAZY = {
     "AccessMode": "syclsched.model.access",
+    "Adagrad": "syclsched.training",
+    "Adam": "syclsched.training",
+    "AdamW": "syclsched.training",
     "Constant": "syclsched.model.constant",
     "Copies": "syclsched.model.operation",
     "DeviceLimits": "syclsched.model.operation",
@@ -38,6 +41,7 @@ _LAZY = {
     "ReadingElsewhere": "syclsched.model.operation",
     "Reduce": "syclsched.model.graph_parts.annotations",
     "Requirements": "syclsched.model.operation",
+    "SGD": "syclsched.training",
     "Signature": "syclsched.model.operation",
     "SpirvModule": "syclsched.model.operation",
     "Split": "syclsched.model.operation",
@@ -119,7 +123,7 @@ if TYPE_CHECKING:
     from syclsched.onnx import compile
     from syclsched.operations import operation
     from syclsched.planner import plan_front, with_memory_limit
-    from syclsched.training import train
+    from syclsched.training import SGD, Adagrad, Adam, AdamW, train
 
 
 def __getattr__(name: str) -> Any:

@@ -87,7 +87,7 @@ def main() -> None:
     testing = np.arange(len(images)) % 5 == 4
     random = np.random.default_rng(0)
     steps = EPOCHS * -(-int((~testing).sum()) // BATCH)
-    optimizer = syclsched.training.Adam(syclsched.training.CosineDecay(RATE, steps=steps))
+    optimizer = syclsched.Adam(syclsched.training.CosineDecay(RATE, steps=steps))
     with syclsched.train(network(random), optimizer=optimizer, devices="cpu") as trainer:
         for _ in range(EPOCHS):
             trainer.fit(moved(images[~testing], labels[~testing], random), progress=False)

@@ -86,6 +86,12 @@ class SGD(_OfRate):
         Look ahead along the momentum.
     weight_decay : float, optional
         Multiple of the parameter that is added to its gradient.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> syclsched.SGD(syclsched.training.CosineDecay(0.1, steps=1000), momentum=0.9).slots
+    ('momentum',)
     """
 
     learning_rate: Rate = 0.01
@@ -130,6 +136,12 @@ class Adam:
         Added to the root of the average square.
     weight_decay : float, optional
         Multiple of the parameter that is added to its gradient.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> syclsched.Adam(1e-3).slots
+    ('mean', 'square')
     """
 
     learning_rate: Rate = 1e-3
@@ -198,6 +210,12 @@ class AdamW(Adam):
         As for `Adam`.
     weight_decay : float, optional
         Multiple of the parameter that is subtracted, times the learning rate.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> syclsched.AdamW(1e-3, weight_decay=0.05).weight_decay
+    0.05
     """
 
     weight_decay: float = 0.01
@@ -226,6 +244,12 @@ class Adagrad(_OfRate):
         Added to the root of the sum of squares.
     weight_decay : float, optional
         Multiple of the parameter that is added to its gradient.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> syclsched.Adagrad(lambda step: 0.1 / (1 + step)).scalars(1)["rate"]
+    0.05
     """
 
     learning_rate: Rate = 0.01
