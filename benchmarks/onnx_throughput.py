@@ -93,7 +93,7 @@ def measured(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
 def described(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
     """Plan all ways for described hardware, one device at a time and all, and yield a line for each."""
     import syclsched
-    from syclsched.onnx.implementations import on_devices
+    from syclsched.onnx.tuning.implementations import on_devices
 
     graph = syclsched.onnx.load(model_of(options.model, options.batch)).graph
     names = options.platform.split(",")

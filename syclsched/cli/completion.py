@@ -59,6 +59,6 @@ def _files(incomplete: str, endings: tuple[str, ...]) -> list[str]:
 
 def implementations() -> Iterable[str]:
     """Return the names of implementations of models' tasks."""
-    from syclsched.onnx.implementations import IMPLEMENTATIONS
+    from syclsched.onnx.tuning.implementations import IMPLEMENTATIONS
 
     return IMPLEMENTATIONS

@@ -21,7 +21,8 @@ Examples
 [[0. 0. 1.]]
 """
 
-from syclsched.onnx.compiled_model import CompiledModel, compile
+from syclsched.onnx.compilation import compile
+from syclsched.onnx.compiled_model import CompiledModel
 from syclsched.onnx.model import OnnxModel, load
 from syclsched.onnx.report import OperatorTime, Report
 from syclsched.onnx.specialised import Specialised

@@ -14,7 +14,7 @@ from syclsched.frontends.onnx.loops.loop_operation import loop_body_of
 from syclsched.frontends.onnx.lowering import LoweredNetwork, lower
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
-from syclsched.onnx.implementations import device_supports
+from syclsched.onnx.tuning.implementations import device_supports
 
 if TYPE_CHECKING:
     from syclsched.execution import Runner

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from syclsched.errors import ExecutionError
 from syclsched.model.plan import Plan
@@ -16,10 +16,16 @@ from syclsched.onnx.specialised import Array, Specialised
 
 if TYPE_CHECKING:
     from syclsched.execution import Runner
-    from syclsched.onnx.loop_plans import PlannedBody
 
 #: Returns a model's outputs for its inputs; None, without any run, if it does not apply.
 FastPath = Callable[[tuple[Any, ...]], "dict[str, Array] | None"]
+
+
+class Closable(Protocol):
+    """A plan that can be closed."""
+
+    def close(self) -> None:
+        """Release its memory."""
 
 
 @dataclass(eq=False, slots=True)
@@ -31,7 +37,7 @@ class BoundModel:
     runner: Runner  # of that plan
     #: Further runners of the plan, for concurrent calls.
     others: list[Runner] = field(default_factory=list)
-    bodies: Sequence[PlannedBody] = ()  # of its loops
+    bodies: Sequence[Closable] = ()  # plans of its loops' bodies
     #: Fast path for repeated calls, and the version of the carried values' memory for which it was made.
     cached_call: FastPath | None = None
     cached_version: int = 0

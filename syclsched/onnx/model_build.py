@@ -15,19 +15,19 @@ from syclsched.costs import CostModel
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.model.text.bulk_objects import paused_collection
-from syclsched.onnx.autotune import VariantBuilder, faster_variant, rebind
-from syclsched.onnx.implementations import (
+from syclsched.onnx.loop_plans import plan_bodies
+from syclsched.onnx.lru_cache import BoundModel
+from syclsched.onnx.model import OnnxModel
+from syclsched.onnx.specialised import Array, CountedAxes, Shapes, Specialised
+from syclsched.onnx.tuning.autotune import VariantBuilder, faster_variant, rebind
+from syclsched.onnx.tuning.implementations import (
     chosen_before,
     for_other_shapes,
     is_bound_by_weights,
     on_devices,
     without_implementations,
 )
-from syclsched.onnx.kernel_selection import is_worth_mixing, sample_inputs
-from syclsched.onnx.loop_plans import plan_bodies
-from syclsched.onnx.lru_cache import BoundModel
-from syclsched.onnx.model import OnnxModel
-from syclsched.onnx.specialised import Array, CountedAxes, Shapes, Specialised
+from syclsched.onnx.tuning.kernel_selection import is_worth_mixing, sample_inputs
 from syclsched.onnx.weight_eviction import trim_heap
 from syclsched.planner.memory_limit import MemoryLimit, with_memory_limit
 from syclsched.progress import Progress, shown
@@ -188,7 +188,7 @@ class ModelBuilder:
             progress(0, 0, what)
 
     def rebind(self, bound: BoundModel, trace: int | Literal["exact"]) -> Runner:
-        """Bind a model's plan again; see `syclsched.onnx.autotune.rebind`."""
+        """Bind a model's plan again; see `syclsched.onnx.tuning.autotune.rebind`."""
         return rebind(bound, self._opened(), trace)
 
     def another_runner(self, bound: BoundModel) -> Runner | None:

@@ -13,10 +13,11 @@ from syclsched.costs import History, MemoryHistory
 from syclsched.errors import ArgumentError, did_you_mean
 from syclsched.model.platform import Platform
 from syclsched.model.platform_parts.machines import machine_of
-from syclsched.onnx.compiled_model import CompiledModel, compile
-from syclsched.onnx.kernel_selection import default_rewrite
+from syclsched.onnx.compilation import compile
+from syclsched.onnx.compiled_model import CompiledModel
 from syclsched.onnx.model import GivenShapes
 from syclsched.onnx.model_build import default_platform
+from syclsched.onnx.tuning.kernel_selection import default_rewrite
 from syclsched.planner.memory_limit import MemoryLimit, with_memory_limit
 from syclsched.planner.plan_request import PlanRequest
 from syclsched.progress import Progress

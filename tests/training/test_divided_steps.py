@@ -126,7 +126,7 @@ def test_divided_steps_that_are_measured_slower_run_on_one_device(
         return [[1.0] * 8, [divided_s] * 8]
 
     monkeypatch.setattr(split_trial, "time_alternating", times)
-    monkeypatch.setattr("syclsched.onnx.plan_comparison.is_disturbed", lambda _: False)
+    monkeypatch.setattr("syclsched.onnx.tuning.plan_comparison.is_disturbed", lambda _: False)
     monkeypatch.setattr("syclsched.training.splitting.split_planner.trial_key", lambda *_: f"test {divided_s}")
     batches = [model.batch(4096, seed) for seed in range(2)]
     with trainer(model, platform, autotune=True, deterministic=False, policy="auto") as found:

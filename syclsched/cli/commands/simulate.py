@@ -179,7 +179,7 @@ def _compare_platforms(
         for name, platform in zip(names, platforms, strict=True):
             chosen = policy_names(policies, graph, platform, in_loop=True)
             if given.model is not None:
-                from syclsched.onnx.implementations import on_devices
+                from syclsched.onnx.tuning.implementations import on_devices
 
                 graph = on_devices(given.graph, platform)
             here, elsewhere = dist.restrict_to_platform(what.disturbance, platform)

@@ -93,7 +93,7 @@ def check_without(names: Sequence[str] | None, *, is_model: bool) -> None:
         return
     if not is_model:
         raise ArgumentError("only ONNX models support this option", where="--without")
-    from syclsched.onnx.implementations import check_names
+    from syclsched.onnx.tuning.implementations import check_names
 
     check_names(names, "--without")
 

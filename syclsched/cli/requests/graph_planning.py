@@ -79,7 +79,7 @@ def plan_and_open(
 
     request, is_here, mixes = replace(how.request, stay=tuple(stay)), where.platform is None, False
     if without:
-        from syclsched.onnx.implementations import without_implementations
+        from syclsched.onnx.tuning.implementations import without_implementations
 
         graph = without_implementations(graph, without)
     with ExitStack() as stack:
@@ -98,8 +98,8 @@ def plan_and_open(
         _tell_platform(platform)
         tell_needless_limit(graph, platform, where.memory_limit)
         if model is not None:
-            from syclsched.onnx.implementations import on_devices
-            from syclsched.onnx.kernel_selection import default_rewrite, is_worth_mixing
+            from syclsched.onnx.tuning.implementations import on_devices
+            from syclsched.onnx.tuning.kernel_selection import default_rewrite, is_worth_mixing
 
             graph = on_devices(graph, platform)
             if is_here and request.rewrite == "auto":
@@ -228,7 +228,7 @@ def _faster_plan(
     """Return a model's plan with kernels for some of the library's tasks if it runs faster, else the library plan."""
     from rich.markup import escape
 
-    from syclsched.onnx.autotune import VariantBuilder, faster_variant
+    from syclsched.onnx.tuning.autotune import VariantBuilder, faster_variant
 
     graph, offered = graphs
 

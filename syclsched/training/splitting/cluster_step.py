@@ -13,8 +13,8 @@ from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
-from syclsched.onnx.implementations import on_devices
 from syclsched.onnx.specialised import Specialised
+from syclsched.onnx.tuning.implementations import on_devices
 from syclsched.planner import plan_graph
 from syclsched.training.step_model import StepModel
 

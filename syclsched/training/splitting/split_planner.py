@@ -20,8 +20,8 @@ from syclsched.errors import ArgumentError, SyclschedError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.model.text.units import plural
-from syclsched.onnx.implementations import on_devices, without_implementations
-from syclsched.onnx.plan_comparison import CLEARLY
+from syclsched.onnx.tuning.implementations import on_devices, without_implementations
+from syclsched.onnx.tuning.plan_comparison import CLEARLY
 from syclsched.planner.auto import penalised_makespan_s
 from syclsched.planner.plan_request import PlanRequest
 from syclsched.training.splitting.balance import line_through, parts_by_speed, samples_by_speed, stage_ends

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from syclsched.errors import SyclschedError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
-from syclsched.onnx.plan_comparison import (
+from syclsched.onnx.tuning.plan_comparison import (
     comparison_key,
     is_known_faster,
     measure_is_faster,

@@ -13,7 +13,7 @@ from support.onednn_calls import needs_onednn
 
 from syclsched.cli.requests.onnx_models import write_outputs
 from syclsched.errors import StorageError
-from syclsched.onnx import autotune, kernel_selection
+from syclsched.onnx.tuning import autotune, kernel_selection
 
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 

@@ -41,7 +41,7 @@ def outcome(monkeypatch: pytest.MonkeyPatch, history: Recorded, single_s: float,
 
 
 def test_the_faster_way_is_kept_and_known_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syclsched.onnx.plan_comparison.is_disturbed", lambda _: False)
+    monkeypatch.setattr("syclsched.onnx.tuning.plan_comparison.is_disturbed", lambda _: False)
     fast, slow = Recorded(), Recorded()
     assert outcome(monkeypatch, fast, 2.0, 1.5).best is DATA
     found = outcome(monkeypatch, slow, 2.0, 2.1)
@@ -52,7 +52,7 @@ def test_the_faster_way_is_kept_and_known_from_then_on(monkeypatch: pytest.Monke
 
 
 def test_without_a_measurement_the_prediction_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syclsched.onnx.plan_comparison.is_disturbed", lambda _: True)
+    monkeypatch.setattr("syclsched.onnx.tuning.plan_comparison.is_disturbed", lambda _: True)
     assert outcome(monkeypatch, Recorded(), 2.0, 3.0) is CHOICE
 
     def runs() -> Any:

@@ -22,14 +22,14 @@ from syclsched.errors import MemoryLimitError
 from syclsched.kernels.nn import matmul
 from syclsched.model.graph import TaskGraph
 from syclsched.model.profile import Quantity
-from syclsched.onnx import autotune, kernel_selection, plan_comparison
-from syclsched.onnx.implementations import on_devices
-from syclsched.onnx.kernel_selection import is_known, record_times, saved_share, select_kernels, task_times
 from syclsched.onnx.report import OperatorTime
+from syclsched.onnx.tuning import autotune, kernel_selection, plan_comparison
+from syclsched.onnx.tuning.implementations import on_devices
+from syclsched.onnx.tuning.kernel_selection import is_known, record_times, saved_share, select_kernels, task_times
 from syclsched.profiling import HistoryStore
 from syclsched.profiling.busy import CpuTimes
 
-MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
+MODEL = Path(__file__).parents[3] / "examples" / "data" / "digits.onnx"
 
 
 class History(MemoryHistory):

@@ -16,8 +16,11 @@ from syclsched.errors import SyclschedError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.text.bulk_objects import paused_collection
-from syclsched.onnx.implementations import on_devices, without_untimed
-from syclsched.onnx.kernel_selection import (
+from syclsched.onnx.lru_cache import BoundModel
+from syclsched.onnx.report import OperatorTime, measured_times
+from syclsched.onnx.specialised import Specialised
+from syclsched.onnx.tuning.implementations import on_devices, without_untimed
+from syclsched.onnx.tuning.kernel_selection import (
     LEAST_TRACED_RUNS,
     LIBRARY,
     LONG_S,
@@ -34,10 +37,7 @@ from syclsched.onnx.kernel_selection import (
     select_kernels,
     task_times,
 )
-from syclsched.onnx.lru_cache import BoundModel
-from syclsched.onnx.plan_comparison import comparison_key, is_known_faster, measure_is_faster, time_alternating
-from syclsched.onnx.report import OperatorTime, measured_times
-from syclsched.onnx.specialised import Specialised
+from syclsched.onnx.tuning.plan_comparison import comparison_key, is_known_faster, measure_is_faster, time_alternating
 
 if TYPE_CHECKING:
     from syclsched.costs.history import HistoryKey, RunKind

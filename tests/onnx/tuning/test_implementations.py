@@ -18,9 +18,9 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.profile import Quantity
 from syclsched.model.task import Task
-from syclsched.onnx.implementations import for_other_shapes, oversized_tasks, without_untimed
+from syclsched.onnx.tuning.implementations import for_other_shapes, oversized_tasks, without_untimed
 
-MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
+MODEL = Path(__file__).parents[3] / "examples" / "data" / "digits.onnx"
 
 
 def products() -> TaskGraph:

@@ -19,9 +19,9 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation
 from syclsched.model.platform import Device, Platform
 from syclsched.model.task import Task
-from syclsched.onnx.plan_comparison import CLEARLY, is_disturbed
 from syclsched.onnx.report import OperatorTime
 from syclsched.onnx.specialised import Specialised
+from syclsched.onnx.tuning.plan_comparison import CLEARLY, is_disturbed
 from syclsched.profiling.busy import read_times
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from syclsched.costs.history import MemoryHistory
 from syclsched.kernels.nn import matmul
 from syclsched.model.graph import TaskGraph
 from syclsched.model.profile import Quantity
-from syclsched.onnx import plan_comparison
-from syclsched.onnx.implementations import on_devices, without_implementations
-from syclsched.onnx.plan_comparison import (
+from syclsched.onnx.tuning import plan_comparison
+from syclsched.onnx.tuning.implementations import on_devices, without_implementations
+from syclsched.onnx.tuning.plan_comparison import (
     FEW_RUNS,
     LEAST_RUNS,
     MOST_RUNS,
@@ -184,5 +184,5 @@ def test_a_tick_of_others_in_a_short_time_is_no_disturbance(
 ) -> None:
     before = CpuTimes(total_s=100.0, busy_s=50.0, own_s=10.0)
     after = CpuTimes(total_s=100.0 + 2 * seconds, busy_s=50.0 + seconds + others, own_s=10.0 + seconds)
-    monkeypatch.setattr("syclsched.onnx.plan_comparison.read_times", lambda: after)
+    monkeypatch.setattr("syclsched.onnx.tuning.plan_comparison.read_times", lambda: after)
     assert is_disturbed(before) is disturbed

@@ -16,7 +16,7 @@ from syclsched.model.operation import Implementation
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.task import Task
-from syclsched.onnx.kernel_selection import LIBRARY
+from syclsched.onnx.tuning.kernel_selection import LIBRARY
 
 #: Smaller weights stay in caches from call to call.
 _LARGE_BYTES: Final = 1 << 18
