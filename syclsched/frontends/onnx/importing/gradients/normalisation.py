@@ -14,8 +14,10 @@ from syclsched.frontends.onnx.importing.gradients.rules import Names, gradient_o
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode
 
-#: Most parts in which the gradients of a scale and a bias are summed: as many lines may compute at a time.
-_PARTS: Final = 256
+#: Least and most parts in which the gradients of a scale and a bias are summed, if there are as many rows, and rows of a
+#: part in between: each part is computed by one line, and its sums are little beside its rows.
+_PARTS: Final = 256, 4096
+_ROWS_OF_PART: Final = 16
 
 
 def _const(value: float) -> tuple[str, float]:
@@ -95,7 +97,8 @@ def _by_normalised(b: NetworkBuilder, x: str, mean: str, inverse: str, by_normal
 def _layer_norm(b: NetworkBuilder, node: CanonicalNode, gradients: Names, wanted: Sequence[bool]) -> Names:
     x, at = node.inputs[0] or "", node.attributes
     given = {"axis": at["axis"], "epsilon": at["epsilon"], "centred": at.get("centred", True)}
-    parts = max(1, min(_PARTS, math.prod(b.shape(x)[: at["axis"]])))
+    rows = math.prod(b.shape(x)[: at["axis"]])
+    parts = max(1, min(rows, max(_PARTS[0], min(_PARTS[1], rows // _ROWS_OF_PART))))
     dx, *sums = b.emit_all("layer_norm_gradient", [x, node.inputs[1], gradients[0]], parts=parts, **given)
     added = [b.reduce("sum", each or "", (0,), keepdims=False) for each in sums]
     return [dx, *added][: len(node.inputs)]
