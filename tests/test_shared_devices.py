@@ -81,7 +81,7 @@ def test_a_run_of_higher_priority_holds_the_background_back() -> None:
 @pytest.mark.parametrize("policies", [(None, "eager"), (None, "hybrid"), ("dmdas", "stealing")])
 def test_dynamic_runs_take_turns(policies: tuple[str | None, str]) -> None:
     first, second = policies
-    go_on, graph = threading.Event(), chain(100, size=1 << 20)  # some 0.1 s of work, and twenty times that if held back
+    go_on, graph = threading.Event(), chain(500, size=1 << 20)  # 0.1 to 0.5 s of work, twenty times that if held back
     urgent = chain(4, lambda x: go_on.wait(60) and None)
     with syclsched.run(urgent, calibrate=False, dynamic=first):
         cancelled = syclsched.run(graph, calibrate=False, dynamic=second, priority=-1)
@@ -94,7 +94,7 @@ def test_dynamic_runs_take_turns(policies: tuple[str | None, str]) -> None:
                     background.wait(timeout=0.5)
             finally:
                 go_on.set()
-            assert background.result("x")[0] == 2.0**100
+            assert background.result("x")[0] == 2.0**500
             assert {each.outcome for each in background.trace().spans} == {"done"}
     assert run_observer.active is None
 
