@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -29,6 +30,8 @@ from syclsched.oneapi.cache_folder import cache_root
 
 #: Most characters of an error kept: a compiler's message can be pages long.
 _LONGEST_DETAIL = 300
+#: Held while a device is tested: two threads that copied arrays through dpctl at the same time could wait for ever.
+_testing = threading.Lock()
 
 Status = Literal["passed", "failed", "skipped"]
 
@@ -71,15 +74,21 @@ def check(
     path = cache_root() / "trust" / f"{verdict_key(root)}.json"
     # Verdicts that others may have written are neither read nor added to.
     keeps = may_load_from(path.parent)
-    remembered = None if refresh or routes is not None or not keeps else _recall(path)
+    recalls = not refresh and routes is None and keeps
+    remembered = _recall(path) if recalls else None
     if remembered is not None:
         checks = remembered
-    elif routes is not None:
-        checks = _run_checks(root, routes)
     else:
-        checks = _check_guarded(root, path) if guarded and keeps else _run_checks(root, ROUTES)
-        if keeps:
-            _remember(path, root, checks)
+        with _testing:
+            remembered = _recall(path) if recalls else None  # another thread may have tested it meanwhile
+            if remembered is not None:
+                checks = remembered
+            elif routes is not None:
+                checks = _run_checks(root, routes)
+            else:
+                checks = _check_guarded(root, path) if guarded and keeps else _run_checks(root, ROUTES)
+                if keeps:
+                    _remember(path, root, checks)
     trusted, reason = judge(checks)
     return _TrustVerdict(trusted, reason, checks, remembered is not None, time.perf_counter() - started_s)
 

@@ -13,6 +13,7 @@ from dataclasses import astuple
 from functools import cache
 from pathlib import Path
 
+from syclsched.backoff import backoff
 from syclsched.costs.history import HistoryKey, Sample, Source
 from syclsched.errors import FormatError, MeasurementError, StorageError
 from syclsched.model.profile import Quantity
@@ -302,7 +303,7 @@ class HistoryStore:
             return self._open_in_memory(error)
         try:
             with self._guarded():
-                connection.execute("PRAGMA journal_mode=WAL")
+                _log_ahead(connection)
                 connection.executescript(_SCHEMA)
                 _add_columns(connection)
                 # Only a write shows whether the file is writable.
@@ -381,6 +382,21 @@ def _closed_connection() -> sqlite3.Connection:
 
 def _connect(name: str) -> sqlite3.Connection:
     return sqlite3.connect(name, timeout=LOCK_TIMEOUT_S, check_same_thread=False)
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Set the write-ahead log; SQLite does not wait for others that open the file at the same time."""
+    started_s = time.monotonic()
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            waited_s = time.monotonic() - started_s
+            if not _is_locked(error) or waited_s > LOCK_TIMEOUT_S:
+                raise
+            time.sleep(backoff(waited_s, 1e-3, 0.1))
+        else:
+            return
 
 
 def _is_locked(error: BaseException | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -257,6 +258,30 @@ def test_a_verdict_is_remembered_until_something_changes(cpu: Any, monkeypatch: 
     assert trust_check.verdict_key(cpu) == key
     monkeypatch.setattr(processor_flags, "read_flags", lambda: frozenset({"other"}))
     assert trust_check.verdict_key(cpu) != key
+
+
+@pytest.mark.sycl
+def test_threads_test_a_device_once(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that did at the same time could wait for each other for ever."""
+    for verdict in (cache_root() / "trust").glob("*.json"):
+        verdict.unlink()
+    run_checks, count, together = trust_check._run_checks, list[int](), threading.Barrier(3)
+
+    def counted(*arguments: Any) -> Any:
+        count.append(1)
+        return run_checks(*arguments)
+
+    def ask() -> None:
+        together.wait()
+        assert trust_check.check(cpu).trusted
+
+    monkeypatch.setattr(trust_check, "_run_checks", counted)
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(count) == 1
 
 
 @pytest.mark.sycl

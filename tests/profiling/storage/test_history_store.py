@@ -8,6 +8,7 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -188,6 +189,25 @@ def test_processes_writing_at_once_lose_nothing(tmp_path: Path) -> None:
     assert [w.wait(timeout=300) for w in writers] == [0, 0, 0]
     with HistoryStore(path) as history:
         assert len(history) == 30
+
+
+def test_threads_may_open_a_new_store_at_once(tmp_path: Path) -> None:
+    for attempt in range(40):
+        together, failed = threading.Barrier(4), list[Exception]()
+
+        def opened(attempt: int = attempt, together: threading.Barrier = together, failed: Any = failed) -> None:
+            together.wait()
+            try:
+                HistoryStore(tmp_path / f"{attempt}.sqlite3").close()
+            except Exception as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=opened) for _ in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        assert not failed
 
 
 def test_threads_may_share_a_store() -> None:
