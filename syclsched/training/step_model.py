@@ -156,15 +156,7 @@ class StepModel(OnnxModel):
         """Return the shape of the prediction for shapes of the model's inputs."""
         return self.forward(self.input_shapes(shapes)).values[self.output].shape
 
-    def _network(
-        self,
-        model: Model,
-        shapes: Shapes,
-        values: Mapping[str, Array],
-        carried: Mapping[str, str],
-        observed: ObservedExtents | None = None,
-        counted: CountedAxes | None = None,
-    ) -> Network:
+    def _network(self, model: Model, shapes: Shapes, *_: Any, **__: Any) -> Network:
         """Return the network of a step for these input shapes."""
         return self.step(shapes)
 

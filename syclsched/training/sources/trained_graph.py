@@ -15,13 +15,12 @@ import numpy as np
 from syclsched.atomic_write import write_atomically
 from syclsched.errors import ArgumentError, StorageError
 from syclsched.frontends.onnx.importing.import_state import TrainingImport
-from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Model, ModelGraph
 from syclsched.frontends.onnx.network import Network
 from syclsched.frontends.onnx.rewrites import rewrite
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.model import GivenShapes, OnnxModel
-from syclsched.onnx.specialised import CountedAxes, Shapes
+from syclsched.onnx.specialised import Shapes
 from syclsched.training.operations.graph_network import graph_network, held_array, output_name
 from syclsched.training.sources.trained_model import FORWARD_PASSES, TrainedModel, choose_parameters
 
@@ -91,15 +90,7 @@ class _GraphModel(OnnxModel):
         self._trained = trained
         super().__init__(trained.source)
 
-    def _network(
-        self,
-        model: Model,
-        shapes: Shapes,
-        values: Mapping[str, Array],
-        carried: Mapping[str, str],
-        observed: ObservedExtents | None = None,
-        counted: CountedAxes | None = None,
-    ) -> Network:
+    def _network(self, model: Model, shapes: Shapes, *_: Any, **__: Any) -> Network:
         """Return the network of the graph."""
         return self._trained.forward(shapes)
 
