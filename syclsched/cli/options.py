@@ -87,6 +87,16 @@ Rewrite = Annotated[
         "simulate with --noise or --wrong it means none. --wrong FAMILY allows only auto and none.",
     ),
 ]
+Split = Annotated[
+    str,
+    typer.Option(
+        "--split",
+        autocompletion=choices(names.SPLITS),
+        metavar="HOW",
+        help="What each of several devices gets of a training step: data (samples), stages (layers), tasks, or single "
+        "(one gets all). By default the way with the shortest predicted step.",
+    ),
+]
 Lanes = Annotated[
     str | None,
     plan_option(

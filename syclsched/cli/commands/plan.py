@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syclsched.cli import options as opt
-from syclsched.cli.completion import LOSSES, SPLITS, choices
+from syclsched.cli.completion import LOSSES, choices
 from syclsched.cli.documents import print_document
 from syclsched.cli.output_files import check_outputs, write_pictures, write_text
 from syclsched.cli.requests.graph_loading import check_tasks, check_without, load_graph
@@ -55,16 +55,7 @@ def plan_command(
     micro_batches: Annotated[
         int, typer.Option("--micro-batches", min=1, help="Parts of a batch of --train that are computed apart.")
     ] = 1,
-    split: Annotated[
-        str,
-        typer.Option(
-            "--split",
-            autocompletion=choices(SPLITS),
-            metavar="HOW",
-            help="What each of several devices gets of --train: data (samples), stages (layers), tasks, or single (one "
-            "gets all). By default the way with the shortest predicted step.",
-        ),
-    ] = "auto",
+    split: opt.Split = "auto",
     explain: Annotated[
         list[str] | None,
         typer.Option("--explain", metavar="TASK", help="Explain the placement of a task; may be repeated."),

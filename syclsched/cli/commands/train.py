@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syclsched.cli.completion import DEVICE_KINDS, LOSSES, OPTIMIZERS, SPLITS, choices
+from syclsched.cli import options as opt
+from syclsched.cli.completion import DEVICE_KINDS, LOSSES, OPTIMIZERS, choices
 from syclsched.cli.output_files import check_outputs
 from syclsched.cli.requests.training_data import Data, read_data
 from syclsched.cli.terminal import Verbosity, notices, output, verbosity
@@ -62,16 +63,7 @@ def train_command(
     micro_batches: Annotated[
         int, typer.Option("--micro-batches", min=1, help="Parts of a batch that are computed apart.")
     ] = 1,
-    split: Annotated[
-        str,
-        typer.Option(
-            "--split",
-            autocompletion=choices(SPLITS),
-            metavar="HOW",
-            help="What each of several devices gets: data (samples), stages (layers), tasks, or single (one gets "
-            "all). By default the way with the shortest predicted step.",
-        ),
-    ] = "auto",
+    split: opt.Split = "auto",
     activations: Annotated[
         str,
         typer.Option(
