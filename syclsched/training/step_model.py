@@ -32,8 +32,7 @@ from syclsched.training.step_network import (
 )
 
 if TYPE_CHECKING:
-    from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
-    from syclsched.onnx.specialised import CountedAxes, Shapes, Specialised
+    from syclsched.onnx.specialised import Shapes, Specialised
 
 Array = np.ndarray[Any, Any]
 
@@ -160,19 +159,12 @@ class StepModel(OnnxModel):
         """Return the network of a step for these input shapes."""
         return self.step(shapes)
 
-    def specialised(
-        self,
-        shapes: Shapes | None = None,
-        values: Mapping[str, Array] | None = None,
-        carried: Mapping[str, str] | None = None,
-        observed: ObservedExtents | None = None,
-        counted: CountedAxes | None = None,
-    ) -> Specialised:
-        """Return the step for shapes of its inputs, whose extents are exact; on several devices divided among them."""
+    def specialised(self, shapes: Shapes | None = None, *more: Any, **named: Any) -> Specialised:
+        """Return the step for shapes of its inputs; on several devices divided among them."""
         if self.divide is None:
-            return super().specialised(shapes, values, carried)
+            return super().specialised(shapes, *more, **named)
         self._parts, stay = self.divide(self.full_shapes(dict(shapes or {})))
-        return replace(super().specialised(shapes, values, carried), stay=stay)
+        return replace(super().specialised(shapes, *more, **named), stay=stay)
 
     def step(self, shapes: Shapes) -> Network:
         """Return the network of a step for shapes of all inputs."""

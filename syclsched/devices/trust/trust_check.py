@@ -74,21 +74,16 @@ def check(
     path = cache_root() / "trust" / f"{verdict_key(root)}.json"
     # Verdicts that others may have written are neither read nor added to.
     keeps = may_load_from(path.parent)
-    recalls = not refresh and routes is None and keeps
-    remembered = _recall(path) if recalls else None
-    if remembered is not None:
-        checks = remembered
-    else:
-        with _testing:
-            remembered = _recall(path) if recalls else None  # another thread may have tested it meanwhile
-            if remembered is not None:
-                checks = remembered
-            elif routes is not None:
-                checks = _run_checks(root, routes)
-            else:
-                checks = _check_guarded(root, path) if guarded and keeps else _run_checks(root, ROUTES)
-                if keeps:
-                    _remember(path, root, checks)
+    with _testing:  # a second thread finds the verdict of the first
+        remembered = None if refresh or routes is not None or not keeps else _recall(path)
+        if remembered is not None:
+            checks = remembered
+        elif routes is not None:
+            checks = _run_checks(root, routes)
+        else:
+            checks = _check_guarded(root, path) if guarded and keeps else _run_checks(root, ROUTES)
+            if keeps:
+                _remember(path, root, checks)
     trusted, reason = judge(checks)
     return _TrustVerdict(trusted, reason, checks, remembered is not None, time.perf_counter() - started_s)
 
