@@ -16,6 +16,7 @@ from syclsched.frontends.onnx.importing.import_state import SEED
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
+from syclsched.frontends.onnx.shapes import infer
 from syclsched.kernels.tensor.writing.expression import inputs_of, substitute
 from syclsched.training.losses import Loss, LossNodes
 from syclsched.training.narrow_activations import emit_rounded, kept_values, widen_for_each_reader
@@ -204,11 +205,11 @@ class _StepBuilder:
         outputs = node.outputs
         values = [replace(network.values[name], name=prefix + name) for name in outputs if name is not None]
         renamed = tuple(None if name is None else prefix + name for name in outputs)
-        if node.kind == "topk" and None in renamed:  # the gradient needs the indices
-            shape = values[0].shape
-            dtypes = (network.values[node.inputs[0] or ""].dtype, "int64")
-            extra = [f"{prefix}{node.name} {what}" for what in ("values", "indices")]
-            values += [Value(extra[i], shape, dtypes[i]) for i in range(2) if renamed[i] is None]
+        if node.kind in ("topk", "recurrent") and None in renamed:  # the gradient needs all results
+            given = [None if name is None else network.values[name] for name in node.inputs]
+            results = infer(node.kind, given, node.attributes)
+            extra = [f"{prefix}{node.name} {number}" for number in range(len(results))]
+            values += [Value(extra[i], *results[i]) for i, name in enumerate(renamed) if name is None]
             renamed = tuple(name or extra[i] for i, name in enumerate(renamed))
         copied = replace(node, name=prefix + node.name, inputs=inputs, outputs=renamed)
         b.add_node(copied, values)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from support.operations import numbers, unwritten
 from syclsched.kernels import nn
-from syclsched.kernels.nn.recurrence.recurrent import CELLS
+from syclsched.kernels.nn.recurrence.recurrent import CELLS, sum_names
 from syclsched.model.operation import Operation
 
 SIGMOID, TANH, RELU = (("sigmoid",),), (("tanh",),), (("clip", -0.5, 0.5), ("relu",))
@@ -27,6 +27,7 @@ def reference(cell: str, f: Any, at: dict[str, Any], arrays: dict[str, np.ndarra
     a = {name: each.astype("float64") for name, each in arrays.items()}
     steps, batch, hidden = a["y"].shape
     gates, _, _ = CELLS[cell]
+    sums = {name: np.zeros((steps, batch, hidden)) for name in sum_names(cell)}
     y, last = np.zeros((steps, batch, hidden)), {"h": np.zeros((batch, hidden)), "c": np.zeros((batch, hidden))}
 
     def part(values: np.ndarray, gate: int) -> np.ndarray:
@@ -36,10 +37,17 @@ def reference(cell: str, f: Any, at: dict[str, Any], arrays: dict[str, np.ndarra
         h = a["h0"][row] if "h0" in a else np.zeros(hidden)
         c = a["c0"][row] if "c0" in a else np.zeros(hidden)
         for t in range(steps)[:: -1 if at["reverse"] else 1]:
-            if "lengths" in a and t >= a["lengths"][row]:
-                continue
             x = [a["x"][t, row] @ part(a["w"], g) + part(a["b"], g) for g in range(gates)]
             r = [h @ part(a["r"], g) for g in range(gates)]
+            parts = [each + other for each, other in zip(x, r, strict=True)]
+            if cell == "gru":
+                parts[2] = x[2] + (f[0](parts[1]) * h) @ part(a["r"], 2)
+            if cell == "gru_linear":
+                parts[2:] = [x[2], r[2] + part(a["b"], 3)]
+            for each, value in zip(sums.values(), parts, strict=True):
+                each[t, row] = value
+            if "lengths" in a and t >= a["lengths"][row]:
+                continue
             if cell == "rnn":
                 h = f[0](x[0] + r[0])
             elif cell == "lstm":
@@ -57,12 +65,15 @@ def reference(cell: str, f: Any, at: dict[str, Any], arrays: dict[str, np.ndarra
                 h = (1 - update) * candidate + update * h
             y[t, row] = h
         last["h"][row], last["c"][row] = h, c
-    return {"y": y, **{name: each for name, each in last.items() if name in arrays}}
+    return {"y": y, **{name: each for name, each in (last | sums).items() if name in arrays}}
 
 
 @st.composite
-def layers(draw: st.DrawFn, plain: bool = False, usual: bool = False) -> Case:
-    """A recurrent layer; a plain one has no lengths, peepholes or coupled gates, a usual one ONNX's activations."""
+def layers(draw: st.DrawFn, plain: bool = False, usual: bool = False, peepholes: bool = True) -> Case:
+    """A recurrent layer.
+
+    A plain one has no lengths, peepholes, coupled gates or sums, a usual one ONNX's activations.
+    """
     cell, dtype = draw(st.sampled_from([*CELLS])), draw(st.sampled_from(["float32", *([] if usual else ["float64"])]))
     steps, batch = draw(st.integers(1, 20)), draw(st.integers(1, 7))
     features, hidden = draw(st.sampled_from([1, 3, 16, 21])), draw(st.sampled_from([1, 5, 8, 16, 20, 33]))
@@ -72,12 +83,14 @@ def layers(draw: st.DrawFn, plain: bool = False, usual: bool = False) -> Case:
     at: dict[str, Any] = {name: draw(st.booleans()) for name in ("reverse", "last", "state")}
     at |= {
         "coupled": not plain and cell == "lstm" and draw(st.booleans()),
-        "peepholes": not plain and cell == "lstm" and draw(st.booleans()),
+        "peepholes": peepholes and not plain and cell == "lstm" and draw(st.booleans()),
         "lengths": not plain and draw(st.booleans()),
+        "sums": not plain and draw(st.booleans()),
     }
     shapes = {
         "y": (steps, batch, hidden),
         **(dict.fromkeys(("h", "c"), (batch, hidden)) if at["last"] else {}),
+        **(dict.fromkeys(sum_names(cell), (steps, batch, hidden)) if at["sums"] else {}),
         "x": (steps, batch, features),
         "w": (features, gates * hidden),
         "r": (hidden, gates * hidden),
@@ -88,7 +101,9 @@ def layers(draw: st.DrawFn, plain: bool = False, usual: bool = False) -> Case:
     if cell != "lstm":
         shapes = {name: each for name, each in shapes.items() if name not in ("c", "c0")}
     arrays = {
-        name: unwritten(each, dtype) if name in "yhc" else numbers(*each, dtype=dtype, seed=seed) / 2
+        name: unwritten(each, dtype)
+        if name in ("y", "h", "c", *sum_names(cell))
+        else numbers(*each, dtype=dtype, seed=seed) / 2
         for seed, (name, each) in enumerate(shapes.items())
     }
     if at["lengths"]:

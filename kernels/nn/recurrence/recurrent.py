@@ -26,7 +26,7 @@ from syclsched.errors import ArgumentError
 from syclsched.kernels.common import ITEM_BYTES, Activation, numpy_implementation, with_recipe
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.opencl_types import FLOATS, sum_dtype
-from syclsched.kernels.nn.recurrence import recurrent_groups, recurrent_vectors
+from syclsched.kernels.nn.recurrence import recurrent_blocks, recurrent_groups, recurrent_vectors
 from syclsched.kernels.onednn.operations import recurrent as onednn
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Operation, Parameter, Signature, Work
@@ -46,6 +46,7 @@ def recurrent(
     state: bool = False,
     lengths: bool = False,
     peepholes: bool = False,
+    sums: bool = False,
 ) -> Operation:
     """Return the operation that computes all steps of one direction of a recurrent layer.
 
@@ -67,11 +68,15 @@ def recurrent(
         Each sequence has a length of its own.
     peepholes : bool, optional
         The gates of an LSTM also depend on its cell.
+    sums : bool, optional
+        Also write ``sum0`` and so on, the sums that the activations are applied to, without those of peepholes: one for
+        each of the biases, of ``gru_linear`` the candidate's input part and then its recurrent part.
 
     Returns
     -------
     Operation
-        Parameters ``y`` (steps, batch, hidden), ``h`` and ``c`` (batch, hidden), ``x`` (steps, batch, features), ``w``
+        Parameters ``y`` (steps, batch, hidden), ``h`` and ``c`` (batch, hidden), ``sum0`` and so on
+        (steps, batch, hidden), ``x`` (steps, batch, features), ``w``
         (features, gates * hidden), ``r`` (hidden, gates * hidden), ``b`` (biases * hidden), ``h0``, ``c0``,
         ``lengths`` (batch), ``p`` (3 * hidden); those that are wanted.
 
@@ -85,7 +90,7 @@ def recurrent(
     if len(activations) != CELLS[cell][2]:
         raise ArgumentError(f"cell {cell!r} has {CELLS[cell][2]} activations, not {len(activations)}")
     checked = tuple(map(act.checked, activations))
-    return _recurrent(cell, checked, reverse, coupled, last, state, lengths, peepholes)
+    return _recurrent(cell, checked, reverse, coupled, last, state, lengths, peepholes, sums)
 
 
 @cache
@@ -98,10 +103,12 @@ def _recurrent(
     state: bool,
     lengths: bool,
     peepholes: bool,
+    sums: bool,
 ) -> Operation:
     is_lstm = cell == "lstm"
     attributes: dict[str, Any] = {"cell": cell, "activations": activations, "reverse": reverse, "coupled": coupled}
     written = ["y", *(["h"] if last else []), *(["c"] if last and is_lstm else [])]
+    written += sum_names(cell) if sums else []
     read = ["x", "w", "r", "b", *(["h0"] if state else []), *(["c0"] if state and is_lstm else [])]
     parameters = (
         Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
@@ -114,7 +121,7 @@ def _recurrent(
     said = [
         *(act.label(each) for each in activations),
         *(word for word, is_so in (("reverse", reverse), ("coupled", coupled)) if is_so),
-        *(each.name for each in parameters if each.name in ("h", "h0", "lengths", "p")),
+        *(each.name for each in parameters if each.name in ("h", "sum0", "h0", "lengths", "p")),
     ]
     return Operation(
         name=f"{cell} {' '.join(said)}",
@@ -122,12 +129,18 @@ def _recurrent(
         implementations=(
             onednn.recurrent(**attributes),
             recurrent_vectors.recurrent(parameters=names, **attributes),
+            recurrent_blocks.recurrent(parameters=names, **attributes),
             recurrent_groups.recurrent(parameters=names, **attributes),
             numpy_implementation(partial(_host, **attributes), efficiency=0.1),
         ),
         work=partial(_work, cell=cell),
         check=partial(_check, cell=cell),
     )
+
+
+def sum_names(cell: str) -> list[str]:
+    """Return the names of the sums of a cell's gates."""
+    return [f"sum{number}" for number in range(CELLS[cell][1])]
 
 
 def _check(signature: Signature, *, cell: str) -> str | None:
@@ -146,6 +159,7 @@ def _check(signature: Signature, *, cell: str) -> str | None:
         "lengths": (batch,),
         "p": (3 * hidden,),
         **states,
+        **dict.fromkeys(sum_names(cell), (steps, batch, hidden)),
     }
     for name, shape in shapes.items():
         if shape != wanted.get(name, shape):
@@ -176,9 +190,12 @@ def _host(
     peepholes = np.split(arrays["p"].astype(kind, copy=False), 3) if "p" in arrays else []
     functions = [partial(act.numpy, each) for each in activations]
     inputs, lengths = x @ w, arrays.get("lengths")
+    written = [arrays[name] for name in sum_names(cell) if name in arrays]
     step = {"rnn": _rnn, "lstm": _lstm, "gru": _gru, "gru_linear": _gru_linear}[cell]
     for at in range(steps)[:: -1 if reverse else 1]:
-        new = step(inputs[at], states, r, b, functions, coupled=coupled, peepholes=peepholes)
+        sums, new = step(inputs[at], states, r, b, functions, coupled=coupled, peepholes=peepholes)
+        for array, value in zip(written, sums, strict=False):
+            array[at] = value
         if lengths is None:
             states, y[at] = new, new[0]
             continue
@@ -196,13 +213,18 @@ def _split(values: Any, count: int) -> list[Any]:
     return np.split(values, count, axis=-1)
 
 
-def _rnn(x: Any, states: list[Any], r: Any, b: Any, f: list[Any], **_: Any) -> list[Any]:
-    return [f[0](x + states[0] @ r + b)]
+#: The sums of a step, and its states.
+_Made = tuple[list[Any], list[Any]]
 
 
-def _lstm(x: Any, states: list[Any], r: Any, b: Any, f: list[Any], *, coupled: bool, peepholes: list[Any]) -> list[Any]:
+def _rnn(x: Any, states: list[Any], r: Any, b: Any, f: list[Any], **_: Any) -> _Made:
+    sums = x + states[0] @ r + b
+    return [sums], [f[0](sums)]
+
+
+def _lstm(x: Any, states: list[Any], r: Any, b: Any, f: list[Any], *, coupled: bool, peepholes: list[Any]) -> _Made:
     state, cell = states
-    i, kept, candidate, o = _split(x + state @ r + b, 4)
+    i, kept, candidate, o = sums = _split(x + state @ r + b, 4)
     if peepholes:
         i, kept = i + peepholes[0] * cell, kept + peepholes[1] * cell
     i = f[0](i)
@@ -210,22 +232,22 @@ def _lstm(x: Any, states: list[Any], r: Any, b: Any, f: list[Any], *, coupled: b
     cell = forget * cell + i * f[1](candidate)
     if peepholes:
         o = o + peepholes[2] * cell
-    return [f[0](o) * f[2](cell), cell]
+    return sums, [f[0](o) * f[2](cell), cell]
 
 
-def _gru(x: Any, states: list[Any], r: Any, b: Any, f: list[Any], **_: Any) -> list[Any]:
+def _gru(x: Any, states: list[Any], r: Any, b: Any, f: list[Any], **_: Any) -> _Made:
     (state,), hidden = states, states[0].shape[-1]
-    both = f[0](x[:, : 2 * hidden] + state @ r[:, : 2 * hidden] + b[: 2 * hidden])
-    update, reset = _split(both, 2)
-    new = f[1](x[:, 2 * hidden :] + (reset * state) @ r[:, 2 * hidden :] + b[2 * hidden :])
-    return [(1 - update) * new + update * state]
+    both = x[:, : 2 * hidden] + state @ r[:, : 2 * hidden] + b[: 2 * hidden]
+    update, reset = _split(f[0](both), 2)
+    candidate = x[:, 2 * hidden :] + (reset * state) @ r[:, 2 * hidden :] + b[2 * hidden :]
+    return [*_split(both, 2), candidate], [(1 - update) * f[1](candidate) + update * state]
 
 
-def _gru_linear(x: Any, states: list[Any], r: Any, b: Any, f: list[Any], **_: Any) -> list[Any]:
+def _gru_linear(x: Any, states: list[Any], r: Any, b: Any, f: list[Any], **_: Any) -> _Made:
     (state,), hidden = states, states[0].shape[-1]
     there = state @ r
-    both = f[0](x[:, : 2 * hidden] + there[:, : 2 * hidden] + b[: 2 * hidden])
-    update, reset = _split(both, 2)
-    recurrent_part = there[:, 2 * hidden :] + b[3 * hidden :]
-    new = f[1](x[:, 2 * hidden :] + b[2 * hidden : 3 * hidden] + reset * recurrent_part)
-    return [(1 - update) * new + update * state]
+    both = x[:, : 2 * hidden] + there[:, : 2 * hidden] + b[: 2 * hidden]
+    update, reset = _split(f[0](both), 2)
+    parts = [x[:, 2 * hidden :] + b[2 * hidden : 3 * hidden], there[:, 2 * hidden :] + b[3 * hidden :]]
+    new = f[1](parts[0] + reset * parts[1])
+    return [*_split(both, 2), *parts], [(1 - update) * new + update * state]

@@ -13,7 +13,7 @@ from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.opencl_types import empty_kernel, sum_dtype
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, OpenCLSource, Signature
 
-_WRITTEN: Final = ("y", "h", "c")
+_WRITTEN: Final = ("y", "h", "c", "sum0", "sum1", "sum2", "sum3")
 #: More hidden units need more local memory than some devices have, and are left to others.
 _MOST_HIDDEN: Final = 2048
 #: In a group of fewer work-items than a vector has, up to 16, Intel's compiler for CPUs reads the state of the step
@@ -87,7 +87,7 @@ __kernel __attribute__((reqd_work_group_size({items}, 1, 1))) void recurrent({gi
     const int t = {f"{steps - 1} - step" if reverse else "step"};
     const I from = ((I)t * {batch} + row) * {features}, to = ((I)t * {batch} + row) * {hidden};
     {"const int within = t < lengths[row];" if "lengths" in named else ""}
-{_step(cell, hidden, features, coupled=coupled, peepholes="p" in named, lengths="lengths" in named)}
+{_step(cell, hidden, features, coupled, named)}
     barrier(CLK_LOCAL_MEM_FENCE);
     EACH_UNIT {{
       {"if (within)" if "lengths" in named else ""} state[j] = next[u];
@@ -119,7 +119,7 @@ def _product(sums: dict[str, int], vector: str, weights: str, length: int, colum
     return f"for (int k = 0; k < {length}; ++k) {{ const A v = {vector}; {each} }}"
 
 
-def _step(cell: str, hidden: int, features: int, *, coupled: bool, peepholes: bool, lengths: bool) -> str:
+def _step(cell: str, hidden: int, features: int, coupled: bool, named: set[str]) -> str:
     """Return code that computes the next state of each unit."""
     gates = {"rnn": 1, "lstm": 4}.get(cell, 3)
     columns = gates * hidden
@@ -130,30 +130,33 @@ def _step(cell: str, hidden: int, features: int, *, coupled: bool, peepholes: bo
         length = features if weights == "w" else hidden
         return _product(sums, vector, weights, length, columns, hidden)
 
+    def kept(*gates: int) -> str:
+        return " ".join(f"WRITE(sum{gate}, to + j, s{gate});" for gate in gates if f"sum{gate}" in named)
+
     inputs = times(names, "READ(x, from + k)", "w")
     if cell == "rnn":
-        body = f"{sums} {inputs} {times(names, 'state[k]', 'r')} next[u] = f0(s0);"
+        body = f"{sums} {inputs} {times(names, 'state[k]', 'r')} {kept(0)} next[u] = f0(s0);"
     elif cell == "lstm":
         peep = [f" + READ(p, {number * hidden} + j) * {what}" for number, what in enumerate(("old", "old", "now"))]
-        peep = peep if peepholes else [""] * 3
-        body = f"""{sums} {inputs} {times(names, "state[k]", "r")}
+        peep = peep if "p" in named else [""] * 3
+        body = f"""{sums} {inputs} {times(names, "state[k]", "r")} {kept(0, 1, 2, 3)}
       const A old = cell[u], in = f0(s0{peep[0]});
       const A now = {"(1 - in)" if coupled else f"f0(s1{peep[1]})"} * old + in * f1(s2);
       next[u] = f0(s3{peep[2]}) * f2(now);
-      {"if (within)" if lengths else ""} cell[u] = now;"""
+      {"if (within)" if "lengths" in named else ""} cell[u] = now;"""
     elif cell == "gru_linear":
         body = f"""{sums} A s3 = READ(b, {3 * hidden} + j); {inputs}
-      {times({"s0": 0, "s1": 1, "s3": 2}, "state[k]", "r")}
+      {times({"s0": 0, "s1": 1, "s3": 2}, "state[k]", "r")} {kept(0, 1, 2, 3)}
       const A update = f0(s0), made = f1(s2 + f0(s1) * s3);
       next[u] = (1 - update) * made + update * state[j];"""
     else:
         return f"""    EACH_UNIT {{
-      {sums} {inputs} {times({"s0": 0, "s1": 1}, "state[k]", "r")}
+      {sums} {inputs} {times({"s0": 0, "s1": 1}, "state[k]", "r")} {kept(0, 1)}
       gate[u] = f0(s0); next[u] = s2; kept[j] = f0(s1) * state[j];
     }}
     barrier(CLK_LOCAL_MEM_FENCE);
     EACH_UNIT {{
-      A s2 = next[u]; {times({"s2": 2}, "kept[k]", "r")}
+      A s2 = next[u]; {times({"s2": 2}, "kept[k]", "r")} {kept(2)}
       next[u] = (1 - gate[u]) * f1(s2) + gate[u] * state[j];
     }}"""
     return f"    EACH_UNIT {{\n      {body}\n    }}"

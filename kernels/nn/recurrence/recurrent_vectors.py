@@ -68,8 +68,8 @@ def recurrent(
 
 
 def _refuses(signature: Signature, *, cell: str, coupled: bool) -> str | None:
-    if coupled or {"lengths", "p"} & signature.shapes.keys():
-        return "no lengths of sequences, peepholes or coupled gates"
+    if coupled or {"lengths", "p", "sum0"} & signature.shapes.keys():
+        return "no lengths of sequences, peepholes, coupled gates or sums"
     if not {"w", "r"} <= signature.constants:
         return "the weights must be constant"
     steps, batch, hidden = signature.shapes["y"]

@@ -49,8 +49,8 @@ def _recurrent(
     signature: Signature, *, cell: str, activations: tuple[Activation, ...], reverse: bool, coupled: bool
 ) -> PrimitiveSpec:
     shapes, dtype = signature.shapes, signature.dtypes["y"]
-    if "lengths" in shapes or "p" in shapes or coupled:
-        raise refuse("no lengths of sequences, peepholes or coupled gates")
+    if {"lengths", "p", "sum0"} & shapes.keys() or coupled:
+        raise refuse("no lengths of sequences, peepholes, coupled gates or sums")
     known = {"w", "r"} <= signature.constants
     if known and ITEM_BYTES[dtype] * (prod(shapes["w"]) + prod(shapes["r"])) <= _SMALL_BYTES:
         raise refuse("our kernels are faster with weights that stay in a core's cache")

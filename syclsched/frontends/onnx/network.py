@@ -37,9 +37,9 @@ attributes. The kinds:
 ``moments``          x -> mean, variance along ``axes``; ``keepdims``. For differentiation only: it is replaced by
                      reductions before lowering
 ``softmax``          x -> y. ``axis``, ``log``
-``recurrent``        x, w, r, b, optional h0, c0, lengths, peepholes -> y, h, and of an LSTM c: all steps of one
-                     direction. ``cell``, ``activations``, ``reverse``, ``coupled``; shapes and order of gates as in
-                     `syclsched.kernels.nn.recurrence.recurrent`
+``recurrent``        x, w, r, b, optional h0, c0, lengths, peepholes -> y, h, of an LSTM c, and the sums of the
+                     gates: all steps of one direction. ``cell``, ``activations``, ``reverse``, ``coupled``; shapes and
+                     order of gates as in `syclsched.kernels.nn.recurrence.recurrent`
 ``recurrent_gradient`` dy, k0 to the last, r, dh, and what `syclsched.kernels.nn.recurrence.recurrent_gradient` reads in
                      this order -> d, dx of ``gru_linear``, dh0, dc0 of an LSTM. ``cell``, ``reverse``, ``keep``
 ``linear_recurrence`` a, b, start -> y: the state before each step, see

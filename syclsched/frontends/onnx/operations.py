@@ -216,12 +216,14 @@ def _scan(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
 
 def _recurrent(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
     present = {name: node.input(position) is not None for position, name in enumerate(PARAMETERS["recurrent"])}
+    states = 3 if node.attributes["cell"] == "lstm" else 2
     made: Operation = recurrent(
         **node.attributes,
         last=any(node.outputs[1:]),
         state=present["h0"],
         lengths=present["lengths"],
         peepholes=present["p"],
+        sums=any(node.outputs[states:]),
     )
     return made
 

@@ -273,8 +273,9 @@ def _recurrent(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[
     x, _, r = inputs[:3]
     steps, batch, _ = x.shape
     hidden = r.shape[0]
-    states = 2 if attributes["cell"] == "lstm" else 1
-    return (((steps, batch, hidden), x.dtype), *[((batch, hidden), x.dtype)] * states)
+    cell, result = attributes["cell"], ((steps, batch, hidden), x.dtype)
+    states = 2 if cell == "lstm" else 1
+    return (result, *[((batch, hidden), x.dtype)] * states, *[result] * CELLS[cell][1])
 
 
 def _recurrent_gradient(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:

@@ -11,7 +11,10 @@ def remove_dead_nodes(draft: NetworkDraft) -> None:
     for node in reversed(tuple(draft.each())):
         read = tuple(name if name is not None and draft.reads(name) else None for name in node.outputs)
         if node.kind == "recurrent" and any(read):
-            read = (node.outputs[0], *read[1:])  # it is written in any case, and the layer's gradient reads it
+            states = 3 if node.attributes["cell"] == "lstm" else 2
+            sums = node.outputs[states:] if any(read[states:]) else read[states:]
+            # The operation writes the result in any case, and all sums of gates or none.
+            read = (node.outputs[0], *read[1:states], *sums)
         if not any(name is not None for name in read):
             draft.remove(node)
             draft.record_change("not needed", node.name)

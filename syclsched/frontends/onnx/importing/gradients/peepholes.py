@@ -29,8 +29,8 @@ def with_peepholes(b: NetworkBuilder, node: CanonicalNode, gradients: Names, wan
     along = ScannedAxis(0, backwards=node.attributes["reverse"])
     network = _step(b, node, given)
     body = LoopBody(network, steps, 2, (along,), (along,), counted=lengths is not None)
-    y, h, c = (*gradients, None, None)[:3]
-    outputs = (*node.outputs[1:], node.outputs[0])
+    y, h, c = gradients[:3]
+    outputs = (*node.outputs[1:3], node.outputs[0])
     loop = CanonicalNode(node.name, "loop", tuple(given), outputs, {"body": body}, node.origin)
     asked = [i < len(wanted) and wanted[i] for i in _ORDER[: len(given)]]
     made = rule_of(loop)(b, loop, [h, c, y], asked)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradient of recurrent layers: backpropagation through time.
 
-What does not depend on the step before is computed for all steps at once: the gates, as products of the inputs and of
-the states that are known from the forward pass; the coefficients of the recurrence of gradients, see
+The forward pass keeps the sums of the gates. What does not depend on the step after is computed for all steps at once:
+the gates; the coefficients of the recurrence of gradients, see
 `syclsched.kernels.nn.recurrence.recurrent_gradient`; and after it the gradients of weights and inputs.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from syclsched.frontends.onnx.importing.gradients.expressions import applied, derivatives
 from syclsched.frontends.onnx.importing.gradients.peepholes import with_peepholes
@@ -18,6 +17,7 @@ from syclsched.frontends.onnx.importing.gradients.rules import Names, gradient_o
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode
 from syclsched.kernels.common import Activation
+from syclsched.kernels.nn.recurrence.recurrent import CELLS
 from syclsched.kernels.tensor.writing.expression import Expression, inputs_of, substitute
 
 
@@ -85,7 +85,7 @@ class _Layer:
     x: str
     w: str
     r: str
-    bias: str
+    sums: tuple[str, ...]  # of each gate, and of ``gru_linear`` the candidate's recurrent part
     start_cell: str | None
     previous: str  # the state before each step
     mask: str | None  # whether a step is within the length of a sequence
@@ -94,8 +94,9 @@ class _Layer:
     def of(cls, b: NetworkBuilder, node: CanonicalNode) -> _Layer:
         """Return the layer of a node."""
         at, y = node.attributes, node.outputs[0] or ""
-        x, w, r, bias = (name or "" for name in node.inputs[:4])
+        x, w, r = (name or "" for name in node.inputs[:3])
         steps, batch, hidden = b.shape(y)
+        sums = [name or "" for name in node.outputs[-CELLS[at["cell"]][1] :]]
         start = node.input(4) or b.filled((batch, hidden), b.dtype(y))
         others = b.part(y, 0, 1 if at["reverse"] else 0, steps - 1)
         first = b.reshape(start, (1, batch, hidden))
@@ -121,7 +122,7 @@ class _Layer:
             x=b.reshape(x, (steps * batch, b.shape(x)[-1])),
             w=w,
             r=r,
-            bias=bias,
+            sums=tuple(b.reshape(each, (steps * batch, hidden)) for each in sums),
             start_cell=node.input(5),
             previous=b.reshape(previous, (steps * batch, hidden)),
             mask=None if mask is None else b.reshape(mask, (steps * batch, 1)),
@@ -141,32 +142,6 @@ class _Layer:
             return value
         return self.b.elementwise(("where", 1, 0, ("const", float(beyond))), value, self.mask)
 
-    def input_part(self, gate: int) -> str:
-        """Return the sums of a gate's products with the inputs and its bias."""
-        b, hidden = self.b, self.hidden
-        w = b.part(self.w, 1, gate * hidden, hidden)
-        return b.matmul(self.x, w, b.part(self.bias, 0, gate * hidden, hidden))
-
-    def state_part(
-        self, gate: int, states: str | None = None, *, bias: int | None = None, added: str | None = None
-    ) -> str:
-        """Return the products of the previous states, or of others, with a gate's weights, and what is added."""
-        b, hidden = self.b, self.hidden
-        r = b.part(self.r, 1, gate * hidden, hidden)
-        of_bias = None if bias is None else b.part(self.bias, 0, bias * hidden, hidden)
-        plain: dict[str, Any] = {
-            "transpose_a": False,
-            "transpose_b": False,
-            "alpha": 1.0,
-            "beta": 1.0,
-            "activation": (),
-        }
-        return b.emit("matmul", [states or self.previous, r, of_bias, added], **plain)
-
-    def sums(self, gate: int, states: str | None = None) -> str:
-        """Return the sums of a gate."""
-        return self.state_part(gate, states, added=self.input_part(gate))
-
     def activated(self, sums: str, number: int) -> str:
         """Return an activation of sums."""
         return self.b.elementwise(applied(self.activations[number]), sums)
@@ -184,7 +159,7 @@ class _Layer:
 
 def _rnn(layer: _Layer) -> tuple[list[str], list[str], str | None]:
     """Return the slopes of the gates, the other coefficients, and the factor of states before the candidate."""
-    sums = layer.sums(0)
+    (sums,) = layer.sums
     slope = layer.slope(sums, layer.activated(sums, 0), 0, ("const", 1.0))
     return [slope], _kept(layer), None
 
@@ -200,7 +175,7 @@ def _kept(layer: _Layer) -> list[str]:
 
 def _lstm(layer: _Layer) -> tuple[list[str], list[str], str | None]:
     b = layer.b
-    sums = [layer.sums(gate) for gate in range(4)]
+    sums = layer.sums
     i, forget, candidate, o = (layer.activated(each, int(gate == 2)) for gate, each in enumerate(sums))
     kept = b.elementwise(("sub", ("const", 1.0), 0), i) if layer.coupled else forget
     start = layer.start_cell or b.filled((layer.batch, layer.hidden), layer.dtype)
@@ -223,14 +198,13 @@ def _lstm(layer: _Layer) -> tuple[list[str], list[str], str | None]:
 
 def _gru(layer: _Layer) -> tuple[list[str], list[str], str | None]:
     b = layer.b
-    update_sums, reset_sums = layer.sums(0), layer.sums(1)
+    update_sums, reset_sums, sums = layer.sums[:3]
     update, reset = layer.activated(update_sums, 0), layer.activated(reset_sums, 0)
     if layer.cell == "gru":
-        scaled = b.elementwise(("mul", 0, 1), reset, layer.previous)
-        sums, there = layer.sums(2, scaled), None
+        scaled, there = b.elementwise(("mul", 0, 1), reset, layer.previous), None
     else:
-        scaled, there = None, layer.state_part(2, bias=3)
-        sums = b.elementwise(("add", 0, ("mul", 1, 2)), layer.input_part(2), reset, there)
+        scaled, there = None, layer.sums[3]
+        sums = b.elementwise(("add", 0, ("mul", 1, 2)), sums, reset, there)
     candidate = layer.activated(sums, 1)
     by_update = layer.slope(update_sums, update, 0, ("sub", 2, 3), layer.previous, candidate)
     by_candidate = layer.slope(sums, candidate, 1, ("sub", ("const", 1.0), 2), update)

@@ -93,7 +93,7 @@ def _direction(
         reverse=reverse,
         coupled=is_lstm and node.flag("input_forget"),
     )
-    return [name for name in made if name is not None]
+    return [name for name in made[: 3 if is_lstm else 2] if name is not None]
 
 
 def _lengths(b: NetworkBuilder, inputs: Inputs, steps: int, batch: int) -> str | None:
