@@ -161,6 +161,9 @@ class CostModel:
         self, operation: Operation, signature: Signature, implementation: Implementation, device: Device, where: str
     ) -> Estimate:
         measured = self._measured(operation, signature, implementation, device)
+        if measured is None and implementation.same_code_as:
+            same = next((i for i in operation.implementations if i.name == implementation.same_code_as), None)
+            measured = None if same is None else self._measured(operation, signature, same, device)
         if measured is not None:
             return measured
         rates = self._rates_of(device)

@@ -269,6 +269,9 @@ class Implementation:
         ``form(signature, queue) -> hashable``: identifies the layout that ``prepare`` would produce. Prepared constants
         are shared between all implementations and signatures with an equal form, so that weights packed alike for
         several input sizes exist once. It must identify the layout completely, and the library it belongs to.
+    same_code_as : str, optional
+        Name of another implementation with the same code in another language. One that has not been measured is
+        expected to take as long as the other, so that it is not compiled only to be tried.
 
     Examples
     --------
@@ -289,6 +292,7 @@ class Implementation:
     parts: tuple[str, ...] = ()
     prepare: Prepare | None = None
     form: Callable[[Signature, Any], Hashable] | None = None
+    same_code_as: str = ""
 
     def __repr__(self) -> str:
         return f"<Implementation {self.name!r} of kind {self.kind!r}>"

@@ -144,11 +144,13 @@ def _implementations(
     steps: tuple[OperationStep, ...], combinations: Iterable[tuple[str, ...]], where: str
 ) -> tuple[Implementation, ...]:
     made: dict[str, Implementation] = {}
-    for names in dict.fromkeys(combinations):
+    every = dict.fromkeys(combinations)
+    for names in every:
         chosen = [s.operation.implementation(n) for s, n in zip(steps, names, strict=True)]
         on_host = {i.kind == "host" for i in chosen}
         if len(on_host) > 1:
             raise ArgumentError(f"{', '.join(names)} are for devices and for the host", where=where)
+        same = tuple(each.same_code_as or each.name for each in chosen)
         name = label = _name(names)
         while label in made:
             label = f"{name} ({len(made)})"
@@ -157,6 +159,7 @@ def _implementations(
             kind="host" if on_host == {True} else "sequence",
             load=partial(_load_host if on_host == {True} else _load_parts, steps, names),
             revision=_revision(steps, chosen),
+            same_code_as=_name(same) if same != names and same in every else "",
             parts=tuple(names),
         )
     return tuple(made.values())

@@ -251,7 +251,15 @@ class _CalibrationRun:
         return known is not None and known.value <= best.value
 
     def _is_needless(self, case: TimedCase, gains_s: float | None = None) -> bool:
+        if gains_s is not None and self._is_same_code_known(case):
+            return True
         return _is_needless(case, self._costs, self._best.get(case.work), gains_s)
+
+    def _is_same_code_known(self, case: TimedCase) -> bool:
+        """Return whether the same code in another language was timed, whose time is expected of this, too."""
+        others = [i for i in case.operation.implementations if i.name == case.implementation.same_code_as]
+        keys = [history_key(case.key.device_key, case.operation, each, case.signature) for each in others]
+        return any(self._history.lookup(key) is not None for key in keys)
 
     def _uncertainty(self, case: TimedCase) -> float:
         found = self._history.lookup(case.key)

@@ -206,3 +206,20 @@ def test_times_of_a_lane_with_fewer_threads_are_its_own_or_assume_perfect_use_of
     history[history_key(half.timing_key, op, op.implementations[0], task.signature)] = Quantity(0.375)
     measured = CostModel(PLATFORM, history).task_seconds(task, op.implementations[0], half)
     assert (measured.seconds, measured.origin) == (0.375, "measured")
+
+
+def test_the_same_code_in_another_language_is_expected_to_take_as_long() -> None:
+    """It would otherwise be compiled whenever a kernel turned out to be slower than modelled."""
+    op = operation(replace(kernel("a"), same_code_as="b"), replace(kernel("b"), same_code_as="a"), kernel("c", 0.1))
+    task = tasks(op, 100)[0]
+    assert task.signature is not None
+    for measured in op.implementations[:2]:
+        history = MemoryHistory({history_key("c", op, measured, task.signature): Quantity(3.0, mad=0.01)})
+        model = CostModel(PLATFORM, history)
+        first, second, third = (model.task_seconds(task, each, CPU) for each in op.implementations)
+        assert first == second
+        assert first.origin == "measured"
+        assert third.origin == "modelled"
+        best = model.best(task, CPU)
+        assert best is not None
+        assert best[0].name == "a"

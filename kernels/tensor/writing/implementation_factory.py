@@ -37,6 +37,7 @@ def generated_implementations(
             OPENCL_C,
             efficiency=efficiency,
             revision=revision,
+            same_code_as="python",
         ),
         Implementation(
             "python",
@@ -46,6 +47,7 @@ def generated_implementations(
             Requirements(packages=PYTHON_KERNEL.packages, dtypes=numba_dtypes),
             efficiency=efficiency,
             revision=revision,
+            same_code_as="opencl-c",
         ),
     )
 
