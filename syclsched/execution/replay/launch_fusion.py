@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from syclsched.execution.core.program import Program, ProgramNode
@@ -19,6 +19,8 @@ MAX_DURATION_S = 50e-6
 MAX_FUSED = 8
 #: Minimum number of launches per run that a fused kernel must save, because compiling it takes some milliseconds.
 MIN_SAVED_LAUNCHES = 8
+#: Share of a run that chains of launches must save, each launch of them so many seconds: compiling takes a part of one.
+NOTICED, LAUNCH_S = 0.005, 7e-6
 #: Most work of a task to be chained, which takes one core a few microseconds.
 MAX_CHAINED_FLOPS, MAX_CHAINED_BYTES = 1 << 16, 1 << 17
 
@@ -141,6 +143,11 @@ def is_tiny(task: Task) -> bool:
         return False
     work = task.operation.work(task.signature)
     return work.flops <= MAX_CHAINED_FLOPS and work.bytes <= MAX_CHAINED_BYTES
+
+
+def saves_enough(chains: Iterable[Sequence[ProgramNode]], makespan_s: float) -> bool:
+    """Return whether a run of a predicted duration is noticeably shorter if launches are chained."""
+    return sum(len(chain) - 1 for chain in chains) * LAUNCH_S >= NOTICED * makespan_s
 
 
 def chain_launches(

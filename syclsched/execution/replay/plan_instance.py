@@ -41,7 +41,7 @@ from syclsched.execution.replay.end_watch import WORKER_WATCH, EndWatch, PolledE
 from syclsched.execution.replay.host_steps import HostSteps
 from syclsched.execution.replay.host_sync import HostSyncSchedule
 from syclsched.execution.replay.input_commands import InputSpec, make_input_commands
-from syclsched.execution.replay.launch_fusion import chain_launches, fuse_launches, is_tiny
+from syclsched.execution.replay.launch_fusion import chain_launches, fuse_launches, is_tiny, saves_enough
 from syclsched.execution.replay.native_run_cache import NativeRunCache
 from syclsched.execution.replay.replay import Replay
 from syclsched.execution.replay.submission import (
@@ -389,9 +389,12 @@ class PlanInstance:
 
         found: list[tuple[ProgramNode, ...]] = []
         fewest = 2 if len(units) <= MANY_UNITS else FEWEST_CHAINED
-        for unit in chain_launches(units, link_of, MOST_ARGUMENTS):
-            is_long = len(unit) >= fewest and unit[0].id in links
-            if is_long and can_chain([links[node.id] for node in unit], queue):
+        grouped = chain_launches(units, link_of, MOST_ARGUMENTS)
+        long = {unit[0].id for unit in grouped if len(unit) >= fewest and unit[0].id in links}
+        if not saves_enough([unit for unit in grouped if unit[0].id in long], self._prepared.plan.makespan_s):
+            return list(units)
+        for unit in grouped:
+            if unit[0].id in long and can_chain([links[node.id] for node in unit], queue):
                 self._chained.add(unit[0].id)
                 found.append(unit)
             else:

@@ -16,13 +16,14 @@ from support.running import DTYPE, MIX, graphs, plan_by, sequential
 from syclsched.devices.programs import launch_chains
 from syclsched.errors import TaskFailedError
 from syclsched.execution import Runner, bind
-from syclsched.execution.replay import plan_instance
+from syclsched.execution.replay import launch_fusion, plan_instance
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
 from syclsched.testing import faults
 
 pytestmark = pytest.mark.sycl
+
 
 IMPLEMENTATION = "opencl-c"
 SHAPE = (6, 8)
@@ -49,6 +50,11 @@ ASKED_ELSEWHERE = """
 size_t place(void) { return get_global_id(1) * get_global_size(0) + get_global_id(0); }
 __kernel void indices(__global const long *x, __global long *y) { y[place()] += x[place()]; }
 """
+
+
+@pytest.fixture(autouse=True)
+def _however_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch_fusion, "NOTICED", 0.0)  # plans made by hand say that tasks take long
 
 
 def operation(source: str, flops: float = 1e3) -> Operation:
@@ -104,6 +110,17 @@ def same_as_alone(graph: TaskGraph, launches: list[int], lanes: int = 1) -> None
 
 def test_every_index_is_that_of_a_launch() -> None:
     same_as_alone(chain_of([operation(INDICES)] * 5), [5])
+
+
+def test_nothing_is_chained_in_a_run_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = chain_of([operation(INDICES)] * 5)
+    platform, devices = live_on(None)
+    plan = plan_by(graph, platform, lambda _: ("cpu", 0, IMPLEMENTATION))
+    saved = 4 * launch_fusion.LAUNCH_S / plan.makespan_s
+    for noticed, launches in ((0.9 * saved, [5]), (1.1 * saved, [1] * 5)):
+        monkeypatch.setattr(launch_fusion, "NOTICED", noticed)
+        with bind(plan, graph, devices, trace=False) as runner:
+            assert submissions(runner) == launches
 
 
 @pytest.mark.parametrize("source", [WITH_BARRIER, ASKED_ELSEWHERE])
