@@ -56,6 +56,16 @@ def test_train(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert again.out.startswith("epoch 4/4") and "continuing after 15 steps" in again.err
 
 
+def test_train_on_a_cluster(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("distributed", reason="the package distributed is not installed")
+    given = ["train", "net.onnx", "--data", "data.npz", "--batch", "90", "--split", "data"]
+    found = call(capsys, *given, "--workers", "2")
+    assert found.code == 0, found.err
+    assert found.out.startswith("epoch 1/1: loss ") and (folder / "net-trained.onnx").exists()
+    found = call(capsys, *given, "--workers", "2", "--devices", "cpu")
+    assert found.code == 2 and "cluster" in found.err
+
+
 @pytest.mark.parametrize(
     ("arrays", "wrong"),
     [

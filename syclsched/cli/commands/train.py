@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,7 @@ import typer
 from syclsched.cli import options as opt
 from syclsched.cli.completion import DEVICE_KINDS, LOSSES, OPTIMIZERS, choices
 from syclsched.cli.output_files import check_outputs
+from syclsched.cli.requests.cluster_connection import connected
 from syclsched.cli.requests.training_data import Data, read_data
 from syclsched.cli.terminal import Verbosity, notices, output, verbosity
 from syclsched.errors import ArgumentError
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 def train_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The ONNX model; its initialisers are trained.")],
     *,
+    machines: opt.ClusterOptions,
     data: Annotated[
         Path,
         typer.Option(
@@ -108,6 +111,9 @@ def train_command(
 
     [bold]syclsched train cnn.onnx --data digits.npz --epochs 20 --checkpoint run.ckpt --resume --chart loss.svg[/bold]
 
+    [bold]syclsched train cnn.onnx --data digits.npz --batch 256 --cluster tcp://host:8786[/bold] divides steps among the
+    machines of a Dask cluster.
+
     Ctrl-C stops after the current step; the model and the checkpoint are written then, too.
     """
     from syclsched.training import train
@@ -117,20 +123,24 @@ def train_command(
     check_outputs(target, checkpoint, pictures=[chart_file])
     if resume and checkpoint is None:
         raise ArgumentError("there is nothing to continue from", where="--resume", hint="Add --checkpoint FILE")
-    with train(
-        str(model),
-        loss,
-        _optimizer(optimizer, learning_rate),
-        devices=devices,
-        parameters=train_only or None,
-        frozen=frozen or (),
-        micro_batches=micro_batches,
-        split=split,
-        activations=activations,
-        clip_norm=clip_norm,
-        seed=seed,
-        progress=False,
-    ) as trainer:
+    with ExitStack() as stack:
+        trainer = stack.enter_context(
+            train(
+                str(model),
+                loss,
+                _optimizer(optimizer, learning_rate),
+                devices=devices,
+                cluster=stack.enter_context(connected(machines, console)) if machines.named else None,
+                parameters=train_only or None,
+                frozen=frozen or (),
+                micro_batches=micro_batches,
+                split=split,
+                activations=activations,
+                clip_norm=clip_norm,
+                seed=seed,
+                progress=False,
+            )
+        )
         given = read_data(data, [each.name for each in trainer.inputs])
         training, testing = given.divided(test_part, seed)
         if resume and checkpoint is not None and checkpoint.exists():
