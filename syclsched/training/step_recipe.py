@@ -49,7 +49,7 @@ class TrainingOptions(StepOptions, total=False):
 
     activations: str
     split: str  # how steps are divided among several devices
-    cluster: ConnectedCluster  # whose machines train
+    cluster: ConnectedCluster | None  # whose machines train
 
 
 #: As what values are stored from the forward to the backward pass.

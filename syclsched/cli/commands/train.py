@@ -111,8 +111,8 @@ def train_command(
 
     [bold]syclsched train cnn.onnx --data digits.npz --epochs 20 --checkpoint run.ckpt --resume --chart loss.svg[/bold]
 
-    [bold]syclsched train cnn.onnx --data digits.npz --batch 256 --cluster tcp://host:8786[/bold] divides steps among the
-    machines of a Dask cluster.
+    [bold]syclsched train cnn.onnx --data digits.npz --batch 256 --cluster tcp://host:8786[/bold] divides steps among
+    the machines of a Dask cluster.
 
     Ctrl-C stops after the current step; the model and the checkpoint are written then, too.
     """
