@@ -77,6 +77,7 @@ class _Job(ctypes.Structure):
         ("trials", ctypes.c_int64 * 2),
         ("least_ns", ctypes.c_int64 * 2),
         ("is_brief", ctypes.c_int64),
+        ("company", ctypes.c_int64),
     ]
 
 
