@@ -63,6 +63,7 @@ struct job {
     int64_t least_ns[2];       /* the shortest of each */
     int64_t is_brief;          /* whether runs on the calling thread have proved faster and brief */
     int64_t company;           /* number of next runs for which other callers are expected */
+    int64_t since_trials;      /* runs that began since both ways were last tried */
 };
 
 /* BEGUN: the caller's part is submitted. HERE: the caller executes the commands. FLYING: the thread works. FOLLOWED: the
@@ -75,6 +76,9 @@ enum { SUBMITTED = 0, ON_CALLER = 1 };
 /* Timed runs of each way, which take turns; those after which the calling thread may have proved slower, as its queue's
  * first run takes long; the longest run for which it is tried; and the longest that is brief. */
 enum { TRIALS = 8, FEWEST = 3, LONGEST_NS = 1000000, BRIEF_NS = 25000 };
+
+/* Runs after which both ways are tried again: others may have used the machine meanwhile, or no longer use it. */
+enum { AGAIN = 2048 };
 
 /* Runs for which a caller expects others once it has met one: between two runs these are not seen. */
 enum { EXPECTED = 64 };
@@ -215,7 +219,7 @@ static void wait_while(struct flight *flight, enum state state, const struct tim
 }
 
 /* Return how the next run is made: the first runs alternate between both ways, later ones take the faster, or, among
- * other callers, the one that takes less processor time. */
+ * other callers, the one that takes less processor time. After many runs that begins anew. */
 static int way_of(const struct job *job)
 {
     if (!job->local || !job->trials[SUBMITTED] || job->least_ns[SUBMITTED] > LONGEST_NS)
@@ -250,6 +254,11 @@ static void begin(struct flight *flight, const struct command *const *commands)
         job->company = EXPECTED;
     else if (job->company)
         --job->company;
+    if (++job->since_trials == AGAIN) {
+        job->since_trials = 0;
+        if (job->local)
+            job->trials[SUBMITTED] = job->trials[ON_CALLER] = 0;
+    }
     job->way = way_of(job);
     job->ahead = job->way == SUBMITTED ? job->submitted_ahead : 0;
     job->done[1] = job->made_count[1] = 0;
