@@ -10,7 +10,6 @@ from syclsched.kernels.tensor.writing.iteration_space import IterationSpace, con
 from syclsched.kernels.tensor.writing.kernel_writer import LANES
 from syclsched.model.operation import Signature
 
-
 #: Most rows whose elements are interleaved, as the channels of an image: each vector takes one shuffle less than these.
 MOST_THIN_ROWS: Final = 8
 

@@ -159,7 +159,9 @@ def test_ctrl_c_in_a_brief_call_leaves_the_next_one_alone(
     assert right(model(given(2)), given(2))
 
 
-def test_among_other_callers_runs_stay_on_the_calling_thread(local_queues: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_among_other_callers_runs_stay_on_the_calling_thread(
+    local_queues: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[NativeRun] = []
     make = NativeRun.__init__
 
