@@ -25,6 +25,12 @@ from syclsched.model.operation import DeviceLimits, Launch
 VECTOR_BYTES: Final = 64
 #: Most rows of a block: with two vectors each, 28 sums leave registers for the operands.
 ROWS: Final = 14
+#: Fewest sums of blocks of one vector: an addition takes four cycles, in which processors begin eight.
+_FEWEST_SUMS: Final = 8
+#: Most rows of such blocks even of lines that have ends to be checked.
+_MOST_NARROW_ROWS: Final = 9
+#: Share of the work of the usual block below which a block of one vector is taken: it loads more for each sum.
+_LESS: Final = 0.95
 #: Blocks of rows by vectors for processors with 16 vector registers of half that size. More sums would be spilled.
 _SMALL_VECTOR_BYTES: Final = 32
 _SMALL_BLOCKS: Final = ((6, 2), (6, 1), (5, 2), (4, 3), (4, 2), (3, 4), (2, 4), (8, 1), (12, 1))
@@ -60,7 +66,21 @@ class RegisterBlock:
         vectors = 1
         while vectors * 2 <= wanted and vectors * 2 * width <= columns:
             vectors *= 2
-        return cls(tall, vectors, width)
+        usual = cls(tall, vectors, width)
+        if rows < _FEWEST_SUMS or vectors == 1:
+            return usual
+        # Lines of an odd number of vectors are recomputed less by blocks of one vector.
+        tallest = min(rows, max(most, _MOST_NARROW_ROWS))
+        narrow = min(
+            (cls(tall, 1, width) for tall in range(_FEWEST_SUMS, tallest + 1)),
+            key=lambda block: block._work(rows, columns),
+        )
+        return narrow if narrow._work(rows, columns) < _LESS * usual._work(rows, columns) else usual
+
+    def _work(self, rows: int, columns: int) -> int:
+        """Return the instructions for each term of all sums: one for each sum, and one for each vector's weights."""
+        blocks = ceil_div(rows, self.rows) * ceil_div(columns, self.columns)
+        return blocks * (self.rows + 1) * self.vectors
 
     @classmethod
     def _small(cls, rows: int, columns: int, width: int, most: int) -> RegisterBlock:

@@ -46,7 +46,7 @@ def transpose(permutation: tuple[int, ...]) -> Operation:
                 parameters,
                 partial(_write, permutation=permutation),
                 partial(_launch, permutation=permutation),
-                revision="3",
+                revision="4",
             ),
         ),
     )
@@ -74,7 +74,7 @@ def _block(tiles: TransposePlanes, dtype: str) -> tuple[int, int]:
     """Return the rows and columns of a plane per work-item; smaller if there would be few work-items."""
     most = _READ // ITEM_BYTES[dtype]
     columns = _even(tiles.columns, most)
-    rows = _even(tiles.rows, _WRITTEN // ITEM_BYTES[dtype] * most // columns)
+    rows = tiles.rows if tiles.is_thin else _even(tiles.rows, _WRITTEN // ITEM_BYTES[dtype] * most // columns)
     while rows * columns > LANES * LANES and _blocks(tiles, rows, columns) < _MIN_ITEMS:
         if columns > rows:
             columns = _even(tiles.columns, columns // 2)
@@ -108,16 +108,17 @@ def _write(w: KernelWriter, *, permutation: tuple[int, ...]) -> None:
     steps = [(place, x, y) for place, (_, x, y) in zip(planes, tiles.planes, strict=True)]
     base_x = w.index(" + ".join(["0", *(f"{place} * {x}" for place, x, _ in steps)]))
     base_y = w.index(" + ".join(["0", *(f"{place} * {y}" for place, _, y in steps)]))
+    if tiles.is_thin:
+        with w.loop("0", str(columns), str(LANES)) as i:
+            c = _at_most(w, f"{column} * {columns} + {i}", tiles.columns - LANES)
+            w.interleave(f"{base_y} + {c} * {rows}", f"{base_x} + {c}", str(tiles.row_stride), rows)
+        return
     with w.loop("0", str(columns), str(LANES)) as i, w.loop("0", str(rows), str(LANES)) as k:
         # The last tile is shifted to be full: it overlaps the one before.
         c = _at_most(w, f"{column} * {columns} + {i}", tiles.columns - LANES)
         r = _at_most(w, f"{row} * {rows} + {k}", tiles.rows - LANES)
-        w.transpose_tile(
-            f"{base_y} + {c} * {tiles.column_stride} + {r}",
-            str(tiles.column_stride),
-            f"{base_x} + {r} * {tiles.row_stride} + {c}",
-            str(tiles.row_stride),
-        )
+        to, start = f"{base_y} + {c} * {tiles.column_stride} + {r}", f"{base_x} + {r} * {tiles.row_stride} + {c}"
+        w.transpose_tile(to, str(tiles.column_stride), start, str(tiles.row_stride))
 
 
 def _at_most(w: KernelWriter, expression: str, most: int) -> str:

@@ -123,7 +123,7 @@ def _conv(convolution: Convolution, bias: bool, residual: str) -> Operation:
             arrays,
             partial(conv_blocks.write, **extra, **attributes),
             partial(conv_blocks.launch, **attributes),
-            revision="4",
+            revision="5",
             numba_dtypes=REAL_DTYPES,
         )
     )

@@ -153,7 +153,7 @@ def _matmul(
             partial(matmul_blocks.launch, **attributes),
             # As oneDNN's, which packs the weights in every call where it has no AVX-512.
             efficiency=0.7 if has_small_registers() else 0.5,
-            revision="3",
+            revision="4",
             numba_dtypes=REAL_DTYPES,
         )
     )

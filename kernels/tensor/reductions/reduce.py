@@ -51,7 +51,7 @@ def reduce(mode: str, axes: tuple[int, ...], keepdims: bool = False) -> Operatio
                 parameters,
                 partial(write_reduction, mode=mode, axes=axes),
                 partial(reduction_launch, mode=mode, axes=axes),
-                revision="4",
+                revision="5",
                 numba_dtypes=tuple(name for name in NUMBA_DTYPES if name != "bool"),
             ),
         ),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from syclsched.kernels.common import ceil_div
+from syclsched.kernels.common import ITEM_BYTES, ceil_div
 from syclsched.kernels.tensor.reductions.log_sum_exp import (
     MAX_COLUMN_VECTORS,
     ROW_GROUP,
@@ -52,6 +52,9 @@ from syclsched.model.operation import DeviceLimits, Launch, Shape, Signature
 Axes = tuple[tuple[int, int], ...]
 #: Rows combined in a maximum or minimum of columns: one comparison finds the NaNs of both.
 _ROWS = 2
+#: An operand that a core's first cache holds may be read in pieces of one vector. A launch of one work-item per result
+#: takes as long, but not if it is part of a chain of launches, where one work-item after another is computed.
+_CACHED_BYTES = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +172,10 @@ def _block_vectors(plan: ReductionAxes, mode: str, dtype: str) -> int:
     count = math.prod(extent for extent, _ in plan.reduced)
     if plan.is_contiguous or count < LANES:
         return 0
-    return (
-        even_vectors(plan.kept, MAX_COLUMN_VECTORS)
-        if mode == "logsumexp"
-        else block_vectors(plan.kept, BLOCK_VECTORS, dtype)
-    )
+    if mode == "logsumexp":
+        return even_vectors(plan.kept, MAX_COLUMN_VECTORS)
+    least = 1 if plan.kept.elements * count * ITEM_BYTES[dtype] <= _CACHED_BYTES else 2
+    return block_vectors(plan.kept, BLOCK_VECTORS, dtype, least)
 
 
 def _write_block(

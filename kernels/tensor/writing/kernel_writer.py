@@ -318,6 +318,11 @@ class KernelWriter(ABC):
     def transpose_tile(self, to: str, y_apart: str, start: str, x_apart: str) -> None:
         """Emit the transposition of a square tile of `LANES` rows of ``x`` into ``y``."""
 
+    def interleave(self, to: str, start: str, apart: str, count: int) -> None:
+        """Emit the stores to ``y`` of the first elements of ``count`` lines of ``x``, of the second ones, and so on."""
+        with self.loop("0", str(LANES)) as lane, self.loop("0", str(count)) as line:
+            self.store("y", f"{to} + {lane} * {count} + {line}", self.load("x", f"{start} + {line} * {apart} + {lane}"))
+
     @abstractmethod
     def finish(self) -> Any:
         """Return the kernel, as an implementation's ``load`` returns it."""

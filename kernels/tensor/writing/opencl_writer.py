@@ -226,14 +226,31 @@ class _OpenCLWriter(KernelWriter):
     def halves(self, vector: str) -> tuple[str, str]:
         return f"{vector}.lo", f"{vector}.hi"
 
-    def transpose_tile(self, to: str, y_apart: str, start: str, x_apart: str) -> None:
+    def _lines(self, start: str, apart: str, count: int) -> tuple[str, list[str]]:
+        """Emit the loads of the first `LANES` elements of some lines of ``x``; return their C type and their names."""
         size = ITEM_BYTES[self.signature.dtypes["x"]]
         kind, name = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}[size], self.fresh("b")
         self._whole_vectors("uint32")
-        lines = [f"{name}_{line}" for line in range(LANES)]
+        lines = [f"{name}_{line}" for line in range(count)]
         for line, each in enumerate(lines):
-            place = f"{start} + {line} * {x_apart}"
+            place = f"{start} + {line} * {apart}"
             self.line(f"{kind}{LANES} {each} = vload{LANES}(0, (__global const {kind}*)x + {place});")
+        return kind, lines
+
+    def interleave(self, to: str, start: str, apart: str, count: int) -> None:
+        kind, lines = self._lines(start, apart, count)
+        for part in range(count):
+            found = lines[0]
+            for line, each in list(enumerate(lines))[1:]:
+                places = [divmod(part * LANES + lane, count) for lane in range(LANES)]
+                # All elements of the first line are placed with those of the second, later ones stay where they are.
+                kept = [column if line == 1 else lane for lane, (column, _) in enumerate(places)]
+                taken = [LANES + c if of == line else k for k, (c, of) in zip(kept, places, strict=True)]
+                found = f"shuffle2({found}, {each}, ({kind}{LANES})({', '.join(map(str, taken))}))"
+            self.line(f"vstore{LANES}({found}, 0, (__global {kind}*)y + {to} + {part * LANES});")
+
+    def transpose_tile(self, to: str, y_apart: str, start: str, x_apart: str) -> None:
+        kind, lines = self._lines(start, x_apart, LANES)
         with self.block("{", "}"):
             self.line(f"{kind}{LANES} t;")
             for a, b, low, high in transpose_shuffles():

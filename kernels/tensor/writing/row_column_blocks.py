@@ -37,15 +37,15 @@ def rows_launch(rows: int, length: int, limits: DeviceLimits) -> Launch:
     return Launch((max(items, min(rows, 1)),), (1,))
 
 
-def block_vectors(space: IterationSpace, most: int, dtype: str) -> int:
-    """Return the number of column vectors per work-item; 0 if columns are not contiguous, or few."""
+def block_vectors(space: IterationSpace, most: int, dtype: str, least: int = 2) -> int:
+    """Return the number of column vectors per work-item; 0 if columns are not contiguous, or fewer than the least."""
     most = most * 4 // max(ITEM_BYTES[dtype], 4)
     if not space.shape or 0 in space.shape or space.strides[0][-1] != 1:
         return 0
     *outer, inner = space.shape
     while most > 1 and (inner < most * LANES or math.prod(outer) * ceil_div(inner, most * LANES) < _BLOCKS):
         most //= 2
-    return most if most > 1 else 0
+    return most if most >= least and inner >= LANES else 0
 
 
 def even_vectors(space: IterationSpace, most: int) -> int:

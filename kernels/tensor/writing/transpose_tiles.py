@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from syclsched.kernels.tensor.writing.iteration_space import IterationSpace, contiguous_strides, iteration_space
 from syclsched.kernels.tensor.writing.kernel_writer import LANES
 from syclsched.model.operation import Signature
+
+#: Most rows whose elements are interleaved, as the channels of an image: each vector takes one shuffle less than these.
+MOST_THIN_ROWS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,11 @@ class TransposePlanes:
     column_stride: int  # between columns, in y
     planes: tuple[tuple[int, int, int], ...]  # extent, stride in x and stride in y of every other axis
 
+    @property
+    def is_thin(self) -> bool:
+        """Whether there are fewer rows than a square tile has: their elements are interleaved."""
+        return self.rows < LANES
+
 
 def _strides(signature: Signature, permutation: tuple[int, ...]) -> tuple[int, ...]:
     strides = contiguous_strides(signature.shapes["x"])
@@ -33,13 +42,17 @@ def transposed_space(signature: Signature, permutation: tuple[int, ...]) -> Iter
 
 
 def transpose_planes(signature: Signature, permutation: tuple[int, ...]) -> TransposePlanes | None:
-    """Return the planes to transpose; None if lines of x stay lines or are too short."""
+    """Return the planes to transpose; None if lines of x stay lines or are too short.
+
+    If the rows are few, the columns are contiguous in y.
+    """
     space = transposed_space(signature, permutation)
     shape, strides = space.shape, space.strides[0]
     if 1 not in strides or strides[-1] == 1 or 0 in shape:
         return None
     inner = strides.index(1)
-    if min(shape[-1], shape[inner]) < LANES:
+    is_thin = shape[-1] <= MOST_THIN_ROWS and inner == len(shape) - 2
+    if shape[inner] < LANES or (shape[-1] < LANES and not is_thin):
         return None
     y_strides = contiguous_strides(shape)
     others = [axis for axis in range(len(shape) - 1) if axis != inner]

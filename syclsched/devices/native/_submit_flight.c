@@ -10,6 +10,9 @@
  * A run of a few small kernels is shorter than the way to the runtime's threads and back. Such runs are executed on the
  * calling thread if that proves faster: the first runs take turns. The shortest of those are made by one call that keeps
  * the interpreter's lock: to release it and to wait for it again takes several callers longer than the run.
+ *
+ * Where callers meet, runs of all kinds stay on the calling threads unless that takes twice as long: the cores are busy,
+ * and what counts is the processor time of a run, which the runtime's threads add to.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -59,6 +62,8 @@ struct job {
     int64_t trials[2];         /* timed runs: submitted, and on the calling thread */
     int64_t least_ns[2];       /* the shortest of each */
     int64_t is_brief;          /* whether runs on the calling thread have proved faster and brief */
+    int64_t company;           /* number of next runs for which other callers are expected */
+    int64_t since_trials;      /* runs that began since both ways were last tried */
 };
 
 /* BEGUN: the caller's part is submitted. HERE: the caller executes the commands. FLYING: the thread works. FOLLOWED: the
@@ -71,6 +76,15 @@ enum { SUBMITTED = 0, ON_CALLER = 1 };
 /* Timed runs of each way, which take turns; those after which the calling thread may have proved slower, as its queue's
  * first run takes long; the longest run for which it is tried; and the longest that is brief. */
 enum { TRIALS = 8, FEWEST = 3, LONGEST_NS = 1000000, BRIEF_NS = 25000 };
+
+/* Runs after which both ways are tried again: others may have used the machine meanwhile, or no longer use it. */
+enum { AGAIN = 2048 };
+
+/* Runs for which a caller expects others once it has met one: between two runs these are not seen. */
+enum { EXPECTED = 64 };
+
+/* Callers, of any flight, that complete a run. */
+static int64_t callers;
 
 struct flight {
     struct job *job;
@@ -204,14 +218,15 @@ static void wait_while(struct flight *flight, enum state state, const struct tim
                      : pthread_cond_wait(&flight->changed, &flight->mutex);
 }
 
-/* Return how the next run is made: the first runs alternate between both ways, later ones take the faster. */
+/* Return how the next run is made: the first runs alternate between both ways, later ones take the faster, or, among
+ * other callers, the one that takes less processor time. After many runs that begins anew. */
 static int way_of(const struct job *job)
 {
     if (!job->local || !job->trials[SUBMITTED] || job->least_ns[SUBMITTED] > LONGEST_NS)
         return SUBMITTED;
     if (job->trials[ON_CALLER] < TRIALS)
         return job->trials[ON_CALLER] < job->trials[SUBMITTED] ? ON_CALLER : SUBMITTED;
-    return job->least_ns[ON_CALLER] < job->least_ns[SUBMITTED] ? ON_CALLER : SUBMITTED;
+    return job->least_ns[ON_CALLER] < job->least_ns[SUBMITTED] * (job->company ? 2 : 1) ? ON_CALLER : SUBMITTED;
 }
 
 /* Count a completed run; the calling thread is not tried again once its shortest run takes twice as long. */
@@ -235,6 +250,15 @@ static void begin(struct flight *flight, const struct command *const *commands)
     flight->state = BEGUN;
     pthread_mutex_unlock(&flight->mutex);
     job->commands = commands;
+    if (__atomic_load_n(&callers, __ATOMIC_RELAXED))
+        job->company = EXPECTED;
+    else if (job->company)
+        --job->company;
+    if (++job->since_trials == AGAIN) {
+        job->since_trials = 0;
+        if (job->local)
+            job->trials[SUBMITTED] = job->trials[ON_CALLER] = 0;
+    }
     job->way = way_of(job);
     job->ahead = job->way == SUBMITTED ? job->submitted_ahead : 0;
     job->done[1] = job->made_count[1] = 0;
@@ -326,9 +350,7 @@ static int end_here(struct flight *flight, double seconds)
     return well;
 }
 
-/* Complete the run that was begun. Returns WELL, NOT_YET after so many seconds, or OTHERWISE if it has ended but not
- * completed: the events are left to find the reason, until syclsched_flight_land. */
-int32_t syclsched_flight_fly(struct flight *flight, double seconds)
+static int32_t complete(struct flight *flight, double seconds)
 {
     struct timespec until;
     struct job *job = flight->job;
@@ -357,6 +379,16 @@ int32_t syclsched_flight_fly(struct flight *flight, double seconds)
         note(job);
     if (spread && found == WELL)
         syclsched_spread_end(spread);
+    return found;
+}
+
+/* Complete the run that was begun. Returns WELL, NOT_YET after so many seconds, or OTHERWISE if it has ended but not
+ * completed: the events are left to find the reason, until syclsched_flight_land. */
+int32_t syclsched_flight_fly(struct flight *flight, double seconds)
+{
+    __atomic_add_fetch(&callers, 1, __ATOMIC_RELAXED);
+    int32_t found = complete(flight, seconds);
+    __atomic_sub_fetch(&callers, 1, __ATOMIC_RELAXED);
     return found;
 }
 

@@ -77,6 +77,8 @@ class _Job(ctypes.Structure):
         ("trials", ctypes.c_int64 * 2),
         ("least_ns", ctypes.c_int64 * 2),
         ("is_brief", ctypes.c_int64),
+        ("company", ctypes.c_int64),
+        ("since_trials", ctypes.c_int64),
     ]
 
 
@@ -236,12 +238,14 @@ def native_run_for(
     lanes = {part.lane for part in parts}
     if not 0 < len(parts) <= MAX_IN_FLIGHT or not all(map(loop.is_on_host, lanes)):
         return None
-    # The first copies depend on nothing, and the calls behind them only on predecessors on their lane.
+    # The first copies depend on nothing, and the calls or the kernels behind them only on predecessors on their lane;
+    # a kernel behind calls, or a copy behind kernels, may wait for these.
     copies = sum(1 for _ in takewhile(lambda part: part.is_copy, parts))
-    calls = sum(1 for _ in takewhile(lambda part: isinstance(part, CallCommand), parts[copies:]))
-    ahead = copies + min(calls, MAX_CALLS_IN_FLIGHT)
+    has_calls = any(isinstance(part, CallCommand) for part in parts)
+    others = takewhile(lambda part: not part.is_copy and isinstance(part, CallCommand) == has_calls, parts[copies:])
+    ahead = copies + min(sum(1 for _ in others), MAX_CALLS_IN_FLIGHT)
     # The calling thread is tried for plans of few kernels; library calls submit to queues of their own.
-    is_small = len(parts) <= MOST_ON_CALLER and not any(isinstance(part, CallCommand) for part in parts)
+    is_small = len(parts) <= MOST_ON_CALLER and not has_calls
     local = loop.local_queues(lanes) if is_small else None
     made = NativeRun(library, loop, commands, ahead if len(lanes) == 1 else 0, results, local)
     if not made.is_ready:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import prod
 from typing import Final
 
@@ -52,7 +52,8 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
     Tasks that do not fit into device memory (`oversized_tasks`) also run on the host. If all devices are CPUs, the
     library does every task that it supports on one of them, except those named in ``kernels``: CPU devices share the
     host's cores, and another maker's, which the library may refuse, adds none. The smallest tasks then take kernels of
-    OpenCL C where they have them: several of those can be made by one launch.
+    OpenCL C where they have them: several of those can be made by one launch. So do those of the library's that have
+    tasks of kernels on all sides: to change to the library and back takes longer than they do.
     """
     costs = CostModel(platform)
 
@@ -81,7 +82,19 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
     tiny = {task.name for task in graph.tasks if only_cpus and is_tiny(task) and has_opencl_c(task)}
     if only_cpus and is_bound_by_weights(graph):
         kernels = {task.name for task in graph.tasks if _has_kernel(task, platform, costs)}
+    elif tiny:
+        kernels = {*kernels, *_between_kernels(graph, tiny, library_supports)}
     return graph.with_implementations(keep)
+
+
+def _between_kernels(graph: TaskGraph, tiny: Collection[str], library_supports: Callable[[Task], bool]) -> set[str]:
+    """Return the tiny tasks that lie between tasks which the library does not do, and beside none that it does."""
+    by_library = {task.name for task in graph.tasks if library_supports(task)}
+    behind, before, beside_library = set[str](), set[str](), set[str]()
+    for dependency in graph.dependencies():
+        (beside_library if dependency.before in by_library else behind).add(dependency.after)
+        (beside_library if dependency.after in by_library else before).add(dependency.before)
+    return (behind & before).intersection(by_library, tiny) - beside_library
 
 
 def is_bound_by_weights(graph: TaskGraph) -> bool:

@@ -157,3 +157,28 @@ def test_ctrl_c_in_a_brief_call_leaves_the_next_one_alone(
         with pytest.raises(KeyboardInterrupt):
             model(given(1))
     assert right(model(given(2)), given(2))
+
+
+def test_among_other_callers_runs_stay_on_the_calling_thread(
+    local_queues: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[NativeRun] = []
+    make = NativeRun.__init__
+
+    def noted(self: NativeRun, *arguments: Any) -> None:
+        make(self, *arguments)
+        made.append(self)
+
+    monkeypatch.setattr(NativeRun, "__init__", noted)
+    with syclsched.compile(MODEL, devices="cpu", autotune=False, without=["onednn"]) as model:
+        for seed in range(3):
+            assert right(model(given(seed)), given(seed))
+        job = made[-1]._job
+        ways = []
+        for company, on_caller_ns in ((0, 15), (3, 15), (3, 25)):
+            job.trials[:], job.least_ns[:] = (8, 8), (10, on_caller_ns)  # no run takes less
+            job.company = company
+            assert right(model(given(3)), given(3))
+            ways.append(job.way)
+            assert job.company == max(company - 1, 0)
+    assert ways == [0, 1, 0]

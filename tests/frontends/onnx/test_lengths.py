@@ -157,6 +157,19 @@ def test_boxes_that_do_not_overlap(centered: int, least: bool) -> None:
     check(nodes, {"chosen": "int64"}, *inputs)
 
 
+def test_few_of_many_boxes() -> None:
+    nodes = [
+        node("Constant", [], ["most"], value_ints=[30]),
+        node("Constant", [], ["limit"], value_floats=[0.4]),
+        node("NonMaxSuppression", ["boxes", "scores", "most", "limit"], ["chosen"]),
+    ]
+    for count in (1, 2, 301):
+        corners = RANDOM.random((1, count, 2), np.float32)
+        boxes = np.concatenate([corners, corners + 0.3 * RANDOM.random((1, count, 2), np.float32)], axis=2)
+        scores = np.round(RANDOM.random((1, 2, count), np.float32), 2)  # some are equal
+        check(nodes, {"chosen": "int64"}, {"boxes": boxes, "scores": scores})
+
+
 def test_a_detector_is_planned_once_for_all_images() -> None:
     """Boxes and scores by a convolution, the boxes that do not overlap, and of those the best."""
     kernels = (RANDOM.standard_normal((6, 3, 3, 3)) / 3).astype(np.float32)

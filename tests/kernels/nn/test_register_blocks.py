@@ -28,18 +28,24 @@ def test_sums_of_several_rows_leave_registers_for_operands(is_small: bool) -> No
             assert vectors <= (12 if is_small else 28)
 
 
+def test_lines_of_an_odd_number_of_vectors_take_blocks_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(panels, "has_small_registers", lambda: False)
+    assert RegisterBlock.of(62, 100, "float32", 7) == RegisterBlock(9, 1, 16)
+    assert RegisterBlock.of(62, 128, "float32", 7) == RegisterBlock(7, 2, 16)
+
+
 @pytest.mark.parametrize("rows", [1, 2, 5, 8, 23])
 def test_products_and_convolutions_are_right(is_small: bool, rows: int) -> None:
     onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
     from onnx.reference import ReferenceEvaluator
 
     rng = np.random.default_rng(rows)
-    held = {"w": rng.standard_normal((20, 6, 3)), "m": rng.standard_normal((rows, 40))}
+    held = {"w": rng.standard_normal((20, 6, 3)), "m": rng.standard_normal((rows, 45))}
     nodes = [
         onnx.helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1]),
         onnx.helper.make_node("MatMul", ["c", "m"], ["y"]),
     ]
-    ends = [("x", [1, 6, rows]), ("y", [1, 20, 40])]
+    ends = [("x", [1, 6, rows]), ("y", [1, 20, 45])]
     x, y = (onnx.helper.make_tensor_value_info(name, 1, shape) for name, shape in ends)
     weights = [onnx.numpy_helper.from_array(held[name].astype(np.float32), name) for name in "wm"]
     model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "blocks", [x], [y], weights))

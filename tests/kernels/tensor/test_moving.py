@@ -56,6 +56,9 @@ def check(on_device: Try, operation: Operation, expected: Any, language: str, **
         ((150, 2600), (1, 0)),
         ((2, 20, 5, 7), (0, 2, 3, 1)),
         ((5, 18, 3, 20), (3, 2, 1, 0)),
+        # Few rows, whose elements are interleaved.
+        ((2, 3, 20, 31), (0, 2, 3, 1)),
+        ((7, 2, 5, 40), (2, 1, 3, 0)),
     ],
 )
 def test_transpose(on_device: Try, shape: tuple[int, ...], permutation: tuple[int, ...], language: str) -> None:
@@ -69,13 +72,14 @@ def test_transpose_of_other_dtypes(on_device: Try, dtype: str) -> None:
     x = filled((33, 20), dtype)
     for language in LANGUAGES:
         check(on_device, transpose((1, 0)), x.T, language, x=x)
+        check(on_device, transpose((1, 0)), x[:5].T, language, x=x[:5])
 
 
 @pytest.mark.sycl
 @SETTINGS
 @given(data=st.data(), language=st.sampled_from(LANGUAGES))
 def test_any_permutation(on_device: Try, data: st.DataObject, language: str) -> None:
-    shape = data.draw(st.lists(st.sampled_from([1, 2, 16, 17, 35]), min_size=2, max_size=4).map(tuple))
+    shape = data.draw(st.lists(st.sampled_from([1, 2, 8, 16, 17, 35]), min_size=2, max_size=4).map(tuple))
     permutation = tuple(data.draw(st.permutations(range(len(shape)))))
     x = filled(shape, data.draw(st.sampled_from(["int32", "float64", "int16"])))
     check(on_device, transpose(permutation), x.transpose(permutation), language, x=x)

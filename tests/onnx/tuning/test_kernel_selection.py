@@ -20,6 +20,8 @@ from syclsched.costs import CostModel
 from syclsched.costs.history import MemoryHistory
 from syclsched.errors import MemoryLimitError
 from syclsched.kernels.nn import matmul
+from syclsched.kernels.tensor.elementwise import elementwise
+from syclsched.kernels.tensor.transpose import transpose
 from syclsched.model.graph import TaskGraph
 from syclsched.model.profile import Quantity
 from syclsched.onnx.report import OperatorTime
@@ -105,6 +107,24 @@ def test_on_cpus_all_but_some_tasks_are_left_to_the_library() -> None:
     graph = on_devices(product_graph(), platform, {"second"})
     by = {task.name: {each.name for each in task.operation.implementations} for task in graph.tasks}
     assert by["first"] == {kernel_selection.LIBRARY} and by["second"] and kernel_selection.LIBRARY not in by["second"]
+
+
+@needs_onednn
+@pytest.mark.parametrize(("rows", "library_is_taken"), [(32, False), (32_000, True)])
+def test_a_tiny_task_between_kernels_is_one(rows: int, library_is_taken: bool) -> None:
+    graph = TaskGraph()
+    arrays = [graph.array(name, (rows, 2), "float32") for name in "xab"]
+    turned = [graph.array(name, (2, rows), "float32") for name in "cyz"]
+    double, mirror = elementwise(("add", 0, 0), 1), transpose((1, 0))
+    graph.kernel(double, name="before", y=arrays[1], x0=arrays[0])
+    graph.kernel(mirror, name="between", y=turned[0], x=arrays[1])
+    graph.kernel(double, name="after", y=turned[1], x0=turned[0])
+    graph.kernel(mirror, name="at the end", y=arrays[2], x=turned[1])
+    offered = on_devices(graph, syclsched.describe(["cpu"]))
+    by = {task.name: {each.name for each in task.operation.implementations} for task in offered.tasks}
+    assert (by["between"] == {kernel_selection.LIBRARY}) == library_is_taken
+    assert by["at the end"] == {kernel_selection.LIBRARY}
+    assert kernel_selection.LIBRARY not in by["before"] | by["after"]
 
 
 @needs_onednn

@@ -49,6 +49,7 @@ def counted_call(node: CanonicalNode, values: Mapping[str, Value]) -> OperationC
             refuses=lambda s: None if has_kernel(operator, s) else "half precision, or another operator",
         ),
         efficiency=0.1,
+        revision="2",
     )
     by_host = REFERENCE if "node" in at else "numpy"
     host = Implementation(by_host, "host", lambda _: partial(_run, node), efficiency=0.01)

@@ -56,7 +56,8 @@ def _non_max_suppression(signature: Signature, *, centered: bool) -> str:
         else "const float ax = fmin(at[0], at[2]), bx = fmax(at[0], at[2]), "
         "ay = fmin(at[1], at[3]), by = fmax(at[1], at[3]);"
     )
-    # The candidates are in the places of results not yet made: (score's place, box) would need memory of its own.
+    # The candidates are in the places of results not yet made: (score's place, box) would need memory of its own. They
+    # are a heap, the best at its top: few of many are taken, and each of these is compared with those taken before.
     return f"""  long n = 0;
   for (int batch = 0; batch < {batches}; ++batch)
     for (int kind = 0; kind < {kinds}; ++kind) {{
@@ -64,14 +65,11 @@ def _non_max_suppression(signature: Signature, *, centered: bool) -> str:
       int left = 0;
       for (int i = 0; i < {count}; ++i)
         if ({f"score[i] > {least}" if least else "true"}) y1[left++] = i;
-      for (long taken = 0; left > 0 && taken < {most}; ++taken) {{
-        int best = 0;
-        for (int i = 1; i < left; ++i) {{
-          const float a = score[y1[i]], b = score[y1[best]];
-          if (a > b || (a == b && y1[i] < y1[best])) best = i;
-        }}
-        const int box = y1[best];
-        y0[3 * n] = batch; y0[3 * n + 1] = kind; y0[3 * n + 2] = box; ++n;
+      for (int top = left / 2 - 1; top >= 0; --top) {{{_sifted("y1[top]", "top")}      }}
+      for (const long first = n; left > 0 && n - first < {most};) {{
+        const int box = y1[0];
+        --left;
+        if (left > 0) {{{_sifted("y1[left]", "0")}        }}
         float px, qx, py, qy;
         {{
           __global const float* at = x0 + ((long)batch * {count} + box) * 4;
@@ -79,22 +77,43 @@ def _non_max_suppression(signature: Signature, *, centered: bool) -> str:
           px = ax; qx = bx; py = ay; qy = by;
         }}
         const float area = (qx - px) * (qy - py);
-        int kept = 0;
-        for (int i = 0; i < left; ++i) {{
-          if (i == best) continue;
-          __global const float* at = x0 + ((long)batch * {count} + y1[i]) * 4;
+        bool fits = true;
+        for (long i = first; i < n && fits; ++i) {{
+          __global const float* at = x0 + ((long)batch * {count} + y0[3 * i + 2]) * 4;
           {corners}
           const float other = (bx - ax) * (by - ay);
           const float shared = fmax(fmin(qx, bx) - fmax(px, ax), 0.0f) * fmax(fmin(qy, by) - fmax(py, ay), 0.0f);
           const float joined = area + other - shared;
           const bool real = area > 0 && other > 0 && joined > 0;
-          if (!(real && shared > {limit} * joined)) y1[kept++] = y1[i];
+          fits = !(real && shared > {limit} * joined);
         }}
-        left = kept;
+        if (fits) {{ y0[3 * n] = batch; y0[3 * n + 1] = kind; y0[3 * n + 2] = box; ++n; }}
       }}
     }}
   for (long i = 3 * n; i < {math.prod(given["y0"])}; ++i) y0[i] = 0;
   length[0] = n;
+"""
+
+
+def _sifted(candidate: str, place: str) -> str:
+    """Return statements that put a candidate into the heap below a place that is free; equal scores go by number."""
+    return f"""
+        const int put = {candidate};
+        const float own = score[put];
+        int here = {place};
+        for (int next = 2 * here + 1; next < left; next = 2 * here + 1) {{
+          int down = y1[next];
+          float best = score[down];
+          if (next + 1 < left) {{
+            const int right = y1[next + 1];
+            const float a = score[right];
+            if (a > best || (a == best && right < down)) {{ ++next; down = right; best = a; }}
+          }}
+          if (!(best > own || (best == own && down < put))) break;
+          y1[here] = down;
+          here = next;
+        }}
+        y1[here] = put;
 """
 
 

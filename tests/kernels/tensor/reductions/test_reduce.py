@@ -91,7 +91,7 @@ def test_columns_in_blocks(on_device: Try, queue: Any, mode: str, dtype: str, la
         return  # the same compiler as the CPU device's
     run = lambda op, **arrays: on_device(op, language, **arrays)  # noqa: E731
     # Blocks that end with the line, and that do not: the last overlaps the one before it.
-    shapes = (((3, 2, 5, 8, 301), (1, 3)), ((17, 2048), (0,)), ((4, 20, 3, 133), (1,)))
+    shapes = (((3, 2, 5, 8, 301), (1, 3)), ((17, 2048), (0,)), ((4, 20, 3, 133), (1,)), ((1, 31, 100), (1,)))
     for shape, axes in shapes if language == "opencl-c" else shapes[:1]:
         x = np.random.default_rng(0).uniform(1, 9, shape).astype(dtype)
         check(run, mode, x, axes)
