@@ -108,9 +108,18 @@ def plan_inputs(
     order = global_order(known, schedule)
     taken = constant_bytes(known.constants, ((each.task, each.device) for each in order), platform)
     in_place = requested_zero_copy(graph, known, platform, order)
-    resident = in_place.resident_bytes(known)
-    room = reserve_memory(platform, {s: taken.get(s, 0) + resident.get(s, 0) for s in {**taken, **resident}})
+    try:
+        room = _room(known, platform, taken, in_place)
+    except MemoryLimitError:  # there is no memory for all donated inputs at once
+        in_place = in_place.without_donated()
+        room = _room(known, platform, taken, in_place)
     return _PlanInputs(known, graph.name, platform, schedule, durations_s, order, taken, room, in_place)
+
+
+def _room(known: GraphRecord, platform: Platform, taken: Mapping[str, int], in_place: ZeroCopyArrays) -> Platform:
+    """Return the platform without the memory of constants and resident inputs."""
+    resident = in_place.resident_bytes(known)
+    return reserve_memory(platform, {s: taken.get(s, 0) + resident.get(s, 0) for s in {**taken, **resident}})
 
 
 def make_draft(given: _PlanInputs, *, limited: bool = False, remaking: bool = False) -> _DraftFootprint:
@@ -138,9 +147,8 @@ def _evicting_or_remaking(given: _PlanInputs, in_place: ZeroCopyArrays) -> Array
 
     Simulation decides, as it alone accounts for the load of the links.
     """
-    resident = in_place.resident_bytes(given.known)
-    taken = {s: given.constant_bytes.get(s, 0) + resident.get(s, 0) for s in {**given.constant_bytes, **resident}}
-    given = given._replace(in_place=in_place, room=reserve_memory(given.platform, taken))
+    room = _room(given.known, given.platform, given.constant_bytes, in_place)
+    given = given._replace(in_place=in_place, room=room)
     refused = evicting = None
     try:
         evicting = finish_plan(given, make_draft(given, limited=True))

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from syclsched.devices.memory.device_array import InputValue, host_value
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.dispatch.prepared import PreparedPlan
 from syclsched.execution.handle.engine import EndedEngine, Engine
 from syclsched.execution.handle.run import Run
-from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.model.recovery import Recovery
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def start_run(
     engine: Engine,
     prepared: PreparedPlan,
     devices: OpenDevices,
-    values: dict[str, NumpyArray],
+    values: dict[str, InputValue],
     *,
     owns_devices: bool = False,
     keep: Any = None,
@@ -38,7 +38,8 @@ def start_run(
     if recover and not safeguards.stepped:
         from syclsched.execution.recovery.recovery_planner import RecoveryPlanner
 
-        recovery = RecoveryPlanner(prepared, devices, values, health, recoveries, conclude, safeguards)
+        given = {name: host_value(value) for name, value in values.items()}
+        recovery = RecoveryPlanner(prepared, devices, given, health, recoveries, conclude, safeguards)
     return Run(
         engine,
         devices,
