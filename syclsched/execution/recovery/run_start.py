@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from syclsched.devices.memory.device_array import InputValue, host_value
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.dispatch.prepared import PreparedPlan
 from syclsched.execution.handle.engine import EndedEngine, Engine
 from syclsched.execution.handle.run import Run
+from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.model.recovery import Recovery
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ def start_run(
     if recover and not safeguards.stepped:
         from syclsched.execution.recovery.recovery_planner import RecoveryPlanner
 
-        given = {name: host_value(value) for name, value in values.items()}
+        for name, value in values.items():
+            values[name] = host_value(value)
+        # The same mapping, so that the run has what the recovery rescues.
+        given = cast("dict[str, NumpyArray]", values)
         recovery = RecoveryPlanner(prepared, devices, given, health, recoveries, conclude, safeguards)
     return Run(
         engine,

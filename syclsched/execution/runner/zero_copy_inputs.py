@@ -81,7 +81,7 @@ class ZeroCopyInputs:
         return found
 
     def own_donated(self, plan: Plan) -> frozenset[str]:
-        """Give a plan memory for all donated inputs that it keeps in place; return them: runs need no values of them."""
+        """Give a plan memory for all donated inputs that it keeps in place; return them: runs need no values then."""
         residents = plan.residents
         names = frozenset(each.name for each in plan.arrays if each.donated and each.name in residents)
         for name in names - self.views.keys():
