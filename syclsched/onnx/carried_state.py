@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from syclsched.devices.memory.device_array import InputValue, host_value, set_value
+from syclsched.devices.memory.resident_array import InputValue, host_value, set_value
 from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError, SyclschedError
 from syclsched.frontends.onnx.model_file.dtypes import carrier, numpy_dtype
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue

@@ -23,7 +23,7 @@ from syclsched.cluster.part_runner import PartTrace
 from syclsched.cluster.recovery.attempt import Binding, ResultPiece, RunAttempt
 from syclsched.cluster.runs.attempts import PlanBinder, RunAttempts, RunInputs
 from syclsched.cluster.runs.plan_watch import Move, PlanWatch
-from syclsched.devices.memory.device_array import host_value
+from syclsched.devices.memory.resident_array import host_value
 from syclsched.errors import (
     ClusterError,
     ExecutionError,

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from syclsched.devices.memory.device_array import InputValue
 from syclsched.devices.memory.memory_pool import ALIGNMENT_BYTES
+from syclsched.devices.memory.resident_array import InputValue
 from syclsched.execution.core.program import Program
 from syclsched.execution.core.work import InstructionWork, argument_rows, resolve_work
 from syclsched.execution.memory.buffers import BufferTable

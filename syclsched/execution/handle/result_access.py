@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from syclsched.backoff import backoff
-from syclsched.devices.memory.device_array import InputValue, host_value
+from syclsched.devices.memory.resident_array import InputValue, host_value
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import (
     ArgumentError,

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from syclsched.devices.memory.device_array import InputValue
+from syclsched.devices.memory.resident_array import InputValue
 from syclsched.errors import ExecutionError, WaitTimeoutError
 from syclsched.execution.core.execution_records import Counts
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards

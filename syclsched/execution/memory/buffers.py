@@ -11,8 +11,8 @@ import numpy as np
 
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.memory.constant_uploads import ConstantUploader
-from syclsched.devices.memory.device_array import DeviceArray, InputValue, address_of, host_value
 from syclsched.devices.memory.memory_pool import MemoryBlock, padded
+from syclsched.devices.memory.resident_array import InputValue, ResidentArray, address_of, host_value
 from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.arguments import BoundArray
@@ -212,7 +212,7 @@ class BufferTable(BufferLookup):
         if before is not None and address_of(data) == before.address:
             return False
         key = self._keys[buffer]
-        if isinstance(data, DeviceArray):
+        if isinstance(data, ResidentArray):
             if key.kind == "device" and data.is_reachable_by(self._devices.allocator_queue(key.space)):
                 self._buffers[buffer] = AllocatedBuffer(array, data.memory, on_host=False, owned=False)
                 return True

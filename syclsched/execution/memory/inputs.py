@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from syclsched.devices.memory.device_array import DeviceArray, InputValue
+from syclsched.devices.memory.resident_array import InputValue, ResidentArray
 from syclsched.errors import ArgumentError, UnknownArrayError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.argument_validation import as_array, check_data
@@ -62,7 +62,7 @@ def gather_inputs(
         )
     found = {}
     for name, value in given.items():
-        is_there = isinstance(value, DeviceArray)
+        is_there = isinstance(value, ResidentArray)
         data = value if is_there else as_array(value, f"array {name!r}")
         check_data(declared[name], data)
         found[name] = data if is_there else to_numpy(data)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from syclsched.devices.memory import usm_memory
-from syclsched.devices.memory.device_array import InputValue, host_value
+from syclsched.devices.memory.resident_array import InputValue, host_value
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import ArgumentError, UnknownArrayError
 from syclsched.execution.memory.buffers import AllocatedBuffer

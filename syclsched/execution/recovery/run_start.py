@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from syclsched.devices.memory.device_array import InputValue, host_value
+from syclsched.devices.memory.resident_array import InputValue, host_value
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.dispatch.prepared import PreparedPlan
 from syclsched.execution.handle.engine import EndedEngine, Engine

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from syclsched.devices.memory.constant_uploads import uploaded_bytes
-from syclsched.devices.memory.device_array import InputValue, address_of, host_value
+from syclsched.devices.memory.resident_array import InputValue, address_of, host_value
 from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.executables import Executable

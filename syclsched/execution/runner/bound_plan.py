@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from syclsched.devices.memory.constant_uploads import uploaded_bytes
-from syclsched.devices.memory.device_array import InputValue
+from syclsched.devices.memory.resident_array import InputValue
 from syclsched.errors import ExecutionError
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
@@ -157,7 +157,7 @@ class Runner:
 
         Returns
         -------
-        numpy.ndarray or DeviceArray
+        numpy.ndarray or ResidentArray
             The input's value in all later runs that are passed no other; in the device's own memory, an object with
             ``read()`` and ``write(value)``. Do not use it while a run is in flight.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from syclsched.devices.memory.device_array import InputValue
+from syclsched.devices.memory.resident_array import InputValue
 from syclsched.errors import ExecutionError, SyclschedError
 from syclsched.execution.handle.engine import EngineRecorder
 from syclsched.execution.memory.buffers import NumpyArray

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from syclsched.devices.memory.device_array import InputValue
+from syclsched.devices.memory.resident_array import InputValue
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.core.stall_timeout import CHECK_INTERVAL_S
 from syclsched.execution.handle.run import Run

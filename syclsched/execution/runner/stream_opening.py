@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Callable, Iterable
 from functools import lru_cache, partial
 from typing import Protocol
 
-from syclsched.devices.memory.device_array import InputValue
+from syclsched.devices.memory.resident_array import InputValue
 from syclsched.errors import ArgumentError, MemoryLimitError
 from syclsched.execution.dispatch.prepared import PreparedPlan
 from syclsched.execution.handle.run import Run

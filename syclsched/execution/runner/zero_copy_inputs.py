@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from syclsched.devices.memory import usm_memory
-from syclsched.devices.memory.device_array import DeviceArray, InputValue, set_value
+from syclsched.devices.memory.resident_array import InputValue, ResidentArray, set_value
 from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.errors import ArgumentError, UnknownArrayError
 from syclsched.execution.dispatch.prepared import PreparedPlan
@@ -95,12 +95,12 @@ class ZeroCopyInputs:
         # The array keeps the memory alive.
         if key.kind == "device":
             assert isinstance(storage, MemoryRange)
-            return DeviceArray(storage, array.shape, array.dtype)
+            return ResidentArray(storage, array.shape, array.dtype)
         return usm_memory.as_numpy(storage, array.shape, array.dtype)
 
     def _can_use(self, held: InputValue, key: PoolKey) -> bool:
         """Return whether kernels can use an array where it is, in place of memory of a pool."""
-        if isinstance(held, DeviceArray):
+        if isinstance(held, ResidentArray):
             return key.kind == "device" and held.is_reachable_by(self._devices.allocator_queue(key.space))
         if key.kind in ("plain", "device"):
             return key.kind == "plain"

@@ -8,7 +8,7 @@ import pytest
 from support.opened import with_own_memory
 
 import syclsched
-from syclsched.devices.memory.device_array import DeviceArray
+from syclsched.devices.memory.resident_array import ResidentArray
 from syclsched.execution.memory.inputs import to_numpy
 from syclsched.kernels import get
 
@@ -43,7 +43,7 @@ def test_a_donated_input_stays_in_memory_that_the_host_cannot_reach() -> None:
         assert runner.plan.residents == {"total": "cpu"} and runner.replayed
         assert "total" not in [i.uses[0].array for _, i in runner.plan.instructions() if i.kind == "copy"]
         total = runner.buffer("total")
-        assert isinstance(total, DeviceArray)
+        assert isinstance(total, ResidentArray)
         for turn, wanted in enumerate((1.0, 3.0, 6.0), 1):
             assert (runner({"x": np.full(50, float(turn))}, ["y"])["y"] == wanted).all()
             assert (total.read() == wanted).all()

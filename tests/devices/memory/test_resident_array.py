@@ -8,23 +8,23 @@ import pytest
 from support.opened import live_on
 
 from syclsched.devices.memory import usm_memory
-from syclsched.devices.memory.device_array import DeviceArray, address_of, host_value, set_value
+from syclsched.devices.memory.resident_array import ResidentArray, address_of, host_value, set_value
 from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.errors import ExecutionError
 
 pytestmark = pytest.mark.sycl
 
 
-def device_array(shape: tuple[int, ...], dtype: str = "float32") -> DeviceArray:
+def resident_array(shape: tuple[int, ...], dtype: str = "float32") -> ResidentArray:
     _, live = live_on(None)
     nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = usm_memory.allocate(live.allocator_queue("cpu"), nbytes, "device")
-    return DeviceArray(MemoryRange.around(memory), shape, dtype)
+    return ResidentArray(MemoryRange.around(memory), shape, dtype)
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (), (0, 4)])
 def test_what_was_written_is_read(shape: tuple[int, ...]) -> None:
-    array, value = device_array(shape), np.random.default_rng(0).random(shape).astype("float32")
+    array, value = resident_array(shape), np.random.default_rng(0).random(shape).astype("float32")
     array.write(value)
     assert array.read().tobytes() == value.tobytes() and array.read().shape == shape
     set_value(array, 2.0)  # as NumPy's assignment
@@ -34,7 +34,7 @@ def test_what_was_written_is_read(shape: tuple[int, ...]) -> None:
 
 
 def test_addresses_and_contexts() -> None:
-    array, (_, live) = device_array((2,)), live_on(None)
+    array, (_, live) = resident_array((2,)), live_on(None)
     assert address_of(array) == array.memory._pointer
     assert array.is_reachable_by(live.allocator_queue("cpu"))
     value = np.zeros(2)
@@ -47,7 +47,7 @@ def test_memory_that_a_device_does_not_give_is_an_error_of_ours(monkeypatch: pyt
 
     monkeypatch.setattr(usm_memory, "read_into", lost)
     monkeypatch.setattr(usm_memory, "write_from", lost)
-    array = device_array((2,))
+    array = resident_array((2,))
     with pytest.raises(ExecutionError, match=r"cannot be read: device lost.*checkpoint"):
         array.read()
     with pytest.raises(ExecutionError, match="cannot be written: device lost"):

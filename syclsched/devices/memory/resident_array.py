@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
 
-class DeviceArray:
+class ResidentArray:
     """An array in memory of a device that the host cannot address; it stays there from run to run.
 
     Reading and writing wait for the copy. No run that uses the array may be in flight.
@@ -68,17 +68,17 @@ class DeviceArray:
 
 
 #: The value of an input.
-InputValue = NumpyArray | DeviceArray
+InputValue = NumpyArray | ResidentArray
 
 
 def host_value(held: InputValue) -> NumpyArray:
     """Return an array of either kind for the host: itself, or a copy of what the device has."""
-    return held.read() if isinstance(held, DeviceArray) else held
+    return held.read() if isinstance(held, ResidentArray) else held
 
 
 def set_value(held: InputValue, value: Any) -> None:
     """Set all elements of an array of either kind."""
-    if isinstance(held, DeviceArray):
+    if isinstance(held, ResidentArray):
         held.write(value)
     else:
         held[...] = value
@@ -86,12 +86,12 @@ def set_value(held: InputValue, value: Any) -> None:
 
 def address_of(held: InputValue) -> int:
     """Return the address of an array of either kind."""
-    return held.address if isinstance(held, DeviceArray) else int(held.__array_interface__["data"][0])
+    return held.address if isinstance(held, ResidentArray) else int(held.__array_interface__["data"][0])
 
 
 def _not_copied(what: str, error: Exception) -> ExecutionError:
     return ExecutionError(
         f"the memory of a device cannot be {what}: {error}",
-        where="device array",
+        where="resident array",
         hint="If the device was lost, what was in its memory is, too: begin again, in training from a checkpoint",
     )
