@@ -136,6 +136,18 @@ def test_after_a_failed_task_the_last_whole_step_is_there_or_nothing_is(tmp_path
     assert {*begun} == {False, True}
 
 
+@pytest.mark.parametrize("after", [0, 5, 20])
+def test_a_device_that_is_lost_before_the_update_leaves_the_last_step(after: int) -> None:
+    batch = MODEL.batch(24, 0)
+    with trainer(apart()) as found:
+        found.step(*batch)
+        wanted = bits(found.parameters)
+        with faults.inject(faults.lose("cpu", after=after)), pytest.raises(ExecutionError):
+            found.step(*batch)
+        assert found.steps == 1 and bits(found.parameters) == wanted
+        found.step(*batch)
+
+
 def test_memory_that_is_gone_with_its_device_is_an_error_that_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
