@@ -88,6 +88,8 @@ class CarriedState:
         self._loose: set[str] = set()
         #: For each bound plan, the arrays of its graph that it cannot update in place, with their model inputs.
         self._copied: WeakKeyDictionary[Runner, dict[str, str]] = WeakKeyDictionary()
+        #: Names of the values that the last run did not update in place, if it did others: they tell nothing of those.
+        self._unseen: frozenset[str] = frozenset()
 
     @property
     def shapes(self) -> Shapes:
@@ -125,9 +127,13 @@ class CarriedState:
     def _is_whole(self) -> bool:
         """Return whether the values are those of the last whole call, and can be read."""
         try:
-            return self._model.is_whole(lambda name: host_value(self._arrays[name]) if name in self._arrays else None)
+            return self._model.is_whole(self._value_after_failure)
         except ExecutionError:
             return False
+
+    def _value_after_failure(self, name: str) -> Array | None:
+        """Return a value as the failed run left it; None if that is not known."""
+        return None if name in self._unseen or name not in self._arrays else host_value(self._arrays[name])
 
     def reset(self, values: Mapping[str, Any]) -> None:
         """Set values, the others to 0."""
@@ -166,6 +172,8 @@ class CarriedState:
         """Run a bound plan on the values; in a turn."""
         specialised = bound.specialised
         copied = self._copied_of(bound)
+        is_mixed = len(copied) < len(specialised.carried)
+        self._unseen = frozenset(copied.values()) if is_mixed else frozenset()
         loose = [name for name in self.names if name not in specialised.carried]
         given = specialised.given({**values, **{name: self._arrays[name] for name in loose}})
         given |= {array: host_value(self._arrays[name]) for array, name in copied.items()}

@@ -10,8 +10,9 @@ excludes matrix products.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -59,11 +60,21 @@ class ZeroCopyArrays:
         resident = {each.array: each.space for each in chosen}
         return ZeroCopyArrays(resident, chosen=chosen, donated=self.donated) if chosen else NO_ZERO_COPY
 
-    def without_donated(self) -> ZeroCopyArrays:
-        """Return the arrays without those that the runtime owns from run to run."""
-        resident = {name: space for name, space in self.resident.items() if name not in self.donated}
-        chosen = tuple(each for each in self.chosen if each.array not in self.donated)
-        return ZeroCopyArrays(resident, self.reached, self.extra_s, chosen)
+    def with_half_donated(self, known: GraphRecord) -> ZeroCopyArrays:
+        """Return the arrays without half the bytes of donated ones or more: those least used for their size."""
+        mine = [name for name in self.resident if name in self.donated]
+        nbytes, uses, whole = {each.name: each.nbytes for each in known.arrays}, Counter[str](), known.whole()
+        for task in known.tasks:
+            uses.update(whole.get(access.array, access.array) for access in task.accesses)
+        left = sum(nbytes[name] for name in mine) // 2
+        dropped = set(mine)
+        for name in sorted(mine, key=lambda name: nbytes[name] / max(uses[name], 1)):
+            if 0 < nbytes[name] <= left:
+                left -= nbytes[name]
+                dropped.discard(name)
+        resident = {name: space for name, space in self.resident.items() if name not in dropped}
+        chosen = tuple(each for each in self.chosen if each.array not in dropped)
+        return replace(self, resident=resident, chosen=chosen)
 
 
 #: No array is used in place.

@@ -92,17 +92,18 @@ def test_policies_know_that_donated_inputs_are_there() -> None:
         assert plan.lower_bound_s <= plan.makespan_s
 
 
-def test_without_memory_for_it_a_donated_input_is_copied() -> None:
+def test_without_memory_for_them_donated_inputs_are_copied_the_least_used_first() -> None:
     graph = updating()
     for name in ("v", "u"):
         other = graph.array(name, (SIZE,), DTYPE, donated=True)
         graph.kernel(MIX, name=f"update {name}", x=graph.arrays["y"], y=other, a=3)
     nbytes = graph.arrays["w"].nbytes
-    limited = with_memory_limit(PLATFORM, {SPACE: 2 * nbytes + 1024})
-    plan = plan_by(graph, limited, lambda _: (GPU, 0, "opencl-c"))
-    verify(plan, graph)
-    assert plan.needed_bytes[SPACE] <= 2 * nbytes + 1024
-    assert not plan.residents
+    for arrays, kept in ((5, {"w", "v", "u"}), (3, {"w"}), (2, set())):
+        limit = arrays * nbytes + 1024
+        plan = plan_by(graph, with_memory_limit(PLATFORM, {SPACE: limit}), lambda _: (GPU, 0, "opencl-c"))
+        verify(plan, graph)
+        assert plan.needed_bytes[SPACE] <= limit
+        assert plan.residents.keys() == kept
 
 
 def test_only_donated_inputs_are_given_in_memory_that_the_host_cannot_reach() -> None:
