@@ -73,7 +73,7 @@ class CompiledModel:
         #: What input values decide of shapes; and for runs whose results are those of the graph, not cut.
         self._by_value = ValueShapes(model, bounded=self._state is None and buckets is None)
         self._by_exact_value = ValueShapes(model, bounded=False)
-        self._kept = BoundModelCache(keep)
+        self._kept: BoundModelCache[BoundModel] = BoundModelCache(keep)
         self._last: BoundModel | None = None
         #: Fast path for the last input shapes, and the bound model for which it was last built.
         self._cached_call: FastPath | None = None
