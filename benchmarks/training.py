@@ -11,8 +11,8 @@ anything is timed. ``submitted`` is the host's time until a step is handed over,
 first step in this process: import, planning, compiling and timing of implementations are in it.
 
 With ``--shares``, steps within these shares of the planned peak alternate with one that has all the memory it plans;
-the losses must be equal. With ``--platforms`` nothing runs: the table has the predicted times of a step on described
-platforms, for each way to divide it among their devices, and which way is chosen.
+the losses must agree within 1e-5. With ``--platforms`` nothing runs: the table has the predicted times of a step on
+described platforms, for each way to divide it among their devices, and which way is chosen.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ def limited(name: str, samples: int, runs: int, shares: Sequence[float]) -> list
         peak = tried["all"].plan.peak_bytes[space]
         for share in shares:
             found = tried[f"{share:.2f}"] = trainer(memory_limit=int(share * peak))
-            if [found.step(*each) for each in first] != losses:
+            # Within this, as other implementations may be chosen.
+            if not np.allclose([found.step(*each) for each in first], losses, rtol=1e-5):
                 raise SystemExit(f"{name}: with {share} of the memory the losses differ")
         given = batches(model, samples)
         calls = {how: lambda found=found: found.step(*next(given)) for how, found in tried.items()}

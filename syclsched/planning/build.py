@@ -22,6 +22,7 @@ from syclsched.planning.graph_record import GraphRecord, record
 from syclsched.planning.instruction_rows import WORK, Touches, touches
 from syclsched.planning.memory.constant_memory import constant_bytes, reserve_memory
 from syclsched.planning.memory.footprint import Footprint
+from syclsched.planning.memory.host_placement import placements_on_host
 from syclsched.planning.memory.liveness import add_allocations, check_capacity
 from syclsched.planning.memory.zero_copy import NO_ZERO_COPY, ZeroCopyArrays, profitable_zero_copy, requested_zero_copy
 from syclsched.planning.order import global_order
@@ -62,7 +63,7 @@ def _build_array_plan(
     with paused_collection():
         given = plan_inputs(graph, platform, schedule, durations_s)._replace(prefetch_worth=prefetch_worth)
         draft = make_draft(given)
-        made = finish_plan(given, draft) if draft.footprint.fits() else _within_memory(given)
+        made = finish_plan(given, draft) if draft.footprint.fits() else _within_memory(graph, given)
         return _in_place_if_faster(graph, given, made)
 
 
@@ -137,7 +138,29 @@ def make_draft(given: _PlanInputs, *, limited: bool = False, remaking: bool = Fa
     return _DraftFootprint(draft, touched, Footprint(draft, touched, platform))
 
 
-def _within_memory(given: _PlanInputs) -> ArrayPlan:
+def _within_memory(graph: TaskGraph, given: _PlanInputs) -> ArrayPlan:
+    """Return the fastest plan that fits into memory: with evictions, or with arrays used in the host's memory."""
+    best = refused = None
+    try:
+        best = _with_donated(given)
+    except MemoryLimitError as error:
+        refused = error
+    whole = reserve_memory(given.platform, given.constant_bytes)
+    for in_place in placements_on_host(graph, given.known, whole, given.assignments, given.in_place):
+        try:
+            found = _evicting_or_remaking(given, in_place)
+        except MemoryLimitError as error:
+            refused = error
+            continue
+        if best is None or found.makespan_s < best.makespan_s * (1.0 - _ROUNDING):
+            best = found
+    if best is None:
+        assert refused is not None
+        raise refused
+    return best
+
+
+def _with_donated(given: _PlanInputs) -> ArrayPlan:
     """Return a plan that fits into memory: of donated arrays as many as there is room for are updated in place."""
     for _ in range(_HALVINGS):
         donated = given.in_place.donated_only()
@@ -157,6 +180,9 @@ def _evicting_or_remaking(given: _PlanInputs, in_place: ZeroCopyArrays) -> Array
     """
     room = _room(given.known, given.platform, given.constant_bytes, in_place)
     given = given._replace(in_place=in_place, room=room)
+    draft = make_draft(given)
+    if draft.footprint.fits():
+        return finish_plan(given, draft)
     refused = evicting = None
     try:
         evicting = finish_plan(given, make_draft(given, limited=True))

@@ -46,13 +46,18 @@ def parts(draw: st.DrawFn, arrays: list[LogicalArray]) -> list[LogicalArray | Ar
 
 
 @st.composite
-def graphs(draw: st.DrawFn, max_tasks: int = 14, max_arrays: int = 5, ranges: bool = False) -> TaskGraph:
-    """Random graphs of every access mode, with barriers, temporaries, explicit edges; if asked, ranges of rows."""
+def graphs(
+    draw: st.DrawFn, max_tasks: int = 14, max_arrays: int = 5, ranges: bool = False, donated: bool = False
+) -> TaskGraph:
+    """Random graphs of every access mode, with barriers, temporaries, explicit edges; if asked, ranges of rows.
+
+    With ``donated`` all arrays that are not temporary are donated.
+    """
     graph = TaskGraph("random")
-    arrays = [
-        graph.array(f"a{i}", (draw(st.integers(1, 64)),), temporary=draw(st.booleans()))
-        for i in range(draw(st.integers(1, max_arrays)))
-    ]
+    arrays = []
+    for i in range(draw(st.integers(1, max_arrays))):
+        rows, temporary = draw(st.integers(1, 64)), draw(st.booleans())
+        arrays.append(graph.array(f"a{i}", (rows,), temporary=temporary, donated=donated and not temporary))
     for index in range(draw(st.integers(1, max_tasks))):
         if draw(st.integers(0, 11)) == 0:
             graph.barrier(name=f"t{index}")
@@ -117,9 +122,9 @@ class Case:
 
 
 @st.composite
-def cases(draw: st.DrawFn, ranges: bool = False) -> Case:
+def cases(draw: st.DrawFn, ranges: bool = False, donated: bool = False) -> Case:
     """A random schedule that respects dependencies but is otherwise arbitrary."""
-    graph, platform = draw(graphs(ranges=ranges)), draw(platforms())
+    graph, platform = draw(graphs(ranges=ranges, donated=donated)), draw(platforms())
     assignments, durations = [], {}
     for position, name in enumerate(graph.order()):
         device = draw(st.sampled_from(platform.devices))

@@ -86,7 +86,7 @@ def execute(plan: Plan, rng: random.Random) -> tuple[dict[str, int], Values]:
     """
     places = _Places(plan)
     buffers: Values = {
-        (a.name, HOST): [number("input", a.name, r) for r in places.rows(a.name)]
+        (a.name, plan.residents.get(a.name, HOST)): [number("input", a.name, r) for r in places.rows(a.name)]
         for a in plan.arrays
         if a.is_input and a.rows is None
     }

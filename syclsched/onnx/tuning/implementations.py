@@ -17,6 +17,7 @@ from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.task import Task
 from syclsched.onnx.tuning.kernel_selection import LIBRARY
+from syclsched.planning.memory.host_placement import movable_arrays, shares_memory
 
 #: Smaller weights stay in caches from call to call.
 _LARGE_BYTES: Final = 1 << 18
@@ -202,9 +203,9 @@ def _is_python(each: Implementation) -> bool:
 def oversized_tasks(graph: TaskGraph, platform: Platform) -> frozenset[str]:
     """Return the tasks that do not fit into the memory of any device.
 
-    A task needs all its arrays at once, and its constants for as long as the plan is bound. Tasks that are too large
-    alone are left out first; the others are accepted by ascending bytes of constants, while all accepted constants fit
-    beside the largest task.
+    A task needs all its arrays at once, and its constants for as long as the plan is bound; but a device that shares
+    the host's memory uses arrays there. Tasks that are too large alone are left out first; the others are accepted by
+    ascending bytes of constants, while all accepted constants fit beside the largest task.
     """
     homes = {device.space for device in platform.compute_devices}
     capacities = [space.capacity_bytes for space in platform.spaces if space.name in homes]
@@ -212,8 +213,10 @@ def oversized_tasks(graph: TaskGraph, platform: Platform) -> frozenset[str]:
         return frozenset()
     capacity = max(capacities)
     arrays = graph.arrays
+    shared = any(shares_memory(device, platform) for device in platform.compute_devices)
+    elsewhere = movable_arrays(graph) if shared else frozenset[str]()
     touched = {
-        task.name: sum(arrays[name].nbytes for name in {access.array for access in task.accesses})
+        task.name: sum(arrays[name].nbytes for name in {access.array for access in task.accesses} - elsewhere)
         for task in graph.tasks
     }
     fitting = [task for task in graph.tasks if touched[task.name] <= capacity]

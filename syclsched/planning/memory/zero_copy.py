@@ -119,7 +119,7 @@ def requested_zero_copy(
                 resident[array.name] = HOST
             why = f"{why}: devices use it in the host's memory"
             chosen.append(ArrayMemory(array.name, HOST, kind, why, context=space, resident=array.is_input))
-    extra_s = _extra_s(graph, known, platform, assignments, reached)
+    extra_s = added_seconds(graph, known, platform, assignments, reached)
     return ZeroCopyArrays(resident, reached, extra_s, tuple(chosen), frozenset(donated))
 
 
@@ -127,7 +127,7 @@ def profitable_zero_copy(
     graph: TaskGraph, known: GraphRecord, platform: Platform, assignments: Sequence[Assignment], besides: ZeroCopyArrays
 ) -> ZeroCopyArrays | None:
     """Return ``besides`` with the arrays for which zero-copy access is cheaper than a copy; None if there is none."""
-    capable = {d.name: d for d in platform.compute_devices if _reaches_host(d, platform)}
+    capable = {d.name: d for d in platform.compute_devices if reaches_host(d, platform)}
     used = {each.device for each in assignments} if capable else set()
     if HOST not in used or used.isdisjoint(capable):
         return None
@@ -138,7 +138,7 @@ def profitable_zero_copy(
             continue
         copy_s, extra_s = _copy_s(platform, device, array.nbytes, together.from_host), 0.0
         for task in together.by_device:
-            extra_s += _slower_s(platform, device, array.nbytes) * _fetches(graph.find_task(task))
+            extra_s += slower_seconds(platform, device, array.nbytes) * fetches(graph.find_task(task))
         if extra_s < copy_s:
             reached[name] = device.space
             how = "read" if together.from_host else "written"
@@ -152,7 +152,7 @@ def profitable_zero_copy(
     return ZeroCopyArrays(
         besides.resident,
         reached,
-        _extra_s(graph, known, platform, assignments, reached),
+        added_seconds(graph, known, platform, assignments, reached),
         tuple(chosen),
         besides.donated,
     )
@@ -237,7 +237,7 @@ def check_kind(kind: UsmKind, array: str, devices: Sequence[Device]) -> None:
             )
 
 
-def _reaches_host(device: Device, platform: Platform) -> bool:
+def reaches_host(device: Device, platform: Platform) -> bool:
     """Return whether kernels can access the host's memory, and the bandwidth of that is known."""
     return (
         not platform.space(device.space).host_accessible
@@ -288,10 +288,10 @@ def _copy_s(platform: Platform, device: Device, nbytes: int, from_host: bool) ->
     return link.seconds(nbytes)
 
 
-def _slower_s(platform: Platform, device: Device, nbytes: int) -> float:
+def slower_seconds(platform: Platform, device: Device, nbytes: int) -> float:
     """Return how much longer one pass over an array takes in the host's memory than in the device's."""
     profile, link = device.profile, platform.link(HOST, device.space)
-    if profile is None or link is None:
+    if profile is None or link is None or platform.space(device.space).host_accessible:  # it is the same memory
         return 0.0
     device_rate = profile.triad_bandwidth_bytes_per_s.value
     costs = profile.usm.get("host")
@@ -309,7 +309,7 @@ def _origin(device: Device) -> str:
     return "kernel's bandwidth taken to be the link's"
 
 
-def _fetches(task: Task) -> float:
+def fetches(task: Task) -> float:
     """Return an upper bound of how often a kernel fetches an element: once per two operations."""
     if task.operation is None or task.signature is None:
         return 1.0
@@ -318,7 +318,7 @@ def _fetches(task: Task) -> float:
     return max(1.0, flops / (2.0 * elements)) if elements else 1.0
 
 
-def _extra_s(
+def added_seconds(
     graph: TaskGraph,
     known: GraphRecord,
     platform: Platform,
@@ -337,6 +337,6 @@ def _extra_s(
             continue
         mine = [a.array for a in touched[each.task] if reached.get(a.array) == device.space]
         if mine:
-            fetches = _fetches(graph.find_task(each.task))
-            found[each.task] = fetches * sum(_slower_s(platform, device, nbytes[name]) for name in mine)
+            slower_s = sum(slower_seconds(platform, device, nbytes[name]) for name in mine)
+            found[each.task] = fetches(graph.find_task(each.task)) * slower_s
     return found

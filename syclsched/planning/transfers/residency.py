@@ -43,7 +43,8 @@ def begin_task(s: TransferInputs, m: TransferState, k: LimitedMemory, position: 
     device, needed = s.device[position], 0
     k.counts[MARK] += 1
     for access in range(begin, end):
-        needed += s.nbytes[s.whole[s.access_array[access]]] if _is_unseen(s, k, access) else 0
+        is_elsewhere = s.reached[s.access_array[access]] == s.home[device]  # in the host's memory
+        needed += s.nbytes[s.whole[s.access_array[access]]] if _is_unseen(s, k, access) and not is_elsewhere else 0
     alone = s.reach_starts[device + 1] - s.reach_starts[device] == 1
     if alone and needed > k.capacity[s.home[device]]:
         _refuse(s, k, position, s.home[device], needed)

@@ -92,18 +92,26 @@ def test_policies_know_that_donated_inputs_are_there() -> None:
         assert plan.lower_bound_s <= plan.makespan_s
 
 
-def test_without_memory_for_them_donated_inputs_are_copied_the_least_used_first() -> None:
+@pytest.mark.parametrize("shares", [True, False])
+def test_without_memory_for_them_donated_inputs_are_used_in_the_hosts_or_copied(*, shares: bool) -> None:
     graph = updating()
     for name in ("v", "u"):
         other = graph.array(name, (SIZE,), DTYPE, donated=True)
         graph.kernel(MIX, name=f"update {name}", x=graph.arrays["y"], y=other, a=3)
-    nbytes = graph.arrays["w"].nbytes
-    for arrays, kept in ((5, {"w", "v", "u"}), (3, {"w"}), (2, set())):
+    nbytes, platform = graph.arrays["w"].nbytes, PLATFORM
+    if not shares:  # the device cannot use the host's memory
+        able = [d for d in PLATFORM.device(GPU).aspects if d != "usm_host_allocations"]
+        devices = [replace(d, aspects=tuple(able)) if d.name == GPU else d for d in PLATFORM.devices]
+        platform = replace(PLATFORM, devices=tuple(devices))
+    for arrays, kept, most in ((5, {"w", "v", "u"}, 3), (3, {"w"}, 2), (2, set(), 1)):
         limit = arrays * nbytes + 1024
-        plan = plan_by(graph, with_memory_limit(PLATFORM, {SPACE: limit}), lambda _: (GPU, 0, "opencl-c"))
+        plan = plan_by(graph, with_memory_limit(platform, {SPACE: limit}), lambda _: (GPU, 0, "opencl-c"))
         verify(plan, graph)
         assert plan.needed_bytes[SPACE] <= limit
-        assert plan.residents.keys() == kept
+        near = {name for name, space in plan.residents.items() if space == SPACE}
+        assert len(near) == (most if shares else len(kept)) and near >= kept
+        assert plan.residents.keys() == ({"w", "v", "u"} if shares else kept)
+        assert {name for name, *_ in copied(plan)} & {"w", "v", "u"} == (set() if shares else {"w", "v", "u"} - kept)
 
 
 def test_only_donated_inputs_are_given_in_memory_that_the_host_cannot_reach() -> None:
