@@ -3,6 +3,7 @@
 
     python benchmarks/training.py [--models mlp cnn lstm transformer] [--samples 32 128] [--runs 30] [--compiled]
     python benchmarks/training.py --platforms max1550,max1550 a770,b580 --models wide transformer --samples 8192
+    python benchmarks/training.py --platforms a770 --models transformer --samples 256 --limits 200MiB 50MiB
     python benchmarks/training.py --models cnn --samples 64 --shares 0.7 0.5
 
 Both begin with the same weights and get the same fresh batches. The optimiser is Adam. PyTorch runs eagerly with as
@@ -12,7 +13,8 @@ first step in this process: import, planning, compiling and timing of implementa
 
 With ``--shares``, steps within these shares of the planned peak alternate with one that has all the memory it plans;
 the losses must agree within 1e-5. With ``--platforms`` nothing runs: the table has the predicted times of a step on
-described platforms, for each way to divide it among their devices, and which way is chosen.
+described platforms, for each way to divide it among their devices, and which way is chosen; with ``--limits`` on their
+memory, for each number of micro-batches.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -30,6 +33,9 @@ from common import alternating, parser, print_table, quartiles
 import syclsched
 from syclsched.testing.training_models import TrainingModel, convolutional, perceptron, recurrent, transformer
 from syclsched.training import Trainer
+from syclsched.training.splitting.micro_batches import MicroBatchChoice
+from syclsched.training.splitting.splits import SplitChoice
+from syclsched.training.splitting.task_roles import part_of
 
 MODELS: dict[str, Callable[[], TrainingModel]] = {
     "mlp": perceptron,
@@ -110,26 +116,41 @@ def measured(name: str, samples: int, runs: int, *, compiled: bool) -> dict[str,
     return {**row, "submitted, ms": submitted, "ready, s": f"{ready_s:.1f}"}
 
 
-def predicted(name: str, samples: int, platform: str) -> dict[str, Any]:
-    """Return the row of a model, a size of batches and a described platform."""
+def divided(name: str, samples: int, platform: str, **options: Any) -> SplitChoice | MicroBatchChoice | None:
+    """Return how steps of a model are divided on a described platform."""
     from syclsched.training.losses import CrossEntropy
     from syclsched.training.sources.trained_model import trained_model
-    from syclsched.training.splitting.splits import SPLITS
     from syclsched.training.step_network import TARGET
     from syclsched.training.step_recipe import StepRecipe
 
     model = MODELS[name]()
-    adam = syclsched.training.Adam(1e-3)
     recipe = StepRecipe(
-        trained_model(model.onnx), CrossEntropy(), adam, platform=syclsched.describe(platform),
-        options={"deterministic": True},
+        trained_model(model.onnx), CrossEntropy(), syclsched.training.Adam(1e-3), may_cut=True,
+        platform=syclsched.describe(platform), options={"deterministic": True, **options},  # type: ignore[typeddict-item]
     )  # fmt: skip
     step = recipe.model("int64")
     planner = recipe.divided(step)
-    if planner is None:
-        raise SystemExit(f"{platform}: there is one device")
+    assert planner is not None
+    return planner.choose(step.full_shapes({"x": (samples, *model.input_shape), TARGET: (samples,)}))
+
+
+def cut(name: str, samples: int, platform: str, limit: str) -> list[str]:
+    """Return the row of a model, a size of batches, a described platform and a limit of its memory."""
+    choice = divided(name, samples, platform, memory_limit=limit)
+    if not isinstance(choice, MicroBatchChoice):
+        return [platform, name, str(samples), limit, *["-"] * 4, "memory suffices"]
+    outcomes = [choice.outcomes.get(count, "-").partition(" (")[0] for count in (1, 2, 4, 8)]
+    return [platform, name, str(samples), limit, *outcomes, str(choice.count)]
+
+
+def predicted(name: str, samples: int, platform: str) -> dict[str, Any]:
+    """Return the row of a model, a size of batches and a described platform."""
+    from syclsched.training.splitting.splits import SPLITS
+
     begun_s = time.process_time()
-    choice = planner.choose(step.full_shapes({"x": (samples, *model.input_shape), TARGET: (samples,)}))
+    choice = divided(name, samples, platform)
+    if not isinstance(choice, SplitChoice):
+        raise SystemExit(f"{platform}: there is one device")
     row: dict[str, Any] = {"platform": platform, "model": name, "samples": samples}
     found = {each.kind: each for each in choice.splits}
     for kind in SPLITS[1:]:
@@ -171,7 +192,8 @@ def limited(name: str, samples: int, runs: int, shares: Sequence[float]) -> list
         for how, found in tried.items():
             plan = found.plan
             held = [f"{nbytes / mebibyte:.1f} {where}" for where, nbytes in plan.peak_bytes.items()]
-            done = [str(plan.counters.recomputed), str(plan.counters.copies)]
+            parts = len({part_of(task.name) for task in plan.tasks} - {None}) or 1
+            done = [str(parts), str(plan.counters.recomputed), str(plan.counters.copies)]
             ratio = f"{statistics.median(times[how]) / middle:.2f}"
             rows.append([name, str(samples), how, ", ".join(held), *done, quartiles(np.array(times[how]) * 1e3), ratio])
         return rows
@@ -182,7 +204,14 @@ def main() -> None:
     given = parser(__doc__, models=[*MODELS][:4], samples=[32, 128], runs=30, compiled=False)
     given.add_argument("--platforms", nargs="*", default=[], help="described ones: predict instead of measuring")
     given.add_argument("--shares", type=float, nargs="*", help="of the planned peak, as memory limits")
+    given.add_argument("--limits", nargs="*", default=[], help="of the memory of described platforms")
     options = given.parse_args()
+    if options.limits:
+        ways = product(options.platforms, options.models, options.samples, options.limits)
+        found = [cut(name, samples, platform, limit) for platform, name, samples, limit in ways]
+        columns = ["platform", "model", "samples", "limit", *(f"{count} parts" for count in (1, 2, 4, 8)), "chosen"]
+        print_table("Predicted steps of micro-batches", columns, found, left=["platform", "model"])
+        return
     if options.platforms:
         rows = [
             predicted(name, samples, platform)
@@ -195,7 +224,7 @@ def main() -> None:
         return
     if options.shares:
         found = [limited(name, n, options.runs, options.shares) for name in options.models for n in options.samples]
-        columns = ["model", "samples", "of the peak", "planned, MiB", "recomputed", "copies", "ms", "ratio"]
+        columns = ["model", "samples", "of the peak", "planned, MiB", "parts", "recomputed", "copies", "ms", "ratio"]
         print_table("Steps within less memory", columns, [row for rows in found for row in rows], left=["model"])
         return
     rows = [

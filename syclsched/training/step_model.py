@@ -86,8 +86,8 @@ class StepModel(OnnxModel):
         self._last: tuple[Any, Network] | None = None
         #: Number of steps that are done, which the trainer counts.
         self.steps_done = 0
-        #: Function of the shapes of all inputs that divides a step among several devices: returns the shares of the
-        #: parts of a batch, and the devices of tasks.
+        #: Function of the shapes of all inputs that divides a step among several devices or into micro-batches:
+        #: returns the shares of the parts of a batch, and the devices of tasks.
         self.divide: Callable[[Shapes], tuple[tuple[float, ...], Mapping[str, str]]] | None = None
         self._source = trained.source
         super().__init__(self._declared(), shapes=shapes)
@@ -181,15 +181,16 @@ class StepModel(OnnxModel):
             clip_norm=self._clip_norm,
             activations=self._activations,
         )
-        return step_network(parts, self._samples(shapes), settings)
+        return step_network(parts, self.samples(shapes), settings)
 
-    def _samples(self, shapes: Shapes) -> int:
+    def samples(self, shapes: Shapes) -> int:
+        """Return the number of samples of a batch, for shapes of its inputs."""
         first = shapes[self.batch_inputs[0].name] if self.batch_inputs else ()
         return first[0] if first else 1
 
     def with_samples(self, shapes: Shapes, count: int) -> dict[str, tuple[int, ...]]:
         """Return shapes of inputs for another number of samples."""
-        samples, found = self._samples(shapes), dict(shapes)
+        samples, found = self.samples(shapes), dict(shapes)
         for name in (*(each.name for each in self.batch_inputs), TARGET):
             if found[name][:1] == (samples,):
                 found[name] = (count, *found[name][1:])
@@ -197,7 +198,7 @@ class StepModel(OnnxModel):
 
     def cut(self, shapes: Shapes) -> tuple[BatchPart, ...]:
         """Return the forward passes of the parts of a batch."""
-        samples = self._samples(shapes)
+        samples = self.samples(shapes)
         ends = np.rint(np.cumsum(self._parts) / sum(self._parts) * samples).astype(int)
         found, first, made = [], 0, {}
         for end in ends.tolist():

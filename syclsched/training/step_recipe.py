@@ -26,6 +26,7 @@ from syclsched.training.losses import Loss
 from syclsched.training.optimisers import Optimiser
 from syclsched.training.sources.trained_model import TrainedModel
 from syclsched.training.splitting.cluster_step import ClusterStep, ConnectedCluster
+from syclsched.training.splitting.micro_batches import MicroBatchPlanner
 from syclsched.training.splitting.split_planner import SplitPlanner
 from syclsched.training.splitting.splits import AUTO, SPLITS
 from syclsched.training.step_model import StepModel
@@ -66,6 +67,7 @@ class StepRecipe:
     output: str | None = None  # of the model, that the loss is computed from; the first if None
     shapes: GivenShapes | None = None  # of open dimensions
     parts: tuple[float, ...] = (1.0,)  # shares of a batch that are computed apart
+    may_cut: bool = False  # whether a batch may be cut further where memory is short
     clip_norm: float | None = None
     platform: Platform | None = None
     devices: str | None = None
@@ -165,10 +167,11 @@ class StepRecipe:
         )
         return is_free and not options.get("deterministic", False)
 
-    def divided(self, model: StepModel) -> SplitPlanner | None:
-        """Let the steps of a model be divided among the devices; return what does it, None for a single device.
+    def divided(self, model: StepModel) -> SplitPlanner | MicroBatchPlanner | None:
+        """Let the steps of a model be divided; return what does it, None if they stay as they are.
 
-        A named policy places the tasks itself, unless a way is asked for.
+        They are divided among several devices. On one they are cut into micro-batches where its memory is short, unless
+        the user has chosen these. A named policy places the tasks itself, unless a way is asked for.
 
         Raises
         ------
@@ -184,20 +187,25 @@ class StepRecipe:
                 where=f"split={self.split!r}",
                 hint="Give more devices, or leave split out",
             )
-        if not several or (self.split == AUTO and policy != POLICY):
+        is_cut = not several and self.may_cut and not self.trained.has_fixed_shapes
+        if not (several or is_cut) or (self.split == AUTO and policy != POLICY):
             return None
         without = set(self.trained.parameters) - set(model.trained.parameters)
         whole, dtype = replace(self, split=AUTO), model.dtype(TARGET).name
         limit = self.options.get("memory_limit")
-        planner = SplitPlanner(
-            platform if limit is None else with_memory_limit(platform, limit),
-            lambda shares: replace(whole, parts=shares).model(dtype, without),
-            PlanRequest(policy, "latency", rewrite=default_rewrite(platform, policy)),
-            kind=self.split,
-            shares=self.parts,
-            without=frozenset(self.options.get("without", ())),
-            history=None if self.options.get("deterministic") else _refusals(),
-        )
+        limited = platform if limit is None else with_memory_limit(platform, limit)
+        request = PlanRequest(policy, "latency", rewrite=default_rewrite(platform, policy))
+        history = None if self.options.get("deterministic") else _refusals()
+        left_out = frozenset(self.options.get("without", ()))
+
+        def make(shares: tuple[float, ...]) -> StepModel:
+            return replace(whole, parts=shares).model(dtype, without)
+
+        planner: SplitPlanner | MicroBatchPlanner
+        if several:
+            planner = SplitPlanner(limited, make, request, self.split, self.parts, left_out, history)
+        else:
+            planner = MicroBatchPlanner(limited, make, request, left_out, history)
         model.divide = planner.division
         return planner
 

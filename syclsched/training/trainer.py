@@ -27,6 +27,8 @@ from syclsched.training.checkpoints import read_checkpoint, write_checkpoint
 from syclsched.training.losses import CrossEntropy, loss_on_host
 from syclsched.training.not_finite import first_not_finite
 from syclsched.training.splitting.cluster_step import ClusterStep
+from syclsched.training.splitting.micro_batches import MicroBatchPlanner
+from syclsched.training.splitting.split_planner import SplitPlanner
 from syclsched.training.splitting.split_trial import tried
 from syclsched.training.step_model import without_gradient
 from syclsched.training.step_network import LOSS, NORM, PARITY, TARGET, mixed_seed, scalar_name
@@ -34,7 +36,6 @@ from syclsched.training.step_recipe import StepRecipe
 
 if TYPE_CHECKING:
     from syclsched.model.plan import Plan
-    from syclsched.training.splitting.split_planner import SplitPlanner
 
 Array = np.ndarray[Any, Any]
 
@@ -82,8 +83,8 @@ class Trainer:
         self._compiled: CompiledModel | ClusterStep | None = None
         #: State before it is in a compiled model.
         self._values: dict[str, Array] = self._model.trained.values
-        #: Divides steps among several devices.
-        self._splits: SplitPlanner | None = None
+        #: Divides steps among several devices, or into micro-batches.
+        self._splits: SplitPlanner | MicroBatchPlanner | None = None
         self._steps = 0
         self._predictor: CompiledModel | None = None
         #: Parameters that the last prediction was made with, and the number of steps then.
@@ -330,7 +331,7 @@ class Trainer:
     def _try_split(self, values: Mapping[str, Array], target: Array) -> None:
         """If steps are divided among devices by prediction, keep that only if they are measured to be faster so."""
         planner = self._splits
-        if planner is None or not self._recipe.may_try:
+        if not isinstance(planner, SplitPlanner) or not self._recipe.may_try:
             return
         target = target.astype(self._model.dtype(TARGET), copy=False)
         self._check_target(values, target)
@@ -422,7 +423,7 @@ class Trainer:
 
     @property
     def explanation(self) -> str:
-        """The division of steps among the devices, for the last new shape of a batch, with all predictions.
+        """The division of steps among devices or into micro-batches, for the last new shape of a batch, as predicted.
 
         Raises
         ------

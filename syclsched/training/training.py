@@ -35,7 +35,7 @@ def train(
     frozen: Iterable[str] = (),
     output: str | None = None,
     shapes: GivenShapes | None = None,
-    micro_batches: int | Sequence[float] = 1,
+    micro_batches: int | Sequence[float] | None = None,
     clip_norm: float | None = None,
     seed: int = 0,
     **options: Unpack[TrainingOptions],
@@ -71,8 +71,9 @@ def train(
         As for `syclsched.onnx.load`; a graph has its own.
     micro_batches : int or sequence of float, optional
         Parts of each batch that are computed apart, and whose gradients are summed in order: a number of equal ones, or
-        their shares. On one device they need less memory; on several, by default, as ``split`` wants. Not of a graph,
-        whose shapes are fixed.
+        their shares. On one device they need less memory; by default there are 2, 4 or 8 where memory is short and that
+        is predicted to be faster, and on several devices as many as ``split`` wants. Not of a graph, whose shapes are
+        fixed.
     clip_norm : float, optional
         If the norm of all gradients together is larger, they are scaled to it.
     seed : int, optional
@@ -127,6 +128,7 @@ def train(
         output=output,
         shapes=shapes,
         parts=parts,
+        may_cut=micro_batches is None,
         clip_norm=clip_norm,
         platform=platform,
         devices=devices,
@@ -139,8 +141,10 @@ def train(
     return Trainer(recipe, named=parameters is not None, seed=seed)
 
 
-def _shares(micro_batches: int | Sequence[float]) -> tuple[float, ...]:
+def _shares(micro_batches: int | Sequence[float] | None) -> tuple[float, ...]:
     """Return the shares of micro-batches."""
+    if micro_batches is None:
+        return (1.0,)
     if isinstance(micro_batches, int):
         if micro_batches < 1:
             raise ArgumentError(f"micro_batches is {micro_batches}, expected at least 1", where="train()")

@@ -5,8 +5,29 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from math import prod
+from typing import TYPE_CHECKING
 
 from syclsched.frontends.onnx.network import Network
+
+if TYPE_CHECKING:
+    from syclsched.onnx.specialised import Shapes
+    from syclsched.training.step_model import StepModel
+
+
+def why_not_in_parts(model: StepModel, shapes: Shapes) -> str | None:
+    """Return why parts of a batch, of shapes of all inputs, would change the result of a step; None if they do not.
+
+    The model is one whose batches are cut.
+    """
+    samples, parts = model.samples(shapes), model.cut(shapes)
+    if len(parts) < 2:
+        return "a batch of one sample has no parts"
+    if model.prediction_shape(shapes)[:1] != (samples,):
+        return f"{model.output!r} has no axis of samples"
+    first = shapes[model.batch_inputs[0].name][:1] if model.batch_inputs else ()
+    batched = [each.name for each in model.batch_inputs if shapes[each.name][:1] == first]
+    mixing = mixing_node(model.forward(shapes), parts[0].network, batched, samples, parts[0].count)
+    return None if mixing is None else f"it computes across the samples of a batch: {mixing!r}"
 
 
 def mixing_node(whole: Network, part: Network, batched: Collection[str], samples: int, count: int) -> str | None:

@@ -25,7 +25,7 @@ from syclsched.onnx.tuning.plan_comparison import CLEARLY
 from syclsched.planner.auto import penalised_makespan_s
 from syclsched.planner.plan_request import PlanRequest
 from syclsched.training.splitting.balance import line_through, parts_by_speed, samples_by_speed, stage_ends
-from syclsched.training.splitting.independence import mixing_node
+from syclsched.training.splitting.independence import why_not_in_parts
 from syclsched.training.splitting.split_trial import trial_key
 from syclsched.training.splitting.splits import AUTO, SplitChoice, SplitKind, StepSplit
 from syclsched.training.splitting.task_roles import layers_of, part_of
@@ -102,14 +102,7 @@ class _Choosing:
         self._planner, self._shapes, self._history = planner, dict(shapes), planner.history
         self._platform = planner.platform
         self._devices = [device.name for device in planner.platform.compute_devices]
-        model = planner.make(planner.shares)
-        self._batched = [
-            each.name
-            for each in model.batch_inputs
-            if self._shapes[each.name][:1] == self._shapes[model.batch_inputs[0].name][:1]
-        ]
-        first = self._shapes[model.batch_inputs[0].name] if model.batch_inputs else ()
-        self._samples = first[0] if first else 1
+        self._samples = planner.make(planner.shares).samples(self._shapes)
         self._graphs: dict[object, TaskGraph] = {}
         self._quick_s: dict[str, float] = {}  # of the undivided step by device
 
@@ -245,16 +238,9 @@ class _Choosing:
         """Refuse parts that would change the result, unless the user wants parts."""
         if self._planner.kind != AUTO or len(self._planner.shares) > 1:
             return
-        model = self._planner.make(shares)
-        parts = model.cut(self._shapes)
-        if len(parts) < 2:
-            raise ArgumentError("a batch of one sample has no parts", where="train()")
-        if model.prediction_shape(self._shapes)[:1] != (self._samples,):
-            raise ArgumentError(f"{model.output!r} has no axis of samples", where="train()")
-        whole, part = model.forward(self._shapes), parts[0]
-        mixing = mixing_node(whole, part.network, self._batched, self._samples, part.count)
-        if mixing is not None:
-            raise ArgumentError(f"it computes across the samples of a batch: {mixing!r}", where="train()")
+        why = why_not_in_parts(self._planner.make(shares), self._shapes)
+        if why is not None:
+            raise ArgumentError(why, where="train()")
 
     # --- predictions ------------------------------------------------------------------------------
 

@@ -55,6 +55,19 @@ def test_weights_count_once_and_arrays_of_a_task_together(kib: int, left_out: se
     assert oversized_tasks(products(), platform_of(kib)) == left_out
 
 
+def test_on_a_device_that_shares_the_hosts_memory_only_inputs_and_weights_must_fit() -> None:
+    platform = syclsched.describe(["cpu"])
+
+    def left_out(kib: int) -> set[str]:
+        spaces = (s if s.name == HOST else replace(s, capacity_bytes=kib << 10) for s in platform.spaces)
+        return set(oversized_tasks(products(), replace(platform, spaces=tuple(spaces))))
+
+    # 4 KiB of the input and of the shared weights, and 16 KiB more of weights.
+    assert left_out(24) == set()
+    assert left_out(23) == left_out(8) == {"wide"}
+    assert left_out(3) == {"first", "second", "wide"}
+
+
 @pytest.mark.parametrize(
     ("opencl_us", "taken"), [(100.0, "opencl-c"), (101.0, "opencl-c"), (120.0, "python"), (None, "python")]
 )
