@@ -53,8 +53,13 @@ def plan_command(
         ),
     ] = None,
     micro_batches: Annotated[
-        int, typer.Option("--micro-batches", min=1, help="Parts of a batch of --train that are computed apart.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--micro-batches",
+            min=1,
+            help="Parts of a batch of --train that are computed apart. By default several where memory is short.",
+        ),
+    ] = None,
     split: opt.Split = "auto",
     activations: opt.Activations = "float32",
     explain: Annotated[

@@ -64,8 +64,13 @@ def train_command(
         float | None, typer.Option("--clip-norm", help="Scale the gradients if their norm is larger.")
     ] = None,
     micro_batches: Annotated[
-        int, typer.Option("--micro-batches", min=1, help="Parts of a batch that are computed apart.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--micro-batches",
+            min=1,
+            help="Parts of a batch that are computed apart. By default several where memory is short.",
+        ),
+    ] = None,
     split: opt.Split = "auto",
     activations: opt.Activations = "float32",
     train_only: Annotated[

@@ -29,7 +29,7 @@ def training_step(
     platform: Platform,
     policy: str,
     *,
-    micro_batches: int = 1,
+    micro_batches: int | None = None,
     split: str = "auto",
     activations: str = "float32",
 ) -> PlannedStep:
@@ -48,7 +48,8 @@ def training_step(
         trained_model(model.path),
         chosen,
         Adam(),
-        parts=(1.0,) * micro_batches,
+        parts=(1.0,) * (micro_batches or 1),
+        may_cut=micro_batches is None,
         platform=platform,
         split=split,
         activations=activations,
