@@ -69,8 +69,9 @@ enum { NOT_YET = 0, WELL = 1, OTHERWISE = -1 };
 enum { SUBMITTED = 0, ON_CALLER = 1 };
 
 /* Timed runs of each way, which take turns; those after which the calling thread may have proved slower, as its queue's
- * first run takes long; the longest run for which it is tried; and the longest that is brief. */
-enum { TRIALS = 8, FEWEST = 3, LONGEST_NS = 1000000, BRIEF_NS = 25000 };
+ * first run takes long, and those after which it may have proved faster; the longest run for which it is tried, the
+ * longest that is brief, and the longest that proves it early: several cores cannot save more than their wake-up takes. */
+enum { TRIALS = 8, FEWEST = 3, FEWEST_FASTER = 2, LONGEST_NS = 1000000, BRIEF_NS = 25000, EARLY_NS = 50000 };
 
 struct flight {
     struct job *job;
@@ -214,7 +215,8 @@ static int way_of(const struct job *job)
     return job->least_ns[ON_CALLER] < job->least_ns[SUBMITTED] ? ON_CALLER : SUBMITTED;
 }
 
-/* Count a completed run; the calling thread is not tried again once its shortest run takes twice as long. */
+/* Count a completed run. The trials end early once the calling thread's shortest run takes twice as long, or is short
+ * and takes two thirds at most: a thread's wake-up delays every other run until then. */
 static void note(struct job *job)
 {
     int64_t way = job->way, took_ns = syclsched_now_ns() - job->begun_at_ns;
@@ -222,6 +224,10 @@ static void note(struct job *job)
         job->least_ns[way] = took_ns;
     if (way == ON_CALLER && job->trials[way] >= FEWEST && job->least_ns[way] > 2 * job->least_ns[SUBMITTED])
         job->trials[way] = TRIALS;
+    if (job->trials[SUBMITTED] >= FEWEST_FASTER && job->trials[ON_CALLER] >= FEWEST_FASTER &&
+        job->trials[ON_CALLER] < TRIALS && job->least_ns[ON_CALLER] <= EARLY_NS &&
+        3 * job->least_ns[ON_CALLER] <= 2 * job->least_ns[SUBMITTED])
+        job->trials[ON_CALLER] = TRIALS;
     job->is_brief = job->trials[ON_CALLER] >= TRIALS && job->least_ns[ON_CALLER] <= BRIEF_NS &&
                     job->least_ns[ON_CALLER] < job->least_ns[SUBMITTED] && took_ns <= LONGEST_NS;
 }
