@@ -206,7 +206,7 @@ class NativeRun:
 
     @property
     def runs_on_caller(self) -> int:
-        """The number of timed runs on the calling thread; it is set to its end, eight, once that has proved slower."""
+        """The number of timed runs on the calling thread; set to its end, eight, once one way has proved faster."""
         return int(self._job.trials[1])
 
     @property
