@@ -119,6 +119,7 @@ setup(
                     "_submit_arrays",
                     "_submit_dpctl",
                     "_submit_flight",
+                    "_submit_helpers",
                     "_submit_opencl",
                     "_submit_perform",
                     "_submit_spread",

@@ -8,7 +8,7 @@
  * that it can time out if a run hangs.
  *
  * A run of a few small kernels is shorter than the way to the runtime's threads and back. Such runs are executed on the
- * calling thread if that proves faster: the first runs take turns. The shortest of those are made by one call that keeps
+ * calling thread, alone or with helpers, if that proves faster: the first runs take turns. The shortest are made by one call that keeps
  * the interpreter's lock: to release it and to wait for it again takes several callers longer than the run.
  */
 #define _GNU_SOURCE
@@ -54,11 +54,16 @@ struct job {
     int64_t spreads;           /* whether computing threads may be moved to the caller's core when it waits */
     int64_t submitted_ahead;   /* `ahead` of a run that is submitted */
     const struct lane *local;  /* by lane, a queue that executes commands on the calling thread; or null */
-    int64_t way;               /* how this run is made: SUBMITTED or ON_CALLER */
+    int64_t way;               /* how this run is made: SUBMITTED, ON_CALLER or HELPED */
     int64_t begun_at_ns;
-    int64_t trials[2];         /* timed runs: submitted, and on the calling thread */
-    int64_t least_ns[2];       /* the shortest of each */
+    int64_t trials[3];         /* timed runs: submitted, on the calling thread, and there with helpers */
+    int64_t least_ns[3];       /* the shortest of each */
     int64_t is_brief;          /* whether runs on the calling thread have proved faster and brief */
+    const struct lane *const *helping; /* of each helper, as `local` */
+    int64_t helpers_count;
+    int64_t *least_of;         /* by command, the shortest time on the calling thread alone; 0 if unknown */
+    int64_t *parts;            /* by command, the parts in which it is executed with helpers */
+    int64_t is_divided;        /* whether helpers may pay */
 };
 
 /* BEGUN: the caller's part is submitted. HERE: the caller executes the commands. FLYING: the thread works. FOLLOWED: the
@@ -66,12 +71,15 @@ struct job {
  * thread. ENDED: ended, events left to the caller. */
 enum state { IDLE, BEGUN, HERE, FLYING, FOLLOWED, LANDED, ENDED };
 enum { NOT_YET = 0, WELL = 1, OTHERWISE = -1 };
-enum { SUBMITTED = 0, ON_CALLER = 1 };
+enum { SUBMITTED = 0, ON_CALLER = 1, HELPED = 2, WAYS = 3 };
 
-/* Timed runs of each way, which take turns; those after which the calling thread may have proved slower, as its queue's
- * first run takes long, and those after which it may have proved faster; the longest run for which it is tried, the
- * longest that is brief, and the longest that proves it early: several cores cannot save more than their wake-up takes. */
-enum { TRIALS = 8, FEWEST = 3, FEWEST_FASTER = 2, LONGEST_NS = 1000000, BRIEF_NS = 25000, EARLY_NS = 50000 };
+/* Timed runs of each way, which take turns; those after which a way may have proved slower, as its first run takes long,
+ * and after which the calling thread may have proved faster; the longest run for which others are tried, the longest
+ * that is brief, and the longest that proves it early: several cores cannot save more than their wake-up takes. */
+enum { TRIALS = 6, FEWEST = 3, FEWEST_FASTER = 2, LONGEST_NS = 2000000, BRIEF_NS = 25000, EARLY_NS = 50000 };
+
+/* Least time of what is divided into parts, in all and in each part, which is launched in 2 us; and the most parts. */
+enum { DIVIDED_NS = 60000, PART_NS = 12000, MOST_PARTS = 32 };
 
 struct flight {
     struct job *job;
@@ -81,6 +89,7 @@ struct flight {
     enum state state;
     int closing;
     struct spread *spread; /* or null */
+    struct helpers *helpers; /* or null: none yet, or none possible */
     int32_t id;            /* of the thread */
 };
 
@@ -205,29 +214,53 @@ static void wait_while(struct flight *flight, enum state state, const struct tim
                      : pthread_cond_wait(&flight->changed, &flight->mutex);
 }
 
-/* Return how the next run is made: the first runs alternate between both ways, later ones take the faster. */
-static int way_of(const struct job *job)
+/* Set the parts of each command by its time on the calling thread alone. Returns whether helpers may pay. */
+static int divide(const struct job *job)
 {
-    if (!job->local || !job->trials[SUBMITTED] || job->least_ns[SUBMITTED] > LONGEST_NS)
-        return SUBMITTED;
-    if (job->trials[ON_CALLER] < TRIALS)
-        return job->trials[ON_CALLER] < job->trials[SUBMITTED] ? ON_CALLER : SUBMITTED;
-    return job->least_ns[ON_CALLER] < job->least_ns[SUBMITTED] ? ON_CALLER : SUBMITTED;
+    int64_t divided_ns = 0;
+    for (int64_t i = 0; job->helpers_count && i < job->count; ++i) {
+        int64_t parts = job->listed[i]->divisible ? job->least_of[i] / PART_NS : 1;
+        job->parts[i] = parts < MOST_PARTS ? parts : MOST_PARTS;
+        divided_ns += parts > 1 ? job->least_of[i] : 0;
+    }
+    return divided_ns >= DIVIDED_NS;
 }
 
-/* Count a completed run. The trials end early once the calling thread's shortest run takes twice as long, or is short
- * and takes two thirds at most: a thread's wake-up delays every other run until then. */
+/* Return how the next run is made: the first runs take turns, later ones take the fastest way. */
+static int way_of(const struct job *job)
+{
+    int next = -1, fastest = SUBMITTED;
+    if (!job->local || !job->trials[SUBMITTED] || job->least_ns[SUBMITTED] > LONGEST_NS)
+        return SUBMITTED;
+    for (int way = SUBMITTED; way < WAYS; ++way) {
+        if (way == HELPED && !job->is_divided)
+            continue;
+        if (job->trials[way] < TRIALS && (next < 0 || job->trials[way] < job->trials[next]))
+            next = way;
+        if (job->trials[way] && job->least_ns[way] < job->least_ns[fastest])
+            fastest = way;
+    }
+    return next < 0 ? fastest : next;
+}
+
+/* Count a completed run. A way is not tried again once its shortest run takes clearly longer than another's; nor is any
+ * once the calling thread's is short and clearly the shortest: a thread's wake-up delays the others until then. */
 static void note(struct job *job)
 {
-    int64_t way = job->way, took_ns = syclsched_now_ns() - job->begun_at_ns;
+    int64_t way = job->way, took_ns = syclsched_now_ns() - job->begun_at_ns, least_ns = INT64_MAX;
     if (!job->trials[way]++ || took_ns < job->least_ns[way])
         job->least_ns[way] = took_ns;
-    if (way == ON_CALLER && job->trials[way] >= FEWEST && job->least_ns[way] > 2 * job->least_ns[SUBMITTED])
-        job->trials[way] = TRIALS;
-    if (job->trials[SUBMITTED] >= FEWEST_FASTER && job->trials[ON_CALLER] >= FEWEST_FASTER &&
-        job->trials[ON_CALLER] < TRIALS && job->least_ns[ON_CALLER] <= EARLY_NS &&
-        3 * job->least_ns[ON_CALLER] <= 2 * job->least_ns[SUBMITTED])
-        job->trials[ON_CALLER] = TRIALS;
+    if (way == ON_CALLER && job->trials[way] == FEWEST)
+        job->is_divided = divide(job);
+    for (int each = SUBMITTED; each < WAYS; ++each)
+        if (job->trials[each] >= FEWEST_FASTER && job->least_ns[each] < least_ns)
+            least_ns = job->least_ns[each];
+    int is_early = least_ns == job->least_ns[ON_CALLER] && least_ns <= EARLY_NS &&
+                   job->trials[SUBMITTED] >= FEWEST_FASTER && 3 * least_ns <= 2 * job->least_ns[SUBMITTED];
+    for (int each = SUBMITTED; each < WAYS; ++each)
+        if (job->trials[each] >= (is_early ? 1 : FEWEST) && job->trials[each] < TRIALS &&
+            (is_early || 4 * job->least_ns[each] > 5 * least_ns))
+            job->trials[each] = TRIALS;
     job->is_brief = job->trials[ON_CALLER] >= TRIALS && job->least_ns[ON_CALLER] <= BRIEF_NS &&
                     job->least_ns[ON_CALLER] < job->least_ns[SUBMITTED] && took_ns <= LONGEST_NS;
 }
@@ -275,20 +308,55 @@ static int advance(struct flight *flight, enum state from, enum state to)
     return well;
 }
 
+/* Execute a command on the calling thread; with helpers if there are any. Returns 0 on success. */
+static int32_t perform(struct job *job, int64_t i, struct helpers *helpers)
+{
+    const struct command *command = job->commands[i];
+    const struct lane *lane = &job->local[command->lane];
+    if (helpers && job->parts[i] > 1)
+        return syclsched_helpers_perform(helpers, job->local, i, job->parts[i]);
+    if (command->kind == COPY) {
+        memcpy(command->to, command->from, command->nbytes);
+        return 0;
+    }
+    int is_timed = command->divisible && job->trials[ON_CALLER] < TRIALS;
+    int64_t begun_ns = is_timed ? syclsched_now_ns() : 0;
+    int32_t code = lane->way->perform(lane, command);
+    int64_t took_ns = is_timed ? syclsched_now_ns() - begun_ns : 0;
+    if (is_timed && (!job->least_of[i] || took_ns < job->least_of[i]))
+        job->least_of[i] = took_ns;
+    return code;
+}
+
+/* Runs in progress on calling threads, each of which keeps a core busy. */
+static int64_t performing;
+
+/* Return the helpers of a run; null if it is made without, or other callers keep their cores busy. */
+static struct helpers *helpers_of(struct flight *flight)
+{
+    struct job *job = flight->job;
+    if (job->way != HELPED || __atomic_load_n(&performing, __ATOMIC_RELAXED) > job->helpers_count)
+        return NULL;
+    if (!flight->helpers && !(flight->helpers = syclsched_helpers_new(job->helping, job->helpers_count)))
+        job->is_divided = 0;
+    return flight->helpers;
+}
+
 /* Execute the run's commands on the calling thread, in the state HERE. Returns whether it has completed: if a command is
  * refused or the run is stopped, the rest is left to the thread. */
 static int perform_here(struct flight *flight)
 {
     struct job *job = flight->job;
     int64_t i = 0;
-    for (; i < job->count && !*job->stop; ++i) {
-        const struct command *command = job->commands[i];
-        const struct lane *lane = &job->local[command->lane];
-        if (command->kind == COPY)
-            memcpy(command->to, command->from, command->nbytes);
-        else if (lane->way->perform(lane, command) != 0)
-            break;
-    }
+    __atomic_add_fetch(&performing, 1, __ATOMIC_RELAXED);
+    struct helpers *helpers = helpers_of(flight);
+    if (helpers)
+        syclsched_helpers_begin(helpers, job->commands);
+    while (i < job->count && !*job->stop && perform(job, i, helpers) == 0)
+        ++i;
+    if (helpers)
+        syclsched_helpers_end(helpers);
+    __atomic_sub_fetch(&performing, 1, __ATOMIC_RELAXED);
     job->ahead = job->done[0] = i;
     if (i == job->count)
         copy_results(job);
@@ -338,7 +406,7 @@ int32_t syclsched_flight_fly(struct flight *flight, double seconds)
 {
     struct timespec until;
     struct job *job = flight->job;
-    if (job->way == ON_CALLER && advance(flight, BEGUN, HERE)) { /* otherwise it is followed */
+    if (job->way != SUBMITTED && advance(flight, BEGUN, HERE)) { /* otherwise it is followed */
         if (perform_here(flight))
             return WELL;
     } else if (job->way == SUBMITTED && end_here(flight, seconds))
@@ -443,5 +511,6 @@ void syclsched_flight_delete(struct flight *flight)
     pthread_cond_destroy(&flight->changed);
     pthread_mutex_destroy(&flight->mutex);
     syclsched_spread_delete(flight->spread);
+    syclsched_helpers_delete(flight->helpers);
     free(flight);
 }

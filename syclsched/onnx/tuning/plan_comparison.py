@@ -34,7 +34,7 @@ _FLOOR: Final = 0.005
 #: tested after every turn, so it must be stricter.
 _CERTAIN, _EARLY = 2.0, 4.0
 #: Part of the keys of stored ratios: increased when the way in which plans are run changes.
-_REVISION: Final = 1
+_REVISION: Final = 2
 #: Samples of each plan stored by a full comparison, and the number of comparisons after which the ratio is final.
 _KEPT, _RACES = MOST_RUNS // 2 + 1, 3
 
