@@ -124,9 +124,10 @@ setup(
                     "_submit_perform",
                     "_submit_spread",
                     "_submit_threads",
+                    "_submit_trials",
                 )
             ],
-            depends=["syclsched/devices/native/_submit.h"],
+            depends=["syclsched/devices/native/_submit.h", "syclsched/devices/native/_submit_flight.h"],
             extra_compile_args=["-O2", "-Wall", "-Wextra", "-pthread"],
             extra_link_args=["-pthread"],
             optional=True,

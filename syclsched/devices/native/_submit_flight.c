@@ -8,8 +8,8 @@
  * that it can time out if a run hangs.
  *
  * A run of a few small kernels is shorter than the way to the runtime's threads and back. Such runs are executed on the
- * calling thread, alone or with helpers, if that proves faster: the first runs take turns. The shortest are made by one call that keeps
- * the interpreter's lock: to release it and to wait for it again takes several callers longer than the run.
+ * calling thread, alone or with helpers, if that proves faster (_submit_trials.c). The shortest are made by one call that
+ * keeps the interpreter's lock: to release it and to wait for it again takes several callers longer than the run.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -18,68 +18,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "_submit.h"
-
-struct result {
-    void *to; /* set by the caller, or by `fly_into` */
-    const void *from;
-    size_t nbytes;
-};
-
-/* The inputs and outputs of a run; owned by the caller, which must not change them while the run is in progress. */
-struct job {
-    struct lane *lanes;
-    int64_t lanes_count;
-    const struct command *const *commands;
-    int64_t count;
-    int64_t ahead;             /* number of first commands that the caller submits, or executes, in this run */
-    struct event *events;
-    int64_t events_count;
-    int64_t *submit_ns;
-    struct event *made;        /* space for 2 * `count` */
-    const volatile int32_t *stop;
-    struct result *results;
-    int64_t results_count;
-    int64_t done[2];           /* submissions by the caller, and by the thread */
-    int64_t made_count[2];     /* events from made[0] and from made[2 * ahead] */
-    int64_t handed_ns;         /* processor time of submission: the caller's clock after its last submission, plus the thread's
-                                  time for the rest; without the time spent computing kernels; 0 if unknown */
-    const struct command *const *listed; /* the commands of `begin` */
-    const struct command *const *own;    /* those of `begin_with`, which read its arrays in place; or null */
-    struct given *given;
-    int64_t given_count;
-    int64_t short_ns;          /* the caller polls for the end of a run that takes no longer */
-    int64_t handed_at_ns;      /* when the caller had made its submissions */
-    int64_t took_ns;           /* duration of the last run from then on */
-    int64_t spreads;           /* whether computing threads may be moved to the caller's core when it waits */
-    int64_t submitted_ahead;   /* `ahead` of a run that is submitted */
-    const struct lane *local;  /* by lane, a queue that executes commands on the calling thread; or null */
-    int64_t way;               /* how this run is made: SUBMITTED, ON_CALLER or HELPED */
-    int64_t begun_at_ns;
-    int64_t trials[3];         /* timed runs: submitted, on the calling thread, and there with helpers */
-    int64_t least_ns[3];       /* the shortest of each */
-    int64_t is_brief;          /* whether runs on the calling thread have proved faster and brief */
-    const struct lane *const *helping; /* of each helper, as `local` */
-    int64_t helpers_count;
-    int64_t *least_of;         /* by command, the shortest time on the calling thread alone; 0 if unknown */
-    int64_t *parts;            /* by command, the parts in which it is executed with helpers */
-    int64_t is_divided;        /* whether helpers may pay */
-};
+#include "_submit_flight.h"
 
 /* BEGUN: the caller's part is submitted. HERE: the caller executes the commands. FLYING: the thread works. FOLLOWED: the
  * thread works, the caller uses the events meanwhile and releases them. LANDED: completed, events to be released by the
  * thread. ENDED: ended, events left to the caller. */
 enum state { IDLE, BEGUN, HERE, FLYING, FOLLOWED, LANDED, ENDED };
 enum { NOT_YET = 0, WELL = 1, OTHERWISE = -1 };
-enum { SUBMITTED = 0, ON_CALLER = 1, HELPED = 2, WAYS = 3 };
-
-/* Timed runs of each way, which take turns; those after which a way may have proved slower, as its first run takes long,
- * and after which the calling thread may have proved faster; the longest run for which others are tried, the longest
- * that is brief, and the longest that proves it early: several cores cannot save more than their wake-up takes. */
-enum { TRIALS = 6, FEWEST = 3, FEWEST_FASTER = 2, LONGEST_NS = 2000000, BRIEF_NS = 25000, EARLY_NS = 50000 };
-
-/* Least time of what is divided into parts, in all and in each part, which is launched in 2 us; and the most parts. */
-enum { DIVIDED_NS = 60000, PART_NS = 12000, MOST_PARTS = 32 };
 
 struct flight {
     struct job *job;
@@ -88,9 +33,9 @@ struct flight {
     pthread_cond_t begun, changed;
     enum state state;
     int closing;
-    struct spread *spread; /* or null */
+    struct spread *spread;   /* or null */
     struct helpers *helpers; /* or null: none yet, or none possible */
-    int32_t id;            /* of the thread */
+    int32_t id;              /* of the thread */
 };
 
 /* Processor time of the calling thread, without its share of kernels. */
@@ -214,57 +159,6 @@ static void wait_while(struct flight *flight, enum state state, const struct tim
                      : pthread_cond_wait(&flight->changed, &flight->mutex);
 }
 
-/* Set the parts of each command by its time on the calling thread alone. Returns whether helpers may pay. */
-static int divide(const struct job *job)
-{
-    int64_t divided_ns = 0;
-    for (int64_t i = 0; job->helpers_count && i < job->count; ++i) {
-        int64_t parts = job->listed[i]->divisible ? job->least_of[i] / PART_NS : 1;
-        job->parts[i] = parts < MOST_PARTS ? parts : MOST_PARTS;
-        divided_ns += parts > 1 ? job->least_of[i] : 0;
-    }
-    return divided_ns >= DIVIDED_NS;
-}
-
-/* Return how the next run is made: the first runs take turns, later ones take the fastest way. */
-static int way_of(const struct job *job)
-{
-    int next = -1, fastest = SUBMITTED;
-    if (!job->local || !job->trials[SUBMITTED] || job->least_ns[SUBMITTED] > LONGEST_NS)
-        return SUBMITTED;
-    for (int way = SUBMITTED; way < WAYS; ++way) {
-        if (way == HELPED && !job->is_divided)
-            continue;
-        if (job->trials[way] < TRIALS && (next < 0 || job->trials[way] < job->trials[next]))
-            next = way;
-        if (job->trials[way] && job->least_ns[way] < job->least_ns[fastest])
-            fastest = way;
-    }
-    return next < 0 ? fastest : next;
-}
-
-/* Count a completed run. A way is not tried again once its shortest run takes clearly longer than another's; nor is any
- * once the calling thread's is short and clearly the shortest: a thread's wake-up delays the others until then. */
-static void note(struct job *job)
-{
-    int64_t way = job->way, took_ns = syclsched_now_ns() - job->begun_at_ns, least_ns = INT64_MAX;
-    if (!job->trials[way]++ || took_ns < job->least_ns[way])
-        job->least_ns[way] = took_ns;
-    if (way == ON_CALLER && job->trials[way] == FEWEST)
-        job->is_divided = divide(job);
-    for (int each = SUBMITTED; each < WAYS; ++each)
-        if (job->trials[each] >= FEWEST_FASTER && job->least_ns[each] < least_ns)
-            least_ns = job->least_ns[each];
-    int is_early = least_ns == job->least_ns[ON_CALLER] && least_ns <= EARLY_NS &&
-                   job->trials[SUBMITTED] >= FEWEST_FASTER && 3 * least_ns <= 2 * job->least_ns[SUBMITTED];
-    for (int each = SUBMITTED; each < WAYS; ++each)
-        if (job->trials[each] >= (is_early ? 1 : FEWEST) && job->trials[each] < TRIALS &&
-            (is_early || 4 * job->least_ns[each] > 5 * least_ns))
-            job->trials[each] = TRIALS;
-    job->is_brief = job->trials[ON_CALLER] >= TRIALS && job->least_ns[ON_CALLER] <= BRIEF_NS &&
-                    job->least_ns[ON_CALLER] < job->least_ns[SUBMITTED] && took_ns <= LONGEST_NS;
-}
-
 static void begin(struct flight *flight, const struct command *const *commands)
 {
     struct job *job = flight->job;
@@ -274,7 +168,7 @@ static void begin(struct flight *flight, const struct command *const *commands)
     flight->state = BEGUN;
     pthread_mutex_unlock(&flight->mutex);
     job->commands = commands;
-    job->way = way_of(job);
+    job->way = syclsched_way_of(job);
     job->ahead = job->way == SUBMITTED ? job->submitted_ahead : 0;
     job->done[1] = job->made_count[1] = 0;
     submit(job, 0);
@@ -366,7 +260,7 @@ static int perform_here(struct flight *flight)
     if (i < job->count)
         job->local = NULL, job->is_brief = 0, job->way = SUBMITTED; /* not again */
     else
-        note(job);
+        syclsched_note(job);
     return i == job->count;
 }
 
@@ -394,7 +288,7 @@ static int end_here(struct flight *flight, double seconds)
         copy_results(job);
         clean(job);
         change(flight, IDLE);
-        note(job);
+        syclsched_note(job);
     }
     pthread_mutex_unlock(&flight->mutex);
     return well;
@@ -428,7 +322,7 @@ int32_t syclsched_flight_fly(struct flight *flight, double seconds)
     int32_t found = flight->state == FLYING ? NOT_YET : flight->state == ENDED ? OTHERWISE : WELL;
     pthread_mutex_unlock(&flight->mutex);
     if (found == WELL && job->way == SUBMITTED)
-        note(job);
+        syclsched_note(job);
     if (spread && found == WELL)
         syclsched_spread_end(spread);
     return found;
