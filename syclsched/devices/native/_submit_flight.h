@@ -57,6 +57,7 @@ struct job {
     int64_t *least_of;         /* by command, the shortest time on the calling thread alone; 0 if unknown */
     int64_t *parts;            /* by command, the parts in which it is executed with helpers */
     int64_t is_divided;        /* whether helpers may pay */
+    int64_t delayed, alone;    /* helped runs in sequence that were delayed, and next runs that are made without helpers */
 };
 
 /* Return how the next run is made. */

@@ -13,6 +13,9 @@ enum { FEWEST = 3, FEWEST_FASTER = 2, LONGEST_NS = 2000000, BRIEF_NS = 25000, EA
 /* Least time of what is divided into parts, in all and in each part, which is launched in 2 us; and the most parts. */
 enum { DIVIDED_NS = 60000, PART_NS = 12000, MOST_PARTS = 32 };
 
+/* Delayed runs in sequence that count: 64 runs are then made without helpers before the next one with them. */
+enum { MOST_DELAYED = 6 };
+
 /* Set the parts of each command by its time on the calling thread alone. Returns whether helpers may pay. */
 static int divide(const struct job *job)
 {
@@ -39,7 +42,22 @@ int syclsched_way_of(const struct job *job)
         if (job->trials[way] && job->least_ns[way] < job->least_ns[fastest])
             fastest = way;
     }
+    if (next < 0 && fastest == HELPED && job->alone)
+        return ON_CALLER;
     return next < 0 ? fastest : next;
+}
+
+/* Make the next runs without helpers if they delayed this one: on a busy machine a helper may sleep in the midst of its
+ * part. After each such run in sequence, twice as many. */
+static void judge_helpers(struct job *job, int64_t took_ns)
+{
+    if (job->way == ON_CALLER && job->alone)
+        --job->alone;
+    if (job->way != HELPED || job->trials[HELPED] < TRIALS)
+        return;
+    job->delayed = took_ns > 2 * job->least_ns[ON_CALLER] ? job->delayed + 1 : 0;
+    if (job->delayed)
+        job->alone = (int64_t)1 << (job->delayed < MOST_DELAYED ? job->delayed : MOST_DELAYED);
 }
 
 /* Count a completed run. A way is not tried again once its shortest run takes clearly longer than another's; nor is any
@@ -47,6 +65,7 @@ int syclsched_way_of(const struct job *job)
 void syclsched_note(struct job *job)
 {
     int64_t way = job->way, took_ns = syclsched_now_ns() - job->begun_at_ns, least_ns = INT64_MAX;
+    judge_helpers(job, took_ns);
     if (!job->trials[way]++ || took_ns < job->least_ns[way])
         job->least_ns[way] = took_ns;
     if (way == ON_CALLER && job->trials[way] == FEWEST)

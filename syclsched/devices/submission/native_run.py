@@ -83,6 +83,8 @@ class _Job(ctypes.Structure):
         ("least_of", ctypes.c_void_p),
         ("parts", ctypes.c_void_p),
         ("is_divided", ctypes.c_int64),
+        ("delayed", ctypes.c_int64),
+        ("alone", ctypes.c_int64),
     ]
 
 

@@ -35,7 +35,7 @@ SWITCH_S: Final = 50e-6
 #: Predicted share of the time that kernels must save to be tried: half of the share they must save when measured.
 WORTH_TRYING: Final = (1.0 - CLEARLY) / 2.0
 #: A model whose tasks take no longer by the library is also tried with kernels alone: the calling thread may execute a
-#: few small kernels (``_submit_flight.c``), and a call of the library takes longer than their work.
+#: few small kernels (``_submit_trials.c``), and a call of the library takes longer than their work.
 SHORT_S: Final = 0.5e-3
 #: A model whose tasks take longer is not short: to try kernels takes longer than they save in hundreds of calls.
 MIDDLE_S: Final = 20e-3
