@@ -536,10 +536,10 @@ class Runner:
             if run_call is None:
                 return None
 
-        acquire, release, health = self._lock.acquire, self._lock.release, self._recovery.health
+        lock, health = self._lock, self._recovery.health
 
         def call_again(arrays: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
-            acquire()
+            lock.acquire()
             try:
                 is_idle = self._last is None and self._stream is None and not self._closed
                 if not is_idle or self._bound.instances is not instances or (health.left_out and self.outdated):
@@ -547,7 +547,7 @@ class Runner:
                 found = self._run_by_call(run_call, arrays, generation)
                 return found if found is None or isinstance(found, dict) else found.collect_results(names)
             finally:
-                release()
+                lock.release()
 
         return call_again
 
