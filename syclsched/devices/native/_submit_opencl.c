@@ -168,21 +168,22 @@ static uint64_t end_ns(const struct lane *lane, ref event)
     return profiled(lane, event, CL_PROFILING_COMMAND_END);
 }
 
-/* Execute a part of a divisible kernel's groups on the calling thread, those of a range along its slowest axis. Its
+/* Execute a part of a divisible kernel's groups on the calling thread: those of a range along the axis with the most. Its
  * arguments are set: other threads execute the other parts. */
 static int32_t perform_part(const struct lane *lane, const struct command *command, int64_t part, int64_t parts)
 {
-    size_t offset[3] = {0, 0, 0}, global[3], local[3], last = command->dimensions - 1;
+    size_t offset[3] = {0, 0, 0}, global[3], local[3], last = command->dimensions - 1, axis = 0, groups = 0;
     if (command->arguments_count)
         return CL_INVALID_OPERATION;
     for (size_t d = 0; d < command->dimensions; ++d) {
         global[d] = command->global[last - d];
         local[d] = command->kind == ND_RANGE ? command->local[last - d] : 1;
+        if (global[d] / local[d] >= groups)
+            groups = global[d] / local[d], axis = d;
     }
-    size_t groups = global[last] / local[last];
-    offset[last] = groups * (size_t)part / (size_t)parts * local[last];
-    global[last] = groups * (size_t)(part + 1) / (size_t)parts * local[last] - offset[last];
-    if (!global[last])
+    offset[axis] = groups * (size_t)part / (size_t)parts * local[axis];
+    global[axis] = groups * (size_t)(part + 1) / (size_t)parts * local[axis] - offset[axis];
+    if (!global[axis])
         return CL_SUCCESS;
     return of(lane)->enqueue_kernel(lane->queue, command->kernel, (cl_uint)command->dimensions, offset, global,
                                     command->kind == ND_RANGE ? local : NULL, 0, NULL, NULL);
