@@ -31,7 +31,7 @@ SHORT_S: Final = 2e-3
 
 
 class CachedCall:
-    """A fast callable for inputs of known shapes and dtypes; made by `cached_call_for`.
+    """A fast path for inputs of known shapes and dtypes; made by `cached_call_for`.
 
     Where calls of several threads meet and are short, each core gets a runner of its own.
     """
@@ -55,7 +55,7 @@ class CachedCall:
         self._shapes = [bound.specialised.shapes[name] for name in names]
         self._checks = bound.specialised.check_indices if bound.specialised.picked else None
 
-    def __call__(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
+    def run(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
         """Return the model's outputs; None, without any run, if the inputs differ or the fast path does not apply."""
         if len(given) == 1 and type(given[0]) is dict:
             by_name = given[0]
@@ -102,7 +102,7 @@ def cached_call_for(
     dtypes: Mapping[str, np.dtype[Any]],
     another_runner: Callable[[BoundModel], Runner | None],
 ) -> CachedCall | None:
-    """Return a fast callable for repeated calls; None if there is none."""
+    """Return a fast path for repeated calls; None if there is none."""
     specialised = bound.specialised
     read = {name: array for name, array in specialised.inputs.items() if array in specialised.graph.inputs()}
     inputs = [(read.get(name), dtype, specialised.shapes[name]) for name, dtype in dtypes.items()]

@@ -120,7 +120,7 @@ class CompiledModel:
         cached = self._cached_call
         if self._inputs.are_plain and self._buckets is None:
             try:
-                found = None if cached is None or named else cached(inputs)
+                found = None if cached is None or named else cached.run(inputs)
             except ExtentExceededError:
                 found = None
             if found is not None:
@@ -129,7 +129,7 @@ class CompiledModel:
         else:
             values = self._values(inputs, named)
             try:
-                found = None if cached is None else cached((dict(values),))
+                found = None if cached is None else cached.run((dict(values),))
             except ExtentExceededError:
                 found = None
             if found is not None:

@@ -249,6 +249,7 @@ class CommandMaker:
                 global_range=_three(extents),
                 local_range=_three(extents if local is None else local),
                 dimensions=len(extents),
+                divisible=submission.divisible,
             )
             found = self._templates[key] = structure, submission.kernel  # the kernel is kept, as its id is in the key
         return found[0], form

@@ -36,6 +36,7 @@ class CommandStructure(ctypes.Structure):
         ("words", ctypes.c_void_p),
         ("event_word", ctypes.c_int64),
         ("returned", ctypes.c_void_p),
+        ("divisible", ctypes.c_int64),
     ]
 
 
@@ -64,6 +65,11 @@ class Command:
     def is_fence(self) -> bool:
         """Whether it is an empty operation."""
         return int(self._structure.kind) == FENCE
+
+    @property
+    def is_divisible(self) -> bool:
+        """Whether it is a kernel, and launches of parts of its work-groups do the same."""
+        return bool(self._structure.divisible)
 
     def truncated_copy(self, nbytes: int) -> tuple[Command, int]:
         """Return a copy command of the first ``nbytes`` bytes, and its structure's address, to change its pointers."""

@@ -340,6 +340,30 @@ def test_kernels_alone_are_tried_for_short_models_whatever_is_predicted(monkeypa
 
 
 @needs_onednn
+@pytest.mark.parametrize(
+    ("expected_s", "kernels_s", "wins"), [(1e-4, 1.0, True), (1e-4, 1.8, False), (1e-2, 1.0, False)]
+)
+def test_on_a_busy_machine_short_models_take_kernels_that_are_clearly_faster(
+    monkeypatch, expected_s: float, kernels_s: float, wins: bool
+) -> None:
+    stage = Stage(monkeypatch)
+    for module in (plan_comparison, kernel_selection):
+        monkeypatch.setattr(module, "is_disturbed", lambda _: True)
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[2.0] * 9, [kernels_s] * 9])
+    bound = stage.bound
+
+    def planned(graph: TaskGraph, *, calibrate: bool = True) -> SimpleNamespace:
+        made = bound(graph, calibrate=calibrate)
+        made.plan.expected_s = expected_s
+        return made
+
+    monkeypatch.setattr(stage, "bound", planned)
+    winner = stage.race()
+    assert (set(winner.doing.values()) == {"opencl-c"}) == wins
+    assert not len(stage.history)
+
+
+@needs_onednn
 @pytest.mark.parametrize(("by_library_s", "tried"), [(1e-3, True), (1.0, False)])
 def test_of_long_models_kernels_that_may_save_little_are_not_made(monkeypatch, quiet, by_library_s, tried) -> None:
     stage = Stage(monkeypatch)
