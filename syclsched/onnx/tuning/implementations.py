@@ -31,6 +31,7 @@ IMPLEMENTATIONS: Final = (
     "opencl-c",
     "opencl-c-winograd",
     "opencl-c-groups",
+    "opencl-c-interleaved",
     "numpy",
     "reference",
 )
