@@ -14,9 +14,10 @@ LIMITS: Final = {"uint8": (0, 255), "int8": (-128, 127)}
 
 @dataclass(frozen=True, slots=True)
 class QuantisedAddend:
-    """Residual of 8 bits, added to a result that is quantised and dequantised before."""
+    """Residual of 8 bits or vector of numbers, added to a result that is quantised and dequantised before."""
 
     own: tuple[float, float]  # scale and zero point of the result before the sum
     dtype: str  # of that result
-    other: tuple[float, float]  # scale and zero point of the residual
+    #: Scale and zero point of the residual; None for a vector in single precision, one number for each column.
+    other: tuple[float, float] | None
     activation: Activation = ()  # of the result before it is quantised

@@ -145,6 +145,26 @@ def test_quantised_values_are_added_where_products_are_made(dtype: str, zero: in
     assert {each.kind for each in found.nodes} <= {"integer_conv", "transpose"}
 
 
+def test_a_vector_is_added_where_a_quantised_product_is_made() -> None:
+    random = np.random.default_rng(3)
+    constants = {"w": _whole(random, "int8", 30, 9), "sw": np.float32(0.002), "zw": np.int8(0)}
+    constants |= {"sx": np.float32(0.0213), "zx": np.uint8(7), "sc": np.float32(0.0371), "zc": np.uint8(111)}
+    constants |= {"b": _whole(random, "uint8", 9), "sb": np.float32(0.0517), "zb": np.uint8(100)}
+    nodes = [
+        node("DequantizeLinear", ["q", "sx", "zx"], ["x"]),
+        node("DequantizeLinear", ["w", "sw", "zw"], ["v"]),
+        node("MatMul", ["x", "v"], ["c"]),
+        node("QuantizeLinear", ["c", "sc", "zc"], ["d"]),
+        node("DequantizeLinear", ["d", "sc", "zc"], ["e"]),
+        node("DequantizeLinear", ["b", "sb", "zb"], ["f"]),
+        node("Add", ["e", "f"], ["s"]),
+        node("QuantizeLinear", ["s", "sc", "zc"], ["y"]),
+    ]
+    found = _compare(nodes, {"q": _whole(random, "uint8", 2, 5, 30)}, constants, "integer_matmul")
+    (made,) = found.nodes
+    assert made.attributes["addend"].other is None
+
+
 def test_a_value_that_is_only_moved_stays_quantised() -> None:
     random = np.random.default_rng(2)
     constants = {"s": np.float32(0.1), "z": np.uint8(7), "shape": np.array([2, 12, 9])}

@@ -30,6 +30,7 @@ _FINISHES = [
         "addend": QuantisedAddend((0.0513771, 9), "uint8", (0.0313139, -3)),
         "quantise": (0.0717173, 0),
     },
+    {"scaled": True, "addend": QuantisedAddend((0.0513771, 9), "int8", None), "quantise": (0.0717173, 3)},
     {
         "scaled": True,
         "addend": QuantisedAddend((0.25, -4), "int8", (0.125, 0), (("relu",),)),
@@ -72,10 +73,15 @@ def _finished(
         made = made + arrays["b"].reshape(along)
     if "addend" in finish:
         addend = finish["addend"]
-        arrays["r"] = _whole(random, draw(st.sampled_from(["uint8", "int8"])), *sums.shape)
         made = act.numpy(addend.activation, made)
         whole = np.clip(np.rint(made / addend.own[0]) + addend.own[1], *LIMITS[addend.dtype])
-        made = (whole - addend.own[1]) * addend.own[0] + (arrays["r"].astype(float) - addend.other[1]) * addend.other[0]
+        made = (whole - addend.own[1]) * addend.own[0]
+        if addend.other is None:
+            arrays["r"] = random.standard_normal(columns).astype(np.float32)
+            made = made + arrays["r"].reshape(along)
+        else:
+            arrays["r"] = _whole(random, draw(st.sampled_from(["uint8", "int8"])), *sums.shape)
+            made = made + (arrays["r"].astype(float) - addend.other[1]) * addend.other[0]
     elif finish.get("residual"):
         arrays["r"] = random.standard_normal(sums.shape).astype(np.float32)
         made = made + arrays["r"]
@@ -158,7 +164,7 @@ def convolutions(draw: st.DrawFn) -> Case:
     finish, more, wanted = _finished(draw, random, sums, outside, 1)
     if last:
         arrays["x"], wanted = np.moveaxis(arrays["x"], 1, -1).copy(), np.moveaxis(wanted, 1, -1)
-        more = {name: np.moveaxis(each, 1, -1).copy() if name in "yr" else each for name, each in more.items()}
+        more = {name: np.moveaxis(each, 1, -1).copy() if each.ndim > 1 else each for name, each in more.items()}
     made = _made(finish, arrays)
     operation = integer_conv(ndim, strides, pads, dilations, groups, channels_last=last, narrow=narrow, finish=made)
     return operation, {**more, **arrays}, wanted

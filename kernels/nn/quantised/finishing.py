@@ -27,13 +27,18 @@ class Finish:
     activation: Activation = ()
     quantise: tuple[float, int] | None = None  # scale and zero point of the result
     symmetric: bool = False  # x has no zero point z
-    addend: QuantisedAddend | None = None  # how a residual of 8 bits is added
+    addend: QuantisedAddend | None = None  # how a residual of 8 bits or a vector is added
 
     def __post_init__(self) -> None:
         if self.addend is not None and not self.residual:
             raise ArgumentError("a quantised addend is a residual")
         if not self.scaled and (self.bias or self.residual or self.activation or self.quantise):
             raise ArgumentError("only a scaled sum has a bias, a residual, an activation or a quantised result")
+
+    @property
+    def has_residual_rows(self) -> bool:
+        """Whether there is a residual of the result's shape."""
+        return self.residual and (self.addend is None or self.addend.other is not None)
 
     @property
     def label(self) -> str:
@@ -63,7 +68,7 @@ class Finish:
             ("z", not self.symmetric, ("int32", *LIMITS)),
             ("s", self.scaled, ("float32",)),
             ("b", self.bias, ("float32",)),
-            ("r", self.residual, ("float32",) if self.addend is None else tuple(LIMITS)),
+            ("r", self.residual, tuple(LIMITS) if self.addend and self.addend.other else ("float32",)),
         ]
         return (
             Parameter("y", AccessMode.WRITE, dtypes=results),
@@ -82,8 +87,8 @@ class Finish:
             return f"s is one number or {each}, not {shapes['s']}"
         if self.bias and shapes["b"] != each:
             return f"b is {each}, not {shapes['b']}"
-        if self.residual and shapes["r"] != shapes["y"]:
-            return f"r is as y {shapes['y']}, not {shapes['r']}"
+        if self.residual and shapes["r"] != (added := shapes["y"] if self.has_residual_rows else each):
+            return f"r is {added}, not {shapes['r']}"
         return None
 
     def numpy(self, sums: Any, y: Any, arrays: Any) -> Any:
@@ -98,8 +103,11 @@ class Finish:
             scale, zero = self.addend.own
             made = _quantised(act.numpy(self.addend.activation, made), self.addend.own, self.addend.dtype)
             made = (made - np.float32(zero)) * np.float32(scale)
-            scale, zero = self.addend.other
-            made = made + (arrays["r"].astype(np.float32) - np.float32(zero)) * np.float32(scale)
+            other = arrays["r"].astype(np.float32)
+            if self.addend.other is not None:
+                scale, zero = self.addend.other
+                other = (other - np.float32(zero)) * np.float32(scale)
+            made = made + other
         elif self.residual:
             made = made + arrays["r"]
         made = act.numpy(self.activation, made)
@@ -118,7 +126,7 @@ class Finish:
             each = signature.shapes["s"] not in ((), (1,))
             lines += [f"{floats} v = convert_{floats}(sums) * {load('s', 'column') if each else 's[0]'};"]
             lines += [f"v += {load('b', 'column')};"] if self.bias else []
-            lines += self._residual(load("r", "at"), floats)
+            lines += self._residual(load("r", "at" if self.has_residual_rows else "column"), floats)
             lines += [act.opencl(self.activation, "v", "float32", floats if width > 1 else None)]
         if self.quantise is not None:
             lines += _quantising(self.quantise, dtype, floats)
@@ -135,11 +143,13 @@ class Finish:
         if self.addend is None:
             return [f"v += {value};"] if self.residual else []
         own, other = self.addend.own, self.addend.other
+        if other is not None:
+            value = f"(convert_{floats}({value}) - {literal(other[1], 'float32')}) * {literal(other[0], 'float32')}"
         return [
             act.opencl(self.addend.activation, "v", "float32", floats if floats != "float" else None),
             *_quantising(own, self.addend.dtype, floats),
             f"v = (v - {literal(own[1], 'float32')}) * {literal(own[0], 'float32')};",
-            f"v += (convert_{floats}({value}) - {literal(other[1], 'float32')}) * {literal(other[0], 'float32')};",
+            f"v += {value};",
         ]
 
     @property
@@ -160,7 +170,8 @@ SUMS: Final = Finish()
 
 def _label(addend: QuantisedAddend) -> str:
     """Return an addend's part of an operation's name."""
-    numbers = "{:.9g},{}".format(*addend.own), addend.dtype, "{:.9g},{}".format(*addend.other)
+    other = "vector" if addend.other is None else "{:.9g},{}".format(*addend.other)
+    numbers = "{:.9g},{}".format(*addend.own), addend.dtype, other
     return " ".join(filter(None, (act.label(addend.activation), f"sum({';'.join(numbers)})")))
 
 

@@ -64,7 +64,7 @@ def _integer_conv(convolution: Convolution, finish: Finish, narrow: bool) -> Ope
         ),
         work=partial(_work, finish=finish),
         check=partial(_check, convolution=convolution, finish=finish),
-        split=Split(rows=("y", "x", *(["r"] if finish.residual else []))),
+        split=Split(rows=("y", "x", *(["r"] if finish.has_residual_rows else []))),
     )
 
 
@@ -143,6 +143,6 @@ def _host(*, convolution: Convolution, finish: Finish, y: Any, x: Any, w: Any, z
     attributes = {"window": convolution.window, "groups": convolution.groups, "last_": last}
     convolve(y=sums, x=wide, w=w.astype(np.float64), activation=(), residual="", **attributes)
     target, total = (each if last else np.moveaxis(each, 1, -1) for each in (y, sums))
-    if "r" in arrays and not last:
+    if finish.has_residual_rows and not last:
         arrays["r"] = np.moveaxis(arrays["r"], 1, -1)
     target[...] = finish.numpy(total, y, arrays)

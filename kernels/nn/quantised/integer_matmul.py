@@ -42,7 +42,7 @@ def integer_matmul(finish: Finish = SUMS, *, narrow: bool = False) -> Operation:
         ),
         work=partial(_work, finish=finish),
         check=partial(_check, finish=finish),
-        split=Split(rows=("y", "x", *(["r"] if finish.residual else []))),
+        split=Split(rows=("y", "x", *(["r"] if finish.has_residual_rows else []))),
     )
 
 

@@ -124,20 +124,19 @@ def _post_ops(signature: Signature, y: Tensor, steps: ScaledSum) -> tuple[PostOp
     addend, scale, before = steps.addend, 1.0, list[PostOp]()
     if addend is not None:
         assert residual is not None
-        (step, zero), (scale, shift) = addend.own, addend.other
+        step, zero = addend.own
         low, high = (limit - zero for limit in LIMITS[addend.dtype])
-        # The residual is added as it is, to a result in its unit and less its zero point.
-        before = [
-            *post_ops_of(addend.activation),
-            Eltwise("linear", 1 / step),
-            Eltwise("round"),
-            Eltwise("clip", low, high),
-            Eltwise("linear", step / scale, -shift),
-            Binary("add", residual, "r"),
-        ]
+        if addend.other is None:
+            residual = plain(tuple(n if axis == 1 else 1 for axis, n in enumerate(y.dims)), "float32")
+            same_unit = Eltwise("linear", step)
+        else:  # the residual is added as it is, to a result in its unit and less its zero point
+            scale = addend.other[0]
+            same_unit = Eltwise("linear", step / scale, -addend.other[1])
+        rounded = (Eltwise("linear", 1 / step), Eltwise("round"), Eltwise("clip", low, high))
+        before = [*post_ops_of(addend.activation), *rounded, same_unit, Binary("add", residual, "r")]
         residual = None
     after = list(post_ops_of(steps.activation, residual))
-    if addend is not None and (after or steps.quantise is None):
+    if scale != 1 and (after or steps.quantise is None):
         before.append(Eltwise("linear", scale))
         scale = 1.0
     if steps.quantise is not None:

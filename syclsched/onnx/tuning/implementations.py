@@ -32,6 +32,7 @@ IMPLEMENTATIONS: Final = (
     "opencl-c-winograd",
     "opencl-c-groups",
     "opencl-c-interleaved",
+    "opencl-c-table",
     "numpy",
     "reference",
 )

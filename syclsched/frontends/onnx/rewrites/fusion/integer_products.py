@@ -10,6 +10,7 @@ import numpy as np
 
 from syclsched.frontends.onnx.integer_weights import centred_weights, integer_attributes
 from syclsched.frontends.onnx.network import CanonicalNode
+from syclsched.frontends.onnx.rewrites.fusion.affine import vector_along
 from syclsched.frontends.onnx.rewrites.fusion.post_op_fusion import INTEGER_KINDS, absorb_reader
 from syclsched.frontends.onnx.rewrites.fusion.quantisation_patterns import dequantised, quantisation
 from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
@@ -165,18 +166,32 @@ def _absorb_sum(draft: NetworkDraft, node: CanonicalNode) -> CanonicalNode | Non
     if reader.attributes["expression"] not in (("add", 0, 1), ("add", 1, 0)) or len(reader.inputs) != 2:
         return None
     own = dequantised(draft, widened.outputs[0])
-    other = next((dequantised(draft, name) for name in reader.inputs if name != widened.outputs[0]), None)
-    if own is None or other is None or not own.is_scalar or not other.is_scalar or own.value != output:
+    if own is None or not own.is_scalar or own.value != output or (own.step, own.shift) != at["quantise"]:
         return None
-    if (own.step, own.shift) != at["quantise"] or other.value in draft.constants:
+    if draft.shape(str(reader.outputs[0])) != draft.shape(output):
         return None
-    if not draft.shape(other.value) == draft.shape(output) == draft.shape(str(reader.outputs[0])) or other.step <= 0:
+    found = _addend(draft, node, next(str(name) for name in reader.inputs if name != widened.outputs[0]))
+    if found is None:
         return None
-    addend = QuantisedAddend((own.step, own.shift), at["result"], (other.step, other.shift), at["activation"])
+    added, numbers = found
+    addend = QuantisedAddend((own.step, own.shift), at["result"], numbers, at["activation"])
     draft.remove(widened)
     attributes = {**at, "activation": (), "quantise": None, "result": "float32", "addend": addend}
-    inputs = (*node.inputs[:3], other.value, *node.inputs[4:])
+    inputs = (*node.inputs[:3], added, *node.inputs[4:])
     changed = _take(draft, node, reader, inputs=inputs, attributes=attributes)
     draft.remove_unread(*(name for name in reader.inputs if name is not None and name != widened.outputs[0]))
     draft.record_change(f"added to by the {node.kind} before it", reader.name)
     return changed
+
+
+def _addend(draft: NetworkDraft, node: CanonicalNode, name: str) -> tuple[str, tuple[float, float] | None] | None:
+    """Return what a node adds instead of a value: one of 8 bits with scale and zero point, or a vector; or None."""
+    shape = draft.shape(str(node.outputs[0]))
+    constant = draft.constant(name)
+    if constant is not None:
+        vector = vector_along(constant, shape, len(shape) - 1) if node.kind == "integer_matmul" else None
+        return None if vector is None or vector.dtype != np.float32 else (draft.add_constant(vector, name), None)
+    other = dequantised(draft, name)
+    if other is None or not other.is_scalar or other.value in draft.constants or other.step <= 0:
+        return None
+    return (other.value, (other.step, other.shift)) if draft.shape(other.value) == shape else None
