@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from functools import partial
 from math import prod
+from typing import Final
 
+from syclsched.kernels.common import VECTOR_ITEMS
 from syclsched.kernels.onednn import c_api
 from syclsched.kernels.onednn.primitive_spec import PrimitiveSpec, implementation, refuse
 from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveRequest
@@ -43,6 +45,8 @@ def transpose(*, permutation: Shape) -> Implementation:
 
 def _transpose(signature: Signature, *, permutation: Shape) -> PrimitiveSpec:
     dtype = signature.dtypes["y"]
+    if few_lines(signature.shapes["x"], permutation) is not None:  # its reorder takes several times as long
+        raise refuse("a kernel interleaves few lines")
     shape, order = merged(signature.shapes["x"], permutation)
     most = c_api.MAX_DIMENSIONS
     if len(shape) > most:
@@ -52,6 +56,23 @@ def _transpose(signature: Signature, *, permutation: Shape) -> PrimitiveSpec:
     return PrimitiveSpec(
         PrimitiveRequest("reorder", (PrimitiveArgument("x", c_api.SRC, x), PrimitiveArgument("y", c_api.DST, y)))
     )
+
+
+#: Most lines that are interleaved by vector shuffles: each vector of the result takes one for each of them.
+MOST_LINES: Final = 8
+
+
+def few_lines(shape: Shape, permutation: Shape) -> tuple[int, int, int] | None:
+    """Return the planes, lines and columns of a transposition of few long lines into many short ones; else None."""
+    if prod(shape) == 0:
+        return None
+    extents, order = merged(shape, permutation)
+    if order == (1, 0):
+        extents = (1, *extents)
+    elif order != (0, 2, 1):
+        return None
+    planes, lines, columns = extents
+    return (planes, lines, columns) if lines <= MOST_LINES and columns >= VECTOR_ITEMS else None
 
 
 def merged(shape: Shape, permutation: Shape) -> tuple[Shape, Shape]:

@@ -31,6 +31,8 @@ IMPLEMENTATIONS: Final = (
     "opencl-c",
     "opencl-c-winograd",
     "opencl-c-groups",
+    "opencl-c-interleaved",
+    "opencl-c-table",
     "numpy",
     "reference",
 )

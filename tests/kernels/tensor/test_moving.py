@@ -17,6 +17,7 @@ from syclsched.kernels.tensor.concat import concat
 from syclsched.kernels.tensor.pad import MODES, pad
 from syclsched.kernels.tensor.strided_slice import slice_of
 from syclsched.kernels.tensor.transpose import transpose
+from syclsched.kernels.tensor.writing import interleave
 from syclsched.model.operation import Operation
 
 LANGUAGES = ["opencl-c", "python"]
@@ -73,6 +74,24 @@ def test_transpose_of_other_dtypes(on_device: Try, dtype: str) -> None:
     for language in LANGUAGES:
         check(on_device, transpose((1, 0)), x.T, language, x=x)
         check(on_device, transpose((1, 0)), x[:5].T, language, x=x[:5])
+
+
+@pytest.mark.sycl
+@SETTINGS
+@given(data=st.data())
+def test_few_lines_are_interleaved(on_device: Try, data: st.DataObject) -> None:
+    planes, lines = data.draw(st.sampled_from([1, 3])), data.draw(st.integers(2, 8))
+    columns = data.draw(st.sampled_from([16, 17, 40, 2100, 5000]))
+    x = filled((planes, lines, columns), data.draw(st.sampled_from(["uint8", "float16", "float32", "int64"])))
+    check(on_device, transpose((0, 2, 1)), x.transpose(0, 2, 1), interleave.NAME, x=x)
+
+
+def test_what_is_not_interleaved() -> None:
+    for shape, permutation in (((9, 40), (1, 0)), ((3, 15), (1, 0)), ((40, 3, 2), (0, 1, 2)), ((2, 3, 40), (2, 1, 0))):
+        x = np.zeros(shape, "uint8")
+        signature = signature_of({"y": x.transpose(permutation), "x": x})
+        refuses = transpose(permutation).implementation(interleave.NAME).requires.refuses
+        assert refuses is not None and "interleaves" in str(refuses(signature))
 
 
 @pytest.mark.sycl
