@@ -18,7 +18,6 @@ from syclsched.kernels.tensor.operation_factory import (
     output_parameter,
     shape_error,
 )
-from syclsched.kernels.tensor.writing import interleave
 from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.kernels.tensor.writing.iteration_space import iteration_launch, unravel_index, write_iteration
 from syclsched.kernels.tensor.writing.kernel_writer import LANES, KernelWriter
@@ -43,7 +42,6 @@ def transpose(permutation: tuple[int, ...]) -> Operation:
         kernels=(
             data_movement.transpose(permutation=permutation),
             transpose_groups.transpose(permutation),
-            interleave.transpose(permutation),
             *generated_implementations(
                 parameters,
                 partial(_write, permutation=permutation),

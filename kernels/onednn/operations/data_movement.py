@@ -45,7 +45,7 @@ def transpose(*, permutation: Shape) -> Implementation:
 
 def _transpose(signature: Signature, *, permutation: Shape) -> PrimitiveSpec:
     dtype = signature.dtypes["y"]
-    if few_lines(signature.shapes["x"], permutation) is not None:  # its reorder takes several times as long
+    if _has_few_lines(signature.shapes["x"], permutation):  # its reorder takes several times as long
         raise refuse("a kernel interleaves few lines")
     shape, order = merged(signature.shapes["x"], permutation)
     most = c_api.MAX_DIMENSIONS
@@ -58,21 +58,15 @@ def _transpose(signature: Signature, *, permutation: Shape) -> PrimitiveSpec:
     )
 
 
-#: Most lines that are interleaved by vector shuffles: each vector of the result takes one for each of them.
+#: Most lines that are interleaved by vector shuffles, as the channels of an image: each vector of the result takes one
+#: for each of them.
 MOST_LINES: Final = 8
 
 
-def few_lines(shape: Shape, permutation: Shape) -> tuple[int, int, int] | None:
-    """Return the planes, lines and columns of a transposition of few long lines into many short ones; else None."""
-    if prod(shape) == 0:
-        return None
-    extents, order = merged(shape, permutation)
-    if order == (1, 0):
-        extents = (1, *extents)
-    elif order != (0, 2, 1):
-        return None
-    planes, lines, columns = extents
-    return (planes, lines, columns) if lines <= MOST_LINES and columns >= VECTOR_ITEMS else None
+def _has_few_lines(shape: Shape, permutation: Shape) -> bool:
+    """Return whether a transposition makes many short lines of a few long ones."""
+    (*_, lines, columns), order = merged((1, *shape), (0, *(axis + 1 for axis in permutation)))
+    return order in ((1, 0), (0, 2, 1)) and lines <= MOST_LINES and columns >= VECTOR_ITEMS
 
 
 def merged(shape: Shape, permutation: Shape) -> tuple[Shape, Shape]:

@@ -31,7 +31,6 @@ IMPLEMENTATIONS: Final = (
     "opencl-c",
     "opencl-c-winograd",
     "opencl-c-groups",
-    "opencl-c-interleaved",
     "opencl-c-table",
     "numpy",
     "reference",
