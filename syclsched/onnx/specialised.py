@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,12 +109,12 @@ class Specialised:
     @property
     def returns_fetched(self) -> bool:
         """Whether `results` returns what it is given: arrays with the names, order and dtypes of the outputs."""
-        return not self._is_changed and all(
+        return not self.is_changed and all(
             isinstance(made, str) and name == made for name, made in self.outputs.items()
         )
 
     @property
-    def _is_changed(self) -> bool:
+    def is_changed(self) -> bool:
         """Whether the host changes the values of outputs."""
         return bool(self.lengths or self.guards or self.elements or self.decodings or self.composition)
 
@@ -127,7 +127,7 @@ class Specialised:
             If the run was beyond limits that the graph assumes.
         """
         made = {name: found[made] if isinstance(made, str) else made.copy() for name, made in self.outputs.items()}
-        if not self._is_changed:
+        if not self.is_changed:
             return made
         for name, guard in self.guards.items():
             if not guard.holds(int(made.pop(name).reshape(-1)[0])):
@@ -138,6 +138,20 @@ class Specialised:
         for name, decoding in self.decodings.items():
             results[name] = decoding.decode(results[name])
         return compose(results, self.composition)
+
+    def only(self, name: str) -> Specialised:
+        """Return the part that makes one output of the model."""
+        made = self.composition.get(name) if self.composition else name
+        own = () if made is None else (made,) if isinstance(made, str) else made
+        lengths = {each: self.lengths[each] for each in own if each in self.lengths}
+        kept = {*own, *self.guards, *(count for counted in lengths.values() for _, count in counted)}
+        return replace(
+            self,
+            outputs={each: array for each, array in self.outputs.items() if each in kept},
+            lengths=lengths,
+            decodings={each: decoding for each, decoding in self.decodings.items() if each in own},
+            composition={name: made} if self.composition else {},
+        )
 
 
 class ExtentExceededError(Exception):

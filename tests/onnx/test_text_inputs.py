@@ -99,6 +99,9 @@ def test_a_pipeline_of_text_columns_gives_what_onnx_runtime_gives() -> None:
             label[0].tolist(), label[0, :2].tolist(), label[0, ::-1].tolist()
         ]  # fmt: skip
         np.testing.assert_allclose(streamed[2]["probabilities"], probabilities[::-1], rtol=1e-5)
+        started = compiled.start(CITIES, X)
+        assert started.result("label").tolist() == label.tolist()
+        np.testing.assert_allclose(started.result("probabilities"), probabilities, rtol=1e-5)
         assert compiled.times(CITIES, X)
         assert [(each.name, each.dtype) for each in compiled.inputs] == [("city", "text"), ("x", "float32")]
 

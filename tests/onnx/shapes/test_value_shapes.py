@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -235,9 +236,37 @@ def test_streams_starts_and_threads_with_fresh_values() -> None:
         with ThreadPoolExecutor(4) as pool:
             for each, found in zip(values, pool.map(compiled, values), strict=True):
                 both.check(each, found)
-        for each in values[:3]:  # a run's arrays are not cut: it has a plan of its own
+        made = both.plans
+        for each in values[:3]:
             run = compiled.start(each)
             assert np.array_equal(run.result("y"), both.wanted(each)["y"])
+            assert np.array_equal(run.result("y"), both.wanted(each)["y"])
+        assert both.plans == made
+
+
+def test_a_started_run_beyond_the_bounds_is_computed_once_more() -> None:
+    nodes = [node("Tile", ["x", "n"], ["y"]), node("Shape", ["y"], ["shape"])]
+    values = [{"x": x(2, 3), "n": two(n, 1)} for n in EXTENTS]
+    both = Both(nodes, values[0], {"y": "float32", "shape": "int64"})
+    with both.compiled as compiled:
+        for i, each in enumerate(values):
+            wanted = both.wanted(each)
+            given = {name: value.copy() for name, value in each.items()}
+            run = compiled.start(given)
+            if i % 2:
+                run.wait()
+                given["x"][:] = 0
+            assert np.array_equal(run.result("y"), wanted["y"])
+            assert np.array_equal(run.result("shape"), wanted["shape"])
+        assert both.plans <= 5
+        for each in values:  # without waiting for it
+            compiled.start(each)
+        assert asyncio.run(awaited(compiled, values[1]))["y"].shape == both.wanted(values[1])["y"].shape
+
+
+async def awaited(compiled: Any, values: Any) -> dict[str, Any]:
+    run = await compiled.start(values)
+    return {name: run.result(name) for name in ("y", "shape")}
 
 
 def test_extents_of_a_branch_that_is_not_taken() -> None:
