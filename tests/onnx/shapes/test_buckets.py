@@ -143,6 +143,35 @@ def encoder() -> list[Any]:
     ]
 
 
+def joined() -> list[Any]:
+    """Return the nodes of a layer over all tokens of a batch at once, as PyTorch exports ``view(-1, width)``."""
+    return [
+        node("Shape", ["x"], ["shape"]),
+        node("Reshape", ["x", "rows"], ["flat"]),
+        node("MatMul", ["flat", "w"], ["h"]),
+        node("Relu", ["h"], ["k"]),
+        node("Reshape", ["k", "shape"], ["y"]),
+        node("Transpose", ["x"], ["turned"], perm=[2, 1, 0]),
+        node("Flatten", ["turned"], ["z"]),
+        node("Reshape", ["x", "list"], ["all"]),
+        node("ReduceMax", ["all"], ["most"], keepdims=0),
+        node("Add", ["flat", "k"], ["sum"]),
+        node("ReduceMean", ["sum", "a0"], ["means"], keepdims=0),
+    ]
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 8), st.integers(1, 40)), min_size=1, max_size=6))
+def test_batches_of_texts_as_one_list_of_tokens(sizes: list[tuple[int, int]]) -> None:
+    inputs, outputs = {"x": ("batch", "length", WIDTH)}, ["y", "z", "all", "most", "means"]
+    with Both(joined(), inputs, outputs, {"batch": (4, 8), "length": 16}) as both:
+        for size in sizes:
+            both.check({"x": x(*size, WIDTH)})
+        planned = {(4 if batch < 5 else 8, -(-length // 16)) for batch, length in sizes}
+        assert len(both.compiled.kept_shapes) == len(planned)
+
+
+CONSTANTS |= {"rows": np.array([-1, WIDTH]), "list": np.array([-1])}
 CONSTANTS |= {"twice": np.array([1, 2]), "margins": np.array([1, 2, 0, 3]), "two": np.array([2])}
 CONSTANTS |= {"wide": np.array([3, 1, 1]), "minus": np.array([-1]), "beyond": np.array([1 << 40])}
 OUTPUTS = ["y", "means", "first", "last_one"]
@@ -211,9 +240,7 @@ def test_a_model_is_planned_for_its_bucket_when_it_is_loaded() -> None:
         node("CumSum", ["x", "i1"], ["y"], reverse=1),
         node("Concat", ["x", "x"], ["y"], axis=1),
         node("EyeLike", ["x"], ["y"]),
-        node("Reshape", ["x", "pairs"], ["y"]),
         node("Split", ["x"], ["y", "z"], axis=1, num_outputs=2),
-        node("Flatten", ["x"], ["y"], axis=2),
         node("MeanVarianceNormalization", ["x"], ["y"], axes=[0, 1]),
     ],
     ids=lambda each: each.op_type,
@@ -245,6 +272,9 @@ def test_what_cannot_run_in_a_bucket_is_refused_with_its_name(last: Any) -> None
         node("Transpose", ["x"], ["y"]),
         node("Expand", ["x", "wide"], ["y"]),
         node("Trilu", ["x"], ["y"]),
+        node("Reshape", ["x", "pairs"], ["y"]),
+        node("Flatten", ["x"], ["y"], axis=0),
+        node("Flatten", ["x"], ["y"], axis=2),
     ],
     ids=lambda each: each.op_type,
 )

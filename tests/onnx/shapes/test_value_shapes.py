@@ -199,13 +199,54 @@ def test_a_value_that_stays_the_same_gives_exact_extents() -> None:
         assert both.plans == 1
 
 
-def test_several_extents_of_a_reshape_are_planned_for_each_value() -> None:
+RESHAPED = ((3, 8), (2, -1), (6, 4), (-1, 12), (24, 1), (0, 6), (3, 8))
+
+
+@pytest.mark.parametrize("kind", ["float32", "int64"])
+def test_a_shape_from_values(kind: str) -> None:
+    nodes = [
+        node("Cast", ["s"], ["shape"], to=7),
+        node("Reshape", ["x", "shape"], ["y"]),
+        node("Transpose", ["y"], ["z"], perm=[1, 0]),
+        node("ReduceSum", ["y", "first"], ["sums"], keepdims=0),
+    ]
+    values = [{"x": x(4, 6), "s": array(each, kind)} for each in RESHAPED]
+    check(nodes, {"y": "float32", "z": "float32", "sums": "float32"}, values, 9)
+
+
+def test_rows_parted_by_values() -> None:
+    nodes = [
+        node("Unsqueeze", ["n", "first"], ["count"]),
+        node("Concat", ["count", "lines"], ["shape"], axis=0),
+        node("Reshape", ["x", "shape"], ["y"]),
+        node("Shape", ["y"], ["extents"]),
+        node("ReduceMean", ["y", "first"], ["means"], keepdims=0),
+        node("Concat", ["lines", "count"], ["turned"], axis=0),
+        node("Reshape", ["y", "turned"], ["z"]),
+    ]
+    values = [{"x": x(12, 6), "n": array(n, "int64")} for n in (1, 2, 3, 4, 6, 12)]
+    check(nodes, {"y": "float32", "means": "float32", "extents": "int64", "z": "float32"}, values, 8)
+
+
+def test_shapes_that_vary_much_are_planned_for_each_value() -> None:
+    rows = x(160, 160)
     nodes = [node("Cast", ["s"], ["shape"], to=7), node("Reshape", ["x", "shape"], ["y"])]
-    shapes = [array(each, "float32") for each in ((3, 8), (2, -1), (6, 4), (3, 8))]
-    both = Both(nodes, {"x": x(4, 6), "s": shapes[0]}, {"y": "float32"})
+    shapes = [array(each, "float32") for each in ((25600, 1), (160, 160), (1, 25600), (25600, 1))]
+    both = Both(nodes, {"x": rows, "s": shapes[0]}, {"y": "float32"})
     with both.compiled, pytest.warns(RemadeModelWarning, match=r"every value of 's'.*Reshape"):
         for each in shapes:
-            both.check({"x": x(4, 6), "s": each})
+            both.check({"x": rows, "s": each})
+
+
+def test_a_shape_of_other_elements_is_refused() -> None:
+    both = Both([node("Reshape", ["x", "n"], ["y"])], {"x": x(4, 6), "n": two(3, 8)}, {"y": "float32"})
+    with both.compiled as compiled:
+        for shape in (two(3, 8), two(8, 3), two(-1, 4)):
+            both.check({"x": x(4, 6), "n": shape})
+        for shape in (two(5, 5), two(-1, 5), two(4, 4), two(-1, -1), two(-2, -12)):
+            with pytest.raises(ModelError, match="Reshape"):
+                compiled(x(4, 6), shape)
+        both.check({"x": x(4, 6), "n": two(12, 2)})
 
 
 def test_values_that_a_node_does_not_take_are_refused() -> None:

@@ -160,9 +160,34 @@ def is_length(b: NetworkBuilder, number: Number) -> bool:
     return isinstance(traced, tuple) and traced[0] in b.bounds
 
 
+def is_bounded(b: NetworkBuilder, number: Number) -> bool:
+    """Return whether a number is a multiple of the length of a value, or of one with an upper bound."""
+    if isinstance(number, int):
+        return False
+    traced = _traced(b, number, 0)
+    return isinstance(traced, tuple) and (traced[0] in b.bounds or traced[:2] in b.extent_roots)
+
+
+def is_positive(b: NetworkBuilder, what: str, index: int) -> bool:
+    """Return whether an element of a list of integers was positive in all calls so far."""
+    seen = None if b.observed is None else b.observed.get(_key(b, f"{what}, {index}"))
+    return seen is not None and seen.is_positive
+
+
 def is_same(b: NetworkBuilder, a: str, c: str) -> bool:
     """Return whether two numbers are the same by how they are computed."""
     return a == c or _traced(b, a, 0) == _traced(b, c, 0)
+
+
+def root_of(b: NetworkBuilder, count: str) -> int | tuple[str, int]:
+    """Return the length and the factor of which a number is the product; or its value."""
+    traced = _traced(b, count, 0)
+    return traced if isinstance(traced, int) else (_scalar(b, (*traced[:2], 1)), traced[2])
+
+
+def scalar_of(b: NetworkBuilder, count: str, factor: int) -> str:
+    """Return the number that is a multiple of a length."""
+    return _scalar(b, (count, 0, factor))
 
 
 def _needed(b: NetworkBuilder, name: str, what: str) -> dict[str, Any]:

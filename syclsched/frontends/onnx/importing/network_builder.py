@@ -47,7 +47,7 @@ class NetworkBuilder(ImportState):
         self._made_now: set[str] = set()
         self._number = 0
         self._node_names: set[str] = set()
-        self._before: tuple[Any, ...] = ({}, {}, [])
+        self._before: tuple[Any, ...] = ({}, {}, {}, [])
 
     # --- adding ---------------------------------------------------------------------------------------
 
@@ -65,7 +65,8 @@ class NetworkBuilder(ImportState):
         """Start the import of an ONNX node."""
         self._node_name, self._label = name, label
         self._made_now = set()
-        self._before = dict(self.extent_roots), dict(self.extent_scalars), list(self.guards)
+        known = self.extent_roots, self.extent_scalars, self.extent_products, self.guards
+        self._before = tuple(map(copy, known))
 
     def end(self, results: Sequence[str | None], names: Sequence[str]) -> dict[str, str]:
         """Finish the import of an ONNX node: its results get the model's names."""
@@ -89,7 +90,7 @@ class NetworkBuilder(ImportState):
     def drop(self) -> None:
         """Discard the canonical nodes added for the current ONNX node."""
         self._fresh = []
-        self.extent_roots, self.extent_scalars, self.guards = map(copy, self._before)
+        self.extent_roots, self.extent_scalars, self.extent_products, self.guards = map(copy, self._before)
 
     def add_node(self, node: CanonicalNode, made: Iterable[Value]) -> None:
         """Add a complete node and its results, which have names already."""
@@ -511,6 +512,10 @@ class NetworkBuilder(ImportState):
         self.extent_scalars = {
             (new if root == old else root, place, factor): new if made == old else made
             for (root, place, factor), made in self.extent_scalars.items()
+        }
+        self.extent_products = {
+            (factor, tuple(sorted(new if each == old else each for each in names))): new if made == old else made
+            for (factor, names), made in self.extent_products.items()
         }
         if old in self.bounds:
             self.bounds[new] = self.bounds.pop(old)

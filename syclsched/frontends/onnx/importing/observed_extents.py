@@ -32,6 +32,11 @@ class Observed:
         """The least power of two that none of them exceeds."""
         return max(_LEAST, 1 << max(self.most - 1, 0).bit_length())
 
+    @property
+    def is_positive(self) -> bool:
+        """Whether none of them was 0 or a marker such as -1."""
+        return self.least > 0
+
 
 class ObservedExtents:
     """Numbers that decide shapes, by node and use; `version` increases when plans must change."""
@@ -52,5 +57,5 @@ class ObservedExtents:
             return
         self._seen[key] = now
         is_fixed = seen is not None and seen.least == seen.most
-        if seen is None or is_fixed or now.bound != seen.bound:
+        if seen is None or is_fixed or (now.bound, now.is_positive) != (seen.bound, seen.is_positive):
             self.version += 1
