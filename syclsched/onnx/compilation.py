@@ -127,9 +127,7 @@ def compile(
         loaded = load(model, shapes=shapes, rewrites=rewrites)
     pairs = carried_pairs(carried, loaded.inputs, loaded.outputs)
     given = planning.get("buckets")
-    if given and pairs:
-        raise ArgumentError("carried values have one shape, and no buckets", where="buckets", hint="Leave one out")
-    buckets = Buckets(given, loaded) if given else None
+    buckets = Buckets(given, loaded, pairs.values()) if given else None
     platform = default_platform(devices) if platform is None else platform
     builder = ModelBuilder(
         loaded,

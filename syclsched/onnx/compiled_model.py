@@ -316,7 +316,7 @@ class CompiledModel:
             shapes = self._full_shapes({name: declared[name] for name in own})
             if self._buckets is not None:
                 shapes = self._buckets.planned(shapes)
-                own = [*shapes]
+                own = [name for name in shapes if name not in self._carried_names]
             key = self._key_of({name: shapes[name] for name in own})
             with self._bound(key, lambda: self._builder.make(shapes, {}, None, self._counted(shapes))):
                 pass

@@ -113,6 +113,11 @@ class OnnxModel:
         return self._model.host
 
     @property
+    def graph_inputs(self) -> tuple[DeclaredValue, ...]:
+        """What the graph has as inputs, or as tensors of them: those of the model, or what the host makes of texts."""
+        return self._model.inputs
+
+    @property
     def is_composed(self) -> bool:
         """Whether inputs of the graph are sequences or optional values: graphs then have their tensors as inputs."""
         return any(each.is_sequence or each.is_optional for each in self._model.inputs)

@@ -41,7 +41,7 @@ EXTENT_INPUT: Final = "extent of {}"
 #: Operators whose importers read extents otherwise than `Shape` does: only the first axis may have a length.
 READ_EXTENTS: Final = frozenset(
     {
-        *("Attention", "MultiHeadAttention", "GroupQueryAttention", "RotaryEmbedding", "GridSample", "RoiAlign"),
+        *("Attention", "MultiHeadAttention", "RotaryEmbedding", "GridSample", "RoiAlign"),
         *("DFT", "STFT", "ReverseSequence", "CenterCropPad", "LpPool", "GlobalLpPool", "AffineGrid"),
     }
 )
