@@ -149,7 +149,7 @@ class Buckets:
         for name, axes in self._axes.items():
             for axis, dimension in axes.items():
                 extent = EXTENT_INPUT.format(dimension)
-                if extent in shapes:
+                if name in shapes and extent in shapes:
                     found.setdefault(name, {})[axis] = extent
         return found
 
