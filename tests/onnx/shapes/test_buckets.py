@@ -171,6 +171,7 @@ def test_batches_of_texts_as_one_list_of_tokens(sizes: list[tuple[int, int]]) ->
         assert len(both.compiled.kept_shapes) == len(planned)
 
 
+CONSTANTS |= {"below": np.array([-(1 << 40)]), "back": np.array([-2]), "edges": np.array([0, 1, 0, 1])}
 CONSTANTS |= {"rows": np.array([-1, WIDTH]), "list": np.array([-1])}
 CONSTANTS |= {"twice": np.array([1, 2]), "margins": np.array([1, 2, 0, 3]), "two": np.array([2])}
 CONSTANTS |= {"wide": np.array([3, 1, 1]), "minus": np.array([-1]), "beyond": np.array([1 << 40])}
@@ -266,6 +267,8 @@ def test_what_cannot_run_in_a_bucket_is_refused_with_its_name(last: Any) -> None
         node("Pad", ["x", "margins"], ["y"]),
         node("Slice", ["x", "minus", "beyond", "a1"], ["y"]),
         node("Slice", ["x", "a1", "beyond", "a1", "two"], ["y"]),
+        node("Slice", ["x", "minus", "below", "a1", "minus"], ["y"]),
+        node("Slice", ["x", "beyond", "below", "a1", "back"], ["y"]),
         node("ReduceL2", ["x"], ["y"]),
         node("ReduceLogSumExp", ["x", "a1"], ["y"]),
         node("LogSoftmax", ["x"], ["y"]),
@@ -281,6 +284,13 @@ def test_what_cannot_run_in_a_bucket_is_refused_with_its_name(last: Any) -> None
 def test_operators_along_a_length(last: Any) -> None:
     with Both([last], {"x": (8, "length")}, ["y"], {"length": 8}) as both:
         for n in (1, 3, 6, 8, 11):
+            both.check({"x": x(8, n)})
+
+
+def test_margins_that_repeat_elements_along_a_length() -> None:
+    nodes = [node("Pad", ["x", "edges"], [mode], mode=mode) for mode in ("reflect", "edge", "wrap")]
+    with Both(nodes, {"x": (8, "length")}, ["reflect", "edge", "wrap"], {"length": 8}) as both:
+        for n in (2, 3, 6, 8, 11):
             both.check({"x": x(8, n)})
 
 

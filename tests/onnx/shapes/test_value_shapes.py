@@ -33,7 +33,16 @@ RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.standard_normal((40, 6)).astype(np.float32)
 #: Extents that need plans for bounds of 4, 8 and 32 after one for the first alone.
 EXTENTS = (3, 4, 1, 7, 5, 30, 17, 9, 31, 3)
-INTEGERS = {"zero": 0, "one": 1, "first": [0], "four": [4], "lines": [-1, 2, 3], "flat": [6]}
+INTEGERS = {
+    "zero": 0,
+    "one": 1,
+    "first": [0],
+    "four": [4],
+    "lines": [-1, 2, 3],
+    "flat": [6],
+    "minus": [-1],
+    "low": [-1000],
+}
 CONSTANTS: dict[str, Any] = {name: np.array(value) for name, value in INTEGERS.items()}
 CONSTANTS |= {"w": ROWS[:4, :3].copy(), "hot": np.array([1, 5], np.float32), "rows": ROWS}
 
@@ -161,11 +170,41 @@ def test_extents_from_a_list_of_integers(operator: str) -> None:
     check(nodes, {"y": "float32", "z": "float32"}, [values(n, k) for n in EXTENTS for k in (1, 5)], 8)
 
 
-@pytest.mark.parametrize("mode", ["edge", "wrap"])
+@pytest.mark.parametrize("mode", ["edge", "wrap", "reflect"])
 def test_margins_that_repeat_elements(mode: str) -> None:
     nodes = [node("Pad", ["x", "n"], ["y"], mode=mode)]
     values = [{"x": x(4, 3), "n": two(n, 1, 1, k)} for n in (1, 2, 3) for k in (1, 2)]
     check(nodes, {"y": "float32"}, values, 4)
+
+
+@pytest.mark.parametrize("mode", ["edge", "wrap", "reflect"])
+def test_margins_that_crop_on_one_side(mode: str) -> None:
+    """Elements are left out before margins repeat others, as with constant margins."""
+    values = [two(n, 0, k, 0) for n in (-2, -1, 1, 2, 3) for k in (-1, 1, 2)]
+    rows = x(7, 3)
+    both = Both([node("Pad", ["x", "n"], ["y"], mode=mode)], {"x": rows, "n": values[0]}, {"y": "float32"})
+    with both.compiled as compiled:
+        for each in values:
+            begin, end = int(each[0]), int(each[2])
+            cropped = rows[max(-begin, 0) : 7 + min(end, 0)]
+            wanted = np.pad(cropped, ((max(begin, 0), max(end, 0)), (0, 0)), mode)
+            np.testing.assert_array_equal(compiled(rows, each)["y"], wanted)
+        assert both.plans <= 5 and not compiled._by_value.inputs
+
+
+BACKWARDS = ((-1, -100), (100, 2), (8, -9), (3, 3), (-50, -100), (5, -11), (2, 6), (39, 0), (17, 5))
+
+
+@pytest.mark.parametrize("step", [-1, -2, -7])
+def test_slices_backwards(step: int) -> None:
+    nodes = [
+        node("Constant", [], ["steps"], value_ints=[step]),
+        node("Slice", ["rows", "start", "end", "first", "steps"], ["y"]),
+        node("Slice", ["y", "minus", "low", "first", "minus"], ["z"]),
+        node("ReduceSum", ["y", "first"], ["sums"], keepdims=0),
+    ]
+    values = [{"start": two(a), "end": two(z)} for a, z in BACKWARDS]
+    check(nodes, {"y": "float32", "z": "float32", "sums": "float32"}, values, 7)
 
 
 PLACES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")

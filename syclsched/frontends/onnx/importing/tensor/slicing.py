@@ -79,10 +79,6 @@ def _open_slice(b: NetworkBuilder, x: str, axis: int, start: Number, end: Number
     what = f"the slice of axis {axis}"
     if not n:
         return x
-    if step < 0:
-        if length is None or isinstance(start, str) or isinstance(end, str):
-            raise value_needed(b, next(each for each in (start, end, length) if isinstance(each, str)), what)
-        raise LengthError("a slice from the end of an axis whose length is known only at run time", where=b.place())
     if start == 0 and step == 1 and length is None and isinstance(end, str) and is_length(b, end):
         extent = bounded(b, end, what)
         if extent.bound <= n:  # the first elements, as many as another value has: no element for each of its values
@@ -91,19 +87,25 @@ def _open_slice(b: NetworkBuilder, x: str, axis: int, start: Number, end: Number
     at = {each: i for i, each in enumerate(given)}
     zero: Any = ("const", 0, "int64")
     whole: Any = ("const", n, "int64") if length is None else at[length]
+    one, size = ("const", 1, "int64"), ("const", abs(step), "int64")
+    last: Any = whole if step > 0 else ("sub", whole, one)
 
-    def place(number: Number) -> Any:
+    def place(number: Number, least: Any) -> Any:
         """Return the expression of a bound, from the front and within the axis."""
-        one: Any = ("const", max(-(1 << 62), min(number, 1 << 62)), "int64") if isinstance(number, int) else at[number]
-        return ("min", ("max", ("where", ("less", one, zero), ("add", one, whole), one), zero), whole)
+        given: Any = (
+            ("const", max(-(1 << 62), min(number, 1 << 62)), "int64") if isinstance(number, int) else at[number]
+        )
+        return ("min", ("max", ("where", ("less", given, zero), ("add", given, whole), given), least), last)
 
-    more = ("add", ("sub", place(end), place(start)), ("const", step - 1, "int64"))
-    count = b.elementwise(("max", ("div", more, ("const", step, "int64")), zero), *given, dtype="int64")
+    begin, stop = place(start, zero), place(end, zero if step > 0 else ("const", -1, "int64"))
+    span = ("sub", stop, begin) if step > 0 else ("sub", begin, stop)
+    more = ("div", ("add", span, ("sub", size, one)), size)
+    count = b.elementwise(("max", more, zero), *given, dtype="int64")
     known = is_length(b, count)
-    extent = bounded(b, count, what, most=-(-n // step)) if not known else bounded(b, count, what)
-    first = b.elementwise(place(start), *given, shape=(), dtype="int64")
-    last = ("const", max(n - 1, 0), "int64")
-    places = ("min", ("add", ("mul", ("index", -1), ("const", step, "int64")), 0), last)
+    extent = bounded(b, count, what, most=-(-n // abs(step))) if not known else bounded(b, count, what)
+    first = b.elementwise(begin, *given, shape=(), dtype="int64")
+    picked = ("add", ("mul", ("index", -1), ("const", step, "int64")), 0)
+    places = ("min", ("max", picked, zero), ("const", n - 1, "int64"))
     lengths = b.lengths.pop(x, ())
     b.give_lengths(x, [each for each in lengths if each.axis != axis])
     indices = b.elementwise(places, first, shape=(extent.bound,), dtype="int64")
@@ -233,9 +235,7 @@ def _open_pad(b: NetworkBuilder, x: str, axis: int, begin: Number, end: Number, 
     """Return a value with margins along an axis, where their widths or its length are known only at run time."""
     n, rank, length = b.shape(x)[axis], len(b.shape(x)), b.length_along(x, axis)
     given = [each for each in (begin, end, length) if isinstance(each, str)]
-    if mode == "reflect" or not n:
-        if length is not None:
-            raise LengthError("margins of an axis whose length is known only at run time", where=b.place())
+    if not n:
         raise value_needed(b, given[0], "the margins")
     at = {each: i for i, each in enumerate(given)}
     first, last = (("const", each, "int64") if isinstance(each, int) else at[each] for each in (begin, end))
@@ -249,7 +249,9 @@ def _open_pad(b: NetworkBuilder, x: str, axis: int, begin: Number, end: Number, 
         return ("sub", ("index", index), first)
 
     final = ("sub", whole, ("const", 1, "int64"))
-    near = ("mod", place(-1), whole) if mode == "wrap" else ("min", ("max", place(-1), _ZERO), final)
+    near = ("min", ("max", place(-1), _ZERO), final)
+    if mode != "constant":
+        near = _repeated(mode, whole, first, last)
     indices = b.elementwise(near, *given, shape=(extent.bound,), dtype="int64")
     made = b.gather(x, indices, axis)
     if mode == "constant":
@@ -260,6 +262,21 @@ def _open_pad(b: NetworkBuilder, x: str, axis: int, begin: Number, end: Number, 
         made = b.elementwise(("where", inside, 0, ("const", value, b.dtype(x))), whole_made, *given)
         b.give_lengths(made, lengths)
     return with_lengths(b, made, axis, extent)
+
+
+def _repeated(mode: str, whole: Any, first: Any, last: Any) -> Any:
+    """Return the place of each element of an axis whose margins repeat elements; negative margins crop before."""
+    one, cropped = ("const", 1, "int64"), ("max", ("neg", first), _ZERO)
+    final = ("sub", ("sub", ("sub", whole, cropped), ("max", ("neg", last), _ZERO)), one)
+    place: Any = ("sub", ("index", -1), ("max", first, _ZERO))
+    if mode == "edge":
+        place = ("min", ("max", place, _ZERO), final)
+    elif mode == "wrap":
+        place = ("mod", place, ("max", ("add", final, one), one))
+    else:  # back and forth without the last element twice
+        period = ("max", ("mul", ("const", 2, "int64"), final), one)
+        place = ("sub", final, ("abs", ("sub", ("mod", place, period), final)))
+    return ("max", ("add", place, cropped), _ZERO)
 
 
 def _shifted(expression: Any) -> Any:
