@@ -73,7 +73,7 @@ class CompiledModel:
         self._state = CarriedState(carried, model) if carried else None
         self._inputs = CallInputs(model, self._carried_names)
         #: What input values decide of shapes.
-        self._by_value = ValueShapes(model, bounded=self._state is None and buckets is None)
+        self._by_value = ValueShapes(model, bounded=buckets is None, carried=carried or {})
         self._kept = BoundModelCache(keep)
         self._last: BoundModel | None = None
         #: Fast path for the last input shapes, and the bound model for which it was last built.
@@ -482,7 +482,8 @@ class CompiledModel:
             except ExtentExceededError:
                 by_value.observe(shapes, version, lambda: self._shapes_of(values), values)
             except TaskFailedError:  # maybe since values exceed the plan's extents
-                if not version or not by_value.is_new(shapes, version, lambda: self._shapes_of(values), values):
+                is_checked = self._state is not None or not version  # before the run
+                if is_checked or not by_value.is_new(shapes, version, lambda: self._shapes_of(values), values):
                     raise
             self._kept.drop(key)
 

@@ -202,10 +202,12 @@ class OnnxModel:
                 self._made, self._made_carrying = made, carrying
             return made
 
-    def observe(self, shapes: Shapes, values: Mapping[str, Array], observed: ObservedExtents) -> None:
+    def observe(
+        self, shapes: Shapes, values: Mapping[str, Array], carried: Mapping[str, str], observed: ObservedExtents
+    ) -> None:
         """Compute the extents that follow from values of inputs."""
         with self._lock:
-            imported(self._model, self.full_shapes(shapes), values, {}, observed, observing=True)
+            imported(self._model, self.full_shapes(shapes), values, carried, observed, observing=True)
 
     def _network(
         self,

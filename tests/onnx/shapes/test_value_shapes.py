@@ -288,6 +288,66 @@ def test_a_shape_of_other_elements_is_refused() -> None:
         both.check({"x": x(4, 6), "n": two(12, 2)})
 
 
+def carried_sums(window: bool) -> Any:
+    """Return a model that adds up repeated rows, or keeps as many of the last sums as an input says."""
+    nodes = [
+        node("Tile", ["x", "n"], ["tiled"]),
+        node("ReduceSum", ["tiled", "first"], ["sum"], keepdims=1),
+        node("Add", ["past", "sum"], ["present"]),
+        node("Slice", ["tiled", "first", "four"], ["begin"]),
+        node("Neg", ["present"], ["y"]),
+    ]
+    if window:
+        nodes[2:4] = [
+            node("Concat", ["past", "sum"], ["all"], axis=0),
+            node("Slice", ["all", "low", "k"], ["present"]),
+            node("Slice", ["tiled", "first", "four"], ["begin"]),
+        ]
+    shapes = {"past": ("rows" if window else 1, 3), "x": (2, 3), "n": (2,)} | ({"k": (1,)} if window else {})
+    return model_of(nodes, shapes, ["y", "begin", "present"], CONSTANTS, opset=19, dtypes={"n": 7, "k": 7})
+
+
+@pytest.mark.parametrize("window", [False, True])
+def test_values_decide_extents_beside_carried_values(window: bool) -> None:
+    model = carried_sums(window)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    shapes = {"rows": 0} if window else None
+    with syclsched.compile(
+        model, devices="cpu", autotune=False, shapes=shapes, carried={"present": "past"}
+    ) as compiled:
+        for _ in range(2):
+            past = np.zeros((0 if window else 1, 3), np.float32)
+            for n in EXTENTS:
+                given = {"x": x(2, 3), "n": two(n, 1)} | ({"k": two(n % 4)} if window else {})
+                y, begin, past = session.run(None, {**given, "past": past})
+                found = compiled(given)
+                np.testing.assert_allclose(found["y"], y, rtol=1e-5, atol=1e-5)
+                np.testing.assert_array_equal(found["begin"], begin)
+            np.testing.assert_allclose(compiled.carried()["past"], past, rtol=1e-5, atol=1e-5)
+            compiled.reset()
+        assert not compiled._by_value.inputs
+        if not window:
+            assert len(compiled.kept_shapes) == 1
+
+
+def test_extents_from_large_inputs_beside_carried_values_are_planned_for_each() -> None:
+    nodes = [
+        node("ReduceSum", ["m", "first"], ["n"], keepdims=0),
+        node("ConstantOfShape", ["n"], ["zeros"]),
+        node("Shape", ["zeros"], ["y"]),
+        node("Add", ["past", "n"], ["present"]),
+    ]
+    dtypes = dict.fromkeys(("m", "past", "y", "present"), 7)
+    model = model_of(nodes, {"m": (9000, 1), "past": (1,)}, ["y", "present"], CONSTANTS, opset=19, dtypes=dtypes)
+    ones = np.zeros((9000, 1), np.int64)
+    with syclsched.compile(model, devices="cpu", autotune=False, carried={"present": "past"}) as compiled:
+        for n in (1, 5, 3, 5):
+            ones[:n], ones[n:] = 1, 0
+            assert compiled(ones)["y"].tolist() == [n]
+        assert compiled.carried()["past"].tolist() == [14]
+        assert compiled._by_value.inputs == ("m",)
+
+
 def test_values_that_a_node_does_not_take_are_refused() -> None:
     both = Both([node("ConstantOfShape", ["n"], ["y"])], {"n": two(2)}, {"y": "float32"})
     with both.compiled as compiled:

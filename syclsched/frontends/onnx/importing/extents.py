@@ -72,7 +72,7 @@ def numbers(b: NetworkBuilder, name: str, what: str) -> list[Number]:
     if b.known(name) is not None:
         found = b.integers(name, what)
         for i, value in enumerate(found):
-            _record(b, f"{what}, {i}", value)
+            _record(b, f"{what}, {i}", value, marks=True)
         return list(found)
     if len(b.shape(name)) > 1 or not b.dtype(name).startswith(("int", "uint")):
         raise b.wrong(f"{what} are {b.dtype(name)} of shape {b.shape(name)}, expected a list of integers")
@@ -201,9 +201,9 @@ def _key(b: NetworkBuilder, what: str) -> str:
     return f"{b.node_name}: {what}"
 
 
-def _record(b: NetworkBuilder, what: str, value: int) -> None:
+def _record(b: NetworkBuilder, what: str, value: int, *, marks: bool = False) -> None:
     if b.observed is not None and b.is_observing:
-        b.observed.record(_key(b, what), value)
+        b.observed.record(_key(b, what), value, marks=marks)
 
 
 # --- where a number comes from --------------------------------------------------------------------------
