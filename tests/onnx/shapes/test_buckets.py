@@ -171,7 +171,35 @@ def test_batches_of_texts_as_one_list_of_tokens(sizes: list[tuple[int, int]]) ->
         assert len(both.compiled.kept_shapes) == len(planned)
 
 
+CONSTANTS |= {"side": x(8, 2)}
 CONSTANTS |= {"below": np.array([-(1 << 40)]), "back": np.array([-2]), "edges": np.array([0, 1, 0, 1])}
+
+
+def grown() -> list[Any]:
+    """Return the nodes of attention over a cache to which the keys and values of new tokens are appended."""
+    return [
+        node("MatMul", ["x", "w"], ["key"]),
+        node("MatMul", ["x", "wq"], ["value"]),
+        node("Concat", ["past_key", "key"], ["keys"], axis=1),
+        node("Concat", ["past_value", "value"], ["values"], axis=1),
+        node("Transpose", ["keys"], ["turned"], perm=[0, 2, 1]),
+        node("MatMul", ["x", "turned"], ["products"]),
+        node("Softmax", ["products"], ["shares"], axis=-1),
+        node("MatMul", ["shares", "values"], ["y"]),
+        node("ReduceMean", ["keys", "a1"], ["means"], keepdims=0),
+        node("Slice", ["keys", "minus", "beyond", "a1"], ["last_one"]),
+    ]
+
+
+def test_caches_that_grow() -> None:
+    inputs = {"x": (2, "new", WIDTH), "past_key": (2, "past", WIDTH), "past_value": (2, "past", WIDTH)}
+    outputs = ["keys", "values", "y", "means", "last_one"]
+    with Both(grown(), inputs, outputs, {"new": (1, 8), "past": 8}) as both:
+        for new, past in ((5, 3), (1, 8), (1, 9), (8, 16), (3, 1), (1, 10)):
+            both.check({"x": x(2, new, WIDTH), **{name: x(2, past, WIDTH) for name in ("past_key", "past_value")}})
+        assert len(both.compiled.kept_shapes) == 4
+
+
 CONSTANTS |= {"rows": np.array([-1, WIDTH]), "list": np.array([-1])}
 CONSTANTS |= {"twice": np.array([1, 2]), "margins": np.array([1, 2, 0, 3]), "two": np.array([2])}
 CONSTANTS |= {"wide": np.array([3, 1, 1]), "minus": np.array([-1]), "beyond": np.array([1 << 40])}
@@ -239,7 +267,6 @@ def test_a_model_is_planned_for_its_bucket_when_it_is_loaded() -> None:
     "last",
     [
         node("CumSum", ["x", "i1"], ["y"], reverse=1),
-        node("Concat", ["x", "x"], ["y"], axis=1),
         node("EyeLike", ["x"], ["y"]),
         node("Split", ["x"], ["y", "z"], axis=1, num_outputs=2),
         node("MeanVarianceNormalization", ["x"], ["y"], axes=[0, 1]),
@@ -269,6 +296,10 @@ def test_what_cannot_run_in_a_bucket_is_refused_with_its_name(last: Any) -> None
         node("Slice", ["x", "a1", "beyond", "a1", "two"], ["y"]),
         node("Slice", ["x", "minus", "below", "a1", "minus"], ["y"]),
         node("Slice", ["x", "beyond", "below", "a1", "back"], ["y"]),
+        node("Concat", ["x", "x"], ["y"], axis=1),
+        node("Concat", ["x", "side", "x"], ["y"], axis=1),
+        node("Concat", ["side", "x"], ["y"], axis=-1),
+        node("Concat", ["x", "x", "x"], ["y"], axis=0),
         node("ReduceL2", ["x"], ["y"]),
         node("ReduceLogSumExp", ["x", "a1"], ["y"]),
         node("LogSoftmax", ["x"], ["y"]),

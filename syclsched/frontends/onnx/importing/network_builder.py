@@ -65,7 +65,7 @@ class NetworkBuilder(ImportState):
         """Start the import of an ONNX node."""
         self._node_name, self._label = name, label
         self._made_now = set()
-        known = self.extent_roots, self.extent_scalars, self.extent_products, self.guards
+        known = self.extent_roots, self.extent_scalars, self.extent_formulas, self.guards
         self._before = tuple(map(copy, known))
 
     def end(self, results: Sequence[str | None], names: Sequence[str]) -> dict[str, str]:
@@ -90,7 +90,7 @@ class NetworkBuilder(ImportState):
     def drop(self) -> None:
         """Discard the canonical nodes added for the current ONNX node."""
         self._fresh = []
-        self.extent_roots, self.extent_scalars, self.extent_products, self.guards = map(copy, self._before)
+        self.extent_roots, self.extent_scalars, self.extent_formulas, self.guards = map(copy, self._before)
 
     def add_node(self, node: CanonicalNode, made: Iterable[Value]) -> None:
         """Add a complete node and its results, which have names already."""
@@ -513,9 +513,9 @@ class NetworkBuilder(ImportState):
             (new if root == old else root, place, factor): new if made == old else made
             for (root, place, factor), made in self.extent_scalars.items()
         }
-        self.extent_products = {
-            (factor, tuple(sorted(new if each == old else each for each in names))): new if made == old else made
-            for (factor, names), made in self.extent_products.items()
+        self.extent_formulas = {
+            (kind, number, tuple(sorted(new if each == old else each for each in names))): new if made == old else made
+            for (kind, number, names), made in self.extent_formulas.items()
         }
         if old in self.bounds:
             self.bounds[new] = self.bounds.pop(old)

@@ -18,6 +18,7 @@ from syclsched.frontends.onnx.importing.extents import (
     bounded,
     bounds_of,
     extents_of,
+    formula,
     is_bounded,
     is_length,
     is_positive,
@@ -205,9 +206,10 @@ def _size(b: NetworkBuilder, extents: Iterable[Extent]) -> _Size:
             factor *= root
             continue
         name, times = root
-        inside = next((key for key, made in b.extent_products.items() if made == name), None)
-        factor *= times * (1 if inside is None else inside[0])
-        roots.update((name,) if inside is None else inside[1])
+        formulas = (key for key, made in b.extent_formulas.items() if made == name and key[0] == "mul")
+        _, inner, names = next(formulas, ("mul", 1, (name,)))
+        factor *= times * inner
+        roots.update(names)
     return factor, roots
 
 
@@ -218,13 +220,7 @@ def _product(b: NetworkBuilder, size: _Size) -> Extent:
     bound = factor * math.prod(b.bounds[name] for name in names)
     if len(names) < 2:
         return Extent(bound, scalar_of(b, names[0], factor) if names else None)
-    made = b.extent_products.get((factor, names))
-    if made is None:
-        product: Any = _constant(factor)
-        for i in range(len(names)):
-            product = ("mul", product, i)
-        made = b.extent_products[factor, names] = b.elementwise(product, *names, shape=(), dtype="int64")
-    return Extent(bound, made)
+    return Extent(bound, formula(b, "mul", factor, names))
 
 
 def _by_size(b: NetworkBuilder, before: Sequence[Extent], found: Sequence[Extent | None]) -> list[Extent] | None:

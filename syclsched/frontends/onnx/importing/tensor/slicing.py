@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from syclsched.frontends.onnx.importing.extents import (
+    Extent,
     Number,
     bounded,
+    formula,
     is_length,
     numbers,
     value_needed,
@@ -171,7 +173,36 @@ def _concat(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     axis = b.axis(node.integer("axis"), len(b.shape(values[0])))
     if len({len(b.shape(value)) for value in values}) > 1:
         raise b.wrong(f"shapes {', '.join(str(b.shape(v)) for v in values)} cannot be joined along axis {axis}")
+    if len(values) > 1 and any(b.length_along(value, axis) is not None for value in values):
+        return [_open_concat(b, values, axis)]
     return [b.concat(values, axis)]
+
+
+def _open_concat(b: NetworkBuilder, values: Sequence[str], axis: int) -> str:
+    """Return values joined along an axis, of which some have a length along it."""
+    extents = [Extent(b.shape(value)[axis], b.length_along(value, axis)) for value in values]
+    whole = []
+    for value in values:
+        made = b.with_all(value, b.shape(value)) if value in b.lengths else value
+        b.give_lengths(made, [each for each in b.lengths.get(value, ()) if each.axis != axis])
+        whole.append(made)
+    counts = [each.count for each in extents if each.count is not None]
+    given = list(dict.fromkeys(counts))
+    sums: list[Any] = []  # where each value ends
+    for each in extents:
+        extent = ("const", each.bound, "int64") if each.count is None else given.index(each.count)
+        sums.append(extent if not sums else ("add", sums[-1], extent))
+    place: Any = ("index", -1)
+    bounds = [sum(each.bound for each in extents[: i + 1]) for i in range(len(extents))]
+    found: Any = ("add", ("sub", place, sums[-2]), ("const", bounds[-2], "int64"))
+    for i in range(len(extents) - 2, -1, -1):
+        own = place if i == 0 else ("add", ("sub", place, sums[i - 1]), ("const", bounds[i - 1], "int64"))
+        found = ("where", ("less", place, sums[i]), own, found)
+    found = ("min", found, ("const", max(bounds[-1] - 1, 0), "int64"))
+    indices = b.elementwise(found, *given, shape=(bounds[-1],), dtype="int64")
+    fixed = sum(each.bound for each in extents if each.count is None)
+    total = Extent(bounds[-1], formula(b, "add", fixed, counts))
+    return with_lengths(b, b.gather(b.concat(whole, axis), indices, axis), axis, total)
 
 
 @imports("Pad")
