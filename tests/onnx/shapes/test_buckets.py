@@ -107,6 +107,36 @@ def test_pictures_and_recurrent_networks_in_batches() -> None:
         assert len(both.compiled.kept_shapes) == 1
 
 
+def test_pictures_and_sounds_of_any_size() -> None:
+    pictures = [
+        node("Conv", ["x", "kernels"], ["a"], pads=[1, 1, 1, 1], strides=[2, 2]),
+        node("BatchNormalization", ["a", "four", "four", "four", "four"], ["n"]),
+        node("Relu", ["n"], ["r"]),
+        node("MaxPool", ["r"], ["p"], kernel_shape=[3, 3], pads=[1, 0, 0, 1]),
+        node("AveragePool", ["p"], ["q"], kernel_shape=[2, 2], strides=[2, 1], pads=[1, 0, 0, 0]),
+        node("Conv", ["q", "four_kernels"], ["c"], auto_pad="SAME_UPPER"),
+        node("Add", ["c", "q"], ["s"]),
+        node("ConvTranspose", ["s", "four_kernels"], ["y"], strides=[2, 2], output_padding=[1, 0], pads=[1, 0, 1, 0]),
+        node("GlobalAveragePool", ["s"], ["mean"]),
+        node("GlobalMaxPool", ["s"], ["most"]),
+        node("AveragePool", ["p"], ["z"], kernel_shape=[3, 2], pads=[1, 1, 1, 1], count_include_pad=1),
+    ]
+    inputs, outputs = {"x": ("batch", 3, "height", "width")}, ["y", "z", "mean", "most"]
+    with Both(pictures, inputs, outputs, {"batch": 2, "height": 8, "width": (12, 20)}) as both:
+        for n, height, width in ((1, 8, 12), (1, 5, 9), (2, 7, 13), (1, 16, 20), (1, 11, 10)):
+            both.check({"x": x(n, 3, height, width)})
+        assert len(both.compiled.kept_shapes) == 4
+    sounds = [
+        node("Conv", ["x", "taps"], ["a"], pads=[2, 2], dilations=[2], strides=[2]),
+        node("Transpose", ["a"], ["t"], perm=[0, 2, 1]),
+        node("ReduceMean", ["t", "a1"], ["y"], keepdims=0),
+    ]
+    with Both(sounds, {"x": (1, 3, "time")}, ["t", "y"], {"time": 16}) as both:
+        for n in (16, 3, 9, 31, 1):
+            both.check({"x": x(1, 3, n)})
+        assert len(both.compiled.kept_shapes) == 2
+
+
 def encoder() -> list[Any]:
     """Return the nodes of a layer with attention, as PyTorch exports it."""
     nodes = [
@@ -171,6 +201,7 @@ def test_batches_of_texts_as_one_list_of_tokens(sizes: list[tuple[int, int]]) ->
         assert len(both.compiled.kept_shapes) == len(planned)
 
 
+CONSTANTS |= {"four": np.abs(x(4)) + 0.5, "four_kernels": x(4, 4, 3, 3), "taps": x(5, 3, 3)}
 CONSTANTS |= {"side": x(8, 2)}
 CONSTANTS |= {"below": np.array([-(1 << 40)]), "back": np.array([-2]), "edges": np.array([0, 1, 0, 1])}
 

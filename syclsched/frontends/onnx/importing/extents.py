@@ -193,14 +193,10 @@ def scalar_of(b: NetworkBuilder, count: str, factor: int) -> str:
 def formula(b: NetworkBuilder, operator: str, number: int, counts: Iterable[str]) -> str:
     """Return a number with lengths added (``add``) or multiplied (``mul``); always the same value for the same ones."""
     names = tuple(sorted(counts))
-    made = b.extent_formulas.get((operator, number, names))
-    if made is None:
-        value: Any = ("const", number, "int64")
-        for i in range(len(names)):
-            value = (operator, value, i)
-        made = b.elementwise(value, *names, shape=(), dtype="int64")
-        b.extent_formulas[operator, number, names] = made
-    return made
+    value: Any = ("const", number, "int64")
+    for i in range(len(names)):
+        value = (operator, value, i)
+    return b.formula(operator, (number,), value, names)
 
 
 def _needed(b: NetworkBuilder, name: str, what: str) -> dict[str, Any]:

@@ -216,6 +216,13 @@ class NetworkBuilder(ImportState):
         """Return the count of a value's length along an axis; None if it has none."""
         return next((each.count for each in self.lengths.get(name, ()) if each.axis == axis), None)
 
+    def formula(self, kind: str, numbers: tuple[int, ...], expression: Any, names: Sequence[str]) -> str:
+        """Return the number computed from lengths by an expression; the same value for the same kind of formula."""
+        key = kind, numbers, tuple(names)
+        if key not in self.extent_formulas:
+            self.extent_formulas[key] = self.elementwise(expression, *names, shape=(), dtype="int64")
+        return self.extent_formulas[key]
+
     def with_all(self, x: str, shape: Shape) -> str:
         """Return a value reshaped, without lengths."""
         lengths = self.lengths.pop(x, None)
@@ -514,8 +521,8 @@ class NetworkBuilder(ImportState):
             for (root, place, factor), made in self.extent_scalars.items()
         }
         self.extent_formulas = {
-            (kind, number, tuple(sorted(new if each == old else each for each in names))): new if made == old else made
-            for (kind, number, names), made in self.extent_formulas.items()
+            (kind, numbers, tuple(sorted(new if each == old else each for each in names))): new if made == old else made
+            for (kind, numbers, names), made in self.extent_formulas.items()
         }
         if old in self.bounds:
             self.bounds[new] = self.bounds.pop(old)

@@ -48,13 +48,13 @@ def _reduce(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         computed = b.cast(x, "float64")  # and the result truncated, as ONNX Runtime does
     places, keepdims = b.axes(axes, rank), node.flag("keepdims", 1)
     if mode == "mean" and dtype in FLOATS:
-        made = _mean(b, computed, places, keepdims=keepdims)
+        made = mean(b, computed, places, keepdims=keepdims)
     else:
         made = b.reduce(mode, computed, places, keepdims=keepdims)
     return [b.cast(made, dtype)]
 
 
-def _mean(b: NetworkBuilder, x: str, axes: Sequence[int], *, keepdims: bool) -> str:
+def mean(b: NetworkBuilder, x: str, axes: Sequence[int], *, keepdims: bool) -> str:
     """Return means; along an axis whose length is known only at run time, of as many elements as there are."""
     counts = [each.count for each in b.lengths.get(x, ()) if each.axis in axes]
     if not counts:

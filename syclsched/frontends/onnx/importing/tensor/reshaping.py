@@ -207,8 +207,8 @@ def _size(b: NetworkBuilder, extents: Iterable[Extent]) -> _Size:
             continue
         name, times = root
         formulas = (key for key, made in b.extent_formulas.items() if made == name and key[0] == "mul")
-        _, inner, names = next(formulas, ("mul", 1, (name,)))
-        factor *= times * inner
+        _, inner, names = next(formulas, ("mul", (1,), (name,)))
+        factor *= times * inner[0]
         roots.update(names)
     return factor, roots
 
