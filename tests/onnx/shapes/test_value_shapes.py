@@ -356,6 +356,36 @@ def test_a_shape_of_other_elements_is_refused() -> None:
         both.check({"x": x(4, 6), "n": two(12, 2)})
 
 
+@pytest.mark.parametrize("by_condition", [False, True])
+def test_loops_as_often_as_an_input_says(by_condition: bool) -> None:
+    def declared(name: str, kind: int, shape: Any) -> Any:
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    nodes = [
+        node("Add", ["state", "x"], ["next"]),
+        node("ReduceSum", ["next"], ["total"], keepdims=0),
+        node("Less", ["total", "limit"], ["below"]),
+        node("Or" if by_condition else "Identity", ["below", "below"] if by_condition else ["condition"], ["goes"]),
+        node("Mul", ["next", "next"], ["slice"]),
+    ]
+    body = helper.make_graph(
+        nodes,
+        "body",
+        [declared("i", 7, []), declared("condition", 9, []), declared("state", 1, [3])],
+        [declared("goes", 9, []), declared("next", 1, [3]), declared("slice", 1, [3])],
+    )
+    outer = [
+        node("Constant", [], ["yes"], value=helper.make_tensor("yes", 9, [], [True])),
+        node("Loop", ["n", "yes", "x"], ["last", "all"], body=body),
+        node("Neg", ["all"], ["y"]),
+        node("ReduceSum", ["all", "first"], ["sums"], keepdims=0),
+    ]
+    values = [
+        {"n": array(n, "int64"), "x": np.abs(x(3)), "limit": array(20.0, "float32")} for n in (*EXTENTS, 0, -2, 6)
+    ]
+    check(outer, {"y": "float32", "sums": "float32", "last": "float32"}, values, 6)
+
+
 def carried_sums(window: bool) -> Any:
     """Return a model that adds up repeated rows, or keeps as many of the last sums as an input says."""
     nodes = [
