@@ -114,7 +114,7 @@ class OnnxModel:
 
     @property
     def graph_inputs(self) -> tuple[DeclaredValue, ...]:
-        """What the graph has as inputs, or as tensors of them: those of the model, or what the host makes of texts."""
+        """The inputs of the graph, sequences as one: those of the model, or made of texts by the host."""
         return self._model.inputs
 
     @property

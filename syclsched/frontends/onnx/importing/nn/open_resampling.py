@@ -194,9 +194,9 @@ class _Along:
         below = ("sub", ("ceil", where), _number(1))  # an integer coordinate belongs to the interval before it
         ratio = ("sub", where, below)
         if not cubic:
-            mixed = ("add", 0, ("mul", 2, ("sub", 1, 0)))
+            between = ("add", 0, ("mul", 2, ("sub", 1, 0)))
             return b.elementwise(
-                mixed, self._picked(below), self._picked(("ceil", where)), self._line(("cast", kind, ratio), kind)
+                between, self._picked(below), self._picked(("ceil", where)), self._line(("cast", kind, ratio), kind)
             )
         taps = [("add", below, _number(offset)) for offset in (-1, 0, 1, 2)]
         shares = _cubic_shares(ratio, float(self._node.number("cubic_coeff_a", -0.75)))
@@ -205,10 +205,9 @@ class _Along:
         else:
             lines = [self._line(("cast", kind, share), kind) for share in shares]
         given = [*map(self._picked, taps), *lines]
-        first, *rest = (("mul", i, i + 4) for i in range(4))
-        for each in rest:
-            first = ("add", first, each)
-        return b.elementwise(first, *given)
+        products = [("mul", i, i + 4) for i in range(4)]
+        mixed = ("add", ("add", ("add", products[0], products[1]), products[2]), products[3])
+        return b.elementwise(mixed, *given)
 
     def _shares_inside(self, taps: Sequence[Any], shares: Sequence[Any]) -> list[str]:
         """Return the shares of neighbours, none of those outside."""
