@@ -46,6 +46,7 @@ INTEGERS = {
 }
 CONSTANTS: dict[str, Any] = {name: np.array(value) for name, value in INTEGERS.items()}
 CONSTANTS |= {"w": ROWS[:4, :3].copy(), "hot": np.array([1, 5], np.float32), "rows": ROWS}
+CONSTANTS |= {"kernels": RANDOM.standard_normal((4, 3, 3, 3)).astype(np.float32), "ones": np.ones(3, np.float32)}
 
 
 def array(value: Any, kind: str) -> Any:
@@ -354,6 +355,30 @@ def test_a_shape_of_other_elements_is_refused() -> None:
             with pytest.raises(ModelError, match="Reshape"):
                 compiled(x(4, 6), shape)
         both.check({"x": x(4, 6), "n": two(12, 2)})
+
+
+def test_convolutions_of_resized_pictures() -> None:
+    nodes = [
+        node("Resize", ["x", "", "", "n"], ["h"], mode="linear"),
+        node("Conv", ["h", "kernels"], ["c"], pads=[1, 1, 1, 1], strides=[2, 1]),
+        node("MaxPool", ["c"], ["y"], kernel_shape=[2, 2], pads=[1, 0, 0, 1]),
+    ]
+    values = [{"x": x(1, 3, 5, 6), "n": two(1, 3, n, k)} for n in EXTENTS[:7] for k in (4, 6, 12)]
+    check(nodes, {"y": "float32"}, values, 7)
+
+
+def test_a_node_that_takes_no_such_extent_is_planned_for_each_value_of_what_decides_it() -> None:
+    nodes = [
+        node("Resize", ["x", "", "", "n"], ["h"], mode="nearest"),
+        node("InstanceNormalization", ["h", "ones", "ones"], ["y"]),
+    ]
+    values = [{"x": x(1, 3, 5, 6), "n": two(1, 3, n, 6)} for n in (3, 5, 3, 8, 5)]
+    both = Both(nodes, values[0], {"y": "float32"})
+    with both.compiled as compiled, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for each in values:
+            both.check(each)
+        assert compiled._by_value.inputs == ("n",)
 
 
 @pytest.mark.parametrize("by_condition", [False, True])
