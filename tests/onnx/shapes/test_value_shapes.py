@@ -46,7 +46,10 @@ INTEGERS = {
 }
 CONSTANTS: dict[str, Any] = {name: np.array(value) for name, value in INTEGERS.items()}
 CONSTANTS |= {"w": ROWS[:4, :3].copy(), "hot": np.array([1, 5], np.float32), "rows": ROWS}
-CONSTANTS |= {"kernels": RANDOM.standard_normal((4, 3, 3, 3)).astype(np.float32), "ones": np.ones(3, np.float32)}
+CONSTANTS |= {
+    "kernels": RANDOM.standard_normal((4, 3, 3, 3)).astype(np.float32),
+    "grid": RANDOM.random((1, 4, 2, 2), np.float32),
+}
 
 
 def array(value: Any, kind: str) -> Any:
@@ -370,7 +373,7 @@ def test_convolutions_of_resized_pictures() -> None:
 def test_a_node_that_takes_no_such_extent_is_planned_for_each_value_of_what_decides_it() -> None:
     nodes = [
         node("Resize", ["x", "", "", "n"], ["h"], mode="nearest"),
-        node("InstanceNormalization", ["h", "ones", "ones"], ["y"]),
+        node("GridSample", ["h", "grid"], ["y"]),
     ]
     values = [{"x": x(1, 3, 5, 6), "n": two(1, 3, n, 6)} for n in (3, 5, 3, 8, 5)]
     both = Both(nodes, values[0], {"y": "float32"})

@@ -47,7 +47,7 @@ READ_EXTENTS: Final = frozenset(
 )
 
 #: Kinds whose first input may have a length along its first axis, which is one of independent pictures or rows.
-_BATCHED: Final = ("conv", "conv_transpose", "pool", "lrn", "group_norm", "resize")
+_BATCHED: Final = ("conv", "conv_transpose", "pool", "group_norm", "resize")
 #: Kinds that are windows over the axes from the third one on: beyond a length they read what is beyond the whole axis.
 _WINDOWED: Final = ("conv", "conv_transpose", "pool")
 #: Kinds whose result has the length along the axis of which it is.
@@ -279,10 +279,10 @@ def _beyond_windows(kind: str, axis: int, attributes: Mapping[str, Any]) -> floa
 
 
 def _per_channel(given: _Given, _: tuple[int, ...], __: Mapping[str, Any]) -> Lengths:
-    """Return the lengths after an operation of each element by the numbers of its channel."""
+    """Return the lengths after an operation on the channels of each place."""
     (_x, lengths), *others = given
     if any(each.axis == 1 for each in lengths) or any(found for _, found in others):
-        raise LengthError("numbers of channels whose number is known only at run time")
+        raise LengthError("an operation on channels whose number is known only at run time")
     return lengths
 
 
@@ -299,7 +299,7 @@ _RULES: Final[dict[str, _Rule]] = {
     "scan_sum": _sums,
     "pad": _pad,
     "recurrent": _recurrence,
-    "batch_norm": _per_channel,
+    **dict.fromkeys(("batch_norm", "lrn"), _per_channel),
     **dict.fromkeys(("integer_matmul", "block_matmul", "trees"), _rows),
     **dict.fromkeys(("attention", "rotary"), _batch),
     **dict.fromkeys(("reduce", "arg", "layer_norm", "topk"), _over_other_axes),
