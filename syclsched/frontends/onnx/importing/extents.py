@@ -146,6 +146,16 @@ def bounded_numbers(b: NetworkBuilder, name: str, what: str) -> list[Extent]:
     ]
 
 
+def mean(b: NetworkBuilder, x: str, axes: Sequence[int], *, keepdims: bool) -> str:
+    """Return means; along an axis whose length is known only at run time, of as many elements as there are."""
+    counts = [each.count for each in b.lengths.get(x, ()) if each.axis in axes]
+    if not counts:
+        return b.reduce("mean", x, axes, keepdims=keepdims)
+    others = math.prod(b.shape(x)[axis] for axis in axes if b.length_along(x, axis) is None)
+    number = ("cast", b.dtype(x), ("mul", *range(1, len(counts) + 1), ("const", others, "int64")))
+    return b.elementwise(("div", 0, number), b.reduce("sum", x, axes, keepdims=keepdims), *counts)
+
+
 def value_needed(b: NetworkBuilder, name: str, what: str) -> ValueNeededError:
     """Return the error that the model must be planned for each value of the inputs that decide an extent."""
     return ValueNeededError(

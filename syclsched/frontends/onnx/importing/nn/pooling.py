@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from syclsched.frontends.onnx.importing.extents import mean
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.nn.window_parameters import (
@@ -14,7 +15,6 @@ from syclsched.frontends.onnx.importing.nn.window_parameters import (
     crop_negative_pads,
     windows_of,
 )
-from syclsched.frontends.onnx.importing.tensor.reductions import mean
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 from syclsched.kernels.nn.pooling.pool import MAX_DTYPES
