@@ -53,7 +53,7 @@ class CachedCall:
         self._is_full = False
         self._results = None if bound.specialised.returns_fetched else bound.specialised.results
         self._shapes = [bound.specialised.shapes[name] for name in names]
-        self._checks = bound.specialised.check_indices if bound.specialised.picked else None
+        self._checks = bound.specialised.check_values if bound.specialised.has_checks else None
 
     def run(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
         """Return the model's outputs; None, without any run, if the inputs differ or the fast path does not apply."""

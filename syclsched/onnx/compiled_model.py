@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,6 +28,7 @@ from syclsched.onnx.report import OperatorTime, Report, measured_times, planned_
 from syclsched.onnx.shapes.buckets import Buckets
 from syclsched.onnx.shapes.value_shapes import ValueShapes
 from syclsched.onnx.specialised import Array, CountedAxes, ExtentExceededError, Shapes
+from syclsched.onnx.started_outputs import StartedOutputs
 
 if TYPE_CHECKING:
     from syclsched.execution import Run
@@ -70,9 +72,8 @@ class CompiledModel:
         #: The values carried from call to call, if any.
         self._state = CarriedState(carried, model) if carried else None
         self._inputs = CallInputs(model, self._carried_names)
-        #: What input values decide of shapes; and for runs whose results are those of the graph, not cut.
-        self._by_value = ValueShapes(model, bounded=self._state is None and buckets is None)
-        self._by_exact_value = ValueShapes(model, bounded=False)
+        #: What input values decide of shapes.
+        self._by_value = ValueShapes(model, bounded=buckets is None, carried=carried or {})
         self._kept = BoundModelCache(keep)
         self._last: BoundModel | None = None
         #: Fast path for the last input shapes, and the bound model for which it was last built.
@@ -192,7 +193,9 @@ class CompiledModel:
     def start(self, *inputs: Any, **named: Any) -> Run:
         """Start a run and return at once.
 
-        Its results, under the names of the graph's arrays, can be read until the next call of the model.
+        Its results are those of a call, by the names of the model's outputs; and the graph's arrays, by theirs. They
+        can be read until the next call of the model. Where values decide extents, `Run.wait` or `Run.result` computes
+        everything once more if they exceed the plan's bounds; the inputs must not change until then.
 
         Parameters
         ----------
@@ -200,11 +203,17 @@ class CompiledModel:
             As for a call.
         """
         self._check_carries_nothing("start()")
-        return self._call_with(
-            lambda bound, values: bound.runner.run(bound.specialised.given(values)),
-            self._inputs.values(inputs, named),
-            self._by_exact_value,
-        )
+        given = self._values(inputs, named)
+
+        def begin(bound: BoundModel, values: Mapping[str, Any]) -> Run:
+            key, specialised = self._key(given), bound.specialised
+            run = bound.runner.run(specialised.given(values))
+            if specialised.is_changed or given.has_host:
+                names, again = (each.name for each in self.outputs), partial(self._called_again, key, given)
+                run.derive(StartedOutputs(names, specialised, given, again))
+            return run
+
+        return self._call_with(begin, given)
 
     def stream(self, inputs: Iterable[Any], *, in_flight: int | None = None) -> Iterator[dict[str, Array]]:
         """Run the model with one input after another, several runs in flight at once.
@@ -307,7 +316,7 @@ class CompiledModel:
             shapes = self._full_shapes({name: declared[name] for name in own})
             if self._buckets is not None:
                 shapes = self._buckets.planned(shapes)
-                own = [*shapes]
+                own = [name for name in shapes if name not in self._carried_names]
             key = self._key_of({name: shapes[name] for name in own})
             with self._bound(key, lambda: self._builder.make(shapes, {}, None, self._counted(shapes))):
                 pass
@@ -416,8 +425,8 @@ class CompiledModel:
         values = self._inputs.values(inputs, named)
         return values if self._buckets is None else self._buckets.padded(values)
 
-    def _key(self, values: Mapping[str, Any], by_value: ValueShapes | None = None) -> tuple[Any, ...]:
-        return (by_value or self._by_value).key(self._shapes_key(values), values)
+    def _key(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        return self._by_value.key(self._shapes_key(values), values)
 
     def _shapes_key(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         return self._key_of({name: tuple(value.shape) for name, value in values.items()})
@@ -462,19 +471,19 @@ class CompiledModel:
         self,
         do: Callable[[BoundModel, Mapping[str, Any]], _Result],
         values: Mapping[str, Any],
-        by_value: ValueShapes | None = None,
     ) -> _Result:
         """Call a function with the model bound for the shapes of these values; return its result."""
-        by_value = by_value or self._by_value
+        by_value = self._by_value
         while True:
             shapes = self._shapes_key(values)
             key, version = by_value.key(shapes, values), by_value.version(shapes)
             try:
-                return self._call_planned(do, values, key, by_value)
+                return self._call_planned(do, values, key)
             except ExtentExceededError:
                 by_value.observe(shapes, version, lambda: self._shapes_of(values), values)
             except TaskFailedError:  # maybe since values exceed the plan's extents
-                if not version or not by_value.is_new(shapes, version, lambda: self._shapes_of(values), values):
+                is_checked = self._state is not None or not version  # before the run
+                if is_checked or not by_value.is_new(shapes, version, lambda: self._shapes_of(values), values):
                     raise
             self._kept.drop(key)
 
@@ -486,16 +495,25 @@ class CompiledModel:
             self._by_value.observe(shapes, version, lambda: self._shapes_of(values), values)
         return self._call_with(_run, values)
 
+    def _called_again(self, key: tuple[Any, ...], values: CallValues, *, failed: bool) -> dict[str, Any] | None:
+        """Return the outputs for values beyond the extents of the plan of a key; None if a run failed otherwise."""
+        shapes = self._shapes_key(values)
+        version = self._by_value.version(shapes)
+        if failed and self._key(values) == key:
+            is_new = version and self._by_value.is_new(shapes, version, lambda: self._shapes_of(values), values)
+            if not is_new:
+                return None
+        return values.results(self._call_beyond(key, values))
+
     def _call_planned(
         self,
         do: Callable[[BoundModel, Mapping[str, Any]], _Result],
         values: Mapping[str, Any],
         key: tuple[Any, ...],
-        by_value: ValueShapes,
     ) -> _Result:
         slot = None if self._closed else self._kept.acquire_ready(key)
         if slot is None:
-            with self._using(values, by_value) as bound:
+            with self._using(values) as bound:
                 return do(bound, values)
         try:
             assert slot.bound is not None
@@ -508,11 +526,9 @@ class CompiledModel:
         return self._full_shapes({name: tuple(value.shape) for name, value in values.items()})
 
     @contextmanager
-    def _using(
-        self, values: Mapping[str, Any], by_value: ValueShapes | None = None, *, awaited: bool = True
-    ) -> Iterator[BoundModel]:
+    def _using(self, values: Mapping[str, Any], *, awaited: bool = True) -> Iterator[BoundModel]:
         """Yield the model bound for the shapes of these values."""
-        by_value = by_value or self._by_value
+        by_value = self._by_value
         shapes_key = self._shapes_key(values)
 
         def make() -> BoundModel:
