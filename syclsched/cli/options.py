@@ -97,6 +97,14 @@ Split = Annotated[
         "(one gets all). By default the way with the shortest predicted step.",
     ),
 ]
+Activations = Annotated[
+    str,
+    typer.Option(
+        "--activations",
+        metavar="TYPE",
+        help="As what values are stored for the backward pass: float32, or bfloat16, which takes half the memory.",
+    ),
+]
 Lanes = Annotated[
     str | None,
     plan_option(

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values that a model carries from call to call, such as a cache of keys and values, in memory that stays on a device.
 
-All bound plans of the model that can address this memory update it in place; the others copy it before and after a run.
+All bound plans of the model that can address this memory update it in place. A plan that keeps a value in other memory
+takes it there; one that keeps it nowhere copies it before and after a run.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from syclsched.devices.memory.resident_array import InputValue, host_value, set_value
 from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError, SyclschedError
 from syclsched.frontends.onnx.model_file.dtypes import carrier, numpy_dtype
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
@@ -73,7 +75,7 @@ class CarriedState:
         self._model, self._where = model, f"model {model.name!r}"
         self._elements = {each.name: each.dtype or "float32" for each in model.inputs if each.name in self._output_of}
         #: The values, in the dtypes of graphs.
-        self._arrays: dict[str, Array] = {}
+        self._arrays: dict[str, InputValue] = {}
         #: Values given by a reset, until the next call puts them where its plan finds them.
         self._given: dict[str, Array] = {}
         #: Names of the values that calls left or a reset gave; the others are 0, in the shapes that the next call has.
@@ -86,6 +88,8 @@ class CarriedState:
         self._loose: set[str] = set()
         #: For each bound plan, the arrays of its graph that it cannot update in place, with their model inputs.
         self._copied: WeakKeyDictionary[Runner, dict[str, str]] = WeakKeyDictionary()
+        #: Names of the values that the last run did not update in place, if it did others: they tell nothing of those.
+        self._unseen: frozenset[str] = frozenset()
 
     @property
     def shapes(self) -> Shapes:
@@ -96,7 +100,11 @@ class CarriedState:
         """Return copies of the values that calls left or a reset gave."""
         with self.turn():
             held = {name: self._given[name] if name in self._given else self._arrays[name] for name in self._known}
-            return {name: held[name].astype(numpy_dtype(self._elements[name])) for name in self.names if name in held}
+            return {
+                name: host_value(held[name]).astype(numpy_dtype(self._elements[name]))
+                for name in self.names
+                if name in held
+            }
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -113,8 +121,19 @@ class CarriedState:
             except BaseException as error:
                 # Other errors of ours are raised before anything runs.
                 ran = isinstance(error, ExecutionError) or not isinstance(error, SyclschedError)
-                self._lost = ran and not self._model.is_whole(self._arrays)
+                self._lost = ran and not self._is_whole()
                 raise
+
+    def _is_whole(self) -> bool:
+        """Return whether the values are those of the last whole call, and can be read."""
+        try:
+            return self._model.is_whole(self._value_after_failure)
+        except ExecutionError:
+            return False
+
+    def _value_after_failure(self, name: str) -> Array | None:
+        """Return a value as the failed run left it; None if that is not known."""
+        return None if name in self._unseen or name not in self._arrays else host_value(self._arrays[name])
 
     def reset(self, values: Mapping[str, Any]) -> None:
         """Set values, the others to 0."""
@@ -124,7 +143,7 @@ class CarriedState:
             for name in self.names:
                 held, value = self._arrays.get(name), given.get(name)
                 if held is not None and (name not in self._loose if value is None else held.shape == value.shape):
-                    held[...] = 0 if value is None else value
+                    set_value(held, 0 if value is None else value)
                     continue
                 if value is not None:
                     self._given[name] = value
@@ -153,12 +172,14 @@ class CarriedState:
         """Run a bound plan on the values; in a turn."""
         specialised = bound.specialised
         copied = self._copied_of(bound)
+        is_mixed = len(copied) < len(specialised.carried)
+        self._unseen = frozenset(copied.values()) if is_mixed else frozenset()
         loose = [name for name in self.names if name not in specialised.carried]
         given = specialised.given({**values, **{name: self._arrays[name] for name in loose}})
-        given |= {array: self._arrays[name] for array, name in copied.items()}
+        given |= {array: host_value(self._arrays[name]) for array, name in copied.items()}
         found = bound.runner(given, (*specialised.fetched, *copied))
         for array, name in copied.items():
-            np.copyto(self._arrays[name], found[array])
+            set_value(self._arrays[name], found[array])
         results = specialised.results(found)
         for name in loose:
             self._arrays[name] = np.asarray(results[self._output_of[name]], carrier(self._elements[name]))
@@ -177,7 +198,7 @@ class CarriedState:
         for name in self.names:
             if name in inputs:
                 value = self._value(bound, name)
-                found[inputs[name]] = self._zeros(bound, name) if value is None else value.copy()
+                found[inputs[name]] = self._zeros(bound, name) if value is None else host_value(value).copy()
         return found
 
     def _copied_of(self, bound: BoundModel) -> dict[str, str]:
@@ -191,23 +212,31 @@ class CarriedState:
             if held is not None and held is not value:
                 held = None
                 self._move()  # plans for other shapes have the memory of before
-            array, place = specialised.carried.get(name), None
+            array, place = specialised.carried.get(name), held
             if array is None:
                 self._loose.add(name)
+                place = self._zeros(bound, name) if held is None else host_value(held)
             elif array in runner.plan.residents:
-                place = runner.zero_copy_inputs.share(runner.plan, array, held)
-            if place is None:
+                place = self._resident(runner, array, held)
+            else:
+                found[array] = name
                 place = self._zeros(bound, name) if held is None else held
-                if array is not None:
-                    found[array] = name
-            if value is not None and value is not held:
-                place[...] = value
+            if value is not None and value is not place:
+                set_value(place, host_value(value))
+            if held is not None and held is not place:
+                self._move()
             self._arrays[name] = place
             self._given.pop(name, None)
         self._copied[runner] = found
         return found
 
-    def _value(self, bound: BoundModel, name: str) -> Array | None:
+    @staticmethod
+    def _resident(runner: Runner, array: str, held: InputValue | None) -> InputValue:
+        """Return the memory in which a plan keeps a value: that where it is, if kernels can address it."""
+        found = None if held is None else runner.zero_copy_inputs.share(runner.plan, array, held)
+        return runner.zero_copy_inputs.own(runner.plan, array) if found is None else found
+
+    def _value(self, bound: BoundModel, name: str) -> InputValue | None:
         """Return the value with which a run of a plan begins; None if that is 0."""
         value, wanted = self._given.get(name, self._arrays.get(name)), bound.specialised.shapes[name]
         if value is None or value.shape == wanted:

@@ -74,7 +74,7 @@ class CompiledModel:
         self._inputs = CallInputs(model, self._carried_names)
         #: What input values decide of shapes.
         self._by_value = ValueShapes(model, bounded=buckets is None, carried=carried or {})
-        self._kept = BoundModelCache(keep)
+        self._kept: BoundModelCache[BoundModel] = BoundModelCache(keep)
         self._last: BoundModel | None = None
         #: Fast path for the last input shapes, and the bound model for which it was last built.
         self._cached_call: FastPath | None = None

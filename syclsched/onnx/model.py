@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -221,8 +221,8 @@ class OnnxModel:
         """Return the network for input shapes; see `specialised`."""
         return imported(model, shapes, values, carried, observed=observed, counted=counted)
 
-    def is_whole(self, values: Mapping[str, Array]) -> bool:
-        """Return whether carried values are those of the last whole call, after one that failed."""
+    def is_whole(self, value_of: Callable[[str], Array | None]) -> bool:
+        """Return whether carried values, read by name, are those of the last whole call, after one that failed."""
         return False
 
     @property

@@ -19,6 +19,7 @@ from syclsched.model.platform_parts.machines import machine_of
 from syclsched.model.text.bulk_objects import make_objects
 from syclsched.planner.memory_limit import with_memory_limit
 from syclsched.planning import build_plan
+from syclsched.planning.memory.zero_copy import donated_inputs
 from syclsched.planning.transfers.prefetch import WORTH
 from syclsched.progress import StepCounter
 from syclsched.scheduling import Problem, build_problem, to_schedule
@@ -65,7 +66,9 @@ class PlanBuilder:
         """Return the scheduling problem on all devices, or on some and the hosts of their machines; cached."""
         if devices not in self.problems:
             if devices is None:
-                problem = build_problem(self.graph, self.platform, self.costs)
+                is_one_machine = not any(machine_of(device.name) for device in self.platform.devices)
+                resident = donated_inputs(self.graph) if is_one_machine else ()
+                problem = build_problem(self.graph, self.platform, self.costs, resident=resident)
                 self.problems[devices] = staying(problem, self.stay) if self.stay else problem
             else:
                 self.problems[devices] = self._part(devices)

@@ -32,6 +32,8 @@ from syclsched.planning.transfers.prefetch import WORTH, issue_early
 from syclsched.planning.transfers.recomputation_cost import recomputing_may_pay
 from syclsched.planning.transfers.transfers import transfers
 
+#: How often a plan is tried, with half of the donated arrays in place as before, until it fits into memory.
+_HALVINGS: Final = 3
 #: Least relative gain of a plan with recomputed values or zero-copy arrays over one without.
 _ROUNDING: Final = 1e-9
 
@@ -108,9 +110,21 @@ def plan_inputs(
     order = global_order(known, schedule)
     taken = constant_bytes(known.constants, ((each.task, each.device) for each in order), platform)
     in_place = requested_zero_copy(graph, known, platform, order)
-    resident = in_place.resident_bytes(known)
-    room = reserve_memory(platform, {s: taken.get(s, 0) + resident.get(s, 0) for s in {**taken, **resident}})
+    while True:
+        try:
+            room = _room(known, platform, taken, in_place)
+            break
+        except MemoryLimitError:
+            if in_place.donated_only() is NO_ZERO_COPY:
+                raise
+            in_place = in_place.with_half_donated(known)
     return _PlanInputs(known, graph.name, platform, schedule, durations_s, order, taken, room, in_place)
+
+
+def _room(known: GraphRecord, platform: Platform, taken: Mapping[str, int], in_place: ZeroCopyArrays) -> Platform:
+    """Return the platform without the memory of constants and resident inputs."""
+    resident = in_place.resident_bytes(known)
+    return reserve_memory(platform, {s: taken.get(s, 0) + resident.get(s, 0) for s in {**taken, **resident}})
 
 
 def make_draft(given: _PlanInputs, *, limited: bool = False, remaking: bool = False) -> _DraftFootprint:
@@ -124,11 +138,14 @@ def make_draft(given: _PlanInputs, *, limited: bool = False, remaking: bool = Fa
 
 
 def _within_memory(given: _PlanInputs) -> ArrayPlan:
-    """Return a plan that fits into memory: donated arrays are updated in place, if there is enough for that."""
-    donated = given.in_place.donated_only()
-    if donated is not NO_ZERO_COPY:
+    """Return a plan that fits into memory: of donated arrays as many as there is room for are updated in place."""
+    for _ in range(_HALVINGS):
+        donated = given.in_place.donated_only()
+        if donated is NO_ZERO_COPY:
+            break
         with suppress(MemoryLimitError):
             return _evicting_or_remaking(given, donated)
+        given = given._replace(in_place=given.in_place.with_half_donated(given.known))
     # Any array may have to be evicted, so none is used in place.
     return _evicting_or_remaking(given, NO_ZERO_COPY)
 
@@ -138,9 +155,8 @@ def _evicting_or_remaking(given: _PlanInputs, in_place: ZeroCopyArrays) -> Array
 
     Simulation decides, as it alone accounts for the load of the links.
     """
-    resident = in_place.resident_bytes(given.known)
-    taken = {s: given.constant_bytes.get(s, 0) + resident.get(s, 0) for s in {**given.constant_bytes, **resident}}
-    given = given._replace(in_place=in_place, room=reserve_memory(given.platform, taken))
+    room = _room(given.known, given.platform, given.constant_bytes, in_place)
+    given = given._replace(in_place=in_place, room=room)
     refused = evicting = None
     try:
         evicting = finish_plan(given, make_draft(given, limited=True))

@@ -131,9 +131,10 @@ class StepModel(OnnxModel):
         """The inputs of the model itself."""
         return self.trained.model.inputs
 
-    def is_whole(self, values: Mapping[str, Array]) -> bool:
+    def is_whole(self, value_of: Callable[[str], Array | None]) -> bool:
         """Return whether no update began since the last whole step."""
-        return PARITY in values and int(values[PARITY]) == self.steps_done % 2
+        parity = value_of(PARITY)
+        return parity is not None and int(parity) == self.steps_done % 2
 
     def forward(self, shapes: Shapes) -> Network:
         """Return the forward pass for shapes of the model's inputs, ready to be differentiated."""

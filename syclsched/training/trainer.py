@@ -118,7 +118,8 @@ class Trainer:
         NotFiniteError
             If the loss or a gradient is not finite; it names the task. Nothing is updated then.
         TaskFailedError, ExecutionError
-            If a task fails. Parameters and state are those of the last step, unless an update failed.
+            If a task fails. Parameters and state are those of the last step, unless an update failed or the memory of
+            a device is gone.
         """
         with self._lock:
             self._check_open()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from support.commands import call
 
 import syclsched
-from syclsched.testing.training_models import perceptron
+from syclsched.testing.training_models import convolutional, perceptron
 
 pytestmark = pytest.mark.sycl
 
@@ -102,6 +103,21 @@ def test_plans_of_steps_on_several_devices_say_how_they_are_divided(
     assert wrong.code == 2 and "no way 'stage'" in wrong.err
     alone = call(capsys, *given[:-1], "a770")
     assert alone.code == 0 and alone.out.startswith("Plan of")
+
+
+def test_plans_of_steps_store_activations_as_they_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx.save(convolutional((8, 8), size=16, classes=4).onnx, "net.onnx")
+    given = ["plan", "net.onnx", "--train", "cross_entropy", "--shape", "samples=512", "--platform", "a770", "--json"]
+    peaks = []
+    for kind in ("float32", "bfloat16"):
+        found = call(capsys, *given, "--activations", kind)
+        assert found.code == 0, found.err
+        peaks.append(max(json.loads(found.out)["peak_bytes"].values()))
+    assert peaks[1] < 0.8 * peaks[0]
+    wrong = call(capsys, *given, "--activations", "int8")
+    assert wrong.code == 2 and "activations is 'int8'" in wrong.err
+    unused = call(capsys, "plan", "mlp", "--platform", "a770", "--activations", "bfloat16")
+    assert unused.code == 0 and "--activations" in unused.err and "without --train" in unused.err
 
 
 def test_training_on_several_devices_says_how_steps_are_divided(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.gpu_shape import OTHER_DEVICE
-from support.opened import live_on
+from support.opened import live_on, with_own_memory
 from support.running import ASSIGN_KERNEL, DTYPE, MIX, plan_by, sequential
 
 from syclsched.devices import open_devices
@@ -117,17 +117,6 @@ def test_runs_that_decide_as_they_go_use_memory_that_was_asked_for(kind: UsmKind
         verify(happened, graph)
     assert {c.kind for c in happened.memory} == {kind}
     assert happened.residents == {"x": platform.device("cpu").space}
-
-
-def with_own_memory(platform: Platform, space: str) -> Platform:
-    """The platform as if the host could not reach a space."""
-    return replace(
-        platform,
-        spaces=tuple(replace(s, host_accessible=s.host_accessible and s.name != space) for s in platform.spaces),
-        devices=tuple(
-            replace(d, reaches=tuple(s for s in d.reaches if s != space or d.space == space)) for d in platform.devices
-        ),
-    )
 
 
 def handed_over(kind: UsmKind | None) -> TaskGraph:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.opened import two_memories
+from support.opened import two_memories, with_own_memory
 
 import syclsched
 from syclsched.errors import ArgumentError, ExecutionError, ForkedError
@@ -135,6 +135,27 @@ def test_carried_values_have_no_buckets() -> None:
             syclsched.compile(MODEL, devices="cpu", carried=True, buckets={name: 8})
 
 
+def test_caches_stay_in_memory_that_the_host_cannot_reach() -> None:
+    platform = with_own_memory(syclsched.discover("cpu"), "cpu")
+    given: dict[str, Any] = {"carried": True, "autotune": False, "policy": "single:cpu"}
+    with syclsched.compile(MODEL, platform, shapes={"past_sequence_length": ROOM}, **given) as decoder:
+        found, logits = decoded(lambda inputs: decoder(inputs)["logits"], [[3, 1, 4]], [3], 8)
+        wanted, expected = decoded(Runtime(1), [[3, 1, 4]], [3], 8)
+        assert found == wanted
+        np.testing.assert_allclose(logits, expected, atol=1e-4)
+        plan = decoder.plan
+        assert len(plan.residents) == 2 * LAYERS
+        assert {each.kind for each in plan.memory if each.resident} == {"device"}
+        copied = {use.array for _, each in plan.instructions() if each.kind == "copy" for use in each.uses}
+        assert not copied & set(plan.residents)
+        # Caches are read and set as they were.
+        caches = decoder.carried()
+        decoder.reset(**caches)
+        again = decoder(step([[found[0][-1]]], [11]))["logits"]
+        decoder.reset(**caches)
+        assert np.array_equal(decoder(step([[found[0][-1]]], [11]))["logits"], again)
+
+
 def test_a_prompt_continues_what_is_there(decoder: CompiledModel) -> None:
     decoder.reset()
     whole = decoder(step([[3, 1, 4, 1, 5, 9, 2]], [7]))["logits"]
@@ -236,11 +257,14 @@ def accumulator(growing: bool = False, size: int = 3) -> Any:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("growing", [False, True])
-def test_any_state_is_carried(growing: bool) -> None:
+def test_any_state_is_carried(growing: bool, apart: bool) -> None:
     shapes = {"length": 0} if growing else None
-    model = accumulator(growing)
-    with syclsched.compile(model, devices="cpu", shapes=shapes, carried={"present": "past"}, autotune=False) as add:
+    model, platform = accumulator(growing), syclsched.discover("cpu")
+    platform = with_own_memory(platform, "cpu") if apart else platform
+    given: dict[str, Any] = {"carried": {"present": "past"}, "autotune": False, "policy": "single:cpu"}
+    with syclsched.compile(model, platform, shapes=shapes, **given) as add:
         for _ in range(2):
             assert [float(add(np.full(3, n, np.float32))["y"]) for n in (1, 2, 3)] == [3, 9, 18]
             add.reset()

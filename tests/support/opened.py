@@ -68,6 +68,17 @@ def two_memories() -> Platform:
     return replace(platform, devices=(first, second, host), spaces=spaces, links=links)
 
 
+def with_own_memory(platform: Platform, space: str) -> Platform:
+    """Return the platform as if the host could not reach a space."""
+    return replace(
+        platform,
+        spaces=tuple(replace(s, host_accessible=s.host_accessible and s.name != space) for s in platform.spaces),
+        devices=tuple(
+            replace(d, reaches=tuple(s for s in d.reaches if s != space or d.space == space)) for d in platform.devices
+        ),
+    )
+
+
 class _Interface:
     """An address, as the USM array interface says it."""
 

@@ -56,6 +56,7 @@ def plan_command(
         int, typer.Option("--micro-batches", min=1, help="Parts of a batch of --train that are computed apart.")
     ] = 1,
     split: opt.Split = "auto",
+    activations: opt.Activations = "float32",
     explain: Annotated[
         list[str] | None,
         typer.Option("--explain", metavar="TASK", help="Explain the placement of a task; may be repeated."),
@@ -98,12 +99,14 @@ def plan_command(
     given = load_graph(graph, ready.given(seed), file)
     step: PlannedStep | None = None
     if train is None:
-        opt.tell_unused(context, ("micro_batches", "split"), "without --train")
+        opt.tell_unused(context, ("micro_batches", "split", "activations"), "without --train")
     else:
         from syclsched.cli.requests.training_steps import training_step
 
         platform = target_platform(where, console, how.policy)
-        step = training_step(given.model, train, micro_batches, split, platform, how.policy)
+        step = training_step(
+            given.model, train, platform, how.policy, micro_batches=micro_batches, split=split, activations=activations
+        )
         given = replace(given, graph=step.graph)
     check_tasks(explain or (), given.graph)
     check_without(without, is_model=given.model is not None)

@@ -67,14 +67,7 @@ def train_command(
         int, typer.Option("--micro-batches", min=1, help="Parts of a batch that are computed apart.")
     ] = 1,
     split: opt.Split = "auto",
-    activations: Annotated[
-        str,
-        typer.Option(
-            "--activations",
-            metavar="TYPE",
-            help="As what values are stored for the backward pass: float32, or bfloat16, which takes half the memory.",
-        ),
-    ] = "float32",
+    activations: opt.Activations = "float32",
     train_only: Annotated[
         list[str] | None,
         typer.Option("--parameters", metavar="PATTERN", help="Train these initialisers only: 'head.*'."),

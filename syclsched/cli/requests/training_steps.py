@@ -24,7 +24,14 @@ class PlannedStep:
 
 
 def training_step(
-    model: ModelWithInputs | None, loss: str, micro_batches: int, split: str, platform: Platform, policy: str
+    model: ModelWithInputs | None,
+    loss: str,
+    platform: Platform,
+    policy: str,
+    *,
+    micro_batches: int = 1,
+    split: str = "auto",
+    activations: str = "float32",
 ) -> PlannedStep:
     """Return a training step of a model, with Adam, for the shapes of its inputs and the devices of a platform."""
     from syclsched.training.losses import CrossEntropy, loss_of
@@ -44,6 +51,7 @@ def training_step(
         parts=(1.0,) * micro_batches,
         platform=platform,
         split=split,
+        activations=activations,
         options={"policy": policy},
     )
     recipe.check()

@@ -23,6 +23,7 @@ from syclsched.cluster.part_runner import PartTrace
 from syclsched.cluster.recovery.attempt import Binding, ResultPiece, RunAttempt
 from syclsched.cluster.runs.attempts import PlanBinder, RunAttempts, RunInputs
 from syclsched.cluster.runs.plan_watch import Move, PlanWatch
+from syclsched.devices.memory.resident_array import host_value
 from syclsched.errors import (
     ClusterError,
     ExecutionError,
@@ -391,7 +392,8 @@ class ClusterRun:
                 given[name] = fetch(future)
         needed = tuple(name for name in graph.inputs() if name not in remote)
         values = gather_inputs(binding.plan, graph, given, needed=needed)
-        return RunInputs({n: value for n, value in values.items() if value is not graph.data.get(n)}, remote)
+        own = {n: host_value(value) for n, value in values.items() if value is not graph.data.get(n)}
+        return RunInputs(own, remote)
 
     def _gathered(self, name: str) -> NumpyArray:
         declared = self._attempts.first.graph.arrays[name]

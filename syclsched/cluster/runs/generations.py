@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
-from syclsched.execution.memory.buffers import NumpyArray
-
 
 class _EndingRun(Protocol):
     """A run that can be waited for."""
@@ -30,7 +28,7 @@ class BindingsInTurn(Generic[RunT]):
         self._starts = starts
         self._begun = 0
 
-    def begin(self, values: dict[str, NumpyArray]) -> RunT:
+    def begin(self, values: Mapping[str, Any]) -> RunT:
         """Start a generation."""
         run = self._starts[self._begun % len(self._starts)](values)
         self._begun += 1

@@ -72,6 +72,19 @@ def as_numpy(memory: Any, shape: tuple[int, ...], dtype: str) -> NumpyArray:
     return raw[:nbytes].view(kind).reshape(shape)
 
 
+def read_into(target: NumpyArray, memory: Any) -> None:
+    """Copy USM memory into a C-contiguous NumPy array of its size, and wait."""
+    if target.nbytes:
+        # Any queue of the memory's context will do: everything before this copy has completed.
+        memory.sycl_queue.memcpy_async(as_bytes(target), memory, target.nbytes, []).wait()
+
+
+def write_from(value: NumpyArray, memory: Any) -> None:
+    """Copy a C-contiguous NumPy array into USM memory of its size, and wait."""
+    if value.nbytes:
+        memory.sycl_queue.memcpy_async(memory, as_bytes(value), value.nbytes, []).wait()
+
+
 def as_bytes(array: NumpyArray) -> NumpyArray:
     """Return a C-contiguous NumPy array as bytes, as `SyclQueue.memcpy_async` takes host memory."""
     return array.reshape(-1).view(np.uint8)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from syclsched.devices.memory.memory_pool import ALIGNMENT_BYTES
+from syclsched.devices.memory.resident_array import InputValue
 from syclsched.execution.core.program import Program
 from syclsched.execution.core.work import InstructionWork, argument_rows, resolve_work
-from syclsched.execution.memory.buffers import BufferTable, NumpyArray
+from syclsched.execution.memory.buffers import BufferTable
 from syclsched.execution.memory.inputs import gather_inputs, needed_inputs
 from syclsched.execution.memory.memory_layout import MemoryLayout, make_layout
 from syclsched.execution.memory.readback import covers
@@ -80,7 +81,7 @@ class PreparedPlan:
         whole = [name for name, names in joined.items() if not temporary & set(names) and written & set(names)]
         return (*(name for name in kept if name not in parts), *whole)
 
-    def values(self, inputs: Mapping[str, Any] | None) -> dict[str, NumpyArray]:
+    def values(self, inputs: Mapping[str, Any] | None) -> dict[str, InputValue]:
         """Return the value of every input; see `gather_inputs`."""
         return gather_inputs(self.plan, self.graph, inputs, self._declared, self.inputs)
 

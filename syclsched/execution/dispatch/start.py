@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from syclsched.devices.memory.resident_array import InputValue
 from syclsched.devices.programs.executables import Executable
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.dispatch.debug_checks import debug_checks_for
@@ -13,7 +14,6 @@ from syclsched.execution.dispatch.debug_engine import DebugEngine
 from syclsched.execution.dispatch.dispatcher import Dispatcher
 from syclsched.execution.dispatch.prepared import PreparedPlan
 from syclsched.execution.lanes.lanes import queues_of
-from syclsched.execution.memory.buffers import NumpyArray
 
 if TYPE_CHECKING:
     from syclsched.devices.opened_devices import OpenDevices
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def make_engine(
     prepared: PreparedPlan,
     devices: OpenDevices,
-    values: Mapping[str, NumpyArray],
+    values: Mapping[str, InputValue],
     *,
     record: bool,
     safeguards: Safeguards = DEFAULT_SAFEGUARDS,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from syclsched.backoff import backoff
+from syclsched.devices.memory.resident_array import InputValue, host_value
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import (
     ArgumentError,
@@ -64,7 +65,7 @@ class ResultAccess(ABC):
         self,
         resources: Resources,
         devices: OpenDevices,
-        values: dict[str, NumpyArray],
+        values: dict[str, InputValue],
         joined: Mapping[str, tuple[str, ...]] | None,
     ) -> None:
         self._devices = devices
@@ -334,7 +335,7 @@ class ResultAccess(ABC):
             raise UnknownArrayError(
                 "no task writes it, and no value was given for it", where=f"array {name!r}", hint=hint or None
             )
-        return self._converted(self._values[name].copy(), like)
+        return self._converted(host_value(self._values[name]).copy(), like)
 
     def _concatenated(self, name: str, like: Like, timeout: float | None) -> Any:
         """Return the value of an array held in parts, concatenated along axis 0."""

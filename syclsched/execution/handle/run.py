@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from syclsched.devices.memory.resident_array import InputValue
 from syclsched.errors import ExecutionError, WaitTimeoutError
 from syclsched.execution.core.execution_records import Counts
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
@@ -74,7 +75,7 @@ class Run(ResultAccess):
         self,
         engine: Engine,
         devices: OpenDevices,
-        values: dict[str, NumpyArray],
+        values: dict[str, InputValue],
         *,
         owns_devices: bool = False,
         joined: Mapping[str, tuple[str, ...]] | None = None,

@@ -12,6 +12,7 @@ import numpy as np
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.memory.constant_uploads import ConstantUploader
 from syclsched.devices.memory.memory_pool import MemoryBlock, padded
+from syclsched.devices.memory.resident_array import InputValue, ResidentArray, address_of, host_value
 from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.arguments import BoundArray
@@ -169,7 +170,7 @@ class BufferTable(BufferLookup):
     ) -> None:
         self._host_accessible = {s.name for s in platform.spaces if s.host_accessible} | {HOST}
         self._keys = PoolKeys(platform, memory)
-        #: Inputs that kernels read in place, and their memory space.
+        #: Inputs that kernels use in place, and their memory space.
         self.residents = {chosen.array: chosen.space for chosen in memory if chosen.resident}
         self._devices = devices
         self._arrays = arrays
@@ -192,32 +193,41 @@ class BufferTable(BufferLookup):
         """Uploader of constants to device memory."""
         return self._devices.uploads
 
-    def add_input(self, name: str, data: NumpyArray, *, private: bool) -> None:
+    def add_input(self, name: str, data: InputValue, *, private: bool) -> None:
         """Add an input in host memory; a resident input in its own space."""
         if name in self.residents:
             self.set_resident(name, data)
             return
+        data = host_value(data)
         storage = data.copy() if private else data
         self._buffers[name, HOST] = AllocatedBuffer(self._arrays[name], storage, on_host=True, owned=private)
 
-    def set_resident(self, name: str, data: NumpyArray) -> bool:
-        """Set a resident input: in place if kernels can read it there, else by a host copy. Return whether it moved.
+    def set_resident(self, name: str, data: InputValue) -> bool:
+        """Set a resident input: in place if kernels can read it there, else by a copy. Return whether it moved.
 
         No kernel may still be reading the previous value.
         """
         buffer = name, self.residents[name]
-        before = self._buffers.get(buffer)
-        if before is not None and data.__array_interface__["data"][0] == before.address:
+        before, array = self._buffers.get(buffer), self._arrays[name]
+        if before is not None and address_of(data) == before.address:
             return False
         key = self._keys[buffer]
+        if isinstance(data, ResidentArray):
+            if key.kind == "device" and data.is_reachable_by(self._devices.allocator_queue(key.space)):
+                self._buffers[buffer] = AllocatedBuffer(array, data.memory, on_host=False, owned=False)
+                return True
+            data = data.read()
+        if key.kind == "device":
+            own = self._own_resident(name)
+            usm_memory.write_from(data, own.storage)
+            self._buffers[buffer] = own
+            return own is not before
         if key.kind == "plain":
-            self._buffers[buffer] = AllocatedBuffer(self._arrays[name], data, on_host=True, owned=False)
+            self._buffers[buffer] = AllocatedBuffer(array, data, on_host=True, owned=False)
             return True
         found = usm_memory.usm_memory_of(data, self._devices.allocator_queue(key.context or key.space))
         if found is not None:
-            self._buffers[buffer] = AllocatedBuffer(
-                self._arrays[name], MemoryRange.around(found), on_host=True, owned=False
-            )
+            self._buffers[buffer] = AllocatedBuffer(array, MemoryRange.around(found), on_host=True, owned=False)
             return True
         own = self._own_resident(name)
         np.copyto(own.numpy(writable=True), data)
@@ -225,7 +235,7 @@ class BufferTable(BufferLookup):
         return own is not before
 
     def _own_resident(self, name: str) -> AllocatedBuffer:
-        """Return memory for an input that kernels cannot read in place; allocate it on first use."""
+        """Return memory for an input that kernels cannot use where it is; allocate it on first use."""
         own = self._own.get(name)
         if own is None:
             buffer = name, self.residents[name]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from syclsched.devices.memory.resident_array import InputValue, ResidentArray
 from syclsched.errors import ArgumentError, UnknownArrayError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.argument_validation import as_array, check_data
@@ -30,7 +31,7 @@ def gather_inputs(
     inputs: Mapping[str, Any] | None,
     declared: Mapping[str, LogicalArray] | None = None,
     needed: tuple[str, ...] | None = None,
-) -> dict[str, NumpyArray]:
+) -> dict[str, InputValue]:
     """Return checked values of all input arrays, and of other arrays for which a value was passed."""
     declared, joined = graph.arrays if declared is None else declared, graph.joined
     given = dict(graph.data)
@@ -61,9 +62,10 @@ def gather_inputs(
         )
     found = {}
     for name, value in given.items():
-        data = as_array(value, f"array {name!r}")
+        is_there = isinstance(value, ResidentArray)
+        data = value if is_there else as_array(value, f"array {name!r}")
         check_data(declared[name], data)
-        found[name] = to_numpy(data)
+        found[name] = data if is_there else to_numpy(data)
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from syclsched.devices.memory import usm_memory
+from syclsched.devices.memory.resident_array import InputValue, host_value
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import ArgumentError, UnknownArrayError
 from syclsched.execution.memory.buffers import AllocatedBuffer
@@ -33,9 +34,8 @@ def read_numpy(buffer: AllocatedBuffer) -> NumpyArray:
 def _read_into(target: NumpyArray, buffer: AllocatedBuffer) -> None:
     if buffer.on_host:
         np.copyto(target, buffer.numpy(writable=False))
-    elif target.nbytes:
-        # Any queue of the memory's context will do: everything before this copy has completed.
-        buffer.storage.sycl_queue.memcpy_async(usm_memory.as_bytes(target), buffer.storage, target.nbytes, []).wait()
+    else:
+        usm_memory.read_into(target, buffer.storage)
 
 
 def covers(pieces: Sequence[PlannedRows], start: int, stop: int) -> bool:
@@ -51,7 +51,7 @@ def assemble(
     array: PlannedArray,
     rows: RowRange,
     pieces: Sequence[tuple[PlannedRows, AllocatedBuffer]],
-    given: NumpyArray | None,
+    given: InputValue | None,
 ) -> NumpyArray:
     """Return rows of an array gathered from several buffers."""
     start, stop = rows
@@ -63,7 +63,7 @@ def assemble(
         )
     result = np.empty((stop - start, *array.shape[1:]), array.dtype)
     if given is not None:
-        np.copyto(result, given[start:stop])
+        np.copyto(result, host_value(given)[start:stop])
     for held, live in pieces:
         first, last = max(start, held.start), min(stop, held.stop)
         _read_into(result[first - start : last - start], live.part(first - held.start, last - held.start))

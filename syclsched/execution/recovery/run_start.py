@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from syclsched.devices.memory.resident_array import InputValue, host_value
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.dispatch.prepared import PreparedPlan
 from syclsched.execution.handle.engine import EndedEngine, Engine
@@ -22,7 +23,7 @@ def start_run(
     engine: Engine,
     prepared: PreparedPlan,
     devices: OpenDevices,
-    values: dict[str, NumpyArray],
+    values: dict[str, InputValue],
     *,
     owns_devices: bool = False,
     keep: Any = None,
@@ -38,7 +39,11 @@ def start_run(
     if recover and not safeguards.stepped:
         from syclsched.execution.recovery.recovery_planner import RecoveryPlanner
 
-        recovery = RecoveryPlanner(prepared, devices, values, health, recoveries, conclude, safeguards)
+        for name, value in values.items():
+            values[name] = host_value(value)
+        # The same mapping, so that the run has what the recovery rescues.
+        given = cast("dict[str, NumpyArray]", values)
+        recovery = RecoveryPlanner(prepared, devices, given, health, recoveries, conclude, safeguards)
     return Run(
         engine,
         devices,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from syclsched.devices.memory.constant_uploads import uploaded_bytes
+from syclsched.devices.memory.resident_array import InputValue, address_of, host_value
 from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.executables import Executable
@@ -91,7 +92,7 @@ class PlanInstance:
         self._levels = levels
         self._calls: dict[int, Callable[[], object]] = {}
         self._retried: list[str] = []
-        self._inputs: dict[str, NumpyArray] = {}
+        self._inputs: dict[str, InputValue] = {}
         self._input_addresses: dict[str, int] = {}
         #: Inputs at a new address whose commands are not updated yet: the update can fail or be interrupted.
         self._moved_inputs: set[str] = set()
@@ -135,7 +136,7 @@ class PlanInstance:
 
     def replay(
         self,
-        values: Mapping[str, NumpyArray],
+        values: Mapping[str, InputValue],
         *,
         record: bool,
         time_each_call: bool = False,
@@ -162,7 +163,7 @@ class PlanInstance:
             submission = SubmissionStrategy(commands, self.loop, time_each_call=record and time_each_call)
         return self._made(submission, polled or WORKER_WATCH, record=record)
 
-    def run_blocking(self, values: Mapping[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
+    def run_blocking(self, values: Mapping[str, InputValue], names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
         """Run with these inputs by one C call, see `NativeRunCache.run_blocking`; None also if that is not eligible."""
         self.settle()
         self._current = None
@@ -191,7 +192,7 @@ class PlanInstance:
         return run_again
 
     @property
-    def given(self) -> Mapping[str, NumpyArray]:
+    def given(self) -> Mapping[str, InputValue]:
         """Inputs of the last run, except a one-call run that has completed."""
         return self._inputs
 
@@ -209,7 +210,7 @@ class PlanInstance:
         submission = BegunSubmission(self._commands_made, self.loop, native_run)
         return self._made(submission, WORKER_WATCH, record=False)
 
-    def _command_list(self, values: Mapping[str, NumpyArray]) -> CommandList:
+    def _command_list(self, values: Mapping[str, InputValue]) -> CommandList:
         """Set the inputs, and return the list of all commands."""
         self._set_inputs(values)
         self._make_calls()
@@ -303,14 +304,14 @@ class PlanInstance:
         self.loop.close()
         self._buffers.clear()
 
-    def _set_inputs(self, values: Mapping[str, NumpyArray]) -> None:
+    def _set_inputs(self, values: Mapping[str, InputValue]) -> None:
         """Set the inputs; update only the commands whose inputs have another address than before.
 
         Inputs that tasks write in host memory are copied to private memory.
         """
         written = self._prepared.program.written_inputs
         inputs = self._prepared.inputs
-        at = {name: values[name].__array_interface__["data"][0] for name in inputs}
+        at = {name: address_of(values[name]) for name in inputs}
         residents = self._buffers.residents
         if at == self._input_addresses and not written and not residents:
             self._inputs = {name: values[name] for name in inputs}
@@ -331,7 +332,7 @@ class PlanInstance:
             if name in moved:
                 self._buffers.add_input(name, values[name], private=name in written)
             elif name in written:
-                np.copyto(self._buffers[name, HOST].numpy(writable=True), values[name])
+                np.copyto(self._buffers[name, HOST].numpy(writable=True), host_value(values[name]))
         if moved:
             for node in self._levels.nodes:
                 if self._uses_inputs(node, moved):

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from syclsched.devices.memory.constant_uploads import uploaded_bytes
+from syclsched.devices.memory.resident_array import InputValue
 from syclsched.errors import ExecutionError
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
@@ -146,18 +147,20 @@ class Runner:
         """Bytes of constants in device memory, by memory space, in the implementations' own format."""
         return uploaded_bytes(self._bound.executables.values())
 
-    def buffer(self, name: str) -> NumpyArray:
+    def buffer(self, name: str) -> InputValue:
         """Return the buffer in which kernels read an input, to be written before a run instead of passing a value.
 
         Parameters
         ----------
         name : str
-            An input read in place: declared with ``usm="shared"`` or ``"host"``, or with a value in such memory.
+            An input used in place: declared with ``usm="shared"``, ``usm="host"`` or ``donated=True``, or with a value
+            in memory of these kinds.
 
         Returns
         -------
-        numpy.ndarray
-            The input's value in all later runs that are passed no other. Do not write to it while a run is in flight.
+        numpy.ndarray or ResidentArray
+            The input's value in all later runs that are passed no other; in the device's own memory, an object with
+            ``read()`` and ``write(value)``. Do not use it while a run is in flight.
 
         Raises
         ------
@@ -204,7 +207,7 @@ class Runner:
         with self._lock:
             return self._begin(self._checked_inputs(inputs))
 
-    def _checked_inputs(self, inputs: Mapping[str, Any] | None) -> dict[str, NumpyArray]:
+    def _checked_inputs(self, inputs: Mapping[str, Any] | None) -> dict[str, InputValue]:
         """Wait for the previous run, and return checked inputs for the next."""
         check_not_forked(f"plan {self.plan.name!r}")
         self._check_open()
@@ -216,7 +219,7 @@ class Runner:
         self._replan_if_outdated()
         return values
 
-    def _begin(self, values: dict[str, NumpyArray]) -> Run:
+    def _begin(self, values: dict[str, InputValue]) -> Run:
         instances = self._bound.instances
         if instances is None:
             self._last = self._measured(self.start_dispatched(values))
@@ -229,7 +232,7 @@ class Runner:
         return self._last
 
     def _run_in_one_call(
-        self, values: dict[str, NumpyArray], names: tuple[str, ...]
+        self, values: dict[str, InputValue], names: tuple[str, ...]
     ) -> dict[str, NumpyArray] | Run | None:
         """Run by one C call: return the results, a run still in progress or failed, or None if not eligible."""
         if self._bound.instances is None or not self._bound.one_call_eligible:
@@ -383,7 +386,7 @@ class Runner:
             self._stream = weakref.ref(stream)
             return stream
 
-    def start_dispatched(self, values: dict[str, NumpyArray]) -> Run:
+    def start_dispatched(self, values: dict[str, InputValue]) -> Run:
         """Start a run by the dispatcher, with checked inputs."""
         return start(
             self._bound.prepared,
@@ -403,7 +406,7 @@ class Runner:
             run.record_in(self._durations)
         return run
 
-    def start_replay(self, replay: Replay, values: dict[str, NumpyArray]) -> Run:
+    def start_replay(self, replay: Replay, values: dict[str, InputValue]) -> Run:
         """Start a replay, with checked inputs."""
         try:
             return start_run(
@@ -551,7 +554,7 @@ class Runner:
 
         return call_again
 
-    def _results_of(self, values: dict[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray]:
+    def _results_of(self, values: dict[str, InputValue], names: tuple[str, ...]) -> dict[str, NumpyArray]:
         begun_s = time.perf_counter()
         found = self._run_in_one_call(values, names)
         if isinstance(found, dict):

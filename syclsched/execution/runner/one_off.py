@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from syclsched.devices.memory.resident_array import InputValue
 from syclsched.devices.programs.executables import Executable
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
 from syclsched.execution.dispatch.start import make_engine
 from syclsched.execution.handle.run import Run
-from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.recovery.run_start import start_run
 from syclsched.execution.runner.plan_makespans import MakespanKey, PlanMakespans
 from syclsched.execution.runner.task_durations import DurationRecorder
@@ -68,7 +68,7 @@ def execute(
 def start(
     prepared: PreparedPlan,
     devices: OpenDevices,
-    values: dict[str, NumpyArray],
+    values: dict[str, InputValue],
     *,
     trace: bool = True,
     owns_devices: bool = False,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from syclsched.devices.memory.resident_array import InputValue
 from syclsched.errors import ExecutionError, SyclschedError
 from syclsched.execution.handle.engine import EngineRecorder
 from syclsched.execution.memory.buffers import NumpyArray
@@ -54,7 +55,7 @@ class StreamConfig:
     """Configuration of a stream: launcher, input check, instances in flight, and forecast."""
 
     launcher: InstanceLauncher[Any]  # starts instances
-    check: Callable[[Inputs], dict[str, NumpyArray]]  # returns the checked values of an input
+    check: Callable[[Inputs], dict[str, InputValue]]  # returns the checked values of an input
     in_flight: int
     predict: Callable[[], Forecast | None]  # returns the simulated forecast, or None
     durations: GenerationDurations | None  # which generations are measured for the history, if any

@@ -8,11 +8,11 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
+from syclsched.devices.memory.resident_array import InputValue
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.core.stall_timeout import CHECK_INTERVAL_S
 from syclsched.execution.handle.run import Run
 from syclsched.execution.lanes.eventfd_wakeup import EventFd
-from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.replay.end_watch import PolledEndWatch
 from syclsched.execution.replay.instance_pool import InstancePool
 from syclsched.execution.replay.replay import Replay
@@ -21,7 +21,7 @@ from syclsched.model.platform import Platform
 from syclsched.model.text.units import format_bytes
 
 #: Creates the run of an engine.
-MakeRun = Callable[[Replay, dict[str, NumpyArray]], Run]
+MakeRun = Callable[[Replay, dict[str, InputValue]], Run]
 
 
 RunT = TypeVar("RunT")
@@ -30,7 +30,7 @@ RunT = TypeVar("RunT")
 class InstanceLauncher(Protocol[RunT]):
     """Starts plan instances, and waits for them."""
 
-    def begin(self, values: dict[str, NumpyArray]) -> RunT:
+    def begin(self, values: dict[str, InputValue]) -> RunT:
         """Start an instance, and submit the next stage of each earlier one."""
 
     def submit_rest(self, run: RunT) -> None:
@@ -66,7 +66,7 @@ class StagedLauncher:
         self._active: dict[Replay, int] = {}
         self._replays: weakref.WeakKeyDictionary[Run, Replay] = weakref.WeakKeyDictionary()
 
-    def begin(self, values: dict[str, NumpyArray]) -> Run:
+    def begin(self, values: dict[str, InputValue]) -> Run:
         """Start an instance, and submit the next stage of each earlier one."""
         generation = self._generations[self._begun % len(self._generations)]
         in_flight = len(self._generations)
@@ -131,10 +131,10 @@ class StagedLauncher:
 class DispatchedLauncher:
     """One dispatcher per instance, for plans that cannot be replayed."""
 
-    def __init__(self, start: Callable[[dict[str, NumpyArray]], Run]) -> None:
+    def __init__(self, start: Callable[[dict[str, InputValue]], Run]) -> None:
         self._start = start
 
-    def begin(self, values: dict[str, NumpyArray]) -> Run:
+    def begin(self, values: dict[str, InputValue]) -> Run:
         """Start an instance."""
         return self._start(values)
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterable, Callable, Iterable
 from functools import lru_cache, partial
 from typing import Protocol
 
+from syclsched.devices.memory.resident_array import InputValue
 from syclsched.errors import ArgumentError, MemoryLimitError
 from syclsched.execution.dispatch.prepared import PreparedPlan
 from syclsched.execution.handle.run import Run
-from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.replay.instance_pool import InstancePool
 from syclsched.execution.replay.replay import Replay
 from syclsched.execution.runner.recorder import Recorder
@@ -52,10 +52,10 @@ class _StreamRunner(Protocol):
     def renew(self) -> tuple[PreparedPlan, InstancePool | None]:
         """Replan if need be, with no instance in flight; return the plan and its instance pool."""
 
-    def start_dispatched(self, values: dict[str, NumpyArray]) -> Run:
+    def start_dispatched(self, values: dict[str, InputValue]) -> Run:
         """Start a run by the dispatcher, with checked inputs."""
 
-    def start_replay(self, replay: Replay, values: dict[str, NumpyArray]) -> Run:
+    def start_replay(self, replay: Replay, values: dict[str, InputValue]) -> Run:
         """Start a replay, with checked inputs."""
 
 

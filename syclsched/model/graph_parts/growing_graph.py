@@ -72,8 +72,8 @@ class GrowingGraph(ReadableGraph):
             and ``host`` memory are read in place if the device supports it; see the page on memory.
         donated : bool, optional
             True if tasks may overwrite the memory of the value given to a run, so that the next run can begin with what
-            this one leaves. The value is updated in place if it lies in USM memory that the device reaches and no task
-            accesses a part of its rows.
+            this one leaves. Bound plans keep it in the memory of the devices that update it (`Runner.buffer`), if that
+            is one memory, and no task accesses a part of its rows.
 
         Returns
         -------

@@ -245,7 +245,7 @@ def _memory(plan: Plan) -> Section | None:
     rows += _more_rows(len(plan.peak_bytes) - MAX_ROWS)
     rows += [Row("  {}", (f"and of constants: {_some(constants)}",))] if constants else []
     resident = [f"{_clean(space, 20)} {format_bytes(n)}" for space, n in sorted(plan.resident_bytes.items())]
-    rows += [Row("  {}", (f"and of inputs read in place: {_some(resident)}",))] if resident else []
+    rows += [Row("  {}", (f"and of inputs used in place: {_some(resident)}",))] if resident else []
     return Section("Peak memory", rows, numbers=frozenset({1}))
 
 

@@ -10,8 +10,9 @@ excludes matrix products.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.access_columns import WRITES
 from syclsched.model.plan import PlannedArray
 from syclsched.model.platform import HOST, Device, Platform
+from syclsched.model.platform_parts.machines import machine_of
 from syclsched.model.schedule import Assignment
 from syclsched.model.task import Task
 from syclsched.model.text.units import format_seconds
@@ -58,6 +60,22 @@ class ZeroCopyArrays:
         resident = {each.array: each.space for each in chosen}
         return ZeroCopyArrays(resident, chosen=chosen, donated=self.donated) if chosen else NO_ZERO_COPY
 
+    def with_half_donated(self, known: GraphRecord) -> ZeroCopyArrays:
+        """Return the arrays without half the bytes of donated ones or more: those least used for their size."""
+        mine = [name for name in self.resident if name in self.donated]
+        nbytes, uses, whole = {each.name: each.nbytes for each in known.arrays}, Counter[str](), known.whole()
+        for task in known.tasks:
+            uses.update(whole.get(access.array, access.array) for access in task.accesses)
+        left = sum(nbytes[name] for name in mine) // 2
+        dropped = set(mine)
+        for name in sorted(mine, key=lambda name: nbytes[name] / max(uses[name], 1)):
+            if 0 < nbytes[name] <= left:
+                left -= nbytes[name]
+                dropped.discard(name)
+        resident = {name: space for name, space in self.resident.items() if name not in dropped}
+        chosen = tuple(each for each in self.chosen if each.array not in dropped)
+        return replace(self, resident=resident, chosen=chosen)
+
 
 #: No array is used in place.
 NO_ZERO_COPY: Final = ZeroCopyArrays()
@@ -68,7 +86,7 @@ def requested_zero_copy(
 ) -> ZeroCopyArrays:
     """Return the arrays to use in place because of the user's memory kinds or of the inputs' own memory."""
     wanted: dict[str, UsmKind] = {a.name: a.usm for a in known.arrays if a.usm is not None and a.rows is None}
-    donated = {name for name, array in graph.arrays.items() if array.donated and name not in wanted}
+    donated = donated_inputs(graph)
     given = {name: kind for name, kind in kinds_given(graph) if name not in wanted and name not in donated}
     if not wanted and not given and not donated:
         return NO_ZERO_COPY
@@ -154,20 +172,34 @@ class _HandedOver(NamedTuple):
 def _donated_memory(
     known: GraphRecord, platform: Platform, assignments: Sequence[Assignment], names: set[str]
 ) -> Iterator[ArrayMemory]:
-    """Yield the memory of donated inputs whose users all lie in one space that the host can access."""
-    spaces: dict[str, set[str]] = {name: set() for name in names}
+    """Yield the memory of donated inputs that one space has from run to run: that of all tasks which update them.
+
+    Tasks of other spaces read a copy. Inputs that no task updates lie where all their readers are.
+    """
+    used: dict[str, set[str]] = {name: set() for name in names}
+    written: dict[str, set[str]] = {name: set() for name in names}
     touched, whole = {t.name: t.accesses for t in known.tasks}, known.whole()
     for each in assignments if names else ():
         for access in touched[each.task]:
             name = whole.get(access.array, access.array)
-            if name in spaces:
-                spaces[name].add(platform.device(each.device).space)
+            if name in names:
+                space = platform.device(each.device).space
+                used[name].add(space)
+                if access.mode.writes:
+                    written[name].add(space)
     for array in known.arrays:
-        if len(spaces.get(array.name, ())) == 1 and array.is_input and array.rows is None:
-            space = platform.space(*spaces[array.name])
-            if space.host_accessible or space.name == HOST:
-                kind: MemoryKind = "plain" if space.name == HOST else default_kind(space, platform)
-                yield ArrayMemory(array.name, space.name, kind, "donated: updated in place", resident=True)
+        spaces = written.get(array.name) or used.get(array.name, set())
+        if len(spaces) == 1 and array.is_input and array.rows is None:
+            home = platform.space(*spaces)
+            if machine_of(home.name) and not home.host_accessible:
+                continue  # a cluster passes values on by the hosts of its machines
+            kind: MemoryKind = "plain" if home.name == HOST else default_kind(home, platform)
+            yield ArrayMemory(array.name, home.name, kind, "donated: updated in place", resident=True)
+
+
+def donated_inputs(graph: TaskGraph) -> set[str]:
+    """Return the arrays that runs may keep where tasks update them, as the user asks for no kind of memory."""
+    return {name for name, array in graph.arrays.items() if array.donated and array.usm is None}
 
 
 def kinds_given(graph: TaskGraph) -> Iterator[tuple[str, UsmKind]]:

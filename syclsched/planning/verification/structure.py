@@ -135,7 +135,7 @@ def _kinds(plan: Plan) -> None:
             why = f"a device there has no memory of kind {chosen.kind!r}"
         elif accessible and chosen.kind == "device" and any((whole.get(a, a), s) == place for a, s in host):
             why = "neither the host nor another context can address memory of kind 'device'"
-        elif chosen.resident and (not accessible or chosen.kind == "device"):
+        elif chosen.resident and chosen.array not in donated and (not accessible or chosen.kind == "device"):
             why = "an input can only be given where the host can write"
         elif chosen.resident and chosen.array not in inputs:
             why = "only inputs are used in place"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
 import numpy as np
@@ -35,8 +35,12 @@ def build_problem(
     placed: Mapping[str, str] = _NONE,
     wanted: Mapping[str, str] = _NONE,
     release_s: Mapping[str, float] = _NO_RELEASES,
+    resident: Collection[str] = (),
 ) -> Problem:
-    """Return the scheduling problem of running a graph on a platform."""
+    """Return the scheduling problem of running a graph on a platform.
+
+    The first values of ``resident`` inputs take no time to copy: a run finds them where the one before left them.
+    """
     if not platform.devices:
         raise EmptyPlatformError("there are no devices", where=f"platform {platform.name!r}")
     order = graph.order()
@@ -54,6 +58,8 @@ def build_problem(
     lanes = np.array([d.lanes for d in devices])
     links, reuse_arcs = _arcs(graph, submission, nbytes)
     items = follow_items(graph.accesses().ordered(submission), nbytes, initial_space, wanted_space, spaces[HOST])
+    if resident:
+        _make_weightless(items, {piece for name in resident for piece in pieces[name]})
     tables = Tables(
         seconds=seconds,
         kind=kind,
@@ -92,6 +98,12 @@ def build_problem(
 
 
 # --- inside ---------------------------------------------------------------------------------------
+
+
+def _make_weightless(items: Items, names: Collection[str]) -> None:
+    """Give inputs no bytes, so that they are everywhere."""
+    of_array = np.array([name in names for name in items.arrays], np.bool_)[items.item_array]
+    items.columns["item_bytes"][of_array & (items.columns["item_producer"] == NOTHING)] = 0.0
 
 
 def _pieces(graph: TaskGraph) -> tuple[dict[str, Sequence[str]], dict[str, float]]:

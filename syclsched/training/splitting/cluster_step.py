@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -13,6 +15,8 @@ from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
+from syclsched.onnx.compiled_model import KEPT
+from syclsched.onnx.lru_cache import BoundModelCache
 from syclsched.onnx.specialised import Specialised
 from syclsched.onnx.tuning.implementations import on_devices
 from syclsched.planner import plan_graph
@@ -41,22 +45,34 @@ class ConnectedCluster(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _BoundStep:
+    """A step for known shapes, bound on the machines of a cluster."""
+
+    specialised: Specialised
+    runner: Any
+
+    def close(self) -> None:
+        """Release the machines' memory."""
+        self.runner.close()
+
+
 class ClusterStep:
     """Steps of a model on a cluster: called as a `CompiledModel` is.
 
     The state of each step is kept as futures on the workers until the next one has ended: a step that fails changes
-    nothing.
+    nothing. Plans stay bound for so many sets of shapes, the last used ones.
     """
 
-    def __init__(self, model: StepModel, cluster: ConnectedCluster, policy: str) -> None:
+    def __init__(self, model: StepModel, cluster: ConnectedCluster, policy: str, *, keep: int = KEPT) -> None:
         self.model = model
         self._cluster, self._policy = cluster, policy
         self._names = frozenset(model.carried.values())
         #: Values of the carried inputs: arrays, or futures of arrays.
         self._state: dict[str, Any] = {}
-        #: For each set of shapes the step and its runner.
-        self._bound: dict[tuple[tuple[int, ...], ...], tuple[Specialised, Any]] = {}
-        self._last: Any = None
+        #: For each set of shapes the bound step.
+        self._kept: BoundModelCache[_BoundStep] = BoundModelCache(keep)
+        self._last: _BoundStep | None = None
         self._closed = False
 
     @property
@@ -69,7 +85,7 @@ class ClusterStep:
         """The plan of the last step."""
         if self._last is None:
             raise ExecutionError("there was no step yet", where=f"model {self.model.name!r}", hint="Call step()")
-        found: Plan = self._last.plan
+        found: Plan = self._last.runner.plan
         return found
 
     def __call__(self, *inputs: Array) -> dict[str, Array]:
@@ -77,30 +93,29 @@ class ClusterStep:
         if self._closed:
             raise ExecutionError("it is closed", where=f"model {self.model.name!r}")
         given = dict(zip((each.name for each in self.inputs), inputs, strict=True))
-        specialised, self._last = self._bound_for({name: value.shape for name, value in given.items()})
-        run = self._last.run(specialised.given({**given, **self._state}))
-        run.wait()
-        made = {
-            name: run.result(array) if isinstance(array, str) else array
-            for name, array in specialised.outputs.items()
-            if name not in self.model.carried
-        }
-        self._state |= {name: run.future(array) for name, array in specialised.carried.items()}
-        return made
+        shapes = {name: value.shape for name, value in given.items()}
+        with self._kept.using(tuple(shapes.values()), partial(self._bound_for, shapes)) as self._last:
+            specialised = self._last.specialised
+            run = self._last.runner.run(specialised.given({**given, **self._state}))
+            run.wait()
+            made = {
+                name: run.result(array) if isinstance(array, str) else array
+                for name, array in specialised.outputs.items()
+                if name not in self.model.carried
+            }
+            self._state |= {name: run.future(array) for name, array in specialised.carried.items()}
+            return made
 
-    def _bound_for(self, shapes: Shapes) -> tuple[Specialised, Any]:
-        key = tuple(shapes.values())
-        if key not in self._bound:
-            specialised = self.model.specialised(shapes, carried=self.model.carried)
-            platform = self._cluster.platform()
-            graph, stay = on_devices(specialised.graph, platform), tuple(specialised.stay.items())
-            plan = (
-                plan_graph(graph, platform, policy=self._policy, stay=stay)
-                if stay
-                else self._cluster.plan(graph, policy=self._policy)
-            )
-            self._bound[key] = specialised, self._cluster.bind(graph, plan=plan, calibrate=False)
-        return self._bound[key]
+    def _bound_for(self, shapes: Shapes) -> _BoundStep:
+        specialised = self.model.specialised(shapes, carried=self.model.carried)
+        platform = self._cluster.platform()
+        graph, stay = on_devices(specialised.graph, platform), tuple(specialised.stay.items())
+        plan = (
+            plan_graph(graph, platform, policy=self._policy, stay=stay)
+            if stay
+            else self._cluster.plan(graph, policy=self._policy)
+        )
+        return _BoundStep(specialised, self._cluster.bind(graph, plan=plan, calibrate=False))
 
     def reset(self, **values: Any) -> None:
         """Set the carried values, the others to 0."""
@@ -120,6 +135,4 @@ class ClusterStep:
     def close(self) -> None:
         """Release the machines' memory; the cluster stays connected."""
         self._closed, self._state = True, {}
-        for _, runner in self._bound.values():
-            runner.close()
-        self._bound.clear()
+        self._kept.close()

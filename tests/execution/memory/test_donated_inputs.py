@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.opened import with_own_memory
 
 import syclsched
+from syclsched.devices.memory.resident_array import ResidentArray
+from syclsched.execution.memory.inputs import to_numpy
 from syclsched.kernels import get
 
 pytestmark = pytest.mark.sycl
@@ -32,6 +35,39 @@ def test_a_donated_input_is_updated_in_place() -> None:
         # A value in memory that kernels cannot reach is copied, and the result must be fetched.
         other = np.zeros(50)
         assert (runner({"x": np.ones(50), "total": other}, ["total"])["total"] == 1).all()
+
+
+def test_a_donated_input_stays_in_memory_that_the_host_cannot_reach() -> None:
+    platform = with_own_memory(syclsched.discover("cpu"), "cpu")
+    with syclsched.bind(accumulating(donated=True), platform, policy="single:cpu") as runner:
+        assert runner.plan.residents == {"total": "cpu"} and runner.replayed
+        assert "total" not in [i.uses[0].array for _, i in runner.plan.instructions() if i.kind == "copy"]
+        total = runner.buffer("total")
+        assert isinstance(total, ResidentArray)
+        for turn, wanted in enumerate((1.0, 3.0, 6.0), 1):
+            assert (runner({"x": np.full(50, float(turn))}, ["y"])["y"] == wanted).all()
+            assert (total.read() == wanted).all()
+        total.write(0.5)
+        run = runner.run({"x": np.ones(50)})
+        assert (run.result("total") == 1.5).all()
+        assert (to_numpy(run.result("total", like="usm_ndarray")) == 1.5).all()
+        run.wait()
+        # A value of the host is copied there, and stays as it is.
+        other = np.zeros(50)
+        assert (runner({"x": np.ones(50), "total": other}, ["total"])["total"] == 1).all()
+        assert (other == 0).all() and (total.read() == 1.5).all()
+        assert (runner({"x": np.ones(50)}, ["y"])["y"] == 2.5).all()
+        assert [each["y"][0] for each in runner.stream([{"x": np.ones(50)}] * 3, in_flight=1)] == [3.5, 4.5, 5.5]
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_a_single_run_begins_with_the_given_value_of_a_donated_input(debug: bool) -> None:
+    platform = with_own_memory(syclsched.discover("cpu"), "cpu")
+    given = {"x": np.ones(50), "total": np.full(50, 2.0)}
+    graph = accumulating(donated=True)
+    with syclsched.run(graph, platform, policy="single:cpu", inputs=given, debug=debug) as run:
+        assert (run.result("total") == 3).all() and (run.result("y") == 3).all()
+    assert (given["total"] == 2).all()
 
 
 def test_a_large_donated_input_is_not_split() -> None:

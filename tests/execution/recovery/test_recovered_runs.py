@@ -94,6 +94,21 @@ def test_a_fault_at_any_point_changes_no_bit(kind: str) -> None:
         np.testing.assert_array_equal(value, np.arange(64, dtype=DTYPE) * (int(name[1:]) + 1))
 
 
+def test_an_input_that_was_written_before_the_failure_has_its_last_value() -> None:
+    """No task that is left uses it."""
+    _, devices = live_on(2)
+    graph = TaskGraph("two strands")
+    x = [graph.array(f"x{n}", data=np.arange(64, dtype=DTYPE) * (n + 1)) for n in range(4)]
+    graph.kernel(MIX, name="first", x=x[1], y=x[0], a=2)
+    graph.kernel(MIX, name="second", x=x[3], y=x[2], a=3)
+    plan = plan_by(graph, devices.platform, lambda _: ("cpu.0", 0, "opencl-c"))
+    last = passed(plan, graph, devices, "submission")
+    with faults.inject(faults.fail_submission(last)), execute(plan, graph, devices, recover=True) as run:
+        run.wait(DEADLINE_S)
+        assert run.recoveries
+        check(run, graph, sequential(graph, graph.data))
+
+
 @pytest.mark.gpu_shape
 @pytest.mark.parametrize("after", [0, 1, 2, 4])
 @pytest.mark.parametrize("device", ["cpu.0", "cpu.1", f"{OTHER_DEVICE}.0", f"{OTHER_DEVICE}.1", "cpu1.0"])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import syclsched
 from syclsched.cluster import Cluster, connect
 from syclsched.errors import ArgumentError, ExecutionError, NotFiniteError
 from syclsched.testing.training_models import perceptron
+from syclsched.training.splitting.cluster_step import ClusterStep
 
 pytestmark = pytest.mark.sycl
 
@@ -50,6 +52,18 @@ def test_machines_train_as_one_device_does(cluster: Cluster, wanted: list[float]
         found.restore(tmp_path / "run.ckpt")
         assert found.step(*BATCHES[2]) == third
         assert found.compiled is None and found.evaluate(BATCHES).accuracy is not None
+
+
+def test_plans_stay_bound_for_the_last_shapes_only(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syclsched.training.step_recipe.ClusterStep", partial(ClusterStep, keep=2))
+    sizes = (24, 12, 18, 18, 24)
+    batches = [MODEL.batch(samples, seed) for seed, samples in enumerate(sizes)]
+    with syclsched.train(MODEL.onnx, cluster=cluster, split="single", policy="heft") as found:
+        losses = [found.step(*each) for each in batches]
+        step = found._compiled
+        assert isinstance(step, ClusterStep) and len(step._kept.all()) == 2
+    with syclsched.train(MODEL.onnx, devices="cpu", autotune=False, without=["python"]) as alone:
+        assert losses == pytest.approx([alone.step(*each) for each in batches], rel=1e-5)
 
 
 def test_a_step_that_fails_changes_nothing(cluster: Cluster) -> None:
