@@ -32,6 +32,8 @@ IMPLEMENTATIONS: Final = (
     "opencl-c-winograd",
     "opencl-c-groups",
     "opencl-c-table",
+    "opencl-c-blocks",
+    "opencl-c-avx2",
     "numpy",
     "reference",
 )
