@@ -65,8 +65,8 @@ MOST_LINES: Final = 8
 
 def _has_few_lines(shape: Shape, permutation: Shape) -> bool:
     """Return whether a transposition makes many short lines of a few long ones."""
-    (*_, lines, columns), order = merged((1, *shape), (0, *(axis + 1 for axis in permutation)))
-    return order in ((1, 0), (0, 2, 1)) and lines <= MOST_LINES and columns >= VECTOR_ITEMS
+    extents, order = merged(shape, permutation)
+    return order in ((1, 0), (0, 2, 1)) and extents[-2] <= MOST_LINES and extents[-1] >= VECTOR_ITEMS
 
 
 def merged(shape: Shape, permutation: Shape) -> tuple[Shape, Shape]:
