@@ -24,7 +24,7 @@ from onnx.reference import ReferenceEvaluator  # noqa: E402
 from support.examples import examples  # noqa: E402
 from support.small_models import model_of  # noqa: E402
 
-from syclsched.errors import HostOperatorWarning, ModelError, RemadeModelWarning  # noqa: E402
+from syclsched.errors import ArgumentError, HostOperatorWarning, ModelError, RemadeModelWarning  # noqa: E402
 
 pytestmark = pytest.mark.sycl
 
@@ -454,6 +454,17 @@ def test_values_decide_extents_beside_carried_values(window: bool) -> None:
         assert not compiled._by_value.inputs
         if not window:
             assert len(compiled.kept_shapes) == 1
+
+
+def test_inputs_of_another_dtype_leave_carried_values_as_they_are() -> None:
+    given = {"x": x(2, 3), "n": two(2, 1)}
+    with syclsched.compile(carried_sums(False), devices="cpu", autotune=False, carried={"present": "past"}) as compiled:
+        for n in (2, 3, 2, 2):
+            compiled(given | {"n": two(n, 1)})
+        past = compiled.carried()["past"]
+        with pytest.raises(ArgumentError, match="takes int64"):
+            compiled(given | {"n": np.array([2.0, 1.0])})
+        np.testing.assert_array_equal(compiled.carried()["past"], past)
 
 
 def test_extents_from_large_inputs_beside_carried_values_are_planned_for_each() -> None:
