@@ -214,7 +214,7 @@ def test_runners_of_other_shapes_stay_in_use(onednn_on_cpu, monkeypatch) -> None
             model(images(0))
             call_at_once(model, images(0))
             model(images(1, 3))
-        (two, _) = (each.bound for each in model._kept._slots.values())
+        (two, _) = (each.bound for each in model._plans.kept._slots.values())
         assert two is not None and two.cached_call is not None
         assert len(two.cached_call._idle) == len(two.others) + 1
 
