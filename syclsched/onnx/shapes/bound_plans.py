@@ -25,21 +25,7 @@ _Result = TypeVar("_Result")
 
 
 class BoundPlans:
-    """The plans of a model, made and bound when the first call needs them.
-
-    Parameters
-    ----------
-    model : OnnxModel
-        The model.
-    builder : ModelBuilder
-        Plans and binds it.
-    keep : int
-        Number of plans, evicted least recently used.
-    state : CarriedState, optional
-        The values carried from call to call.
-    buckets : Buckets, optional
-        The extents of open dimensions for which plans are made.
-    """
+    """The plans of a model, made and bound when a call needs them; the least recently used ones are dropped."""
 
     def __init__(
         self,
