@@ -200,10 +200,13 @@ class CompiledModel:
         given = self._values(inputs, named)
 
         def begin(bound: BoundModel, values: Mapping[str, Any]) -> Run:
-            key, specialised = self._plans.key(given), bound.specialised
+            specialised = bound.specialised
             run = bound.runner.run(specialised.given(values))
             if specialised.is_changed or given.has_host:
-                names, again = (each.name for each in self.outputs), partial(self._plans.outputs_again, key, given)
+                names, again = (
+                    (each.name for each in self.outputs),
+                    partial(self._plans.outputs_again, bound.key, given),
+                )
                 run.derive(StartedOutputs(names, specialised, given, again))
             return run
 
@@ -230,7 +233,7 @@ class CompiledModel:
         following = self._next(waiting)
         while following is not None:
             with self._plans.using(following, awaited=False) as bound:
-                key, first = self._plans.key(following), following
+                key, first = bound.key, following
                 following = None
                 begun: deque[CallValues] = deque()
 
@@ -243,7 +246,7 @@ class CompiledModel:
                     nonlocal following
                     value: CallValues | None = first
                     while value is not None:
-                        if self._plans.key(value) != key:
+                        if value is not first and self._plans.key(value) != key:
                             following = value
                             return
                         begun.append(value)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -64,7 +64,7 @@ class BoundPlans:
                     raise
             self.kept.drop(key)
 
-    def results_beyond(self, key: PlanKey, values: Mapping[str, Any]) -> dict[str, Array]:
+    def results_beyond(self, key: Hashable, values: Mapping[str, Any]) -> dict[str, Array]:
         """Return the results for values that exceed the extents of the plan of a key, which is in use."""
         shapes = self._shapes_key(values)
         version = self.by_value.version(shapes)
@@ -72,7 +72,7 @@ class BoundPlans:
             self.by_value.observe(shapes, version, lambda: self._shapes_of(values), values)
         return self.call_with(run_bound, values)
 
-    def outputs_again(self, key: PlanKey, values: CallValues, *, failed: bool) -> dict[str, Any] | None:
+    def outputs_again(self, key: Hashable, values: CallValues, *, failed: bool) -> dict[str, Any] | None:
         """Return the outputs for values beyond the extents of the plan of a key; None if a run failed otherwise."""
         shapes = self._shapes_key(values)
         version = self.by_value.version(shapes)
@@ -180,7 +180,13 @@ class BoundPlans:
     def _bound(self, key: PlanKey, make: Callable[[], BoundModel], *, awaited: bool = True) -> Iterator[BoundModel]:
         if self.is_closed:
             raise ExecutionError("it is closed", where=f"model {self._model.name!r}")
-        with self.kept.using(key, make, awaited=awaited) as bound:
+
+        def made() -> BoundModel:
+            bound = make()
+            bound.key = key
+            return bound
+
+        with self.kept.using(key, made, awaited=awaited) as bound:
             self.last = bound
             yield bound
 
