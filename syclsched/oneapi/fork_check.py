@@ -49,7 +49,7 @@ class LockUnlessForked:
         self._where = where
         lock = threading.RLock()
         #: Acquire and release the lock: functions of C, for what is too short for ``with``, which takes a microsecond.
-        #: To acquire it raises `ForkedError` in a forked process, where that could block for ever.
+        #: Acquiring it raises `ForkedError` in a forked process, where it could block for ever.
         self.acquire: Callable[[], object] = lock.acquire
         self.release = lock.release
         if _forked:

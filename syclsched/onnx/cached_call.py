@@ -39,20 +39,20 @@ class CachedCall:
     def __init__(
         self,
         bound: BoundModel,
-        names: tuple[str, ...],
+        dtypes: Mapping[str, np.dtype[Any]],
         repeat: Repeat,
         another: Callable[[], Repeat | None],
     ) -> None:
         self.bound = bound
-        self._names = names
-        self._count = len(names)
+        self._names = tuple(dtypes)
+        self._count = len(dtypes)
         self._first = repeat
         self._idle = [repeat]
         self._another = another
         self._making = threading.Lock()
         self._is_full = False
         self._results = None if bound.specialised.returns_fetched else bound.specialised.results
-        self._shapes = [bound.specialised.shapes[name] for name in names]
+        self._forms = [(bound.specialised.shapes[name], dtype) for name, dtype in dtypes.items()]
         self._checks = bound.specialised.check_values if bound.specialised.has_checks else None
 
     def run(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
@@ -63,8 +63,8 @@ class CachedCall:
                 return None
             given = tuple(map(by_name.get, self._names))
         if self._checks is not None:
-            if [getattr(each, "shape", None) for each in given] != self._shapes:
-                return None  # other plans allow other indices
+            if [(getattr(each, "shape", None), getattr(each, "dtype", None)) for each in given] != self._forms:
+                return None  # other plans allow other indices, and other types may not be compared
             self._checks(dict(zip(self._names, given, strict=True)))
         try:
             repeat = self._idle.pop()
@@ -116,4 +116,4 @@ def cached_call_for(
         bound.add(runner)
         return runner.repeat(inputs, specialised.fetched)
 
-    return None if repeat is None else CachedCall(bound, tuple(dtypes), repeat, another)
+    return None if repeat is None else CachedCall(bound, dtypes, repeat, another)

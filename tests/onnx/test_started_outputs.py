@@ -80,3 +80,26 @@ def test_a_run_that_a_coroutine_awaits() -> None:
 
     with syclsched.compile(model, devices="cpu", autotune=False) as compiled:
         same(asyncio.run(result(compiled)), np.stack(np.nonzero(X)))
+
+
+def test_another_call_may_enlarge_bounds_while_a_run_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [node("Range", ["zero", "n", "one"], ["places"]), node("Neg", ["places"], ["y"])]
+    constants = {"zero": np.array(0), "one": np.array(1)}
+    model = model_of(nodes, {"n": ()}, ["y"], constants, opset=19, dtypes={"n": 7, "y": 7})
+    with syclsched.compile(model, devices="cpu", autotune=False) as compiled:
+        for n in (3, 4):
+            compiled(np.array(n))
+        plans, call = compiled._plans, compiled._plans._call_planned
+
+        def interleaved(do: Any, values: Any, key: Any) -> Any:
+            def later(bound: Any, given: Any) -> Any:  # the plan is in use, so it is not dropped
+                compiled(np.array(1000))
+                return do(bound, given)
+
+            monkeypatch.undo()
+            return call(later, values, key)
+
+        monkeypatch.setattr(plans, "_call_planned", interleaved)
+        run = compiled.start(np.array(100))
+        np.testing.assert_array_equal(run.result("y", timeout=60), -np.arange(100))
+        assert not plans.by_value.inputs  # no plan for each value

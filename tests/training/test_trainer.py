@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import _thread
 from collections.abc import Iterator
-from contextlib import suppress
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +12,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from support.failed_steps import fail_each_submission
 from support.small_models import model_of
 
 import syclsched
-from syclsched.errors import ArgumentError, ExecutionError, FormatError, NotFiniteError, StorageError
-from syclsched.testing import faults
+from syclsched.errors import ArgumentError, FormatError, NotFiniteError, StorageError
 from syclsched.testing.training_models import convolutional, perceptron
 from syclsched.training import SGD, Adam, CrossEntropy, Trainer
 
@@ -322,32 +320,8 @@ def test_data_that_can_be_gone_through_once_is_refused_for_several_epochs() -> N
 
 
 def test_after_a_failed_task_the_last_whole_step_is_there_or_nothing_is(tmp_path: Path) -> None:
-    x, y = blobs(16)
-    begun: list[bool] = []  # for each failed submission whether an update had begun
     with trainer() as found, trainer() as other:
-        for each in (found, other):
-            each.step(x, y)
-            each.step(x, y)
-        for number in count(1):
-            found.checkpoint(tmp_path / "run.ckpt")
-            done = found.steps
-            with faults.inject(faults.fail_submission(number)) as seen, suppress(ExecutionError):
-                found.step(x, y)
-            if not seen.injected:  # the step has fewer
-                break
-            if found.steps == done:
-                try:
-                    assert bits(found.parameters) == bits(other.parameters)
-                    begun.append(False)
-                except ExecutionError as error:
-                    begun.append(True)
-                    assert "failed while it updated" in str(error)
-                    with pytest.raises(ExecutionError, match="failed while it updated"):
-                        found.save(tmp_path / "trained.onnx")
-                    found.restore(tmp_path / "run.ckpt")
-                found.step(x, y)
-            other.step(x, y)
-            assert bits(found.parameters) == bits(other.parameters)
+        begun = fail_each_submission(found, other, blobs(16), tmp_path)
     assert {*begun} == {False, True}
 
 

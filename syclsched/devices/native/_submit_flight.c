@@ -238,15 +238,20 @@ static int32_t perform(struct job *job, int64_t i, struct helpers *helpers)
 /* Runs in progress on calling threads, each of which keeps a core busy. */
 static int64_t performing;
 
-/* Return the helpers of a run; null if it is made without, or other callers keep their cores busy. */
+/* Return the helpers of a run; null if it is made without, as it is then noted to be: other callers keep the cores of
+ * helpers busy, or there are no threads. */
 static struct helpers *helpers_of(struct flight *flight)
 {
     struct job *job = flight->job;
-    if (job->way != HELPED || __atomic_load_n(&performing, __ATOMIC_RELAXED) > job->helpers_count)
+    if (job->way != HELPED)
         return NULL;
-    if (!flight->helpers && !(flight->helpers = syclsched_helpers_new(job->helping, job->helpers_count)))
+    if (__atomic_load_n(&performing, __ATOMIC_RELAXED) <= job->helpers_count) {
+        if (flight->helpers || (flight->helpers = syclsched_helpers_new(job->helping, job->helpers_count)))
+            return flight->helpers;
         job->is_divided = 0;
-    return flight->helpers;
+    }
+    job->way = ON_CALLER;
+    return NULL;
 }
 
 /* Execute the run's commands on the calling thread, in the state HERE. Returns whether it has completed: if a command is

@@ -79,8 +79,8 @@ class Command:
 
     @property
     def copied(self) -> tuple[int, int]:
-        """Destination address and number of bytes of a copy command."""
-        return int(self._structure.to), int(self._structure.nbytes)
+        """Destination address, 0 if there is nothing to copy, and number of bytes of a copy command."""
+        return int(self._structure.to or 0), int(self._structure.nbytes)
 
     @property
     def parts(self) -> tuple[Command, ...]:

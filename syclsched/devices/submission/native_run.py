@@ -115,7 +115,10 @@ class InPlaceCommands:
 
 
 class NativeRun:
-    """A run by one C call: submits all commands, waits for their end and copies results; made by `native_run_for`."""
+    """A run by one C call: submits all commands, waits for their end and copies results; made by `native_run_for`.
+
+    ``local`` are the queues that execute commands on the calling thread, and those of each thread that helps it.
+    """
 
     def __init__(
         self,

@@ -112,6 +112,16 @@ def test_helped_calls_of_many_threads_are_right(runs: list[NativeRun]) -> None:
             assert all(pool.map(call, range(4)))
 
 
+def test_calls_without_helpers_whose_cores_are_busy_are_not_taken_for_helped_ones(runs: list[NativeRun]) -> None:
+    with compiled() as model:
+        model(given(0))
+        job = runs[0]._job
+        job.helpers_count = 0  # as if as many other callers executed kernels as there are helpers
+        helped = job.trials[HELPED]
+        assert right(model(given(1)), given(1))
+        assert job.way == 1 and job.trials[HELPED] == helped
+
+
 def test_a_call_whose_helpers_are_refused_is_completed(runs: list[NativeRun], monkeypatch: pytest.MonkeyPatch) -> None:
     real, copied = CommandMaker.copy_lanes, []
 

@@ -140,6 +140,23 @@ def test_pictures_and_sounds_of_any_size() -> None:
         assert len(both.compiled.kept_shapes) == 2
 
 
+def test_means_of_half_precision_whose_sums_are_beyond_it() -> None:
+    nodes = [
+        node("GlobalAveragePool", ["x"], ["mean"]),
+        node("ReduceMean", ["x", "a1"], ["means"]),
+        node("InstanceNormalization", ["x", "scales", "scales"], ["normal"]),
+    ]
+    constants = {"a1": np.array([1, 2]), "scales": np.ones(2, np.float16)}
+    outputs = ["mean", "means", "normal"]
+    model = model_of(nodes, {"x": (1, 2, "n")}, outputs, constants, opset=18, dtypes=dict.fromkeys(["x", *outputs], 10))
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    with syclsched.compile(model, devices="cpu", autotune=False, buckets={"n": 1024}) as compiled:
+        for n in (900, 1000):
+            given = (500 + 400 * RANDOM.random((1, 2, n))).astype(np.float16)
+            for name, wanted in zip(outputs, session.run(None, {"x": given}), strict=True):
+                np.testing.assert_allclose(compiled(given)[name], wanted, rtol=2e-3, atol=4e-3)
+
+
 def encoder() -> list[Any]:
     """Return the nodes of a layer with attention, as PyTorch exports it."""
     nodes = [

@@ -24,7 +24,7 @@ from onnx.reference import ReferenceEvaluator  # noqa: E402
 from support.examples import examples  # noqa: E402
 from support.small_models import model_of  # noqa: E402
 
-from syclsched.errors import HostOperatorWarning, ModelError, RemadeModelWarning  # noqa: E402
+from syclsched.errors import ArgumentError, HostOperatorWarning, ModelError, RemadeModelWarning  # noqa: E402
 
 pytestmark = pytest.mark.sycl
 
@@ -115,7 +115,7 @@ def check(
             for each in values:
                 both.check(each)
             assert both.plans == made
-            assert not both.compiled._by_value.inputs
+            assert not both.compiled._plans.by_value.inputs
             assert len(both.compiled.kept_shapes) == 1
 
 
@@ -208,7 +208,7 @@ def test_margins_that_crop_on_one_side(mode: str) -> None:
             cropped = rows[max(-begin, 0) : 7 + min(end, 0)]
             wanted = np.pad(cropped, ((max(begin, 0), max(end, 0)), (0, 0)), mode)
             np.testing.assert_array_equal(compiled(rows, each)["y"], wanted)
-        assert both.plans <= 5 and not compiled._by_value.inputs
+        assert both.plans <= 5 and not compiled._plans.by_value.inputs
 
 
 BACKWARDS = ((-1, -100), (100, 2), (8, -9), (3, 3), (-50, -100), (5, -11), (2, 6), (39, 0), (17, 5))
@@ -289,7 +289,7 @@ def test_parts_of_pictures_scaled_by_real_numbers(mode: str) -> None:
             found = compiled(picture, region, scales)["y"]
             assert found.shape == wanted.shape
             np.testing.assert_allclose(found, wanted, atol=2e-6)
-        assert not compiled._by_value.inputs and len(compiled.kept_shapes) == 1
+        assert not compiled._plans.by_value.inputs and len(compiled.kept_shapes) == 1
 
 
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
@@ -381,7 +381,7 @@ def test_a_node_that_takes_no_such_extent_is_planned_for_each_value_of_what_deci
         warnings.simplefilter("error")
         for each in values:
             both.check(each)
-        assert compiled._by_value.inputs == ("n",)
+        assert compiled._plans.by_value.inputs == ("n",)
 
 
 @pytest.mark.parametrize("by_condition", [False, True])
@@ -451,9 +451,20 @@ def test_values_decide_extents_beside_carried_values(window: bool) -> None:
                 np.testing.assert_array_equal(found["begin"], begin)
             np.testing.assert_allclose(compiled.carried()["past"], past, rtol=1e-5, atol=1e-5)
             compiled.reset()
-        assert not compiled._by_value.inputs
+        assert not compiled._plans.by_value.inputs
         if not window:
             assert len(compiled.kept_shapes) == 1
+
+
+def test_inputs_of_another_dtype_leave_carried_values_as_they_are() -> None:
+    given = {"x": x(2, 3), "n": two(2, 1)}
+    with syclsched.compile(carried_sums(False), devices="cpu", autotune=False, carried={"present": "past"}) as compiled:
+        for n in (2, 3, 2, 2):
+            compiled(given | {"n": two(n, 1)})
+        past = compiled.carried()["past"]
+        with pytest.raises(ArgumentError, match="takes int64"):
+            compiled(given | {"n": np.array([2.0, 1.0])})
+        np.testing.assert_array_equal(compiled.carried()["past"], past)
 
 
 def test_extents_from_large_inputs_beside_carried_values_are_planned_for_each() -> None:
@@ -471,7 +482,7 @@ def test_extents_from_large_inputs_beside_carried_values_are_planned_for_each() 
             ones[:n], ones[n:] = 1, 0
             assert compiled(ones)["y"].tolist() == [n]
         assert compiled.carried()["past"].tolist() == [14]
-        assert compiled._by_value.inputs == ("m",)
+        assert compiled._plans.by_value.inputs == ("m",)
 
 
 def test_values_that_a_node_does_not_take_are_refused() -> None:

@@ -152,8 +152,11 @@ def mean(b: NetworkBuilder, x: str, axes: Sequence[int], *, keepdims: bool) -> s
     if not counts:
         return b.reduce("mean", x, axes, keepdims=keepdims)
     others = math.prod(b.shape(x)[axis] for axis in axes if b.length_along(x, axis) is None)
-    number = ("cast", b.dtype(x), ("mul", *range(1, len(counts) + 1), ("const", others, "int64")))
-    return b.elementwise(("div", 0, number), b.reduce("sum", x, axes, keepdims=keepdims), *counts)
+    kind = b.dtype(x)
+    wide = "float32" if kind == "float16" else kind  # a sum may be beyond half precision, and its mean within
+    number = ("cast", wide, ("mul", *range(1, len(counts) + 1), ("const", others, "int64")))
+    total = b.reduce("sum", b.cast(x, wide), axes, keepdims=keepdims)
+    return b.cast(b.elementwise(("div", 0, number), total, *counts), kind)
 
 
 def value_needed(b: NetworkBuilder, name: str, what: str) -> ValueNeededError:

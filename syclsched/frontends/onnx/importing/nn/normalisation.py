@@ -76,13 +76,14 @@ def emit_group_norm(b: NetworkBuilder, node: ModelNode, inputs: Names, groups: i
 def _group_norm_of_lengths(b: NetworkBuilder, x: str, scale: str, bias: str, groups: int, epsilon: float) -> str:
     """Return a value normalised in groups of channels, over axes whose lengths are known only at run time."""
     shape, kind = b.shape(x), b.dtype(x)
-    parts = b.reshape(x, (shape[0], groups, shape[1] // groups, *shape[2:]))
+    wide = "float32" if kind == "float16" else kind  # squares may be beyond half precision
+    parts = b.reshape(b.cast(x, wide), (shape[0], groups, shape[1] // groups, *shape[2:]))
     axes = tuple(range(2, len(shape) + 1))
     centred = b.elementwise(("sub", 0, 1), parts, mean(b, parts, axes, keepdims=True))
     variance = mean(b, b.elementwise(("square", 0), centred), axes, keepdims=True)
-    normalised = b.elementwise(("div", 0, ("sqrt", ("add", 1, ("const", epsilon, kind)))), centred, variance)
-    per_channel = (b.reshape(each, (shape[1], *(1,) * (len(shape) - 2))) for each in (scale, bias))
-    return b.elementwise(("add", ("mul", 0, 1), 2), b.reshape(normalised, shape), *per_channel)
+    normalised = b.elementwise(("div", 0, ("sqrt", ("add", 1, ("const", epsilon, wide)))), centred, variance)
+    per_channel = (b.cast(b.reshape(each, (shape[1], *(1,) * (len(shape) - 2))), wide) for each in (scale, bias))
+    return b.cast(b.elementwise(("add", ("mul", 0, 1), 2), b.reshape(normalised, shape), *per_channel), kind)
 
 
 @imports("GroupNormalization")
