@@ -392,3 +392,22 @@ def test_sub_devices_share_a_batch() -> None:
     with syclsched.train(perceptron(SIZES).onnx, **given) as found, trainer(micro_batches=2) as other:
         ours, theirs = ([each.step(x, y) for _ in range(4)] for each in (found, other))
     assert ours == pytest.approx(theirs, rel=1e-5)
+
+
+def test_a_dispatched_step_with_library_calls_survives_refusals() -> None:
+    model = convolutional((8, 8, 8, 8), size=16, classes=SIZES[-1])
+    batch = model.batch(16, 0)
+    with trainer(model.onnx) as whole:
+        whole.step(*batch)
+        needed = whole.plan.needed_bytes["cpu"]
+    with trainer(model.onnx, memory_limit=needed * 3 // 10) as limited, trainer(model.onnx) as other:
+        for each in (limited, other):
+            each.step(*batch)
+        assert limited.compiled is not None
+        with syclsched.bind(limited.compiled.graph, plan=limited.plan) as runner:
+            assert not runner.replayed
+        # After a refusal the rest is submitted from Python, events of the library's host tasks among it.
+        for number in (*range(1, 80, 13), 64, 67):
+            with faults.inject(faults.fail_submission(number)) as seen, pytest.raises(ExecutionError, match="refuses"):
+                limited.step(*batch)
+            assert seen.injected and bits(limited.parameters) == bits(other.parameters)

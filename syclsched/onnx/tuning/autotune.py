@@ -19,7 +19,7 @@ from syclsched.model.text.bulk_objects import paused_collection
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.report import OperatorTime, measured_times
 from syclsched.onnx.specialised import Specialised
-from syclsched.onnx.tuning.implementations import on_devices, without_untimed
+from syclsched.onnx.tuning.implementations import on_devices, without_dominated, without_untimed
 from syclsched.onnx.tuning.kernel_selection import (
     LEAST_TRACED_RUNS,
     LIBRARY,
@@ -76,6 +76,9 @@ class VariantBuilder:
         """Time the implementations of a variant's tasks, plan it and bind it."""
         if calibrate:
             self.report_progress("timing implementations")
+            costs = CostModel(self.session.platform, self.session.history)
+            if self.session.choices_only:
+                graph = without_dominated(graph, costs)
             self.session.calibrate(graph, self.live)
             graph = without_untimed(graph, CostModel(self.session.platform, self.session.history))
         with paused_collection():
