@@ -16,7 +16,8 @@ from support.failed_steps import fail_each_submission
 from support.small_models import model_of
 
 import syclsched
-from syclsched.errors import ArgumentError, FormatError, NotFiniteError, StorageError
+from syclsched.errors import ArgumentError, ExecutionError, FormatError, NotFiniteError, StorageError
+from syclsched.testing import faults
 from syclsched.testing.training_models import convolutional, perceptron
 from syclsched.training import SGD, Adam, CrossEntropy, Trainer
 
