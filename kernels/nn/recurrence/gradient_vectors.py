@@ -12,7 +12,7 @@ from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.opencl_types import header
 from syclsched.kernels.nn.panels import RegisterBlock
 from syclsched.kernels.nn.recurrence.gradient_steps import PHASES, WRITTEN, first_part, reset_part
-from syclsched.kernels.nn.recurrence.sequence_blocks import Blocks, each_unit, products
+from syclsched.kernels.nn.recurrence.sequence_blocks import SequenceBlocks, each_unit, products
 from syclsched.model.operation import Implementation, OpenCLSource, Signature
 
 #: Arrays of a work-item with an element for each of its sequences and hidden units.
@@ -22,7 +22,7 @@ _ARRAYS: Final = 3
 def recurrent_gradient(parameters: tuple[str, ...], cell: str, reverse: bool) -> Implementation:
     """Return the implementation of `syclsched.kernels.nn.recurrence.recurrent_gradient`."""
     source = partial(_source, parameters=parameters, cell=cell, reverse=reverse)
-    return Blocks("dy", _line_bytes).implementation("opencl-c", source, 0.4)
+    return SequenceBlocks("dy", _line_bytes).implementation("opencl-c", source, 0.4)
 
 
 def _source(signature: Signature, block: RegisterBlock, **known: Any) -> OpenCLSource:

@@ -16,7 +16,7 @@ from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.opencl_types import header
 from syclsched.kernels.nn.panels import RegisterBlock
-from syclsched.kernels.nn.recurrence.sequence_blocks import Blocks, each_unit, products
+from syclsched.kernels.nn.recurrence.sequence_blocks import SequenceBlocks, each_unit, products
 from syclsched.model.operation import Implementation, OpenCLSource, Signature
 
 _WRITTEN: Final = ("y", "h", "c", "sum0", "sum1", "sum2", "sum3")
@@ -47,7 +47,7 @@ def recurrent(
     """Return the implementation of `syclsched.kernels.nn.recurrence.recurrent`."""
     known: dict[str, Any] = {"cell": cell, "activations": activations, "reverse": reverse, "coupled": coupled}
     source = partial(_source, parameters=parameters, **known)
-    return Blocks("y", _line_bytes).implementation("opencl-c-blocks", source, 0.25, _refuses)
+    return SequenceBlocks("y", _line_bytes).implementation("opencl-c-blocks", source, 0.25, _refuses)
 
 
 def _source(signature: Signature, block: RegisterBlock, **known: Any) -> OpenCLSource:

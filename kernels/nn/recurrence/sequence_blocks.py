@@ -26,7 +26,7 @@ _Source = Callable[[Signature, RegisterBlock], OpenCLSource]
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class SequenceBlocks:
     """The blocks of sequences of a recurrent layer, or of its gradient."""
 
     states: str  # the array with a state for each step, sequence and hidden unit
