@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processor time until a compiled model has results for shapes of its inputs that it has not had before.
 
-    python benchmarks/new_shapes.py [--lengths 64 96 50 33 77 120] [--layers 12] [--bucket 0]
+    python benchmarks/new_shapes.py [--lengths 64 96 50 33 77 120] [--layers 12] [--bucket 0] [--prompts 0]
 
-The model is an encoder of the width of BERT's base model with texts of several lengths. Each is called twice: what the
-second call takes is the model's own work, and the rest of the first one is the price of a new shape. With a bucket,
-calls run in plans for multiples of that many tokens.
+The model is an encoder of the width of BERT's base model with texts of several lengths, or with ``--prompts 1`` a
+decoder of width 256 with carried caches and prompts of these lengths. Each is called twice: what the second call takes
+is the model's own work, and the rest of the first one is the price of a new shape. With a bucket, calls run in plans
+for multiples of that many tokens.
 """
 
 from __future__ import annotations
@@ -20,11 +21,18 @@ from common import median_and_range, parser, print_table
 from onnx_models import default_folder
 
 import syclsched
+from syclsched.testing.decoder_model import decoder_model
 from syclsched.testing.models import cached, encoder_model
 
 
-def model_file(layers: int, folder: str) -> Path:
-    """Return the file of an encoder with so many layers."""
+def model_file(layers: int, folder: str, prompts: int) -> Path:
+    """Return the file of an encoder or decoder with so many layers."""
+    if prompts:
+        import onnx
+
+        path = Path(folder) / "decoder.onnx"
+        onnx.save(decoder_model(layers, 256, 4, vocabulary=1000, positions=256), str(path))
+        return path
     if layers == 12:
         return cached("bert", default_folder())
     import onnx
@@ -36,10 +44,12 @@ def model_file(layers: int, folder: str) -> Path:
 
 def main() -> None:
     """Measure each length."""
-    given = parser(__doc__, lengths=[64, 96, 50, 33, 77, 120], layers=12, bucket=0).parse_args()
+    given = parser(__doc__, lengths=[64, 96, 50, 33, 77, 120], layers=12, bucket=0, prompts=0).parse_args()
     options = {"buckets": {"sequence": given.bucket}} if given.bucket else {}
+    if given.prompts:
+        options |= {"carried": True, "shapes": {"batch": 1, "past_sequence_length": 256}}
     with tempfile.TemporaryDirectory() as folder:
-        path = model_file(given.layers, folder)
+        path = model_file(given.layers, folder, given.prompts)
         nodes = len(syclsched.onnx.load(path)._model.graph.nodes)
         compiled = syclsched.compile(path, devices="cpu", **options)
         rows = [measured(compiled, length) for length in given.lengths]
@@ -52,9 +62,15 @@ def main() -> None:
 
 def measured(compiled: syclsched.CompiledModel, length: int) -> tuple[int, float, float, float]:
     """Return a length, and the processor times in s of its first and second call and the difference."""
-    inputs = {each.name: np.ones((1, length), np.int64) for each in compiled.inputs}
+    inputs = {each.name: np.ones((1, length), np.int64) for each in compiled.inputs if each.dtype == "int64"}
+    is_decoder = any(each.name == "seqlens_k" for each in compiled.inputs)
+    if is_decoder:
+        inputs["seqlens_k"] = np.array([length - 1], np.int32)
+        inputs["total_sequence_length"] = np.array(length, np.int32)
     took = []
     for _ in range(2):
+        if is_decoder:
+            compiled.reset()
         begun = time.process_time()
         compiled(inputs)
         took.append(time.process_time() - begun)

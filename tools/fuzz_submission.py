@@ -4,8 +4,8 @@
 ``python tools/fuzz_submission.py`` builds ``syclsched/devices/native/_submit*.c`` with a made-up runtime
 (``tests/devices/fuzz_submission.c``, ``made_up_runtime.h``) and runs it; no SYCL is needed.
 ``--valgrind`` uses valgrind instead. ``--threads`` tries lanes that are threads of our own
-(``tests/devices/fuzz_threads.c``) under the thread sanitizer. A sequence that fails is named by its seed: run it again
-alone with ``--first SEED --sequences 1``.
+(``tests/devices/fuzz_threads.c``) and threads that help a caller (``fuzz_helpers.c``) under the thread sanitizer. A
+sequence that fails is named by its seed: run it again alone with ``--first SEED --sequences 1``.
 """
 
 from __future__ import annotations
@@ -78,20 +78,23 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="seed of the first sequence")
     parser.add_argument("--sequences", type=int, default=100_000, help="how many")
     parser.add_argument("--valgrind", action="store_true", help="run under valgrind, built without sanitizers")
-    parser.add_argument("--threads", action="store_true", help="try lanes that are threads, 50 times fewer sequences")
+    parser.add_argument("--threads", action="store_true", help="try threads, 50 times fewer sequences")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         sanitizers = [] if given.valgrind else THREAD_SANITIZER if given.threads else SANITIZERS
-        driver = "fuzz_threads" if given.threads else "fuzz_submission"
-        program = build(Path(folder), sanitizers=sanitizers, driver=driver)
-        command = [str(program), str(given.first), str(given.sequences // (50 if given.threads else 1))]
-        if given.valgrind:
-            valgrind = shutil.which("valgrind")
-            if valgrind is None:
-                print("valgrind is not installed", file=sys.stderr)
-                return 2
-            command = [valgrind, "--quiet", "--error-exitcode=1", "--leak-check=full", *command]
-        return subprocess.run(command, check=False).returncode
+        for driver in ("fuzz_threads", "fuzz_helpers") if given.threads else ("fuzz_submission",):
+            program = build(Path(folder), sanitizers=sanitizers, driver=driver)
+            command = [str(program), str(given.first), str(given.sequences // (50 if given.threads else 1))]
+            if given.valgrind:
+                valgrind = shutil.which("valgrind")
+                if valgrind is None:
+                    print("valgrind is not installed", file=sys.stderr)
+                    return 2
+                command = [valgrind, "--quiet", "--error-exitcode=1", "--leak-check=full", *command]
+            status = subprocess.run(command, check=False).returncode
+            if status != 0:
+                return status
+    return 0
 
 
 if __name__ == "__main__":

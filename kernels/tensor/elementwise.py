@@ -18,6 +18,7 @@ from syclsched.kernels.tensor.operation_factory import (
     output_parameter,
 )
 from syclsched.kernels.tensor.writing import expression as language
+from syclsched.kernels.tensor.writing import table_lookup
 from syclsched.kernels.tensor.writing.expression import Expression, infer_dtypes
 from syclsched.kernels.tensor.writing.expression_codegen import emit_expression
 from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
@@ -66,11 +67,14 @@ def _make(expression: Expression, inputs: int) -> Operation:
         partial(_check, expression=expression, names=names, axes=axes),
         work=partial(_work, operators=max(1, language.count_operators(expression)), names=names),
         split=None if axes else Split(("y", *names), grain=_grain, whole=partial(_whole, names=names)),
-        kernels=generated_implementations(
-            parameters,
-            partial(_write, expression=expression, names=names, axes=axes),
-            partial(_launch, names=names, axes=axes),
-            revision="3",
+        kernels=(
+            *generated_implementations(
+                parameters,
+                partial(_write, expression=expression, names=names, axes=axes),
+                partial(_launch, names=names, axes=axes),
+                revision="3",
+            ),
+            *([table_lookup.implementation(expression)] if inputs == 1 else []),
         ),
     )
 

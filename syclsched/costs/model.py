@@ -163,7 +163,8 @@ class CostModel:
         measured = self._measured(operation, signature, implementation, device)
         if measured is None and implementation.same_code_as:
             same = next((i for i in operation.implementations if i.name == implementation.same_code_as), None)
-            measured = None if same is None else self._measured(operation, signature, same, device)
+            as_long = None if same is None else self._measured(operation, signature, same, device)
+            measured = None if as_long is None else replace(as_long, origin="scaled")
         if measured is not None:
             return measured
         rates = self._rates_of(device)

@@ -10,6 +10,9 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import weakref
+from collections.abc import Callable
+from functools import partial
 
 from syclsched.errors import ForkedError
 
@@ -44,20 +47,28 @@ class LockUnlessForked:
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._lock = threading.RLock()
-        #: Release the lock: callable for what is too short for ``with``, which takes a microsecond.
-        self.release = self._lock.release
-
-    def acquire(self) -> None:
-        """Acquire the lock; raises `ForkedError` where that could block for ever."""
+        lock = threading.RLock()
+        #: Acquire and release the lock: functions of C, for what is too short for ``with``, which takes a microsecond.
+        #: Acquiring it raises `ForkedError` in a forked process, where it could block for ever.
+        self.acquire: Callable[[], object] = lock.acquire
+        self.release = lock.release
         if _forked:
-            check_not_forked(self._where)
-        self._lock.acquire()
+            self._refuse()
+        else:
+            _locks.add(self)
 
-    __enter__ = acquire
+    def _refuse(self) -> None:
+        """Raise an error whenever the lock is to be acquired."""
+        self.acquire = partial(check_not_forked, self._where)
+
+    def __enter__(self) -> None:
+        self.acquire()
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self.release()
+
+
+_locks: weakref.WeakSet[LockUnlessForked] = weakref.WeakSet()
 
 
 def exit_without_destructors() -> None:
@@ -70,4 +81,6 @@ def exit_without_destructors() -> None:
 def _note_fork() -> None:
     global _forked
     _forked = True
+    for lock in _locks:
+        lock._refuse()
     exit_without_destructors()

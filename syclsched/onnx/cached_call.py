@@ -31,7 +31,7 @@ SHORT_S: Final = 2e-3
 
 
 class CachedCall:
-    """A fast callable for inputs of known shapes and dtypes; made by `cached_call_for`.
+    """A fast path for inputs of known shapes and dtypes; made by `cached_call_for`.
 
     Where calls of several threads meet and are short, each core gets a runner of its own.
     """
@@ -39,23 +39,23 @@ class CachedCall:
     def __init__(
         self,
         bound: BoundModel,
-        names: tuple[str, ...],
+        dtypes: Mapping[str, np.dtype[Any]],
         repeat: Repeat,
         another: Callable[[], Repeat | None],
     ) -> None:
         self.bound = bound
-        self._names = names
-        self._count = len(names)
+        self._names = tuple(dtypes)
+        self._count = len(dtypes)
         self._first = repeat
         self._idle = [repeat]
         self._another = another
         self._making = threading.Lock()
         self._is_full = False
         self._results = None if bound.specialised.returns_fetched else bound.specialised.results
-        self._shapes = [bound.specialised.shapes[name] for name in names]
-        self._checks = bound.specialised.check_indices if bound.specialised.picked else None
+        self._forms = [(bound.specialised.shapes[name], dtype) for name, dtype in dtypes.items()]
+        self._checks = bound.specialised.check_values if bound.specialised.has_checks else None
 
-    def __call__(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
+    def run(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
         """Return the model's outputs; None, without any run, if the inputs differ or the fast path does not apply."""
         if len(given) == 1 and type(given[0]) is dict:
             by_name = given[0]
@@ -63,8 +63,8 @@ class CachedCall:
                 return None
             given = tuple(map(by_name.get, self._names))
         if self._checks is not None:
-            if [getattr(each, "shape", None) for each in given] != self._shapes:
-                return None  # other plans allow other indices
+            if [(getattr(each, "shape", None), getattr(each, "dtype", None)) for each in given] != self._forms:
+                return None  # other plans allow other indices, and other types may not be compared
             self._checks(dict(zip(self._names, given, strict=True)))
         try:
             repeat = self._idle.pop()
@@ -102,7 +102,7 @@ def cached_call_for(
     dtypes: Mapping[str, np.dtype[Any]],
     another_runner: Callable[[BoundModel], Runner | None],
 ) -> CachedCall | None:
-    """Return a fast callable for repeated calls; None if there is none."""
+    """Return a fast path for repeated calls; None if there is none."""
     specialised = bound.specialised
     read = {name: array for name, array in specialised.inputs.items() if array in specialised.graph.inputs()}
     inputs = [(read.get(name), dtype, specialised.shapes[name]) for name, dtype in dtypes.items()]
@@ -116,4 +116,4 @@ def cached_call_for(
         bound.add(runner)
         return runner.repeat(inputs, specialised.fetched)
 
-    return None if repeat is None else CachedCall(bound, tuple(dtypes), repeat, another)
+    return None if repeat is None else CachedCall(bound, dtypes, repeat, another)

@@ -23,6 +23,11 @@ class CallValues(dict[str, Any]):
         super().__init__(values)
         self._host, self._known = host, known
 
+    @property
+    def has_host(self) -> bool:
+        """Whether the host computes a part of the model."""
+        return self._host is not None
+
     def replaced(self, values: Mapping[str, Any]) -> CallValues:
         """Return other values of the graph's inputs for the same call."""
         return CallValues(values, self._host, self._known)

@@ -74,7 +74,8 @@ def compile(
     buckets : Mapping[str, iterable of int, int or str], optional
         For open dimensions, by name (``"x[0]"`` for axis 0 of input ``x``, if it has none), the extents for which plans
         are made: ``{"batch": (1, 8, 32)}``, a number for its multiples, or ``"powers of two"``. A call runs in the plan
-        of the next larger extents, with the same results; above the largest, in one of its own.
+        of the next larger extents, with the same results; above the largest, in one of its own. Values that are carried
+        and elements of sequences have no buckets.
     without : iterable of str, optional
         Names of implementations not to use: ``["opencl-c-winograd"]``. Tasks without another one keep them.
     progress : callable or bool, optional
@@ -127,9 +128,7 @@ def compile(
         loaded = load(model, shapes=shapes, rewrites=rewrites)
     pairs = carried_pairs(carried, loaded.inputs, loaded.outputs)
     given = planning.get("buckets")
-    if given and pairs:
-        raise ArgumentError("carried values have one shape, and no buckets", where="buckets", hint="Leave one out")
-    buckets = Buckets(given, loaded) if given else None
+    buckets = Buckets(given, loaded, pairs.values()) if given else None
     platform = default_platform(devices) if platform is None else platform
     builder = ModelBuilder(
         loaded,

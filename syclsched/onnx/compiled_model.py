@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError, TaskFailedError, ValueNeededError
+from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -20,13 +20,14 @@ from syclsched.model.text.units import plural
 from syclsched.onnx.cached_call import cached_call_for
 from syclsched.onnx.call_inputs import CallInputs, CallValues
 from syclsched.onnx.carried_state import CarriedState
-from syclsched.onnx.lru_cache import BoundModel, BoundModelCache, FastPath
+from syclsched.onnx.lru_cache import BoundModel, FastPath
 from syclsched.onnx.model import OnnxModel, value_text
 from syclsched.onnx.model_build import ModelBuilder
 from syclsched.onnx.report import OperatorTime, Report, measured_times, planned_times
+from syclsched.onnx.shapes.bound_plans import BoundPlans, run_bound
 from syclsched.onnx.shapes.buckets import Buckets
-from syclsched.onnx.shapes.value_shapes import ValueShapes
-from syclsched.onnx.specialised import Array, CountedAxes, ExtentExceededError, Shapes
+from syclsched.onnx.specialised import Array, ExtentExceededError, Shapes
+from syclsched.onnx.started_outputs import StartedOutputs
 
 if TYPE_CHECKING:
     from syclsched.execution import Run
@@ -70,16 +71,10 @@ class CompiledModel:
         #: The values carried from call to call, if any.
         self._state = CarriedState(carried, model) if carried else None
         self._inputs = CallInputs(model, self._carried_names)
-        #: What input values decide of shapes; and for runs whose results are those of the graph, not cut.
-        self._by_value = ValueShapes(model, bounded=self._state is None and buckets is None)
-        self._by_exact_value = ValueShapes(model, bounded=False)
-        self._kept: BoundModelCache[BoundModel] = BoundModelCache(keep)
-        self._last: BoundModel | None = None
+        self._plans = BoundPlans(model, builder, keep, self._state, buckets)
         #: Fast path for the last input shapes, and the bound model for which it was last built.
         self._cached_call: FastPath | None = None
         self._cached_call_of: BoundModel | None = None
-        self._closed = False
-        self._lock = threading.Lock()
 
     # --- running ----------------------------------------------------------------------------------
 
@@ -107,7 +102,7 @@ class CompiledModel:
             If the run fails.
         """
         if self._state is None:
-            return self._call(inputs, named, _run)
+            return self._call(inputs, named, run_bound)
         with self._state.turn():
             return self._call(inputs, named, self._state.run)
 
@@ -120,7 +115,7 @@ class CompiledModel:
         cached = self._cached_call
         if self._inputs.are_plain and self._buckets is None:
             try:
-                found = None if cached is None or named else cached(inputs)
+                found = None if cached is None or named else cached.run(inputs)
             except ExtentExceededError:
                 found = None
             if found is not None:
@@ -129,14 +124,14 @@ class CompiledModel:
         else:
             values = self._values(inputs, named)
             try:
-                found = None if cached is None else cached((dict(values),))
+                found = None if cached is None else cached.run((dict(values),))
             except ExtentExceededError:
                 found = None
             if found is not None:
                 return values.results(found)
-        made = self._call_with(run, values)
-        last = self._last
-        if last is not None and last is not self._cached_call_of and not self._by_value.inputs:
+        made = self._plans.call_with(run, values)
+        last = self._plans.last
+        if last is not None and last is not self._cached_call_of and not self._plans.by_value.inputs:
             self._cached_call_of = last
             self._cached_call = None if self.model.is_composed else self._cached_call_for(last)
         return values.results(made)
@@ -192,7 +187,9 @@ class CompiledModel:
     def start(self, *inputs: Any, **named: Any) -> Run:
         """Start a run and return at once.
 
-        Its results, under the names of the graph's arrays, can be read until the next call of the model.
+        Its results are those of a call, by the names of the model's outputs; and the graph's arrays, by theirs. They
+        can be read until the next call of the model. Where values decide extents, `Run.wait` or `Run.result` computes
+        everything once more if they exceed the plan's bounds; the inputs must not change until then.
 
         Parameters
         ----------
@@ -200,11 +197,20 @@ class CompiledModel:
             As for a call.
         """
         self._check_carries_nothing("start()")
-        return self._call_with(
-            lambda bound, values: bound.runner.run(bound.specialised.given(values)),
-            self._inputs.values(inputs, named),
-            self._by_exact_value,
-        )
+        given = self._values(inputs, named)
+
+        def begin(bound: BoundModel, values: Mapping[str, Any]) -> Run:
+            specialised = bound.specialised
+            run = bound.runner.run(specialised.given(values))
+            if specialised.is_changed or given.has_host:
+                names, again = (
+                    (each.name for each in self.outputs),
+                    partial(self._plans.outputs_again, bound.key, given),
+                )
+                run.derive(StartedOutputs(names, specialised, given, again))
+            return run
+
+        return self._plans.call_with(begin, given)
 
     def stream(self, inputs: Iterable[Any], *, in_flight: int | None = None) -> Iterator[dict[str, Array]]:
         """Run the model with one input after another, several runs in flight at once.
@@ -226,8 +232,8 @@ class CompiledModel:
         waiting = iter(inputs)
         following = self._next(waiting)
         while following is not None:
-            with self._using(following, awaited=False) as bound:
-                key, first = self._key(following), following
+            with self._plans.using(following, awaited=False) as bound:
+                key, first = bound.key, following
                 following = None
                 begun: deque[CallValues] = deque()
 
@@ -240,7 +246,7 @@ class CompiledModel:
                     nonlocal following
                     value: CallValues | None = first
                     while value is not None:
-                        if self._key(value) != key:
+                        if value is not first and self._plans.key(value) != key:
                             following = value
                             return
                         begun.append(value)
@@ -256,7 +262,7 @@ class CompiledModel:
                         try:
                             found = bound.specialised.results(outputs)
                         except ExtentExceededError:
-                            found = self._call_beyond(key, values)
+                            found = self._plans.results_beyond(key, values)
                         yield values.results(found)
 
     def times(self, *inputs: Any, repeat: int = 5) -> tuple[OperatorTime, ...]:
@@ -272,7 +278,7 @@ class CompiledModel:
         values = self._values(inputs, {})
         with ExitStack() as held:
             with self._turn():
-                bound = held.enter_context(self._using(values))
+                bound = held.enter_context(self._plans.using(values))
                 runner = held.enter_context(self._builder.rebind(bound, repeat))
                 given = bound.specialised.given(values)
                 if self._state is not None:
@@ -303,14 +309,7 @@ class CompiledModel:
         """
         declared = self.model.full_shapes()
         with self._turn():
-            own = [name for name in declared if name not in self._carried_names]
-            shapes = self._full_shapes({name: declared[name] for name in own})
-            if self._buckets is not None:
-                shapes = self._buckets.planned(shapes)
-                own = [*shapes]
-            key = self._key_of({name: shapes[name] for name in own})
-            with self._bound(key, lambda: self._builder.make(shapes, {}, None, self._counted(shapes))):
-                pass
+            self._plans.load(declared)
 
     @property
     def plan(self) -> Plan:
@@ -358,19 +357,15 @@ class CompiledModel:
     @property
     def kept_shapes(self) -> tuple[Shapes, ...]:
         """The cached sets of input shapes, most recently used last."""
-        return tuple(bound.specialised.shapes for bound in self._kept.all())
+        return tuple(bound.specialised.shapes for bound in self._plans.kept.all())
 
     # --- closing ----------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Release all memory and the devices once no call is in flight; open streams end."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            self._cached_call = None
-        self._kept.close()
-        self._builder.close()
+        self._cached_call = None
+        if self._plans.close():
+            self._builder.close()
 
     def __enter__(self) -> CompiledModel:
         return self
@@ -381,7 +376,7 @@ class CompiledModel:
         self.close()
 
     def __repr__(self) -> str:
-        how = "closed" if self._closed else f"ready for {plural(len(self._kept.all()), 'set')} of shapes"
+        how = "closed" if self._plans.is_closed else f"ready for {plural(len(self._plans.kept.all()), 'set')} of shapes"
         return f"<CompiledModel {self.model.name!r} on {self._builder.platform.name}: {how}>"
 
     def __str__(self) -> str:
@@ -396,9 +391,9 @@ class CompiledModel:
             ("output", value_text(each)) for each in self.outputs
         ]
         devices = ", ".join(device.name for device in self._builder.platform.devices)
-        found += [("devices", devices), ("shapes", plural(len(self._kept.all()), "set"))]
-        sections = [facts(f"Model {self.model.name}{', closed' if self._closed else ''}", found)]
-        return [*sections, self.report.section] if self._kept.all() and not self._closed else sections
+        found += [("devices", devices), ("shapes", plural(len(self._plans.kept.all()), "set"))]
+        sections = [facts(f"Model {self.model.name}{', closed' if self._plans.is_closed else ''}", found)]
+        return [*sections, self.report.section] if self._plans.kept.all() and not self._plans.is_closed else sections
 
     # --- internals --------------------------------------------------------------------------------
 
@@ -416,36 +411,6 @@ class CompiledModel:
         values = self._inputs.values(inputs, named)
         return values if self._buckets is None else self._buckets.padded(values)
 
-    def _key(self, values: Mapping[str, Any], by_value: ValueShapes | None = None) -> tuple[Any, ...]:
-        return (by_value or self._by_value).key(self._shapes_key(values), values)
-
-    def _shapes_key(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
-        return self._key_of({name: tuple(value.shape) for name, value in values.items()})
-
-    def _key_of(self, shapes: Shapes) -> tuple[Any, ...]:
-        key: tuple[Any, ...] = tuple(shapes.items() if self.model.is_composed else shapes.values())
-        if self._state is None:
-            return key
-        carried = self._state.shapes
-        if len(carried) < len(self._state.names):
-            carried = self._full_shapes(shapes)
-        return (*key, *(carried[name] for name in self._state.names))
-
-    def _full_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of all inputs: of a call's and of the carried ones."""
-        carried = {} if self._state is None else self._state.shapes
-        try:
-            whole = self.model.full_shapes({**shapes, **carried})
-            return whole if self._buckets is None else {**shapes, **whole}
-        except ArgumentError as error:
-            with suppress(OpenDimensionError):
-                self.model.full_shapes(shapes)  # raises what is wrong with the call's own inputs
-            raise ArgumentError(
-                f"{error.what}; carried values have the shapes that calls or reset() left",
-                where=f"{error.where} of model {self.model.name!r}",
-                hint="Call reset() to begin anew",
-            ) from error
-
     def _turn(self) -> AbstractContextManager[None]:
         """Hold the carried values, if there are any."""
         return nullcontext() if self._state is None else self._state.turn()
@@ -458,101 +423,8 @@ class CompiledModel:
                 hint="Call it",
             )
 
-    def _call_with(
-        self,
-        do: Callable[[BoundModel, Mapping[str, Any]], _Result],
-        values: Mapping[str, Any],
-        by_value: ValueShapes | None = None,
-    ) -> _Result:
-        """Call a function with the model bound for the shapes of these values; return its result."""
-        by_value = by_value or self._by_value
-        while True:
-            shapes = self._shapes_key(values)
-            key, version = by_value.key(shapes, values), by_value.version(shapes)
-            try:
-                return self._call_planned(do, values, key, by_value)
-            except ExtentExceededError:
-                by_value.observe(shapes, version, lambda: self._shapes_of(values), values)
-            except TaskFailedError:  # maybe since values exceed the plan's extents
-                if not version or not by_value.is_new(shapes, version, lambda: self._shapes_of(values), values):
-                    raise
-            self._kept.drop(key)
-
-    def _call_beyond(self, key: tuple[Any, ...], values: Mapping[str, Any]) -> dict[str, Array]:
-        """Return the results for values that exceed the extents of the plan of a key, which is in use."""
-        shapes = self._shapes_key(values)
-        version = self._by_value.version(shapes)
-        if self._by_value.key(shapes, values) == key:
-            self._by_value.observe(shapes, version, lambda: self._shapes_of(values), values)
-        return self._call_with(_run, values)
-
-    def _call_planned(
-        self,
-        do: Callable[[BoundModel, Mapping[str, Any]], _Result],
-        values: Mapping[str, Any],
-        key: tuple[Any, ...],
-        by_value: ValueShapes,
-    ) -> _Result:
-        slot = None if self._closed else self._kept.acquire_ready(key)
-        if slot is None:
-            with self._using(values, by_value) as bound:
-                return do(bound, values)
-        try:
-            assert slot.bound is not None
-            self._last = slot.bound
-            return do(slot.bound, values)
-        finally:
-            self._kept.release(slot)
-
-    def _shapes_of(self, values: Mapping[str, Any]) -> Shapes:
-        return self._full_shapes({name: tuple(value.shape) for name, value in values.items()})
-
-    @contextmanager
-    def _using(
-        self, values: Mapping[str, Any], by_value: ValueShapes | None = None, *, awaited: bool = True
-    ) -> Iterator[BoundModel]:
-        """Yield the model bound for the shapes of these values."""
-        by_value = by_value or self._by_value
-        shapes_key = self._shapes_key(values)
-
-        def make() -> BoundModel:
-            shapes, given = self._shapes_of(values), by_value.planned_by(values)
-            return self._builder.make(shapes, given, by_value.observed(shapes_key), self._counted(shapes))
-
-        while True:
-            entered, version = False, by_value.version(shapes_key)
-            try:
-                with self._bound(by_value.key(shapes_key, values), make, awaited=awaited) as bound:
-                    entered = True
-                    yield bound
-                return
-            except ValueNeededError as error:
-                if entered:
-                    raise
-                if self._buckets is not None:
-                    self._buckets.check_inputs(error)
-                by_value.learn(error, shapes_key, version, lambda: self._shapes_of(values), values)
-
-    def _counted(self, shapes: Shapes) -> CountedAxes | None:
-        return None if self._buckets is None else self._buckets.axes(shapes)
-
-    @contextmanager
-    def _bound(
-        self, key: tuple[Any, ...], make: Callable[[], BoundModel], *, awaited: bool = True
-    ) -> Iterator[BoundModel]:
-        if self._closed:
-            raise ExecutionError("it is closed", where=f"model {self.model.name!r}")
-        with self._kept.using(key, make, awaited=awaited) as bound:
-            self._last = bound
-            yield bound
-
     def _current(self) -> BoundModel:
-        if self._last is None:
+        if self._plans.last is None:
             self.load()
-        assert self._last is not None
-        return self._last
-
-
-def _run(bound: BoundModel, values: Mapping[str, Any]) -> dict[str, Array]:
-    specialised = bound.specialised
-    return specialised.results(bound.runner(specialised.given(values), specialised.fetched))
+        assert self._plans.last is not None
+        return self._plans.last

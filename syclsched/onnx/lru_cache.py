@@ -17,8 +17,12 @@ from syclsched.onnx.specialised import Array, Specialised
 if TYPE_CHECKING:
     from syclsched.execution import Runner
 
-#: Returns a model's outputs for its inputs; None, without any run, if it does not apply.
-FastPath = Callable[[tuple[Any, ...]], "dict[str, Array] | None"]
+
+class FastPath(Protocol):
+    """A fast path for calls of a model. A method: an object that is called takes an interpreter loop of its own."""
+
+    def run(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
+        """Return the model's outputs for its inputs; None, without any run, if it does not apply."""
 
 
 class Closable(Protocol):
@@ -44,6 +48,7 @@ class BoundModel:
     #: Fast path for repeated calls, and the version of the carried values' memory for which it was made.
     cached_call: FastPath | None = None
     cached_version: int = 0
+    key: Hashable = ()  # what decided that a call has this plan
     closed: bool = False
 
     def add(self, runner: Runner) -> None:

@@ -113,6 +113,11 @@ class OnnxModel:
         return self._model.host
 
     @property
+    def graph_inputs(self) -> tuple[DeclaredValue, ...]:
+        """The inputs of the graph, sequences as one: those of the model, or made of texts by the host."""
+        return self._model.inputs
+
+    @property
     def is_composed(self) -> bool:
         """Whether inputs of the graph are sequences or optional values: graphs then have their tensors as inputs."""
         return any(each.is_sequence or each.is_optional for each in self._model.inputs)
@@ -197,10 +202,12 @@ class OnnxModel:
                 self._made, self._made_carrying = made, carrying
             return made
 
-    def observe(self, shapes: Shapes, values: Mapping[str, Array], observed: ObservedExtents) -> None:
+    def observe(
+        self, shapes: Shapes, values: Mapping[str, Array], carried: Mapping[str, str], observed: ObservedExtents
+    ) -> None:
         """Compute the extents that follow from values of inputs."""
         with self._lock:
-            imported(self._model, self.full_shapes(shapes), values, {}, observed, observing=True)
+            imported(self._model, self.full_shapes(shapes), values, carried, observed, observing=True)
 
     def _network(
         self,

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from syclsched.errors import ArgumentError
+from syclsched.errors import ArgumentError, ValueNeededError
 from syclsched.frontends.onnx.index_inputs import IndexInput
 from syclsched.frontends.onnx.model_file.dtypes import carrier, numpy_dtype
 from syclsched.frontends.onnx.network import Composition, Decoding, ExtentGuard, Network, compose, cut_to_lengths
@@ -17,6 +17,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.onnx.weight_eviction import EvictableConstants
 
 if TYPE_CHECKING:
+    from syclsched.frontends.onnx.extent_checks import ExtentChecks
     from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
     from syclsched.frontends.onnx.model_file.onnx_model import Model
     from syclsched.frontends.onnx.rewrites import OptimisedNetwork
@@ -53,6 +54,8 @@ class Specialised:
         Outputs of which a run fills a part: axes, and for each the entry of ``outputs`` that says how many elements.
     guards : Mapping[str, ExtentGuard]
         Limits of numbers that the graph assumes, by their entries of ``outputs``.
+    checks : ExtentChecks, optional
+        What computes these numbers before a run, which must not begin beyond the limits.
     elements : Mapping[str, str]
         Inputs and outputs of types that NumPy lacks: graphs hold their elements in a wider dtype.
     decodings : Mapping[str, Decoding]
@@ -75,6 +78,7 @@ class Specialised:
     carried: Mapping[str, str] = field(default_factory=dict)
     lengths: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     guards: Mapping[str, ExtentGuard] = field(default_factory=dict)
+    checks: ExtentChecks | None = field(default=None, repr=False)
     evictable: EvictableConstants | None = field(default=None, repr=False)
     elements: Mapping[str, str] = field(default_factory=dict)
     decodings: Mapping[str, Decoding] = field(default_factory=dict)
@@ -94,11 +98,31 @@ class Specialised:
         ArgumentError
             If an input of indices has one out of range.
         """
-        self.check_indices(values)
+        self.check_values(values)
         given = {array: values[name] for name, array in self.inputs.items() if name in values}
         for name in self.elements.keys() & self.inputs.keys() & values.keys():
             given[self.inputs[name]] = np.asarray(values[name]).astype(carrier(self.elements[name]))
         return given
+
+    @property
+    def has_checks(self) -> bool:
+        """Whether values of inputs are checked before a run."""
+        return bool(self.picked) or self.checks is not None
+
+    def check_values(self, values: Mapping[str, Any]) -> None:
+        """Raise if values of inputs do not fit.
+
+        Raises
+        ------
+        ArgumentError
+            If an input of indices has one out of range.
+        ExtentExceededError
+            If the run would be beyond limits that the graph assumes, and must not begin.
+        """
+        self.check_indices(values)
+        beyond = None if self.checks is None else self.checks.exceeded(values)
+        if beyond is not None:
+            raise ExtentExceededError(beyond)
 
     def check_indices(self, values: Mapping[str, Any]) -> None:
         """Raise `ArgumentError` if an input of indices has one out of range."""
@@ -109,12 +133,12 @@ class Specialised:
     @property
     def returns_fetched(self) -> bool:
         """Whether `results` returns what it is given: arrays with the names, order and dtypes of the outputs."""
-        return not self._is_changed and all(
+        return not self.is_changed and all(
             isinstance(made, str) and name == made for name, made in self.outputs.items()
         )
 
     @property
-    def _is_changed(self) -> bool:
+    def is_changed(self) -> bool:
         """Whether the host changes the values of outputs."""
         return bool(self.lengths or self.guards or self.elements or self.decodings or self.composition)
 
@@ -127,7 +151,7 @@ class Specialised:
             If the run was beyond limits that the graph assumes.
         """
         made = {name: found[made] if isinstance(made, str) else made.copy() for name, made in self.outputs.items()}
-        if not self._is_changed:
+        if not self.is_changed:
             return made
         for name, guard in self.guards.items():
             if not guard.holds(int(made.pop(name).reshape(-1)[0])):
@@ -138,6 +162,20 @@ class Specialised:
         for name, decoding in self.decodings.items():
             results[name] = decoding.decode(results[name])
         return compose(results, self.composition)
+
+    def only(self, name: str) -> Specialised:
+        """Return the part that makes one output of the model."""
+        made = self.composition.get(name) if self.composition else name
+        own = () if made is None else (made,) if isinstance(made, str) else made
+        lengths = {each: self.lengths[each] for each in own if each in self.lengths}
+        kept = {*own, *self.guards, *(count for counted in lengths.values() for _, count in counted)}
+        return replace(
+            self,
+            outputs={each: array for each, array in self.outputs.items() if each in kept},
+            lengths=lengths,
+            decodings={each: decoding for each, decoding in self.decodings.items() if each in own},
+            composition={name: made} if self.composition else {},
+        )
 
 
 class ExtentExceededError(Exception):
@@ -206,6 +244,7 @@ def specialise(
     from syclsched.frontends.onnx.lowering import lower
 
     rewritten = _rewritten(model, shapes, values, rewrites, carried, network_of)
+    checks = _checks(model, rewritten.network, carried) if carried and rewritten.network.guards else None
     lowered = lower(rewritten.network, carried)
     return Specialised(
         graph=lowered.graph,
@@ -218,6 +257,7 @@ def specialise(
         carried=lowered.carried,
         lengths=rewritten.network.lengths,
         guards=rewritten.network.guards,
+        checks=checks,
         decodings=rewritten.network.decodings,
         composition=rewritten.network.composition,
         elements={
@@ -226,6 +266,21 @@ def specialise(
             if name in lowered.inputs or name in lowered.outputs
         },
     )
+
+
+def _checks(model: Model, network: Network, carried: Mapping[str, str]) -> ExtentChecks:
+    """Return the checks before runs that change carried values; raise if they take too long."""
+    from syclsched.frontends.onnx.extent_checks import extent_checks
+
+    found = extent_checks(network)
+    if not found.is_quick([*carried.values()]):
+        inputs = tuple(name for name in found.inputs if name not in carried.values())
+        raise ValueNeededError(
+            "extents follow from values, and a run beyond their bounds would change the carried values",
+            inputs=inputs,
+            where=model.where,
+        )
+    return found
 
 
 def recompute_values(

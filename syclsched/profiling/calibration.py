@@ -120,15 +120,14 @@ def calibrate(
     """Time each distinct (operation, implementation, signature) of a graph on each device that supports it."""
     costs = costs if costs is not None else CostModel(platform)
     sampler = replace(sampler or Sampler(), min_samples=_MIN_SAMPLES, max_samples=_MAX_SAMPLES)
-    cases = list(_cases(graph, platform, costs, choices_only=choices_only))
+    cases, choices = _cases(graph, platform, costs, choices_only=choices_only)
     if again:
         for case in cases:
             history.doubt(case.key)
     known = {case.key: history.lookup(case.key) for case in cases}
     unknown = [c for c in cases if known[c.key] is None]
     doubtful = [c for c in cases if (found := known[c.key]) is not None and is_provisional(found)]
-    n_alternatives = Counter(case.key.operation + " " + case.key.signature for case in cases)
-    open_cases = [c for c in unknown if not choices_only or n_alternatives[c.key.operation + " " + c.key.signature] > 1]
+    open_cases = [c for c in unknown if not choices_only or c.key in choices]
     run = _CalibrationRun(
         graph, devices, history, costs, sample_data, sampler, seconds_each, progress, meter or LoadMeter()
     )
@@ -362,8 +361,15 @@ def _other_hosts(graph: TaskGraph, platform: Platform) -> Iterator[Device]:
             yield variant.host
 
 
-def _cases(graph: TaskGraph, platform: Platform, costs: CostModel, *, choices_only: bool) -> Iterator[TimedCase]:
-    seen: set[HistoryKey] = set()
+def _cases(
+    graph: TaskGraph, platform: Platform, costs: CostModel, *, choices_only: bool
+) -> tuple[list[TimedCase], set[HistoryKey]]:
+    """Return the cases of a graph, and the keys of those that some task has an alternative to.
+
+    Of equal tasks, one may offer the library only, and another kernels.
+    """
+    cases: dict[HistoryKey, TimedCase] = {}
+    choices: set[HistoryKey] = set()
     kinds: set[tuple[int, int]] = set()  # identities of operation and signature, which many tasks share
     devices = (*platform.devices, *(() if choices_only else _other_hosts(graph, platform)))
     for task in graph.tasks:
@@ -382,11 +388,21 @@ def _cases(graph: TaskGraph, platform: Platform, costs: CostModel, *, choices_on
             continue  # an empty task is never submitted
         if not task.operation.pure:
             continue  # a function with side effects is called by runs only, which measure it
-        for device in devices:
-            for implementation in task.operation.implementations:
-                if implementation.kind == "cost-only":
-                    continue
-                key = history_key(device.timing_key, task.operation, implementation, task.signature)
-                if key not in seen and costs.supports(task, implementation, device) is None:
-                    seen.add(key)
-                    yield TimedCase(task, task.operation, task.signature, device, implementation, key)
+        offered = [
+            TimedCase(
+                task,
+                task.operation,
+                task.signature,
+                device,
+                implementation,
+                history_key(device.timing_key, task.operation, implementation, task.signature),
+            )
+            for device in devices
+            for implementation in task.operation.implementations
+            if implementation.kind != "cost-only" and costs.supports(task, implementation, device) is None
+        ]
+        for case in offered:
+            cases.setdefault(case.key, case)
+        if len(offered) > 1:
+            choices.update(case.key for case in offered)
+    return list(cases.values()), choices

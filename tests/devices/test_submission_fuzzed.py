@@ -42,14 +42,15 @@ def run(
     sources: Path | None = None,
     *,
     threads: str | None = None,
+    driver: str = "fuzz_threads",
     count: int = SEQUENCES,
     patience_s: int = 60,
 ) -> subprocess.CompletedProcess[str]:
-    """Build and run a driver: that of lanes that are threads if a sanitizer is named for it."""
+    """Build and run a driver: one of threads if a sanitizer is named for it."""
     if threads is None:
         program = tool.build(folder, sources=sources)
     else:
-        program = tool.build(folder, sources=sources, sanitizers=getattr(tool, threads), driver="fuzz_threads")
+        program = tool.build(folder, sources=sources, sanitizers=getattr(tool, threads), driver=driver)
     command = [str(program), "0", str(count), str(patience_s)]
     environment = os.environ | {"TSAN_OPTIONS": "halt_on_error=1"}
     return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
@@ -130,32 +131,50 @@ def test_calls_that_are_waited_for_in_between_keep_to_their_order(
 
 
 @pytest.mark.parametrize("sanitizers", ["SANITIZERS", "THREAD_SANITIZER"])
-def test_generations_on_lanes_that_are_threads_keep_to_their_order(
-    tool: ModuleType, tmp_path: Path, sanitizers: str
+@pytest.mark.parametrize("driver", ["fuzz_threads", "fuzz_helpers"], ids=["lanes", "helpers"])
+def test_lanes_that_are_threads_and_helpers_keep_to_their_order(
+    tool: ModuleType, tmp_path: Path, driver: str, sanitizers: str
 ) -> None:
-    found = run(tool, tmp_path, threads=sanitizers, count=THREADED)
+    found = run(tool, tmp_path, threads=sanitizers, driver=driver, count=THREADED)
     assert found.returncode == 0, found.stderr
     assert f"{THREADED} sequences" in found.stdout
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "noticed"),
+    ("driver", "right", "wrong", "noticed"),
     [
-        ("state_of(entry->waits[w]) == WAITING;", "0 && look;", "a command before one it waits for"),
-        ("wake(wakers->descriptor);", "", "nobody is woken"),
-        ("__atomic_store_n(&entry->state, state, __ATOMIC_RELEASE);", "entry->state = state;", "data race"),
-        ("        if (whole->apart) { /*", "        if (whole) { /*", "data race"),
+        ("fuzz_threads", "state_of(entry->waits[w]) == WAITING;", "0 && look;", "a command before one it waits for"),
+        ("fuzz_threads", "wake(wakers->descriptor);", "", "nobody is woken"),
+        (
+            "fuzz_threads",
+            "__atomic_store_n(&entry->state, state, __ATOMIC_RELEASE);",
+            "entry->state = state;",
+            "data race",
+        ),
+        ("fuzz_threads", "        if (whole->apart) { /*", "        if (whole) { /*", "data race"),
+        ("fuzz_helpers", "(&helpers->done, 1, __ATOMIC_RELEASE)", "(&helpers->done, 1, __ATOMIC_RELAXED)", "data race"),
+        ("fuzz_helpers", "__ATOMIC_ACQUIRE) < parts;", "__ATOMIC_ACQUIRE) < parts - 1;", "goes on before|data race"),
+        ("fuzz_helpers", "helpers->done = helpers->refused = 0;", "helpers->done = 0;", "another result"),
     ],
-    ids=["lanes do not wait", "nobody is woken", "an end that is no release", "lanes written by all"],
+    ids=[
+        "lanes do not wait",
+        "nobody is woken",
+        "an end that is no release",
+        "lanes written by all",
+        "a part that is no release",
+        "the last part is not waited for",
+        "a refusal of the command before",
+    ],
 )
 def test_it_notices_what_is_wrong_with_threads(
-    tool: ModuleType, tmp_path: Path, right: str, wrong: str, noticed: str
+    tool: ModuleType, tmp_path: Path, driver: str, right: str, wrong: str, noticed: str
 ) -> None:
     found = run(
         tool,
         tmp_path,
         changed_sources(tmp_path, right, wrong),
         threads="THREAD_SANITIZER",
+        driver=driver,
         count=THREADED_UNTIL_SEEN,
         patience_s=1 if noticed == "nobody is woken" else 60,
     )

@@ -24,6 +24,7 @@ from syclsched.testing import faults
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 
 from onnx.reference import ReferenceEvaluator  # noqa: E402
+from support.small_models import model_of  # noqa: E402
 
 pytestmark = pytest.mark.sycl
 
@@ -51,14 +52,14 @@ def taken(onednn_on_cpu, compiled, monkeypatch) -> list[bool]:
     compiled(images(0))
     compiled(images(0))
     found: list[bool] = []
-    call = CachedCall.__call__
+    call = CachedCall.run
 
     def noted(self: CachedCall, given: tuple[Any, ...]) -> Any:
         made = call(self, given)
         found.append(made is not None)
         return made
 
-    monkeypatch.setattr(CachedCall, "__call__", noted)
+    monkeypatch.setattr(CachedCall, "run", noted)
     return found
 
 
@@ -91,6 +92,24 @@ def test_wrong_inputs_are_refused_as_ever(compiled, taken) -> None:
         with pytest.raises(ArgumentError):
             compiled(*inputs)
     assert taken == [False] * 6
+
+
+@pytest.mark.parametrize("wrong", [[np.nan, 0.0], ["a", "b"], np.array([0, 1], np.int32)])
+def test_indices_of_another_dtype_are_refused_as_ever(wrong: Any) -> None:
+    picks = [onnx.helper.make_node("Gather", ["rows", "i"], ["y"])]
+    model = model_of(picks, {"i": (2,)}, ["y"], {"rows": np.ones((5, 2), np.float32)}, dtypes={"i": 7})
+    with syclsched.compile(model, devices="cpu", autotune=False) as made:
+        for _ in range(3):
+            made(np.array([0, 4]))
+        with pytest.raises(ArgumentError, match="takes int64"):
+            made(np.asarray(wrong))
+
+
+def test_empty_inputs_are_taken() -> None:
+    model = model_of([onnx.helper.make_node("Relu", ["x"], ["y"])], {"x": ("n", 3)}, ["y"])
+    with syclsched.compile(model, devices="cpu", autotune=False) as made:
+        for n in (2, 0, 0, 2, 0, 2):
+            assert made(-np.ones((n, 3), np.float32))["y"].shape == (n, 3)
 
 
 def test_it_waits_for_runs_and_streams_as_ever(compiled, taken) -> None:
@@ -195,7 +214,7 @@ def test_runners_of_other_shapes_stay_in_use(onednn_on_cpu, monkeypatch) -> None
             model(images(0))
             call_at_once(model, images(0))
             model(images(1, 3))
-        (two, _) = (each.bound for each in model._kept._slots.values())
+        (two, _) = (each.bound for each in model._plans.kept._slots.values())
         assert two is not None and two.cached_call is not None
         assert len(two.cached_call._idle) == len(two.others) + 1
 

@@ -90,6 +90,51 @@ def test_tokens_are_those_of_onnx_runtime(decoder: CompiledModel, prompt: Any, l
     np.testing.assert_allclose(logits, expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("buckets", [(1, 4, 16), 5, 32], ids=str)
+def test_prompts_of_any_length_share_the_plan_of_their_bucket(buckets: Any) -> None:
+    given = {"sequence": buckets}
+    shapes = {"past_sequence_length": ROOM, "batch": 1}
+    with syclsched.compile(
+        MODEL, devices="cpu", shapes=shapes, carried=True, buckets=given, autotune=False
+    ) as bucketed:
+        for length in (3, 7, 1, 2, 16):
+            bucketed.reset()
+            prompt = [[*range(3, 3 + length)]]
+            found, logits = decoded(lambda given: bucketed(given)["logits"], prompt, [length], 6)
+            wanted, expected = decoded(Runtime(1), prompt, [length], 6)
+            assert found == wanted
+            np.testing.assert_allclose(logits, expected, atol=1e-4)
+        planned = len(bucketed.kept_shapes)
+        assert planned <= 4
+        bucketed.reset()  # a text in parts, the last of which ends where the cache does
+        other = Runtime(1)
+        for begin, end in ((0, 2), (2, 3), (3, 9), (9, 20), (20, ROOM)):
+            tokens = [[*range(begin, end)]]
+            expected = other(step(tokens, [end]))
+            np.testing.assert_allclose(bucketed(step(tokens, [end]))["logits"], expected, atol=1e-4)
+        with pytest.raises(ArgumentError, match=f"room for {ROOM} tokens"):
+            bucketed(step([[3, 4]], [ROOM + 1]))
+
+
+def test_prompts_of_several_lengths_in_a_bucket() -> None:
+    given, shapes = {"sequence": (1, 8)}, {"past_sequence_length": ROOM}
+    with syclsched.compile(
+        MODEL, devices="cpu", shapes=shapes, carried=True, buckets=given, autotune=False
+    ) as bucketed:
+        prompt, lengths = [[2, 6, 5, 3], [5, 8, 0, 0]], [4, 2]
+        found, logits = decoded(lambda given: bucketed(given)["logits"], prompt, lengths, 15)
+        wanted, expected = decoded(Runtime(2), prompt, lengths, 15)
+        assert found == wanted
+        np.testing.assert_allclose(logits, expected, atol=1e-4)
+        assert len(bucketed.kept_shapes) == 2
+
+
+def test_carried_values_have_no_buckets() -> None:
+    for name in ("past_sequence_length", "batch"):
+        with pytest.raises(ArgumentError, match=f"{name}.* carried value .* sequence"):
+            syclsched.compile(MODEL, devices="cpu", carried=True, buckets={name: 8})
+
+
 def test_caches_stay_in_memory_that_the_host_cannot_reach() -> None:
     platform = with_own_memory(syclsched.discover("cpu"), "cpu")
     given: dict[str, Any] = {"carried": True, "autotune": False, "policy": "single:cpu"}
@@ -142,6 +187,7 @@ def test_a_full_cache_is_refused_and_a_new_sequence_begins(decoder: CompiledMode
             decoder(step([[3]], [ROOM + 1]))
     decoder(step([[1, 2]], [2]))
     assert np.array_equal(decoder(step([[3]], [3]))["logits"], first)
+    decoder(step([[0] * (ROOM - 3)], [ROOM]))  # several tokens that fill it
     with pytest.raises(syclsched.errors.ModelError, match=f"room for {ROOM} tokens.*larger extent"):
         decoder(step([[0] * (ROOM + 1)], [ROOM + 1]))
 

@@ -22,6 +22,7 @@ from support.host_evaluation import evaluate  # noqa: E402
 from support.small_models import imported, model_of  # noqa: E402
 
 from syclsched.frontends.onnx.model_file.dtypes import NUMBERS  # noqa: E402
+from syclsched.frontends.onnx.network import Network  # noqa: E402
 from syclsched.frontends.onnx.rewrites import rewrite  # noqa: E402
 
 node = helper.make_node
@@ -76,8 +77,8 @@ def test_dequantised_operands(
     _compare(nodes, {"q": x}, constants, f"integer_{'conv' if kind == 'Conv' else 'matmul'}")
 
 
-def _compare(nodes: list[Any], inputs: Constants, constants: Constants, kind: str) -> None:
-    """Compare a rewritten network with the model as it is written, computed in double precision where that matters."""
+def _compare(nodes: list[Any], inputs: Constants, constants: Constants, kind: str) -> Network:
+    """Compare a rewritten network with the model as it is written, both on the host, and return it."""
     dtypes = {name: NUMBERS[value.dtype.name] for name, value in inputs.items()}
     shapes = {name: value.shape for name, value in inputs.items()}
     model = model_of(nodes, shapes, ["y"], constants, opset=21, dtypes=dtypes)
@@ -95,6 +96,7 @@ def _compare(nodes: list[Any], inputs: Constants, constants: Constants, kind: st
         else:
             apart = np.abs(got.astype(int) - wanted.astype(int))
             assert apart.max() <= 1 and (apart > 0).mean() < 0.02
+    return found
 
 
 def _typed(model: Any) -> Any:
@@ -115,6 +117,52 @@ def test_scaled_sums_of_integers(dtype: str, zero: int) -> None:
         node("Add", ["p", "b"], ["y"]),
     ]
     _compare(nodes, {"q": _whole(random, dtype, 5, 30)}, constants, "integer_matmul")
+
+
+@pytest.mark.parametrize("activation", [False, True])
+@pytest.mark.parametrize(("dtype", "zero"), [("uint8", 0), ("int8", -5)])
+def test_quantised_values_are_added_where_products_are_made(dtype: str, zero: int, activation: bool) -> None:
+    random = np.random.default_rng(3)
+    constants = {"w": _whole(random, "int8", 5, 3, 3, 3), "sw": np.float32(0.002), "zw": np.int8(0)}
+    constants |= {"sx": np.float32(0.0213), "zx": np.array(zero, dtype), "sc": np.float32(0.0371)}
+    constants |= {"sy": np.float32(0.0517), "zy": np.array(zero + 3, dtype)}
+    nodes = [
+        node("DequantizeLinear", ["q", "sx", "zx"], ["x"]),
+        node("DequantizeLinear", ["w", "sw", "zw"], ["v"]),
+        node("Conv", ["x", "v"], ["c"], pads=[1] * 4),
+        node("QuantizeLinear", ["c", "sc", "zy"], ["d"]),
+        node("DequantizeLinear", ["d", "sc", "zy"], ["e"]),
+        node("DequantizeLinear", ["r", "sx", "zx"], ["f"]),
+        node("Add", ["f", "e"], ["s"]),
+        *([node("Relu", ["s"], ["a"])] if activation else []),
+        node("QuantizeLinear", ["a" if activation else "s", "sy", "zy"], ["y"]),
+    ]
+    inputs = {"q": _whole(random, dtype, 2, 3, 6, 7), "r": _whole(random, dtype, 2, 5, 6, 7)}
+    found = _compare(nodes, inputs, constants, "integer_conv")
+    (made,) = (each for each in found.nodes if each.kind == "integer_conv")
+    assert made.attributes["addend"] is not None and made.attributes["quantise"] is not None
+    assert (made.input(4) is None) == (zero == 0)
+    assert {each.kind for each in found.nodes} <= {"integer_conv", "transpose"}
+
+
+def test_a_vector_is_added_where_a_quantised_product_is_made() -> None:
+    random = np.random.default_rng(3)
+    constants = {"w": _whole(random, "int8", 30, 9), "sw": np.float32(0.002), "zw": np.int8(0)}
+    constants |= {"sx": np.float32(0.0213), "zx": np.uint8(7), "sc": np.float32(0.0371), "zc": np.uint8(111)}
+    constants |= {"b": _whole(random, "uint8", 9), "sb": np.float32(0.0517), "zb": np.uint8(100)}
+    nodes = [
+        node("DequantizeLinear", ["q", "sx", "zx"], ["x"]),
+        node("DequantizeLinear", ["w", "sw", "zw"], ["v"]),
+        node("MatMul", ["x", "v"], ["c"]),
+        node("QuantizeLinear", ["c", "sc", "zc"], ["d"]),
+        node("DequantizeLinear", ["d", "sc", "zc"], ["e"]),
+        node("DequantizeLinear", ["b", "sb", "zb"], ["f"]),
+        node("Add", ["e", "f"], ["s"]),
+        node("QuantizeLinear", ["s", "sc", "zc"], ["y"]),
+    ]
+    found = _compare(nodes, {"q": _whole(random, "uint8", 2, 5, 30)}, constants, "integer_matmul")
+    (made,) = found.nodes
+    assert made.attributes["addend"].other is None
 
 
 def test_a_value_that_is_only_moved_stays_quantised() -> None:

@@ -144,3 +144,42 @@ def test_sequences_of_text_become_numbers() -> None:
         assert compiled(given)["y"].tolist() == session(model).run(None, {"q": given})[0].tolist() == [6, 7, 1]
         with pytest.raises(ArgumentError, match=r"input 'q\[1\]'.*takes text"):
             compiled([given[0], np.ones(2)])
+
+
+def test_optional_inputs_in_a_bucket() -> None:
+    yes = helper.make_graph(
+        [node("OptionalGetElement", ["o"], ["there"]), node("Add", ["there", "x"], ["sum"])], "yes", [], [value("sum")]
+    )
+    no = helper.make_graph([node("Neg", ["x"], ["negative"])], "no", [], [value("negative")])
+    nodes = [
+        node("OptionalHasElement", ["o"], ["has"]),
+        node("If", ["has"], ["z"], then_branch=yes, else_branch=no),
+        node("Softmax", ["z"], ["y"], axis=0),
+    ]
+    inputs = [value("x", ["rows", 3]), optional("o", ["rows", 3])]
+    _, compiled = compiled_model(nodes, inputs, [value("y")], buckets={"rows": 4})
+    rows = np.random.default_rng(0).standard_normal((7, 3)).astype(np.float32)
+    with compiled:
+        for n in (1, 3, 4, 7, 2):
+            for o in (None, np.ones((n, 3), np.float32)):
+                x = rows[:n]
+                z = np.exp(-x if o is None else o + x)
+                np.testing.assert_allclose(compiled(x, o)["y"], z / z.sum(0), rtol=1e-5)
+        assert len(compiled.kept_shapes) == 4
+        with pytest.raises(ArgumentError, match="'o'"):
+            compiled(rows[:3], rows[:2])
+
+
+def test_sequences_have_no_buckets() -> None:
+    inputs = [sequence("q", ["rows", 3]), value("x", ["n", 3])]
+    nodes = [node("ConcatFromSequence", ["q"], ["y"], axis=0), node("Softmax", ["x"], ["z"], axis=0)]
+    with pytest.raises(ArgumentError, match=r"'rows' is an extent of the sequence 'q'.* n$"):
+        compiled_model(nodes, inputs, [value("y"), value("z")], buckets={"rows": 4})
+    _, compiled = compiled_model(nodes, inputs, [value("y"), value("z")], buckets={"n": 4})
+    with compiled:
+        for n in (1, 3, 4):
+            x = np.ones((n, 3), np.float32)
+            found = compiled([A, B], x)
+            assert found["y"].shape == (3, 3)
+            np.testing.assert_allclose(found["z"], x / n, rtol=1e-5)
+        assert len(compiled.kept_shapes) == 1

@@ -99,8 +99,27 @@ def test_a_pipeline_of_text_columns_gives_what_onnx_runtime_gives() -> None:
             label[0].tolist(), label[0, :2].tolist(), label[0, ::-1].tolist()
         ]  # fmt: skip
         np.testing.assert_allclose(streamed[2]["probabilities"], probabilities[::-1], rtol=1e-5)
+        started = compiled.start(CITIES, X)
+        assert started.result("label").tolist() == label.tolist()
+        np.testing.assert_allclose(started.result("probabilities"), probabilities, rtol=1e-5)
         assert compiled.times(CITIES, X)
         assert [(each.name, each.dtype) for each in compiled.inputs] == [("city", "text"), ("x", "float32")]
+
+
+def test_texts_in_a_bucket() -> None:
+    model = pipeline()
+    runtime = session(model)
+    values = [(np.resize(CITIES, (n, 2)), np.resize(X, (n, 2))) for n in (1, 3, 4, 6, 2)]
+    with syclsched.compile(model, devices="cpu", autotune=False, buckets={"n": 4}) as compiled:
+        streamed = list(compiled.stream(values))
+        for given, other in zip(values, streamed, strict=True):
+            label, probabilities = runtime.run(None, {"city": given[0], "x": given[1]})
+            run = compiled.start(*given)
+            started = {name: run.result(name) for name in ("label", "probabilities")}
+            for found in (compiled(*given), other, started):
+                assert found["label"].tolist() == label.tolist()
+                np.testing.assert_allclose(found["probabilities"], probabilities, rtol=1e-5)
+        assert len(compiled.kept_shapes) == 2
 
 
 def test_shapes_behind_text_are_known_before_a_call() -> None:

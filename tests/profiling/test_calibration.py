@@ -112,6 +112,22 @@ def test_what_there_is_no_choice_of_is_not_timed_if_only_choices_are(machine: tu
         assert (again.measured, again.known) == (1, 4)
 
 
+@pytest.mark.sycl
+def test_a_task_without_a_choice_is_not_timed_because_an_equal_one_has_others(machine: tuple[Platform, Any]) -> None:
+    platform, live = machine
+    both = scale_operation()
+    one, other = (replace(both, implementations=(each,)) for each in both.implementations[:2])
+
+    def measured(operations: list[Operation]) -> int:
+        graph = TaskGraph()
+        for number, operation in enumerate(operations):
+            graph.kernel(operation, x=graph.array(f"x{number}", data=np.ones(64, np.float32)))
+        with HistoryStore(":memory:") as history:
+            return calibrate(graph, platform, live, history, seconds_each=0.0, choices_only=True).measured
+
+    assert [measured(each) for each in ([one, other], [one, both], [one, other, both])] == [0, 2, 2]
+
+
 def several_ways(slow_s: float, quick_s: float) -> tuple[Operation, list[str], Sampler]:
     """An operation the host can do slowly, quickly and slowly, in this order of preference; what was called; the time.
 

@@ -9,8 +9,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn.quantised.finishing import Finish
 from syclsched.kernels.nn.quantised.integer_conv import integer_conv
 from syclsched.kernels.nn.quantised.integer_matmul import integer_matmul
+from syclsched.kernels.quantisation import LIMITS, QuantisedAddend
 from syclsched.model.operation import Operation
 
 Case = tuple[Operation, dict[str, np.ndarray], np.ndarray]
@@ -21,6 +23,25 @@ _FINISHES = [
     {"scaled": True, "residual": True, "activation": (("relu",),)},
     {"scaled": True, "bias": True, "activation": (("clip", -2.0, 3.0),), "quantise": (0.0371, 7)},
     {"scaled": True, "quantise": (1.0, 0)},
+    # Numbers whose sums are no ties, or exact ones.
+    {
+        "scaled": True,
+        "bias": True,
+        "addend": QuantisedAddend((0.0513771, 9), "uint8", (0.0313139, -3)),
+        "quantise": (0.0717173, 0),
+    },
+    {"scaled": True, "addend": QuantisedAddend((0.0513771, 9), "int8", None), "quantise": (0.0717173, 3)},
+    {
+        "scaled": True,
+        "addend": QuantisedAddend((0.25, -4), "int8", (0.125, 0), (("relu",),)),
+        "activation": (("leaky_relu", 0.5),),
+    },
+    {
+        "scaled": True,
+        "addend": QuantisedAddend((0.25, 0), "uint8", (0.125, 5)),
+        "activation": (("relu",),),
+        "quantise": (0.5, 1),
+    },
 ]
 
 
@@ -43,12 +64,25 @@ def _finished(
     along = [1] * sums.ndim
     along[axis] = columns
     scale = (random.random(columns if each else 1) * 2e-4 + 1e-5).astype(np.float32)
+    if "addend" in finish and "quantise" not in finish:  # nothing is rounded before the sum's first rounding
+        scale = np.full_like(scale, 2.0**-13)
     arrays = {"s": scale if each else scale.reshape(draw(st.sampled_from([(), (1,)])))}
     made = sums * (scale.reshape(along) if each else scale[0]).astype(np.float64)
     if finish.get("bias"):
         arrays["b"] = random.standard_normal(columns).astype(np.float32)
         made = made + arrays["b"].reshape(along)
-    if finish.get("residual"):
+    if "addend" in finish:
+        addend = finish["addend"]
+        made = act.numpy(addend.activation, made)
+        whole = np.clip(np.rint(made / addend.own[0]) + addend.own[1], *LIMITS[addend.dtype])
+        made = (whole - addend.own[1]) * addend.own[0]
+        if addend.other is None:
+            arrays["r"] = random.standard_normal(columns).astype(np.float32)
+            made = made + arrays["r"].reshape(along)
+        else:
+            arrays["r"] = _whole(random, draw(st.sampled_from(["uint8", "int8"])), *sums.shape)
+            made = made + (arrays["r"].astype(float) - addend.other[1]) * addend.other[0]
+    elif finish.get("residual"):
         arrays["r"] = random.standard_normal(sums.shape).astype(np.float32)
         made = made + arrays["r"]
     made = act.numpy(act.checked(finish.get("activation", ())), made)
@@ -59,20 +93,28 @@ def _finished(
     return finish, {"y": np.empty(sums.shape, dtype), **arrays}, made
 
 
+def _made(finish: dict[str, Any], arrays: dict[str, np.ndarray]) -> Finish:
+    checked = act.checked(finish.get("activation", ()))
+    given = {"residual": "addend" in finish, **finish, "activation": checked, "symmetric": "z" not in arrays}
+    return Finish(**given)
+
+
 def _operands(
     draw: st.DrawFn, random: np.random.Generator, x: tuple[int, ...], w: tuple[int, ...], narrow: bool
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Arrays x, w and z, and x and w around zero."""
+    """Arrays x, w and z, which may be missing, and x and w around zero."""
     dtype = draw(st.sampled_from(["uint8", "int8"]))
     limits = np.iinfo(dtype)
-    zero = draw(st.sampled_from([limits.min, limits.max, 3]))
+    zero = draw(st.sampled_from([limits.min, limits.max, 3, None]))
     weights = np.clip(_whole(random, "int8", *w), *((-64, 64) if narrow else (-128, 127))).astype(np.int8)
     if not narrow and draw(st.booleans()):
         weights = weights.astype(np.int16) + np.int16(draw(st.sampled_from([-127, 128, 5])))
     values = _whole(random, dtype, *x)
     kind = draw(st.sampled_from([dtype, "int32", "int32"]))
-    arrays = {"x": values, "w": weights, "z": np.full(draw(st.sampled_from([(), (1,)])), zero, kind)}
-    return arrays, values.astype(np.int64) - zero, weights.astype(np.int64)
+    arrays = {"x": values, "w": weights}
+    if zero is not None:
+        arrays["z"] = np.full(draw(st.sampled_from([(), (1,)])), zero, kind)
+    return arrays, values.astype(np.int64) - (zero or 0), weights.astype(np.int64)
 
 
 @st.composite
@@ -83,7 +125,7 @@ def products(draw: st.DrawFn) -> Case:
     terms, columns = draw(st.sampled_from([(1, 1), (2, 8), (17, 16), (33, 30), (64, 24), (129, 50)]))
     arrays, x, w = _operands(draw, random, (*before, terms), (terms, columns), narrow := draw(st.booleans()))
     finish, more, wanted = _finished(draw, random, x @ w, columns, -1)
-    return integer_matmul(**finish, narrow=narrow), {**more, **arrays}, wanted
+    return integer_matmul(_made(finish, arrays), narrow=narrow), {**more, **arrays}, wanted
 
 
 @st.composite
@@ -122,8 +164,9 @@ def convolutions(draw: st.DrawFn) -> Case:
     finish, more, wanted = _finished(draw, random, sums, outside, 1)
     if last:
         arrays["x"], wanted = np.moveaxis(arrays["x"], 1, -1).copy(), np.moveaxis(wanted, 1, -1)
-        more = {name: np.moveaxis(each, 1, -1).copy() if name in "yr" else each for name, each in more.items()}
-    operation = integer_conv(ndim, strides, pads, dilations, groups, channels_last=last, narrow=narrow, **finish)
+        more = {name: np.moveaxis(each, 1, -1).copy() if each.ndim > 1 else each for name, each in more.items()}
+    made = _made(finish, arrays)
+    operation = integer_conv(ndim, strides, pads, dilations, groups, channels_last=last, narrow=narrow, finish=made)
     return operation, {**more, **arrays}, wanted
 
 

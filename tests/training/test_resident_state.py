@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.failed_steps import fail_each_submission
 from support.gpu_shape import OTHER_DEVICE
 from support.opened import two_memories, with_own_memory
 
@@ -114,33 +113,11 @@ def test_a_step_that_is_not_finite_changes_nothing() -> None:
 def test_after_a_failed_task_the_last_whole_step_is_there_or_nothing_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
 ) -> None:
-    batch = MODEL.batch(8, 0)
-    begun: list[bool] = []  # for each failed submission whether an update had begun
     if kept == "all but the parity":
         donated = zero_copy.donated_inputs
         monkeypatch.setattr(zero_copy, "donated_inputs", lambda graph: donated(graph) - {PARITY})
     with trainer(apart()) as found, trainer(apart()) as other:
-        for each in (found, other):
-            each.step(*batch)
-            each.step(*batch)
-        for number in count(1):
-            found.checkpoint(tmp_path / "run.ckpt")
-            done = found.steps
-            with faults.inject(faults.fail_submission(number)) as seen, suppress(ExecutionError):
-                found.step(*batch)
-            if not seen.injected:  # the step has fewer
-                break
-            if found.steps == done:
-                try:
-                    assert bits(found.parameters) == bits(other.parameters)
-                    begun.append(False)
-                except ExecutionError as error:
-                    begun.append(True)
-                    assert "failed while it updated" in str(error)
-                    found.restore(tmp_path / "run.ckpt")
-                found.step(*batch)
-            other.step(*batch)
-            assert bits(found.parameters) == bits(other.parameters)
+        begun = fail_each_submission(found, other, MODEL.batch(8, 0), tmp_path)
         missing = len(found.plan.residents) - 3 * len(found.parameters) - 1
         assert missing == (0 if kept == "all" else -1)
     # If it is not known whether an update had begun, it is taken to have.

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import _thread
 from collections.abc import Iterator
-from contextlib import suppress
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from support.failed_steps import fail_each_submission
 from support.small_models import model_of
 
 import syclsched
@@ -343,32 +342,8 @@ def test_data_that_can_be_gone_through_once_is_refused_for_several_epochs() -> N
 
 
 def test_after_a_failed_task_the_last_whole_step_is_there_or_nothing_is(tmp_path: Path) -> None:
-    x, y = blobs(16)
-    begun: list[bool] = []  # for each failed submission whether an update had begun
     with trainer() as found, trainer() as other:
-        for each in (found, other):
-            each.step(x, y)
-            each.step(x, y)
-        for number in count(1):
-            found.checkpoint(tmp_path / "run.ckpt")
-            done = found.steps
-            with faults.inject(faults.fail_submission(number)) as seen, suppress(ExecutionError):
-                found.step(x, y)
-            if not seen.injected:  # the step has fewer
-                break
-            if found.steps == done:
-                try:
-                    assert bits(found.parameters) == bits(other.parameters)
-                    begun.append(False)
-                except ExecutionError as error:
-                    begun.append(True)
-                    assert "failed while it updated" in str(error)
-                    with pytest.raises(ExecutionError, match="failed while it updated"):
-                        found.save(tmp_path / "trained.onnx")
-                    found.restore(tmp_path / "run.ckpt")
-                found.step(x, y)
-            other.step(x, y)
-            assert bits(found.parameters) == bits(other.parameters)
+        begun = fail_each_submission(found, other, blobs(16), tmp_path)
     assert {*begun} == {False, True}
 
 
@@ -439,3 +414,22 @@ def test_sub_devices_share_a_batch() -> None:
     with syclsched.train(perceptron(SIZES).onnx, **given) as found, trainer(micro_batches=2) as other:
         ours, theirs = ([each.step(x, y) for _ in range(4)] for each in (found, other))
     assert ours == pytest.approx(theirs, rel=1e-5)
+
+
+def test_a_dispatched_step_with_library_calls_survives_refusals() -> None:
+    model = convolutional((8, 8, 8, 8), size=16, classes=SIZES[-1])
+    batch = model.batch(16, 0)
+    with trainer(model.onnx) as whole:
+        whole.step(*batch)
+        needed = whole.plan.needed_bytes["cpu"]
+    with trainer(model.onnx, memory_limit=needed * 3 // 10) as limited, trainer(model.onnx) as other:
+        for each in (limited, other):
+            each.step(*batch)
+        assert limited.compiled is not None
+        with syclsched.bind(limited.compiled.graph, plan=limited.plan) as runner:
+            assert not runner.replayed
+        # After a refusal the rest is submitted from Python, events of the library's host tasks among it.
+        for number in (*range(1, 80, 13), 64, 67):
+            with faults.inject(faults.fail_submission(number)) as seen, pytest.raises(ExecutionError, match="refuses"):
+                limited.step(*batch)
+            assert seen.injected and bits(limited.parameters) == bits(other.parameters)

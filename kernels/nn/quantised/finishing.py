@@ -12,11 +12,9 @@ from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.opencl_types import literal
 from syclsched.kernels.nn.panels import vector
+from syclsched.kernels.quantisation import LIMITS, QuantisedAddend
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Parameter, Signature
-
-#: Limits of quantised values.
-LIMITS: Final = {"uint8": (0, 255), "int8": (-128, 127)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +26,29 @@ class Finish:
     residual: bool = False
     activation: Activation = ()
     quantise: tuple[float, int] | None = None  # scale and zero point of the result
+    symmetric: bool = False  # x has no zero point z
+    addend: QuantisedAddend | None = None  # how a residual of 8 bits or a vector is added
 
     def __post_init__(self) -> None:
+        if self.addend is not None and not self.residual:
+            raise ArgumentError("a quantised addend is a residual")
         if not self.scaled and (self.bias or self.residual or self.activation or self.quantise):
             raise ArgumentError("only a scaled sum has a bias, a residual, an activation or a quantised result")
+
+    @property
+    def has_residual_rows(self) -> bool:
+        """Whether there is a residual of the result's shape."""
+        return self.residual and (self.addend is None or self.addend.other is not None)
 
     @property
     def label(self) -> str:
         """Return its part of an operation's name."""
         parts = [
+            "symmetric" if self.symmetric else "",
             "scaled" if self.scaled else "",
             "bias" if self.bias else "",
-            "residual" if self.residual else "",
+            "" if self.addend is None else _label(self.addend),
+            "residual" if self.residual and self.addend is None else "",
             act.label(self.activation),
             "to({:.9g},{})".format(*self.quantise) if self.quantise else "",
         ]
@@ -48,32 +57,38 @@ class Finish:
     @property
     def cost(self) -> int:
         """Return the operations counted per element."""
-        return 2 * self.scaled + self.bias + self.residual + act.cost(self.activation) + 3 * bool(self.quantise)
+        before = 0 if self.addend is None else 7 + act.cost(self.addend.activation)
+        after = act.cost(self.activation) + 3 * bool(self.quantise)
+        return 2 * self.scaled + self.bias + self.residual + before + after
 
     def parameters(self) -> tuple[Parameter, ...]:
-        """Return y, x, w, z (x's zero point), and optionally s, b and r."""
+        """Return y, x, w, and optionally z (x's zero point), s, b and r."""
         results = tuple(LIMITS) if self.quantise else ("float32",) if self.scaled else ("int32",)
-        given = {"s": self.scaled, "b": self.bias, "r": self.residual}
+        given: list[tuple[str, bool, tuple[str, ...]]] = [
+            ("z", not self.symmetric, ("int32", *LIMITS)),
+            ("s", self.scaled, ("float32",)),
+            ("b", self.bias, ("float32",)),
+            ("r", self.residual, tuple(LIMITS) if self.addend and self.addend.other else ("float32",)),
+        ]
         return (
             Parameter("y", AccessMode.WRITE, dtypes=results),
             Parameter("x", AccessMode.READ, dtypes=tuple(LIMITS)),
             Parameter("w", AccessMode.READ, dtypes=("int8", "int16")),
-            Parameter("z", AccessMode.READ, dtypes=("int32", *LIMITS)),
-            *(Parameter(name, AccessMode.READ, dtypes=("float32",)) for name, is_so in given.items() if is_so),
+            *(Parameter(name, AccessMode.READ, dtypes=dtypes) for name, is_so, dtypes in given if is_so),
         )
 
     def check(self, signature: Signature, columns: int) -> str | None:
         """Return what is wrong with the shapes of z, s, b and r."""
         shapes = signature.shapes
         one, each = ((), (1,)), (columns,)
-        if shapes["z"] not in one:
+        if not self.symmetric and shapes["z"] not in one:
             return f"z is one number, not {shapes['z']}"
         if self.scaled and shapes["s"] not in (*one, each):
             return f"s is one number or {each}, not {shapes['s']}"
         if self.bias and shapes["b"] != each:
             return f"b is {each}, not {shapes['b']}"
-        if self.residual and shapes["r"] != shapes["y"]:
-            return f"r is as y {shapes['y']}, not {shapes['r']}"
+        if self.residual and shapes["r"] != (added := shapes["y"] if self.has_residual_rows else each):
+            return f"r is {added}, not {shapes['r']}"
         return None
 
     def numpy(self, sums: Any, y: Any, arrays: Any) -> Any:
@@ -84,13 +99,19 @@ class Finish:
             return sums.astype(np.int32)
         made = sums.astype(np.float32) * arrays["s"].reshape(-1)
         made = made + arrays["b"] if self.bias else made
-        made = made + arrays["r"] if self.residual else made
+        if self.addend is not None:
+            scale, zero = self.addend.own
+            made = _quantised(act.numpy(self.addend.activation, made), self.addend.own, self.addend.dtype)
+            made = (made - np.float32(zero)) * np.float32(scale)
+            other = arrays["r"].astype(np.float32)
+            if self.addend.other is not None:
+                scale, zero = self.addend.other
+                other = (other - np.float32(zero)) * np.float32(scale)
+            made = made + other
+        elif self.residual:
+            made = made + arrays["r"]
         made = act.numpy(self.activation, made)
-        if self.quantise is None:
-            return made
-        scale, zero = self.quantise
-        low, high = LIMITS[str(y.dtype)]
-        return np.clip(np.rint(made / np.float32(scale)) + np.float32(zero), low, high).astype(y.dtype)
+        return made if self.quantise is None else _quantised(made, self.quantise, str(y.dtype)).astype(y.dtype)
 
     def opencl(self, signature: Signature, width: int) -> str:
         """Return the OpenCL C function ``finish<width>`` of the sums of neighbouring columns."""
@@ -105,23 +126,68 @@ class Finish:
             each = signature.shapes["s"] not in ((), (1,))
             lines += [f"{floats} v = convert_{floats}(sums) * {load('s', 'column') if each else 's[0]'};"]
             lines += [f"v += {load('b', 'column')};"] if self.bias else []
-            lines += [f"v += {load('r', 'at')};"] if self.residual else []
+            lines += self._residual(load("r", "at" if self.has_residual_rows else "column"), floats)
             lines += [act.opencl(self.activation, "v", "float32", floats if width > 1 else None)]
         if self.quantise is not None:
-            scale, zero = self.quantise
-            low, high = (f"({floats}){literal(limit, 'float32')}" for limit in LIMITS[dtype])
-            lines += ["v = rint(v);" if scale == 1 else f"v = rint(v / {literal(scale, 'float32')});"]
-            lines += [f"v += {literal(zero, 'float32')};"] if zero else []
-            lines += [f"return convert_{kind}(clamp(v, {low}, {high}));"]
+            lines += _quantising(self.quantise, dtype, floats)
+            lines += [f"return convert_{kind}(v);"]
         else:
             lines += ["return v;" if self.scaled else "return sums;"]
-        names = {"s": self.scaled, "b": self.bias, "r": self.residual}
-        more = "".join(f", __global const float* {name}" for name, is_so in names.items() if is_so)
+        kinds = {"s": "float", "b": "float", "r": C_TYPES[signature.dtypes["r"]] if self.residual else ""}
+        more = "".join(f", __global const {kinds[name]}* {name}" for name in self._arrays)
         body = "\n  ".join(filter(None, lines))
         return f"{kind} finish{width}({sums} sums, int column, I at{more}) {{\n  {body}\n}}\n"
+
+    def _residual(self, value: str, floats: str) -> list[str]:
+        """Return OpenCL C that adds a residual to ``v``."""
+        if self.addend is None:
+            return [f"v += {value};"] if self.residual else []
+        own, other = self.addend.own, self.addend.other
+        if other is not None:
+            value = f"(convert_{floats}({value}) - {literal(other[1], 'float32')}) * {literal(other[0], 'float32')}"
+        return [
+            act.opencl(self.addend.activation, "v", "float32", floats if floats != "float" else None),
+            *_quantising(own, self.addend.dtype, floats),
+            f"v = (v - {literal(own[1], 'float32')}) * {literal(own[0], 'float32')};",
+            f"v += {value};",
+        ]
+
+    @property
+    def _arrays(self) -> tuple[str, ...]:
+        """Return the names of the arrays that the OpenCL C function reads."""
+        names = {"s": self.scaled, "b": self.bias, "r": self.residual}
+        return tuple(name for name, is_so in names.items() if is_so)
 
     @property
     def arguments(self) -> str:
         """Return the last arguments of the OpenCL C function: the arrays that it reads."""
-        names = {"s": self.scaled, "b": self.bias, "r": self.residual}
-        return "".join(f", {name}" for name, is_so in names.items() if is_so)
+        return "".join(f", {name}" for name in self._arrays)
+
+
+#: The sums as they are.
+SUMS: Final = Finish()
+
+
+def _label(addend: QuantisedAddend) -> str:
+    """Return an addend's part of an operation's name."""
+    other = "vector" if addend.other is None else "{:.9g},{}".format(*addend.other)
+    numbers = "{:.9g},{}".format(*addend.own), addend.dtype, other
+    return " ".join(filter(None, (act.label(addend.activation), f"sum({';'.join(numbers)})")))
+
+
+def _quantised(values: Any, numbers: tuple[float, float], dtype: str) -> Any:
+    """Return numbers rounded to quantised ones, as floats."""
+    import numpy as np
+
+    return np.clip(np.rint(values / np.float32(numbers[0])) + np.float32(numbers[1]), *LIMITS[dtype])
+
+
+def _quantising(numbers: tuple[float, float], dtype: str, floats: str) -> list[str]:
+    """Return OpenCL C that rounds ``v`` to quantised numbers, as floats."""
+    scale, zero = numbers
+    low, high = (f"({floats}){literal(limit, 'float32')}" for limit in LIMITS[dtype])
+    return [
+        "v = rint(v);" if scale == 1 else f"v = rint(v / {literal(scale, 'float32')});",
+        *([f"v += {literal(zero, 'float32')};"] if zero else []),
+        f"v = clamp(v, {low}, {high});",
+    ]

@@ -8,13 +8,11 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.kernels.common import ITEM_BYTES, numpy_implementation
-from syclsched.kernels.nn import activation as act
-from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.convolution.conv import convolve
 from syclsched.kernels.nn.convolution.conv_parameters import label
 from syclsched.kernels.nn.geometry import arranged, channels, size, spatial, strides_of
 from syclsched.kernels.nn.quantised import row_products
-from syclsched.kernels.nn.quantised.finishing import Finish
+from syclsched.kernels.nn.quantised.finishing import SUMS, Finish
 from syclsched.kernels.nn.quantised.row_products import RowProduct
 from syclsched.kernels.onednn.operations import integer as onednn
 from syclsched.kernels.windows import Convolution, Window
@@ -29,11 +27,7 @@ def integer_conv(
     groups: int = 1,
     *,
     channels_last: bool = False,
-    scaled: bool = False,
-    bias: bool = False,
-    residual: bool = False,
-    activation: Activation = (),
-    quantise: tuple[float, int] | None = None,
+    finish: Finish = SUMS,
     narrow: bool = False,
 ) -> Operation:
     """Return the convolution of x - z with w, pads being z; see `kernels.nn.quantised.integer_matmul` for the result.
@@ -46,7 +40,6 @@ def integer_conv(
     """
     window = Window.of(ndim, strides, pads, dilations)
     convolution = Convolution(window, int(groups), bool(channels_last), ())
-    finish = Finish(scaled, bias, residual, act.checked(activation), quantise)
     return _integer_conv(convolution, finish, bool(narrow))
 
 
@@ -65,13 +58,13 @@ def _integer_conv(convolution: Convolution, finish: Finish, narrow: bool) -> Ope
         ),
         parameters=finish.parameters(),
         implementations=(
-            onednn.conv(convolution, finish.activation, finish.quantise),
+            onednn.conv(convolution, onednn.ScaledSum(finish.activation, finish.quantise, finish.addend)),
             *kernels,
             numpy_implementation(partial(_host, convolution=convolution, finish=finish), 0.02),
         ),
         work=partial(_work, finish=finish),
         check=partial(_check, convolution=convolution, finish=finish),
-        split=Split(rows=("y", "x", *(["r"] if finish.residual else []))),
+        split=Split(rows=("y", "x", *(["r"] if finish.has_residual_rows else []))),
     )
 
 
@@ -141,15 +134,15 @@ def _weights(w: Any, *, groups: int) -> Any:
     return np.moveaxis(w, 1, -1).reshape(groups, w.shape[0] // groups, -1)
 
 
-def _host(*, convolution: Convolution, finish: Finish, y: Any, x: Any, w: Any, z: Any, **arrays: Any) -> None:
+def _host(*, convolution: Convolution, finish: Finish, y: Any, x: Any, w: Any, z: Any = 0, **arrays: Any) -> None:
     import numpy as np
 
     last = convolution.channels_last
     sums = np.zeros(y.shape)
-    wide = x.astype(np.float64) - z.reshape(())
+    wide = x.astype(np.float64) - np.reshape(z, ())
     attributes = {"window": convolution.window, "groups": convolution.groups, "last_": last}
     convolve(y=sums, x=wide, w=w.astype(np.float64), activation=(), residual="", **attributes)
     target, total = (each if last else np.moveaxis(each, 1, -1) for each in (y, sums))
-    if "r" in arrays and not last:
+    if finish.has_residual_rows and not last:
         arrays["r"] = np.moveaxis(arrays["r"], 1, -1)
     target[...] = finish.numpy(total, y, arrays)

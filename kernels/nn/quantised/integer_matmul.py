@@ -7,38 +7,22 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.kernels.common import ITEM_BYTES, numpy_implementation
-from syclsched.kernels.nn import activation as act
-from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.quantised import row_products
-from syclsched.kernels.nn.quantised.finishing import Finish
+from syclsched.kernels.nn.quantised.finishing import SUMS, Finish
 from syclsched.kernels.nn.quantised.row_products import RowProduct
 from syclsched.kernels.onednn.operations import integer as onednn
 from syclsched.model.operation import Operation, Signature, Split, Work
 
 
-def integer_matmul(
-    *,
-    scaled: bool = False,
-    bias: bool = False,
-    residual: bool = False,
-    activation: Activation = (),
-    quantise: tuple[float, int] | None = None,
-    narrow: bool = False,
-) -> Operation:
+@cache
+def integer_matmul(finish: Finish = SUMS, *, narrow: bool = False) -> Operation:
     """Return y = (x - z) @ w as int32, or scaled: activation((x - z) @ w * s + b + r), quantised or not.
 
     Parameters
     ----------
-    scaled : bool, optional
-        The sums are multiplied by ``s``, one number or one for each column.
-    bias, residual : bool, optional
-        ``b`` is added, one number for each column, and ``r``, which has y's shape.
-    activation : Activation, optional
-        Applied to each element of the result.
-    quantise : tuple of float and int, optional
-        Scale and zero point of the result, which is then of 8 bits: round(y / scale) + zero point, saturated.
-
+    finish : Finish, optional
+        What becomes of the sums, and whether x has a zero point.
     narrow : bool, optional
         All weights are from -64 to 64, as of 7 bits: sums of two products have at most 16 bits.
 
@@ -47,23 +31,18 @@ def integer_matmul(
     Operation
         Parameters ``y`` (..., N), ``x`` (..., K) of 8 bits, ``w`` (K, N) of 8 or 16 bits, ``z``, ``s``, ``b``, ``r``.
     """
-    return _integer_matmul(Finish(scaled, bias, residual, act.checked(activation), quantise), bool(narrow))
-
-
-@cache
-def _integer_matmul(finish: Finish, narrow: bool) -> Operation:
     parameters = finish.parameters()
     return Operation(
         name=" ".join(filter(None, ("integer matmul", "narrow" if narrow else "", finish.label))),
         parameters=parameters,
         implementations=(
-            onednn.matmul(finish.activation, finish.quantise),
+            onednn.matmul(onednn.ScaledSum(finish.activation, finish.quantise, finish.addend)),
             *row_products.implementations("integer_matmul", _product, finish, _weights, narrow=narrow),
             numpy_implementation(partial(_host, finish=finish), 0.02),
         ),
         work=partial(_work, finish=finish),
         check=partial(_check, finish=finish),
-        split=Split(rows=("y", "x", *(["r"] if finish.residual else []))),
+        split=Split(rows=("y", "x", *(["r"] if finish.has_residual_rows else []))),
     )
 
 
@@ -93,7 +72,9 @@ def _weights(w: Any) -> Any:
     return w.T[None]
 
 
-def _host(*, finish: Finish, y: Any, x: Any, w: Any, z: Any, **arrays: Any) -> None:
+def _host(*, finish: Finish, y: Any, x: Any, w: Any, z: Any = 0, **arrays: Any) -> None:
+    import numpy as np
+
     # Exact: sums of fewer than 2^35 products of so few bits are whole numbers below 2^53.
-    sums = (x.astype("float64") - z.reshape(())) @ w.astype("float64")
+    sums = (x.astype("float64") - np.reshape(z, ())) @ w.astype("float64")
     y[...] = finish.numpy(sums, y, arrays)

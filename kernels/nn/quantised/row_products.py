@@ -228,8 +228,10 @@ def _source(
     stores = [f"STORE(s{i}_{h}, t + {i}, {8 * h})" for i in range(block) for h in vectors]
     sums = ", ".join(f"s{i}_{h} = 0" for i in range(block) for h in vectors)
     index = "int" if max(map(size, signature.shapes.values())) < 1 << 30 else "long"
-    kinds = {each: C_TYPES[signature.dtypes[each]] for each in ("y", "x", "w", "z")}
-    arrays = "".join(f", __global const float* restrict {each}" for each in finish.arguments.split(", ")[1:])
+    kinds = {each: C_TYPES[dtype] for each, dtype in signature.dtypes.items()}
+    read = [each.name for each in finish.parameters()][3:]
+    arrays = "".join(f", __global const {kinds[each]}* restrict {each}" for each in read)
+    zero = "0" if finish.symmetric else "z[0]"
     # Of bytes with a sign, the first bit is flipped.
     flip = 128 if signature.dtypes["x"] == "int8" else 0
     number, pad = ("(uchar)((v) + {0})", "(uchar)zero") if of_bytes else ("(short)((v) - zero)", "0")
@@ -263,12 +265,11 @@ void fill(R* to, int count, short zero) {{ for (int i = 0; i < count; ++i) to[i]
     const int row = first + number, within = p * {_COLUMNS} + half, column0 = group * {columns} + within; \\
     {_stored(product, finish)} }}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void {name}(
-    __global {kinds["y"]}* restrict y, __global const X* restrict x, __global const {kinds["w"]}* restrict w,
-    __global const {kinds["z"]}* restrict z{arrays}) {{
+    __global {kinds["y"]}* restrict y, __global const X* restrict x, __global const {kinds["w"]}* restrict w{arrays}) {{
   R rows[{rows * terms}];
   const int item = get_global_id(0), part = item % {parts}, group = item / {parts} % {product.groups};
   const int first = item / {parts * product.groups} * {rows}, count = min({rows}, {product.rows} - first);
-  const short zero = (short)z[0]{f" + {flip}" if of_bytes else ""};
+  const short zero = (short){zero}{f" + {flip}" if of_bytes else ""};
   for (int t = 0; t < {rows}; ++t) {{
     R* to = rows + t * {terms};
     if (t >= count) {{ FILL(to, {terms}); continue; }}

@@ -9,18 +9,11 @@ from typing import Any, Final
 
 from syclsched.kernels.common import ITEM_BYTES
 from syclsched.kernels.nn import panels
-from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.opencl_types import header
 from syclsched.kernels.nn.panels import RegisterBlock
 from syclsched.kernels.nn.recurrence.gradient_steps import PHASES, WRITTEN, first_part, reset_part
-from syclsched.kernels.nn.recurrence.sequence_blocks import (
-    PRIVATE_BYTES,
-    each_unit,
-    implementation,
-    products,
-    sequence_block,
-)
-from syclsched.model.operation import DeviceLimits, Implementation, OpenCLSource, Signature
+from syclsched.kernels.nn.recurrence.sequence_blocks import SequenceBlocks, each_unit, products
+from syclsched.model.operation import Implementation, OpenCLSource, Signature
 
 #: Arrays of a work-item with an element for each of its sequences and hidden units.
 _ARRAYS: Final = 3
@@ -29,7 +22,7 @@ _ARRAYS: Final = 3
 def recurrent_gradient(parameters: tuple[str, ...], cell: str, reverse: bool) -> Implementation:
     """Return the implementation of `syclsched.kernels.nn.recurrence.recurrent_gradient`."""
     source = partial(_source, parameters=parameters, cell=cell, reverse=reverse)
-    return implementation("opencl-c", _block, source, _refuses, 0.4)
+    return SequenceBlocks("dy", _line_bytes).implementation("opencl-c", source, 0.4)
 
 
 def _source(signature: Signature, block: RegisterBlock, **known: Any) -> OpenCLSource:
@@ -37,20 +30,7 @@ def _source(signature: Signature, block: RegisterBlock, **known: Any) -> OpenCLS
 
 
 def _line_bytes(signature: Signature) -> int:
-    return _ARRAYS * signature.shapes["dy"][2] * ITEM_BYTES[signature.dtypes["d"]]
-
-
-def _refuses(signature: Signature) -> str | None:
-    if not size(signature.shapes["dy"]):
-        return "nothing is computed"
-    hidden = signature.shapes["dy"][2]
-    fits = _line_bytes(signature) <= PRIVATE_BYTES
-    return None if fits else f"{hidden} hidden units are too many for the memory of a work-item"
-
-
-def _block(signature: Signature, limits: DeviceLimits) -> RegisterBlock:
-    _, batch, hidden = signature.shapes["dy"]
-    return sequence_block(batch, hidden, signature.dtypes["d"], limits.compute_units, _line_bytes(signature))
+    return _ARRAYS * signature.shapes["dy"][2] * ITEM_BYTES[signature.dtypes["dy"]]
 
 
 @dataclass(frozen=True, slots=True)

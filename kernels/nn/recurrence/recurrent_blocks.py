@@ -14,17 +14,10 @@ from typing import Any, Final
 from syclsched.kernels.common import ITEM_BYTES, Activation
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import panels
-from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.opencl_types import header
 from syclsched.kernels.nn.panels import RegisterBlock
-from syclsched.kernels.nn.recurrence.sequence_blocks import (
-    PRIVATE_BYTES,
-    each_unit,
-    implementation,
-    products,
-    sequence_block,
-)
-from syclsched.model.operation import DeviceLimits, Implementation, OpenCLSource, Signature
+from syclsched.kernels.nn.recurrence.sequence_blocks import SequenceBlocks, each_unit, products
+from syclsched.model.operation import Implementation, OpenCLSource, Signature
 
 _WRITTEN: Final = ("y", "h", "c", "sum0", "sum1", "sum2", "sum3")
 
@@ -53,7 +46,8 @@ def recurrent(
 ) -> Implementation:
     """Return the implementation of `syclsched.kernels.nn.recurrence.recurrent`."""
     known: dict[str, Any] = {"cell": cell, "activations": activations, "reverse": reverse, "coupled": coupled}
-    return implementation("opencl-c-blocks", _block, partial(_source, parameters=parameters, **known), _refuses, 0.25)
+    source = partial(_source, parameters=parameters, **known)
+    return SequenceBlocks("y", _line_bytes).implementation("opencl-c-blocks", source, 0.25, _refuses)
 
 
 def _source(signature: Signature, block: RegisterBlock, **known: Any) -> OpenCLSource:
@@ -67,17 +61,7 @@ def _line_bytes(signature: Signature) -> int:
 
 
 def _refuses(signature: Signature) -> str | None:
-    if "p" in signature.shapes:
-        return "no peepholes"
-    if not size(signature.shapes["y"]):
-        return "nothing is computed"
-    fits = _line_bytes(signature) <= PRIVATE_BYTES
-    return None if fits else f"{signature.shapes['y'][2]} hidden units are too many for the memory of a work-item"
-
-
-def _block(signature: Signature, limits: DeviceLimits) -> RegisterBlock:
-    _, batch, hidden = signature.shapes["y"]
-    return sequence_block(batch, hidden, signature.dtypes["y"], limits.compute_units, _line_bytes(signature))
+    return "no peepholes" if "p" in signature.shapes else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.opencl_types import header
 from syclsched.kernels.nn.panels import RegisterBlock
+from syclsched.kernels.nn.recurrence.sequence_blocks import PRIVATE_BYTES
 from syclsched.model.operation import (
     DeviceLimits,
     Implementation,
@@ -38,8 +39,6 @@ _SUMS, _FEW_SUMS = 16, 6
 #: Bytes of the products with inputs that are kept, of the steps computed at once.
 _KEPT_BYTES: Final = 16 << 10
 _MOST_STEPS: Final = 16
-#: Most bytes of a work-item's state and kept products: runtimes limit private memory.
-_PRIVATE_BYTES: Final = 96 << 10
 #: Cell -> gates computed from the state, phase by phase.
 _PHASES: Final = {"rnn": ((0,),), "lstm": ((0, 1, 2, 3),), "gru": ((0, 1), (2,)), "gru_linear": ((0, 1, 2),)}
 
@@ -75,7 +74,7 @@ def _refuses(signature: Signature, *, cell: str, coupled: bool) -> str | None:
     steps, batch, hidden = signature.shapes["y"]
     if not steps * batch * hidden * signature.shapes["x"][2]:
         return "nothing is computed"
-    fits = _private_bytes(signature, 1) <= _PRIVATE_BYTES
+    fits = _private_bytes(signature, 1) <= PRIVATE_BYTES
     return None if fits else f"{hidden} hidden units are too many for the memory of a work-item"
 
 
@@ -106,7 +105,7 @@ def _private_bytes(signature: Signature, rows: int) -> int:
 def _tiled(signature: Signature, units: int) -> _Tiling:
     steps, batch, hidden = signature.shapes["y"]
     wanted = min(_MOST_ROWS, ceil_div(batch, units))
-    fitting = (each for each in range(wanted, 1, -1) if _private_bytes(signature, each) <= _PRIVATE_BYTES)
+    fitting = (each for each in range(wanted, 1, -1) if _private_bytes(signature, each) <= PRIVATE_BYTES)
     rows = next((each for each in fitting if batch % each == 0), 1)
     width = _width(signature)
     blocks = ceil_div(hidden, width)

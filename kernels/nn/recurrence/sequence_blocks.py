@@ -9,50 +9,63 @@ computes some of its predecessor's numbers again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from syclsched.kernels.common import OPENCL_C, REAL_DTYPES, ceil_div
 from syclsched.kernels.nn import panels
+from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.panels import RegisterBlock
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, OpenCLSource, Signature, Tailored
 
 #: Most bytes of a work-item's arrays: runtimes limit private memory.
 PRIVATE_BYTES: Final = 96 << 10
 
-_Block = Callable[[Signature, DeviceLimits], RegisterBlock]
 _Source = Callable[[Signature, RegisterBlock], OpenCLSource]
 
 
-def implementation(
-    name: str,
-    block: _Block,
-    source: _Source,
-    refuses: Callable[[Signature], str | None],
-    efficiency: float,
-) -> Implementation:
-    """Return an implementation for CPUs whose work-items compute a block of the sequences each."""
-    requires = replace(OPENCL_C, dtypes=REAL_DTYPES, device_kinds=("cpu",), refuses=refuses)
-    load, launch = partial(_load, block=block, source=source), partial(_launch, block=block)
-    return Implementation(name, "opencl-c", load, launch, requires, efficiency=efficiency)
+@dataclass(frozen=True, slots=True)
+class SequenceBlocks:
+    """The blocks of sequences of a recurrent layer, or of its gradient."""
 
+    states: str  # the array with a state for each step, sequence and hidden unit
+    #: Returns the bytes that a sequence takes in a work-item's arrays.
+    line_bytes: Callable[[Signature], int]
 
-def _load(signature: Signature, *, block: _Block, source: _Source) -> Tailored:
-    return Tailored(lambda limits: source(signature, block(signature, limits)))
+    def implementation(
+        self, name: str, source: _Source, efficiency: float, refuses: Callable[[Signature], str | None] | None = None
+    ) -> Implementation:
+        """Return an implementation for CPUs whose work-items compute a block each."""
+        refusal = partial(self._refuses, others=refuses)
+        requires = replace(OPENCL_C, dtypes=REAL_DTYPES, device_kinds=("cpu",), refuses=refusal)
+        return Implementation(
+            name, "opencl-c", partial(self._load, source=source), self._launch, requires, efficiency=efficiency
+        )
 
+    def _refuses(self, signature: Signature, *, others: Callable[[Signature], str | None] | None) -> str | None:
+        if others is not None and (refusal := others(signature)) is not None:
+            return refusal
+        if not size(signature.shapes[self.states]):
+            return "nothing is computed"
+        fits = self.line_bytes(signature) <= PRIVATE_BYTES
+        hidden = signature.shapes[self.states][2]
+        return None if fits else f"{hidden} hidden units are too many for the memory of a work-item"
 
-def _launch(signature: Signature, limits: DeviceLimits, *, block: _Block) -> Launch:
-    _, batch, _ = next(iter(signature.shapes.values()))
-    return Launch((ceil_div(batch, block(signature, limits).rows),), (1,))
+    def _load(self, signature: Signature, *, source: _Source) -> Tailored:
+        return Tailored(lambda limits: source(signature, self._block(signature, limits)))
 
+    def _launch(self, signature: Signature, limits: DeviceLimits) -> Launch:
+        batch = signature.shapes[self.states][1]
+        return Launch((ceil_div(batch, self._block(signature, limits).rows),), (1,))
 
-def sequence_block(batch: int, hidden: int, dtype: str, units: int, line_bytes: int) -> RegisterBlock:
-    """Return the block of a work-item, given the bytes that a sequence takes in its arrays."""
-    each = ceil_div(batch, units)
-    block = RegisterBlock.of(each, hidden, dtype)
-    most = min(block.rows, max(1, PRIVATE_BYTES // line_bytes))
-    return replace(block, rows=ceil_div(each, ceil_div(each, most)))
+    def _block(self, signature: Signature, limits: DeviceLimits) -> RegisterBlock:
+        """Return the sequences and vectors of a work-item."""
+        _, batch, hidden = signature.shapes[self.states]
+        each = ceil_div(batch, limits.compute_units)
+        block = RegisterBlock.of(each, hidden, signature.dtypes[self.states])
+        most = min(block.rows, max(1, PRIVATE_BYTES // self.line_bytes(signature)))
+        return replace(block, rows=ceil_div(each, ceil_div(each, most)))
 
 
 def each_unit(block: RegisterBlock, hidden: int, body: Callable[[str], str]) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from functools import partial
 from math import prod
+from typing import Final
 
+from syclsched.kernels.common import VECTOR_ITEMS
 from syclsched.kernels.onednn import c_api
 from syclsched.kernels.onednn.primitive_spec import PrimitiveSpec, implementation, refuse
 from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveRequest
@@ -43,6 +45,8 @@ def transpose(*, permutation: Shape) -> Implementation:
 
 def _transpose(signature: Signature, *, permutation: Shape) -> PrimitiveSpec:
     dtype = signature.dtypes["y"]
+    if _has_few_lines(signature.shapes["x"], permutation):  # its reorder takes several times as long
+        raise refuse("a kernel interleaves few lines")
     shape, order = merged(signature.shapes["x"], permutation)
     most = c_api.MAX_DIMENSIONS
     if len(shape) > most:
@@ -52,6 +56,17 @@ def _transpose(signature: Signature, *, permutation: Shape) -> PrimitiveSpec:
     return PrimitiveSpec(
         PrimitiveRequest("reorder", (PrimitiveArgument("x", c_api.SRC, x), PrimitiveArgument("y", c_api.DST, y)))
     )
+
+
+#: Most lines that are interleaved by vector shuffles, as the channels of an image: each vector of the result takes one
+#: for each of them.
+MOST_LINES: Final = 8
+
+
+def _has_few_lines(shape: Shape, permutation: Shape) -> bool:
+    """Return whether a transposition makes many short lines of a few long ones."""
+    extents, order = merged(shape, permutation)
+    return order in ((1, 0), (0, 2, 1)) and extents[-2] <= MOST_LINES and extents[-1] >= VECTOR_ITEMS
 
 
 def merged(shape: Shape, permutation: Shape) -> tuple[Shape, Shape]:

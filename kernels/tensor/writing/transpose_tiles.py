@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
+from syclsched.kernels.onednn.operations.data_movement import MOST_LINES
 from syclsched.kernels.tensor.writing.iteration_space import IterationSpace, contiguous_strides, iteration_space
 from syclsched.kernels.tensor.writing.kernel_writer import LANES
 from syclsched.model.operation import Signature
-
-#: Most rows whose elements are interleaved, as the channels of an image: each vector takes one shuffle less than these.
-MOST_THIN_ROWS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ def transpose_planes(signature: Signature, permutation: tuple[int, ...]) -> Tran
     if 1 not in strides or strides[-1] == 1 or 0 in shape:
         return None
     inner = strides.index(1)
-    is_thin = shape[-1] <= MOST_THIN_ROWS and inner == len(shape) - 2
+    is_thin = shape[-1] <= MOST_LINES and inner == len(shape) - 2
     if shape[inner] < LANES or (shape[-1] < LANES and not is_thin):
         return None
     y_strides = contiguous_strides(shape)

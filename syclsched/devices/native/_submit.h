@@ -38,6 +38,7 @@ struct command {
     const uint64_t *words;   /* CALL_WORDS of them */
     int64_t event_word;      /* index of the word for the address of a SYCL event to assign; -1: none */
     int32_t *returned;       /* its last return value */
+    int64_t divisible;       /* of a kernel: whether launches of parts of its work-groups do the same */
 };
 
 struct lane;
@@ -53,6 +54,8 @@ struct way {
     uint64_t (*start_ns)(const struct lane *lane, ref event);
     uint64_t (*end_ns)(const struct lane *lane, ref event);
     int32_t (*perform)(const struct lane *lane, const struct command *command); /* synchronously; 0 on success */
+    /* The same for one of so many parts of a divisible kernel. */
+    int32_t (*perform_part)(const struct lane *lane, const struct command *command, int64_t part, int64_t parts);
 };
 
 /* An in-order queue. */
@@ -128,6 +131,14 @@ void syclsched_spread_delete(struct spread *spread);
 int32_t syclsched_spread(struct spread *spread, int32_t except);
 void syclsched_spread_end(struct spread *spread);
 int32_t syclsched_thread_id(void);
+
+/* Threads that help a caller to execute kernels; see _submit_helpers.c. */
+struct helpers;
+struct helpers *syclsched_helpers_new(const struct lane *const *lanes, int64_t count);
+void syclsched_helpers_delete(struct helpers *helpers);
+void syclsched_helpers_begin(struct helpers *helpers, const struct command *const *commands);
+int32_t syclsched_helpers_perform(struct helpers *helpers, const struct lane *lanes, int64_t command, int64_t parts);
+void syclsched_helpers_end(struct helpers *helpers);
 
 /* The submission loop; see _submit.c. */
 int64_t syclsched_submit(struct lane *lanes, int64_t lanes_count, const struct command *const *commands, int64_t count,

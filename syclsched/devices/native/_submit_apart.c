@@ -99,4 +99,4 @@ static uint64_t end_ns(const struct lane *lane, ref event)
     return (uint64_t)((struct call *)event)->end_ns;
 }
 
-const struct way syclsched_way_apart = {submit, fence, flush, status, wait, delete, start_ns, end_ns, NULL};
+const struct way syclsched_way_apart = {submit, fence, flush, status, wait, delete, start_ns, end_ns, NULL, NULL};

@@ -108,4 +108,4 @@ static uint64_t end_ns(const struct lane *lane, ref event)
     return of(lane)->end_ns(event);
 }
 
-const struct way syclsched_way_dpctl = {submit, fence, flush, status, wait, delete, start_ns, end_ns, NULL};
+const struct way syclsched_way_dpctl = {submit, fence, flush, status, wait, delete, start_ns, end_ns, NULL, NULL};

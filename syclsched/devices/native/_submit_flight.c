@@ -8,11 +8,11 @@
  * that it can time out if a run hangs.
  *
  * A run of a few small kernels is shorter than the way to the runtime's threads and back. Such runs are executed on the
- * calling thread if that proves faster: the first runs take turns. The shortest of those are made by one call that keeps
- * the interpreter's lock: to release it and to wait for it again takes several callers longer than the run.
+ * calling thread, alone or with helpers, if that proves faster (_submit_trials.c). The shortest are made by one call that
+ * keeps the interpreter's lock: to release it and to wait for it again takes several callers longer than the run.
  *
  * Where callers meet, runs of all kinds stay on the calling threads unless that takes twice as long: the cores are busy,
- * and what counts is the processor time of a run, which the runtime's threads add to.
+ * and the threads of the runtime would only add to a run's processor time.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -21,64 +21,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "_submit.h"
-
-struct result {
-    void *to; /* set by the caller, or by `fly_into` */
-    const void *from;
-    size_t nbytes;
-};
-
-/* The inputs and outputs of a run; owned by the caller, which must not change them while the run is in progress. */
-struct job {
-    struct lane *lanes;
-    int64_t lanes_count;
-    const struct command *const *commands;
-    int64_t count;
-    int64_t ahead;             /* number of first commands that the caller submits, or executes, in this run */
-    struct event *events;
-    int64_t events_count;
-    int64_t *submit_ns;
-    struct event *made;        /* space for 2 * `count` */
-    const volatile int32_t *stop;
-    struct result *results;
-    int64_t results_count;
-    int64_t done[2];           /* submissions by the caller, and by the thread */
-    int64_t made_count[2];     /* events from made[0] and from made[2 * ahead] */
-    int64_t handed_ns;         /* processor time of submission: the caller's clock after its last submission, plus the thread's
-                                  time for the rest; without the time spent computing kernels; 0 if unknown */
-    const struct command *const *listed; /* the commands of `begin` */
-    const struct command *const *own;    /* those of `begin_with`, which read its arrays in place; or null */
-    struct given *given;
-    int64_t given_count;
-    int64_t short_ns;          /* the caller polls for the end of a run that takes no longer */
-    int64_t handed_at_ns;      /* when the caller had made its submissions */
-    int64_t took_ns;           /* duration of the last run from then on */
-    int64_t spreads;           /* whether computing threads may be moved to the caller's core when it waits */
-    int64_t submitted_ahead;   /* `ahead` of a run that is submitted */
-    const struct lane *local;  /* by lane, a queue that executes commands on the calling thread; or null */
-    int64_t way;               /* how this run is made: SUBMITTED or ON_CALLER */
-    int64_t begun_at_ns;
-    int64_t trials[2];         /* timed runs: submitted, and on the calling thread */
-    int64_t least_ns[2];       /* the shortest of each */
-    int64_t is_brief;          /* whether runs on the calling thread have proved faster and brief */
-    int64_t company;           /* number of next runs for which other callers are expected */
-    int64_t since_trials;      /* runs that began since both ways were last tried */
-};
+#include "_submit_flight.h"
 
 /* BEGUN: the caller's part is submitted. HERE: the caller executes the commands. FLYING: the thread works. FOLLOWED: the
  * thread works, the caller uses the events meanwhile and releases them. LANDED: completed, events to be released by the
  * thread. ENDED: ended, events left to the caller. */
 enum state { IDLE, BEGUN, HERE, FLYING, FOLLOWED, LANDED, ENDED };
 enum { NOT_YET = 0, WELL = 1, OTHERWISE = -1 };
-enum { SUBMITTED = 0, ON_CALLER = 1 };
-
-/* Timed runs of each way, which take turns; those after which the calling thread may have proved slower, as its queue's
- * first run takes long; the longest run for which it is tried; and the longest that is brief. */
-enum { TRIALS = 8, FEWEST = 3, LONGEST_NS = 1000000, BRIEF_NS = 25000 };
-
-/* Runs after which both ways are tried again: others may have used the machine meanwhile, or no longer use it. */
-enum { AGAIN = 2048 };
 
 /* Runs for which a caller expects others once it has met one: between two runs these are not seen. */
 enum { EXPECTED = 64 };
@@ -93,8 +42,9 @@ struct flight {
     pthread_cond_t begun, changed;
     enum state state;
     int closing;
-    struct spread *spread; /* or null */
-    int32_t id;            /* of the thread */
+    struct spread *spread;   /* or null */
+    struct helpers *helpers; /* or null: none yet, or none possible */
+    int32_t id;              /* of the thread */
 };
 
 /* Processor time of the calling thread, without its share of kernels. */
@@ -218,29 +168,6 @@ static void wait_while(struct flight *flight, enum state state, const struct tim
                      : pthread_cond_wait(&flight->changed, &flight->mutex);
 }
 
-/* Return how the next run is made: the first runs alternate between both ways, later ones take the faster, or, among
- * other callers, the one that takes less processor time. After many runs that begins anew. */
-static int way_of(const struct job *job)
-{
-    if (!job->local || !job->trials[SUBMITTED] || job->least_ns[SUBMITTED] > LONGEST_NS)
-        return SUBMITTED;
-    if (job->trials[ON_CALLER] < TRIALS)
-        return job->trials[ON_CALLER] < job->trials[SUBMITTED] ? ON_CALLER : SUBMITTED;
-    return job->least_ns[ON_CALLER] < job->least_ns[SUBMITTED] * (job->company ? 2 : 1) ? ON_CALLER : SUBMITTED;
-}
-
-/* Count a completed run; the calling thread is not tried again once its shortest run takes twice as long. */
-static void note(struct job *job)
-{
-    int64_t way = job->way, took_ns = syclsched_now_ns() - job->begun_at_ns;
-    if (!job->trials[way]++ || took_ns < job->least_ns[way])
-        job->least_ns[way] = took_ns;
-    if (way == ON_CALLER && job->trials[way] >= FEWEST && job->least_ns[way] > 2 * job->least_ns[SUBMITTED])
-        job->trials[way] = TRIALS;
-    job->is_brief = job->trials[ON_CALLER] >= TRIALS && job->least_ns[ON_CALLER] <= BRIEF_NS &&
-                    job->least_ns[ON_CALLER] < job->least_ns[SUBMITTED] && took_ns <= LONGEST_NS;
-}
-
 static void begin(struct flight *flight, const struct command *const *commands)
 {
     struct job *job = flight->job;
@@ -254,12 +181,7 @@ static void begin(struct flight *flight, const struct command *const *commands)
         job->company = EXPECTED;
     else if (job->company)
         --job->company;
-    if (++job->since_trials == AGAIN) {
-        job->since_trials = 0;
-        if (job->local)
-            job->trials[SUBMITTED] = job->trials[ON_CALLER] = 0;
-    }
-    job->way = way_of(job);
+    job->way = syclsched_way_of(job);
     job->ahead = job->way == SUBMITTED ? job->submitted_ahead : 0;
     job->done[1] = job->made_count[1] = 0;
     submit(job, 0);
@@ -293,20 +215,60 @@ static int advance(struct flight *flight, enum state from, enum state to)
     return well;
 }
 
+/* Execute a command on the calling thread; with helpers if there are any. Returns 0 on success. */
+static int32_t perform(struct job *job, int64_t i, struct helpers *helpers)
+{
+    const struct command *command = job->commands[i];
+    const struct lane *lane = &job->local[command->lane];
+    if (helpers && job->parts[i] > 1)
+        return syclsched_helpers_perform(helpers, job->local, i, job->parts[i]);
+    if (command->kind == COPY) {
+        memcpy(command->to, command->from, command->nbytes);
+        return 0;
+    }
+    int is_timed = command->divisible && job->trials[ON_CALLER] < TRIALS;
+    int64_t begun_ns = is_timed ? syclsched_now_ns() : 0;
+    int32_t code = lane->way->perform(lane, command);
+    int64_t took_ns = is_timed ? syclsched_now_ns() - begun_ns : 0;
+    if (is_timed && (!job->least_of[i] || took_ns < job->least_of[i]))
+        job->least_of[i] = took_ns;
+    return code;
+}
+
+/* Runs in progress on calling threads, each of which keeps a core busy. */
+static int64_t performing;
+
+/* Return the helpers of a run; null if it is made without, as it is then noted to be: other callers keep the cores of
+ * helpers busy, or there are no threads. */
+static struct helpers *helpers_of(struct flight *flight)
+{
+    struct job *job = flight->job;
+    if (job->way != HELPED)
+        return NULL;
+    if (__atomic_load_n(&performing, __ATOMIC_RELAXED) <= job->helpers_count) {
+        if (flight->helpers || (flight->helpers = syclsched_helpers_new(job->helping, job->helpers_count)))
+            return flight->helpers;
+        job->is_divided = 0;
+    }
+    job->way = ON_CALLER;
+    return NULL;
+}
+
 /* Execute the run's commands on the calling thread, in the state HERE. Returns whether it has completed: if a command is
  * refused or the run is stopped, the rest is left to the thread. */
 static int perform_here(struct flight *flight)
 {
     struct job *job = flight->job;
     int64_t i = 0;
-    for (; i < job->count && !*job->stop; ++i) {
-        const struct command *command = job->commands[i];
-        const struct lane *lane = &job->local[command->lane];
-        if (command->kind == COPY)
-            memcpy(command->to, command->from, command->nbytes);
-        else if (lane->way->perform(lane, command) != 0)
-            break;
-    }
+    __atomic_add_fetch(&performing, 1, __ATOMIC_RELAXED);
+    struct helpers *helpers = helpers_of(flight);
+    if (helpers)
+        syclsched_helpers_begin(helpers, job->commands);
+    while (i < job->count && !*job->stop && perform(job, i, helpers) == 0)
+        ++i;
+    if (helpers)
+        syclsched_helpers_end(helpers);
+    __atomic_sub_fetch(&performing, 1, __ATOMIC_RELAXED);
     job->ahead = job->done[0] = i;
     if (i == job->count)
         copy_results(job);
@@ -316,7 +278,7 @@ static int perform_here(struct flight *flight)
     if (i < job->count)
         job->local = NULL, job->is_brief = 0, job->way = SUBMITTED; /* not again */
     else
-        note(job);
+        syclsched_note(job);
     return i == job->count;
 }
 
@@ -344,7 +306,7 @@ static int end_here(struct flight *flight, double seconds)
         copy_results(job);
         clean(job);
         change(flight, IDLE);
-        note(job);
+        syclsched_note(job);
     }
     pthread_mutex_unlock(&flight->mutex);
     return well;
@@ -354,7 +316,7 @@ static int32_t complete(struct flight *flight, double seconds)
 {
     struct timespec until;
     struct job *job = flight->job;
-    if (job->way == ON_CALLER && advance(flight, BEGUN, HERE)) { /* otherwise it is followed */
+    if (job->way != SUBMITTED && advance(flight, BEGUN, HERE)) { /* otherwise it is followed */
         if (perform_here(flight))
             return WELL;
     } else if (job->way == SUBMITTED && end_here(flight, seconds))
@@ -376,7 +338,7 @@ static int32_t complete(struct flight *flight, double seconds)
     int32_t found = flight->state == FLYING ? NOT_YET : flight->state == ENDED ? OTHERWISE : WELL;
     pthread_mutex_unlock(&flight->mutex);
     if (found == WELL && job->way == SUBMITTED)
-        note(job);
+        syclsched_note(job);
     if (spread && found == WELL)
         syclsched_spread_end(spread);
     return found;
@@ -469,5 +431,6 @@ void syclsched_flight_delete(struct flight *flight)
     pthread_cond_destroy(&flight->changed);
     pthread_mutex_destroy(&flight->mutex);
     syclsched_spread_delete(flight->spread);
+    syclsched_helpers_delete(flight->helpers);
     free(flight);
 }

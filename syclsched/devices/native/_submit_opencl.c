@@ -168,6 +168,27 @@ static uint64_t end_ns(const struct lane *lane, ref event)
     return profiled(lane, event, CL_PROFILING_COMMAND_END);
 }
 
+/* Execute a part of a divisible kernel's groups on the calling thread: those of a range along the axis with the most. Its
+ * arguments are set: other threads execute the other parts. */
+static int32_t perform_part(const struct lane *lane, const struct command *command, int64_t part, int64_t parts)
+{
+    size_t offset[3] = {0, 0, 0}, global[3], local[3], last = command->dimensions - 1, axis = 0, groups = 0;
+    if (command->arguments_count)
+        return CL_INVALID_OPERATION;
+    for (size_t d = 0; d < command->dimensions; ++d) {
+        global[d] = command->global[last - d];
+        local[d] = command->kind == ND_RANGE ? command->local[last - d] : 1;
+        if (global[d] / local[d] >= groups)
+            groups = global[d] / local[d], axis = d;
+    }
+    offset[axis] = groups * (size_t)part / (size_t)parts * local[axis];
+    global[axis] = groups * (size_t)(part + 1) / (size_t)parts * local[axis] - offset[axis];
+    if (!global[axis])
+        return CL_SUCCESS;
+    return of(lane)->enqueue_kernel(lane->queue, command->kernel, (cl_uint)command->dimensions, offset, global,
+                                    command->kind == ND_RANGE ? local : NULL, 0, NULL, NULL);
+}
+
 /* Execute a command on the calling thread: the lane's queue is one of cl_intel_exec_by_local_thread. */
 static int32_t perform(const struct lane *lane, const struct command *command)
 {
@@ -190,4 +211,4 @@ static int32_t perform(const struct lane *lane, const struct command *command)
 }
 
 const struct way syclsched_way_opencl = {submit,  fence,  flush,    status, wait,
-                                         delete, start_ns, end_ns, perform};
+                                         delete, start_ns, end_ns, perform, perform_part};

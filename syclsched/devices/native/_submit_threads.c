@@ -301,4 +301,4 @@ static uint64_t end_ns(const struct lane *lane, ref event)
     return ((const struct entry *)event)->end_ns;
 }
 
-const struct way syclsched_way_threads = {submit, fence, flush, status, wait, delete, start_ns, end_ns, NULL};
+const struct way syclsched_way_threads = {submit, fence, flush, status, wait, delete, start_ns, end_ns, NULL, NULL};

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,6 +20,8 @@ from syclsched.model.operation import Copies, NativeCall, OpenCLSource, Operatio
 
 #: A ``usm_ndarray``, or a `BoundArray` of one.
 Argument = Any
+#: What is not the same in a launch of some of the work-groups; and atomics, as others of the launch may wait for them.
+_LAUNCH_QUERIES = re.compile(r"\bget_(?:group_id|num_groups|global_size|global_offset|global_linear)|\batom(?:ic)?_")
 #: Submits a library's work on these arguments after some events, and returns its event.
 LibraryCall = Callable[[SyclQueue, Mapping[str, Argument], list[SyclEvent]], SyclEvent]
 
@@ -56,6 +59,7 @@ class KernelSubmission:
     arguments: list[Any]
     global_range: list[int]
     local_range: list[int] | None
+    divisible: bool = False  # whether launches of parts of its work-groups do the same, any number of times
 
     def submit(self, queue: SyclQueue, depends: list[SyclEvent]) -> SyclEvent:
         """Submit the kernel; see `Submission.submit`."""
@@ -156,6 +160,7 @@ class KernelExecutable:
         "_parts",
         "_scalars",
         "code",
+        "divisible",
         "function",
         "global_range",
         "local_range",
@@ -177,6 +182,8 @@ class KernelExecutable:
         self.code = code
         self.global_range = global_range
         self.local_range = local_range
+        #: Whether launches of parts of its work-groups do the same, any number of times.
+        self.divisible = isinstance(code, OpenCLSource) and is_divisible(code, operation)
         self._kernel = kernel
         self._form = form
         self._scalars = {p.name: scalar_dtype(p, signature) for p in operation.parameters if not p.is_array}
@@ -243,7 +250,13 @@ class KernelExecutable:
                 flat += part
                 continue
             flat += self._flat_array(arguments[part])
-        return KernelSubmission(self._kernel, flat, self.global_range, self.local_range)
+        return KernelSubmission(self._kernel, flat, self.global_range, self.local_range, self.divisible)
+
+
+def is_divisible(code: OpenCLSource, operation: Operation) -> bool:
+    """Return whether work-items know no more of the launch than their indices, and read nothing that others write."""
+    updates = any(each.mode is not None and each.mode.reads and each.mode.writes for each in operation.parameters)
+    return not updates and not _LAUNCH_QUERIES.search(code.source)
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,12 @@ class EventStructure(ctypes.Structure):
     _fields_ = [("event", ctypes.c_void_p), ("lane", ctypes.c_void_p), ("slot", ctypes.c_int64)]
 
 
+class CallEventStructure(ctypes.Structure):
+    """An event of a split lane's SYCL queue: ``struct call``."""
+
+    _fields_ = [("event", ctypes.c_void_p), ("start_ns", ctypes.c_int64), ("end_ns", ctypes.c_int64)]
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class _ArgumentForm:
     """Common part of the argument lists of one kernel."""
@@ -249,6 +255,7 @@ class CommandMaker:
                 global_range=_three(extents),
                 local_range=_three(extents if local is None else local),
                 dimensions=len(extents),
+                divisible=submission.divisible,
             )
             found = self._templates[key] = structure, submission.kernel  # the kernel is kept, as its id is in the key
         return found[0], form

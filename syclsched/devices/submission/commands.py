@@ -36,6 +36,7 @@ class CommandStructure(ctypes.Structure):
         ("words", ctypes.c_void_p),
         ("event_word", ctypes.c_int64),
         ("returned", ctypes.c_void_p),
+        ("divisible", ctypes.c_int64),
     ]
 
 
@@ -65,6 +66,11 @@ class Command:
         """Whether it is an empty operation."""
         return int(self._structure.kind) == FENCE
 
+    @property
+    def is_divisible(self) -> bool:
+        """Whether it is a kernel, and launches of parts of its work-groups do the same."""
+        return bool(self._structure.divisible)
+
     def truncated_copy(self, nbytes: int) -> tuple[Command, int]:
         """Return a copy command of the first ``nbytes`` bytes, and its structure's address, to change its pointers."""
         structure = CommandStructure.from_buffer_copy(self._structure)
@@ -73,8 +79,8 @@ class Command:
 
     @property
     def copied(self) -> tuple[int, int]:
-        """Destination address and number of bytes of a copy command."""
-        return int(self._structure.to), int(self._structure.nbytes)
+        """Destination address, 0 if there is nothing to copy, and number of bytes of a copy command."""
+        return int(self._structure.to or 0), int(self._structure.nbytes)
 
     @property
     def parts(self) -> tuple[Command, ...]:

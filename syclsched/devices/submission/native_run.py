@@ -35,8 +35,9 @@ SPREADING_VARIABLE = "SYCLSCHED_SPREADING"
 #: another thread, and the wake-up, cost some 60 us.
 SHORT_NS = 150_000
 _UNKNOWN = (1 << 63) - 1
-#: Most commands of a run that may be executed on the calling thread.
+#: Most commands of a run that may be executed on the calling thread, and most threads that help it.
 MOST_ON_CALLER = 256
+MOST_HELPERS = 3
 
 
 class _Result(ctypes.Structure):
@@ -74,9 +75,16 @@ class _Job(ctypes.Structure):
         ("local", ctypes.c_void_p),
         ("way", ctypes.c_int64),
         ("begun_at_ns", ctypes.c_int64),
-        ("trials", ctypes.c_int64 * 2),
-        ("least_ns", ctypes.c_int64 * 2),
+        ("trials", ctypes.c_int64 * 3),
+        ("least_ns", ctypes.c_int64 * 3),
         ("is_brief", ctypes.c_int64),
+        ("helping", ctypes.c_void_p),
+        ("helpers_count", ctypes.c_int64),
+        ("least_of", ctypes.c_void_p),
+        ("parts", ctypes.c_void_p),
+        ("is_divided", ctypes.c_int64),
+        ("delayed", ctypes.c_int64),
+        ("alone", ctypes.c_int64),
         ("company", ctypes.c_int64),
         ("since_trials", ctypes.c_int64),
     ]
@@ -107,7 +115,10 @@ class InPlaceCommands:
 
 
 class NativeRun:
-    """A run by one C call: submits all commands, waits for their end and copies results; made by `native_run_for`."""
+    """A run by one C call: submits all commands, waits for their end and copies results; made by `native_run_for`.
+
+    ``local`` are the queues that execute commands on the calling thread, and those of each thread that helps it.
+    """
 
     def __init__(
         self,
@@ -116,16 +127,18 @@ class NativeRun:
         commands: CommandList,
         ahead: int,
         results: Sequence[tuple[int, int]],
-        local: LocalQueues | None = None,
+        local: Sequence[LocalQueues] = (),
     ) -> None:
         self._library = library
-        lanes_on_caller = None if local is None else loop.copy_lanes(local.handles)
+        lanes = [loop.copy_lanes(each.handles) for each in local]
+        helping = (ctypes.c_void_p * len(lanes[1:]))(*map(ctypes.addressof, lanes[1:]))
         self._results = (_Result * len(results))(*[_Result(None, source, nbytes) for source, nbytes in results])
         count = len(commands)
+        least_of, parts = (ctypes.c_int64 * count)(), (ctypes.c_int64 * count)()
         self._made, submit_ns = loop.new_event_array(2 * count), (ctypes.c_int64 * count)()
-        lanes, lanes_count, events, events_count = loop.tables
+        all_lanes, lanes_count, events, events_count = loop.tables
         self._job = _Job(
-            *(lanes, lanes_count, commands.address, count, ahead, events, events_count),
+            *(all_lanes, lanes_count, commands.address, count, ahead, events, events_count),
             *(ctypes.addressof(submit_ns), ctypes.addressof(self._made), ctypes.addressof(loop.stop_flag)),
             *(ctypes.addressof(self._results), len(results)),
             listed=commands.address,
@@ -133,11 +146,15 @@ class NativeRun:
             took_ns=_UNKNOWN,
             spreads=len(os.sched_getaffinity(0)) > 1 and os.environ.get(SPREADING_VARIABLE, "1") != "0",
             submitted_ahead=ahead,
-            local=None if lanes_on_caller is None else ctypes.addressof(lanes_on_caller),
+            local=ctypes.addressof(lanes[0]) if lanes else None,
+            helping=ctypes.addressof(helping),
+            helpers_count=len(helping),
+            least_of=ctypes.addressof(least_of),
+            parts=ctypes.addressof(parts),
         )
         self._own: InPlaceCommands | None = None
         self._arrays: tuple[Any, ...] | None = None
-        keep = loop, commands, self._job, self._results, self._made, submit_ns, lanes_on_caller
+        keep = loop, commands, self._job, self._results, self._made, submit_ns, lanes, helping, least_of, parts
         #: Its value tells whether runs on the calling thread have proved faster, and shorter than passing on the GIL.
         self.is_brief = ctypes.c_int64.from_buffer(self._job, _Job.is_brief.offset)
         self._local = local
@@ -208,7 +225,7 @@ class NativeRun:
 
     @property
     def runs_on_caller(self) -> int:
-        """The number of timed runs on the calling thread; it is set to its end, eight, once that has proved slower."""
+        """The number of timed runs on the calling thread; set to its end, six, once one way has proved faster."""
         return int(self._job.trials[1])
 
     @property
@@ -226,8 +243,13 @@ class NativeRun:
         if self.is_ready:
             self.is_ready = False
             self._finalizer()
-        if self._local is not None:
-            self._local.close()
+        for each in self._local:
+            each.close()
+
+
+def helpers_wanted() -> int:
+    """Return how many threads may help a calling thread (``_submit_helpers.c``)."""
+    return min(MOST_HELPERS, len(os.sched_getaffinity(0)) - 1)
 
 
 def native_run_for(
@@ -246,7 +268,9 @@ def native_run_for(
     ahead = copies + min(sum(1 for _ in others), MAX_CALLS_IN_FLIGHT)
     # The calling thread is tried for plans of few kernels; library calls submit to queues of their own.
     is_small = len(parts) <= MOST_ON_CALLER and not has_calls
-    local = loop.local_queues(lanes) if is_small else None
+    threads = 1 + (helpers_wanted() if any(part.is_divisible for part in parts) else 0)
+    opened = [loop.local_queues(lanes) for _ in range(threads if is_small else 0)]
+    local = [each for each in opened if each is not None]
     made = NativeRun(library, loop, commands, ahead if len(lanes) == 1 else 0, results, local)
     if not made.is_ready:
         made.close()

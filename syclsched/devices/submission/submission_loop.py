@@ -14,7 +14,7 @@ from syclsched.devices.backends.sycl import sycl_event_at
 from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.native.sycl_types import SyclEvent
 from syclsched.devices.submission import faultpoints
-from syclsched.devices.submission.command_maker import CommandMaker, EventStructure, LaneStructure
+from syclsched.devices.submission.command_maker import CallEventStructure, CommandMaker, EventStructure, LaneStructure
 from syclsched.devices.submission.commands import Batch, Command
 from syclsched.errors import DeviceError, ExecutionError
 
@@ -217,11 +217,16 @@ class SubmissionLoop(CommandMaker):
 
     def adopt(self, slot: int, lane: int, event: SyclEvent) -> None:
         """Make an event of a submission made elsewhere to a lane's queue usable as a dependency of commands."""
-        handle, native = event.addressof_ref(), self._native.get(lane)
-        if native is not None:
+        handle, native, own = event.addressof_ref(), self._native.get(lane), self._lanes[lane]
+        if own.apart:
+            # A host task of a library has no native event: SYCL's is kept, as of calls on the split lane.
+            own, call = self._lanes[self._lanes_count + lane], CallEventStructure(handle)
+            self._made.append((0, ctypes.c_int64(), (call, event)))
+            handle = ctypes.addressof(call)
+        elif native is not None:
             handle = native.event(event)
             self._adopted.append((native.release_event, handle))
-        self._events[slot] = EventStructure(handle, ctypes.addressof(self._lanes[lane]), slot)
+        self._events[slot] = EventStructure(handle, ctypes.addressof(own), slot)
         self._has_adopted = True
 
     def event(self, slot: int) -> SyclEvent | LaneThreadEvent:

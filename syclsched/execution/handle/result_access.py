@@ -18,11 +18,13 @@ from syclsched.errors import (
     ArgumentError,
     ExecutionError,
     RunCancelledError,
+    TaskFailedError,
     UnknownArrayError,
     WaitTimeoutError,
     did_you_mean,
 )
 from syclsched.execution.core.waiting import SLICE_S, elapsed_text
+from syclsched.execution.handle.derived_outputs import DerivedOutputs, Read
 from syclsched.execution.handle.engine import Engine
 from syclsched.execution.handle.resources import Resources
 from syclsched.execution.memory.buffers import AllocatedBuffer, NumpyArray
@@ -71,6 +73,11 @@ class ResultAccess(ABC):
         self._joined = joined or {}
         self._resources, self._engines = resources, resources.engines
         self._closed = False
+        self._outputs: DerivedOutputs | None = None
+
+    def derive(self, outputs: DerivedOutputs) -> None:
+        """Have results that are made of the run's arrays."""
+        self._outputs = outputs
 
     @abstractmethod
     def _interrupted(self) -> None:
@@ -147,6 +154,15 @@ class ResultAccess(ABC):
         whole = array.array if isinstance(array, ArrayRows) else array
         name = whole if isinstance(whole, str) else whole.name
         rows = validate_rows(array.rows, array.array, "result()") if isinstance(array, ArrayRows) else None
+        kind = cast("Like", like)
+        if self._outputs is not None and self._outputs.has(name):
+            made = self._outputs.value(name, self._reader(timeout))
+            made = made if rows is None else made[rows[0] : rows[1]]
+            return self._converted(made, kind) if isinstance(made, np.ndarray) else made
+        return self._value(name, rows, kind, timeout)
+
+    def _value(self, name: str, rows: RowRange | None, like: Like, timeout: float | None) -> Any:
+        """Return the final value of an array, or of some of its rows."""
         if self._closed:
             raise ExecutionError(
                 "the run is closed, its memory is given back",
@@ -154,8 +170,18 @@ class ResultAccess(ABC):
                 hint="Read results before; those of a bound plan's run before its next run begins, or let "
                 "runner(inputs) or await runner.call_async(inputs) return them",
             )
-        kind = cast("Like", like)
-        return self._engines.ask(lambda engine, left_s: self._read_value(engine, name, rows, kind, left_s), timeout)
+        return self._engines.ask(lambda engine, left_s: self._read_value(engine, name, rows, like, left_s), timeout)
+
+    def _reader(self, timeout: float | None) -> Read:
+        """Return a function that reads arrays, together within a time limit."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+
+        def read(name: str) -> NumpyArray:
+            left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+            value: NumpyArray = self._value(name, None, "numpy", left_s)
+            return value
+
+        return read
 
     def read_results(self, names: Iterable[str]) -> dict[str, NumpyArray]:
         """Return results by name, of a run that has ended without a failure."""
@@ -243,6 +269,16 @@ class ResultAccess(ABC):
         if engines.cancelled and not engines.active.completed:
             self._resources.mark_reported()
             raise self._resources.late or RunCancelledError("the run was cancelled", where=f"plan {self.plan.name!r}")
+
+    def _raise_unless_replaced(self) -> None:
+        """Raise the run's failure, unless its results come from another one; let that compute them."""
+        try:
+            self._raise_failure()
+        except TaskFailedError as error:
+            if self._outputs is None or not self._outputs.replaces(error):
+                raise
+        if self._outputs is not None and not self._closed:
+            self._outputs.settle(self._reader(None))
 
     def _wait_value(self, engine: Engine, name: str, timeout: float | None) -> AllocatedBuffer:
         """Wait for the final value of an array or a segment, and return its buffer."""

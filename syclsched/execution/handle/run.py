@@ -149,7 +149,7 @@ class Run(ResultAccess):
         except KeyboardInterrupt:
             self._interrupted()
             raise
-        self._raise_failure()
+        self._raise_unless_replaced()
 
     def settle(self, future: asyncio.Future[None]) -> None:
         """Set a future's result (None) in its event loop when the run has ended, with or without an error."""
@@ -197,7 +197,10 @@ class Run(ResultAccess):
             await asyncio.wait([ended], timeout=timeout)
             if not self.done():
                 raise self._timed_out(timeout)
-        self._raise_failure()
+        if self._outputs is None:
+            self._raise_failure()
+        else:
+            await asyncio.to_thread(self._raise_unless_replaced)
 
     def __await__(self) -> Generator[Any, None, Run]:
         """Wait as `wait_async` without a limit; ``await run`` returns the run."""

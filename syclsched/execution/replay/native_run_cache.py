@@ -57,21 +57,26 @@ class NativeRunCache:
         return self._made.get(names, (None,))[0]
 
     def repeated(
-        self, native_run: NativeRun, names: tuple[str, ...]
+        self, native_run: NativeRun, names: tuple[str, ...], settle: Callable[[], object]
     ) -> Callable[[tuple[Any, ...]], dict[str, NumpyArray] | None]:
         """Return a function that runs as `run_blocking` does, with a run's own commands and new input arrays.
 
-        It returns None, without a run, if the run was not the last one or the arrays have not the expected form.
+        It returns None, without a run, if the run was not the last one or the arrays have not the expected form. It
+        calls ``settle`` if a run is under way.
         """
         forms, is_brief = self._made[names][1], native_run.is_brief
+        shapes, dtypes = tuple(shape for shape, _ in forms), tuple(dtype for _, dtype in forms)
+        empty = np.empty
 
         def repeat(given: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
+            if self._written is not None:  # after Ctrl-C twice, no caller has taken over the interrupted run
+                settle()
             if native_run is not self._last or self._written is not None:
                 return None
             if is_brief.value:
-                arrays = [np.empty(shape, dtype) for shape, dtype in forms]
-                self._written = results = dict(zip(names, arrays, strict=True))
-                ended = native_run.run_briefly(given, tuple(arrays))
+                arrays = tuple(map(empty, shapes, dtypes))
+                self._written = results = dict(zip(names, arrays))  # noqa: B905 - a keyword takes as long as the zip
+                ended = native_run.run_briefly(given, arrays)
                 if ended == COMPLETED:
                     self._written = None
                     return results
@@ -106,11 +111,6 @@ class NativeRunCache:
     def handed_ns(self) -> int | None:
         """The caller's thread time at submission, see `Runner.handed_over_ns`; None if there was no run."""
         return None if self._last is None else self._last.handed_ns
-
-    @property
-    def is_under_way(self) -> bool:
-        """Whether a run was begun and is not known to have ended."""
-        return self._written is not None
 
     def unfinished(self) -> NativeRun | None:
         """Return the run if it is still in progress or failed. The caller must take it over."""

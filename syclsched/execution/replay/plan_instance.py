@@ -182,11 +182,9 @@ class PlanInstance:
         if own is None:
             return None
         native_run.own(own)
-        native_runs, repeated = self.native_runs, self.native_runs.repeated(native_run, names)
+        repeated = self.native_runs.repeated(native_run, names, self.settle)
 
         def run_again(arrays: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
-            if native_runs.is_under_way:  # after Ctrl-C twice, no caller has taken over the interrupted run
-                self.settle()
             if self._current is not None or faultpoints.active is not None:
                 return None
             return repeated(arrays)

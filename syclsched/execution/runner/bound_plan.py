@@ -36,6 +36,7 @@ from syclsched.progress import Progress
 
 if TYPE_CHECKING:
     from syclsched.devices.opened_devices import OpenDevices
+    from syclsched.execution.replay.plan_instance import PlanInstance
     from syclsched.execution.runner.stream import Stream
     from syclsched.model.trace import Trace
 
@@ -239,19 +240,18 @@ class Runner:
         if self._last is not None:
             self._last.close_before_next()
             self._last = None
-        return self._run_by_call(self._bound.instances.generations[0].run_blocking, values, names)
+        generation = self._bound.instances.generations[0]
+        return self._run_by_call(lambda given: generation.run_blocking(given, names), values, generation)
 
     def _run_by_call(
-        self, run_call: Callable[..., dict[str, NumpyArray] | None], *arguments: Any
+        self, run_call: Callable[[Any], dict[str, NumpyArray] | None], given: Any, generation: PlanInstance
     ) -> dict[str, NumpyArray] | Run | None:
         """Make a one-call run on the first instance; see `_run_in_one_call` for what it returns."""
-        assert self._bound.instances is not None
-        generation = self._bound.instances.generations[0]
         begun_s = 0.0 if self._timed_calls is None else time.perf_counter()
         observer, results = run_observer.active, None
         call = None if observer is None else observer.call_began(self.plan)
         try:
-            results = run_call(*arguments)
+            results = run_call(given)
         except BaseException:  # Ctrl-C
             unfinished = generation.take_over()
             if unfinished is not None:
@@ -534,7 +534,8 @@ class Runner:
             # Buffers read in place stay where they are.
             if instances is None or self._bound.repeatable_inputs != needed | self.zero_copy_inputs.views.keys():
                 return None
-            run_call = instances.generations[0].repeat(inputs, names)
+            generation = instances.generations[0]
+            run_call = generation.repeat(inputs, names)
             if run_call is None:
                 return None
 
@@ -546,7 +547,7 @@ class Runner:
                 is_idle = self._last is None and self._stream is None and not self._closed
                 if not is_idle or self._bound.instances is not instances or (health.left_out and self.outdated):
                     return None
-                found = self._run_by_call(run_call, arrays)
+                found = self._run_by_call(run_call, arrays, generation)
                 return found if found is None or isinstance(found, dict) else found.collect_results(names)
             finally:
                 lock.release()

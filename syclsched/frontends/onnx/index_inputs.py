@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from syclsched.frontends.onnx.network import CanonicalNode, Network
 
@@ -34,8 +35,11 @@ def find_index_inputs(network: Network) -> dict[str, IndexInput]:
         source, indices = (*node.inputs, None, None)[:2]
         if source in same and node.outputs[0] is not None and _keeps_numbers(node):
             same[node.outputs[0]] = same[source]
-        elif node.kind == "elementwise" and source in same and node.outputs[0] is not None:
-            lengths[node.outputs[0]] = same[source]
+        elif node.kind == "elementwise" and node.outputs[0] is not None:
+            number = _minuend(node.attributes["expression"])
+            last = None if number is None else node.inputs[number]
+            if last in same:
+                lengths[node.outputs[0]] = same[last]
         if node.kind == "cache_write" and not node.attributes["circular"]:
             cache, rows = (network.values[name or ""].shape for name in node.inputs[:2])
             room, count = cache[2], rows[-2]
@@ -54,6 +58,19 @@ def _add(found: dict[str, IndexInput], name: str, new: IndexInput) -> None:
     """Narrow the range of an input to what one more operator allows."""
     before = found.get(name, new)
     found[name] = replace(min(before, new, key=lambda each: each.extent), least=max(before.least, new.least))
+
+
+def _minuend(expression: Any) -> int | None:
+    """Return the input from which an expression subtracts, unless a condition holds; None for others."""
+    if not isinstance(expression, tuple):
+        return None
+    operator, *rest = expression
+    if operator == "where":
+        return _minuend(rest[-1])
+    number = rest[0] if operator == "sub" else None
+    if isinstance(number, tuple) and number[0] == "cast":
+        number = number[-1]
+    return number if isinstance(number, int) else None
 
 
 def _keeps_numbers(node: CanonicalNode) -> bool:

@@ -46,7 +46,8 @@ class LoweredNetwork:
 def lower(network: Network, carried: Mapping[str, str] | None = None) -> LoweredNetwork:
     """Lower a network to a task graph.
 
-    ``carried`` tells by output which input of the next call it is: it takes that input's memory, if its shape is equal.
+    ``carried`` tells by output which input of the next call it is: it takes that input's memory, if its shape is equal
+    and known before the run.
     """
     return _Lowering(network, carried or {}).lowered()
 
@@ -60,6 +61,7 @@ class _Lowering:
             output: name
             for output, name in carried.items()
             if name in network.inputs
+            and output not in network.lengths
             and (values[output].shape, values[output].dtype) == (values[name].shape, values[name].dtype)
         }
         self._outputs = tuple(name for name in network.outputs if name not in self._carried)

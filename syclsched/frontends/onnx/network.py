@@ -27,10 +27,11 @@ attributes. The kinds:
 ``matmul``           a, b, optional bias, optional residual -> y. ``transpose_a``, ``transpose_b`` (of the last two
                      axes), ``alpha`` (of a @ b), ``beta`` (of the bias), ``activation``; leading axes broadcast, and so
                      does the bias against y
-``integer_matmul``   x, w, optional bias, optional residual, zero, optional scale -> y of ``result``: int32, float32
-                     ("uint8" or "int8" if ``quantise`` has a scale and a zero point): ``activation`` of
+``integer_matmul``   x, w, optional bias, optional residual, optional zero, optional scale -> y of ``result``: int32,
+                     float32 ("uint8" or "int8" if ``quantise`` has a scale and a zero point): ``activation`` of
                      (x - zero) @ w * scale + bias + residual; w (K, N) are constants around zero,
-                     ``narrow`` if they are from -64 to 64
+                     ``narrow`` if they are from -64 to 64; ``addend`` (`syclsched.kernels.quantisation`) if the
+                     residual has 8 bits
 ``integer_conv``     as ``integer_matmul``, with the attributes of ``conv``; pads are x's zero point
 ``block_matmul``     x, w, scales, optional zeros, optional bias -> y: product with weights of 4 bits, see
                      `syclsched.kernels.nn.quantised.block_matmul`. ``block``

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from syclsched.frontends.onnx.counted.counted_operation import counted_call
 from syclsched.frontends.onnx.loops.loop_operation import loop_constants, loop_operation, loop_scratch
 from syclsched.frontends.onnx.network import CanonicalNode, Value
 from syclsched.frontends.onnx.operation_arguments import OperationCall
 from syclsched.frontends.onnx.reference import reference_operation
+from syclsched.kernels.nn.activation import checked
 from syclsched.kernels.nn.attention.attention import attention
 from syclsched.kernels.nn.attention.cache_write import cache_write
 from syclsched.kernels.nn.attention.rotary import rotary
@@ -29,6 +30,7 @@ from syclsched.kernels.nn.pooling.pool import pool
 from syclsched.kernels.nn.pooling.resize import resize
 from syclsched.kernels.nn.product.matmul import matmul
 from syclsched.kernels.nn.quantised.block_matmul import block_matmul
+from syclsched.kernels.nn.quantised.finishing import Finish
 from syclsched.kernels.nn.quantised.integer_conv import integer_conv
 from syclsched.kernels.nn.quantised.integer_matmul import integer_matmul
 from syclsched.kernels.nn.recurrence.linear_recurrence import linear_recurrence
@@ -189,22 +191,28 @@ def _from_attributes(factory: Callable[..., Operation], *names: str, **operands:
 
 
 def _integer_matmul(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
-    made: Operation = integer_matmul(**_finish(node))
+    made: Operation = integer_matmul(_finish(node), narrow=node.attributes["narrow"])
     return made
 
 
 def _integer_conv(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
     at = {name: node.attributes[name] for name in _WINDOWS if name != "activation"}
-    made: Operation = integer_conv(len(at["strides"]), **at, **_finish(node))
+    made: Operation = integer_conv(len(at["strides"]), **at, finish=_finish(node), narrow=node.attributes["narrow"])
     return made
 
 
-def _finish(node: CanonicalNode) -> dict[str, Any]:
+def _finish(node: CanonicalNode) -> Finish:
     """Return what becomes of integer sums."""
-    present = {
-        name: node.input(position) is not None for name, position in (("bias", 2), ("residual", 3), ("scaled", 5))
-    }
-    return {**present, **{name: node.attributes[name] for name in ("activation", "quantise", "narrow")}}
+    at = node.attributes
+    return Finish(
+        scaled=node.input(5) is not None,
+        bias=node.input(2) is not None,
+        residual=node.input(3) is not None,
+        activation=checked(at["activation"]),
+        quantise=at["quantise"],
+        symmetric=node.input(4) is None,
+        addend=at.get("addend"),
+    )
 
 
 def _scan(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes of a compiled model's calls: those that values of inputs decide, and buckets of extents. Internal."""
+"""Shapes of a compiled model's calls, which values and buckets of extents decide, and plans for them. Internal."""

@@ -48,23 +48,34 @@ class Buckets:
         As for `syclsched.compile`.
     model : OnnxModel
         The model.
+    carried : iterable of str, optional
+        Inputs that are carried from call to call: they keep their extents.
     """
 
-    def __init__(self, given: GivenBuckets, model: OnnxModel) -> None:
-        if model.is_composed or model.host is not None:
-            raise ArgumentError("the model's inputs are not only arrays of numbers", where=_WHERE, hint="Leave it out")
-        #: Axes of the dimensions with buckets, by input.
+    def __init__(self, given: GivenBuckets, model: OnnxModel, carried: Iterable[str] = ()) -> None:
+        #: Axes of the dimensions with buckets, by input of the graph.
         self._axes: dict[str, dict[int, str]] = {}
-        self._inputs = {each.name: each for each in model.inputs}
-        known = set()
-        for each in model.inputs:
+        self._inputs = {each.name: each for each in model.graph_inputs if not each.is_sequence}
+        known, fixed = set(), dict[str, str]()
+        for each in model.graph_inputs:
             for axis, dimension in enumerate(each.dimensions or ()):
-                if not isinstance(dimension, int):
-                    name = dimension or f"{each.name}[{axis}]"
-                    known.add(name)
-                    if name in given:
-                        self._axes.setdefault(each.name, {})[axis] = name
+                if isinstance(dimension, int):
+                    continue
+                name = dimension or f"{each.name}[{axis}]"
+                if each.is_sequence or each.name in carried:
+                    fixed[name] = f"{'the sequence' if each.is_sequence else 'the carried value'} {each.name!r}"
+                    continue
+                known.add(name)
+                if name in given:
+                    self._axes.setdefault(each.name, {})[axis] = name
+        known -= fixed.keys()
         for name in given:
+            if name in fixed:
+                raise ArgumentError(
+                    f"{name!r} is an extent of {fixed[name]}, which has no buckets",
+                    where=_WHERE,
+                    hint=f"Leave it out; buckets may be of {', '.join(sorted(known)) or 'none'}",
+                )
             if name not in known:
                 raise ArgumentError(
                     f"the model has no open dimension {name!r}",
@@ -105,7 +116,8 @@ class Buckets:
         shapes = {name: tuple(value.shape) for name, value in values.items()}
         given: dict[str, int] = {}
         for each in self._inputs.values():
-            fitting_shape(each, shapes[each.name], given)
+            if each.name in shapes:
+                fitting_shape(each, shapes[each.name], given)
         extents = self._extents(shapes)
         found: dict[str, Any] = {}
         for name, value in values.items():
@@ -137,7 +149,7 @@ class Buckets:
         for name, axes in self._axes.items():
             for axis, dimension in axes.items():
                 extent = EXTENT_INPUT.format(dimension)
-                if extent in shapes:
+                if name in shapes and extent in shapes:
                     found.setdefault(name, {})[axis] = extent
         return found
 

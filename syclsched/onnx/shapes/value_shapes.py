@@ -29,10 +29,12 @@ class ValueShapes:
         The model.
     bounded : bool
         Whether plans have upper bounds of extents, and runs say if values exceed them.
+    carried : Mapping[str, str]
+        For outputs that are carried from call to call the input of the next call.
     """
 
-    def __init__(self, model: OnnxModel, *, bounded: bool) -> None:
-        self._model, self._is_bounded = model, bounded
+    def __init__(self, model: OnnxModel, *, bounded: bool, carried: Mapping[str, str]) -> None:
+        self._model, self._is_bounded, self._carried = model, bounded, carried
         #: Inputs for each value of which the model is planned.
         self.inputs: tuple[str, ...] = ()
         #: Inputs whose values decide extents with upper bounds.
@@ -112,7 +114,8 @@ class ValueShapes:
             while True:
                 names = dict.fromkeys((*self.inputs, *self._observed_inputs))
                 try:
-                    self._model.observe(shapes(), {name: np.asarray(values[name]) for name in names}, found)
+                    known = {name: np.asarray(values[name]) for name in names}
+                    self._model.observe(shapes(), known, self._carried, found)
                     break
                 except ValueNeededError as needed:
                     if not set(needed.inputs) - names.keys() or not set(needed.inputs) <= values.keys():

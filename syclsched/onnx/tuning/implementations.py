@@ -25,6 +25,9 @@ _LARGE_BYTES: Final = 1 << 18
 #: Share of a run's time that other shapes may lose so that fewer kernels are compiled for them.
 _LOST: Final = 0.01
 
+#: A kernel of OpenCL C is not built if this share of another's stated efficiency is more than its own.
+_DOMINATED: Final = 0.5
+
 #: Implementations of operators: a library, kernels (some for few shapes or GPUs only), and the host.
 IMPLEMENTATIONS: Final = (
     LIBRARY,
@@ -32,6 +35,9 @@ IMPLEMENTATIONS: Final = (
     "opencl-c",
     "opencl-c-winograd",
     "opencl-c-groups",
+    "opencl-c-table",
+    "opencl-c-blocks",
+    "opencl-c-avx2",
     "numpy",
     "reference",
 )
@@ -171,6 +177,37 @@ def for_other_shapes(graph: TaskGraph, plan: Plan, costs: CostModel) -> dict[str
             replaced.add(name)
             left_s -= max(lost_s, 0.0)
     return found
+
+
+def without_dominated(graph: TaskGraph, costs: CostModel) -> TaskGraph:
+    """Return a graph without kernels that are stated to be slower than another one of the task on the same devices.
+
+    One in Python must be stated to be faster than one in OpenCL C, as to compile it takes longer than that saves; one
+    in OpenCL C at least half as fast, as efficiencies are rough. What has been timed is kept.
+    """
+    devices = costs.platform.compute_devices
+
+    def supporting(task: Task, each: Implementation) -> set[str]:
+        return {device.name for device in devices if costs.supports(task, each, device) is None}
+
+    def is_timed(task: Task, each: Implementation) -> bool:
+        return any(costs.task_seconds(task, each, device).origin == "measured" for device in devices)
+
+    def keep(task: Task, each: Implementation) -> bool:
+        if task.operation is None or not each.is_kernel:
+            return True
+        share = 1.0 if _is_python(each) else _DOMINATED
+        better = [
+            other
+            for other in task.operation.implementations
+            if other.kind == "opencl-c" and other is not each and share * other.efficiency >= each.efficiency
+        ]
+        if not better or is_timed(task, each):
+            return True
+        on = supporting(task, each)
+        return not any(on <= supporting(task, other) for other in better)
+
+    return graph.with_implementations(keep)
 
 
 def without_untimed(graph: TaskGraph, costs: CostModel) -> TaskGraph:

@@ -35,7 +35,7 @@ SWITCH_S: Final = 50e-6
 #: Predicted share of the time that kernels must save to be tried: half of the share they must save when measured.
 WORTH_TRYING: Final = (1.0 - CLEARLY) / 2.0
 #: A model whose tasks take no longer by the library is also tried with kernels alone: the calling thread may execute a
-#: few small kernels (``_submit_flight.c``), a call of the library takes longer than their work, and no change between
+#: few small kernels (``_submit_trials.c``), a call of the library takes longer than their work, and no change between
 #: the two kinds is left.
 SHORT_S: Final = 1e-3
 #: A model whose tasks take longer is not short: to try kernels takes longer than they save in hundreds of calls.
@@ -43,7 +43,7 @@ MIDDLE_S: Final = 20e-3
 #: A model whose tasks take longer is not run to compare plans: the sum of its tasks' times decides.
 LONG_S: Final = 0.25
 #: Traced runs, of which the least time of each task counts: at most; and at least, after so many seconds.
-TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 1, 0.25
+TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 1, 0.15
 #: Rounds of choosing tasks and measuring them.
 ROUNDS: Final = 3
 

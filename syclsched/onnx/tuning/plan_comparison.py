@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 #: A plan with kernels must take less than this share of the time without: two equal plans differ by 1 %.
 CLEARLY: Final = 0.98
+#: The same while others use the machine: the times of both vary, one of them maybe by more.
+_CLEARLY_BUSY: Final = 0.75
 #: Runs of each plan, at least and at most, and seconds after which `FEW_RUNS` suffice.
-LEAST_RUNS, MOST_RUNS, ENOUGH_S = 5, 25, 1.5
+LEAST_RUNS, MOST_RUNS, ENOUGH_S = 5, 25, 0.5
 FEW_RUNS: Final = 2
 #: Processor time of others that may be a matter of counting.
 _FEW_TICKS_S: Final = 0.025
@@ -34,7 +36,7 @@ _FLOOR: Final = 0.005
 #: tested after every turn, so it must be stricter.
 _CERTAIN, _EARLY = 2.0, 4.0
 #: Part of the keys of stored ratios: increased when the way in which plans are run changes.
-_REVISION: Final = 1
+_REVISION: Final = 2
 #: Samples of each plan stored by a full comparison, and the number of comparisons after which the ratio is final.
 _KEPT, _RACES = MOST_RUNS // 2 + 1, 3
 
@@ -123,11 +125,12 @@ def is_known_faster(device: Device, history: RecordingHistory, mixed: str) -> bo
 def measure_is_faster(
     device: Device, history: RecordingHistory, mixed: str, measure: Callable[[], Sequence[Sequence[float]]]
 ) -> bool:
-    """Measure and store the ratio; return False and store nothing if others use the machine meanwhile."""
+    """Measure and store the ratio; if others use the machine meanwhile, store nothing, and count only what is clear."""
     before = read_times()
     found = measure()
     if is_disturbed(before):
-        return False
+        measured = _ratio(found)
+        return measured is not None and measured.ratio < _CLEARLY_BUSY and measured.margin >= _EARLY
     with interrupts_deferred():  # the samples of both must be stored together
         for key, seconds in zip(_keys_of_both(device, mixed), found, strict=True):
             history.record(key, _undisturbed(seconds), source="selection")
@@ -146,8 +149,14 @@ def is_disturbed(before: CpuTimes | None) -> bool:
 
 
 def _is_over(found: Sequence[Sequence[float]]) -> bool:
-    measured = plan_ratio(*(summarise(_undisturbed(seconds)) for seconds in found))
+    measured = _ratio(found)
     return measured is not None and measured.margin >= _EARLY
+
+
+def _ratio(found: Sequence[Sequence[float]]) -> _PlanRatio | None:
+    """Return the ratio of both plans' undisturbed samples."""
+    without, with_kernels = (summarise(_undisturbed(seconds)) for seconds in found)
+    return plan_ratio(without, with_kernels)
 
 
 def _undisturbed(seconds: Sequence[float]) -> list[float]:

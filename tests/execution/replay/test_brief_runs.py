@@ -176,9 +176,12 @@ def test_among_other_callers_runs_stay_on_the_calling_thread(
         job = made[-1]._job
         ways = []
         for company, on_caller_ns in ((0, 15), (3, 15), (3, 25)):
-            job.trials[:], job.least_ns[:] = (8, 8), (10, on_caller_ns)  # no run takes less
+            job.trials[:], job.least_ns[:] = (8, 8, 8), (10, on_caller_ns, 1000)  # no run takes less
             job.company = company
             assert right(model(given(3)), given(3))
             ways.append(job.way)
             assert job.company == max(company - 1, 0)
+        job.since_trials = 2047
+        assert right(model(given(4)), given(4))
+        assert [*job.trials] == [1, 0, 0]
     assert ways == [0, 1, 0]

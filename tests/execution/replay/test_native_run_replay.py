@@ -142,6 +142,23 @@ def test_short_runs_are_tried_on_the_calling_thread(local_queues: None, on_calle
         assert on_caller[-1]
 
 
+@pytest.mark.parametrize(("submitted_ns", "runs"), [(1_000_000, 6), (1, 2)])
+def test_trials_end_early_where_the_calling_thread_is_clearly_faster(
+    local_queues: None, monkeypatch: pytest.MonkeyPatch, submitted_ns: int, runs: int
+) -> None:
+    made: list[NativeRun] = []
+    begin = NativeRun.begin
+    monkeypatch.setattr(NativeRun, "begin", lambda self: (made.append(self), begin(self)))
+    plan, graph, live = small_kernels()
+    with bind(plan, graph, live, trace=False) as bound:
+        x = np.ones(64, np.float32)
+        bound({"x": x}, ["y"])
+        job = made[-1]._job
+        job.trials[0], job.trials[1], job.least_ns[0], job.least_ns[1] = 2, 1, submitted_ns, 1
+        assert np.array_equal(bound({"x": x}, ["y"])["y"], x + 3)
+        assert made[-1].runs_on_caller == runs
+
+
 def test_kernels_refused_on_the_calling_thread_are_submitted(
     local_queues: None, on_caller: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

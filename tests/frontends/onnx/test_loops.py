@@ -210,7 +210,7 @@ def test_bodies_without_a_kernel_run_on_the_host() -> None:
     check(model([scan], inputs, "last Y"), inputs)
 
 
-@pytest.mark.parametrize("rows", [1, 3, 4])
+@pytest.mark.parametrize("rows", [1, 3, 4, 14, 16])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("width", [5, 40, 81])
 def test_products_of_any_size_within_a_kernel(rows: int, transposed: bool, width: int) -> None:

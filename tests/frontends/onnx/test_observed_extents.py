@@ -32,3 +32,10 @@ def test_plans_change_once_a_doubling(values: list[int]) -> None:
     for value in values:
         observed.record("n", value)
     assert observed.version == changed
+
+
+def test_plans_change_once_when_a_number_is_a_marker() -> None:
+    observed = ObservedExtents()
+    for value, version in ((3, 1), (4, 2), (2, 2), (-1, 3), (0, 3), (4, 3)):
+        observed.record("n", value, marks=True)
+        assert observed.version == version

@@ -18,6 +18,7 @@ from syclsched.costs.roofline import checked_work
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import ALL_DTYPES
 from syclsched.kernels.tensor.elementwise import elementwise
+from syclsched.kernels.tensor.writing import table_lookup
 from syclsched.kernels.tensor.writing.expression import OPERATORS
 
 LANGUAGES = ["opencl-c", "python"]
@@ -274,6 +275,28 @@ def test_a_long_expression_shares_what_stands_in_it_twice(on_device: Try) -> Non
     assert source.load(signature_of({"y": x, "x0": x})).source.count("*") < 30
     got = on_device(elementwise(expression, 1), "opencl-c", y=np.zeros_like(x), x0=x)["y"]
     np.testing.assert_allclose(got, x * 1.5**5, rtol=1e-5)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("result", ["uint8", "int8"])
+@pytest.mark.parametrize("given", ["uint8", "int8"])
+def test_long_expressions_of_bytes_are_looked_up(on_device: Try, given: str, result: str) -> None:
+    limits = np.iinfo(result)
+    real: Any = ("mul", ("sub", ("cast", "float32", 0), ("const", 3.0)), ("const", 0.05))
+    real = ("add", ("mul", real, ("sigmoid", real)), ("tanh", real))
+    rounded: Any = ("add", ("round", ("div", real, ("const", 0.07))), ("const", 5.0))
+    operation = elementwise(("cast", result, ("clip", float(limits.min), float(limits.max), rounded)), 1)
+    x = np.resize(np.arange(256, dtype="uint8").view(given), (3, 1111))
+    y = np.zeros(x.shape, result)
+    expected = on_host(operation, y=y, x0=x)["y"]
+    np.testing.assert_array_equal(on_device(operation, table_lookup.NAME, y=y, x0=x)["y"], expected)
+
+
+def test_short_expressions_are_not_looked_up() -> None:
+    x = np.zeros((2, 3), "uint8")
+    implementation = elementwise(("add", 0, 0), 1).implementation(table_lookup.NAME)
+    assert implementation.requires.refuses is not None
+    assert "long" in str(implementation.requires.refuses(signature_of({"y": x, "x0": x})))
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -77,6 +77,16 @@ def test_transpose_of_other_dtypes(on_device: Try, dtype: str) -> None:
 
 @pytest.mark.sycl
 @SETTINGS
+@given(data=st.data())
+def test_few_lines_are_interleaved(on_device: Try, data: st.DataObject) -> None:
+    planes, lines = data.draw(st.sampled_from([1, 3])), data.draw(st.integers(2, 8))
+    columns = data.draw(st.sampled_from([16, 17, 40, 2100, 5000]))
+    x = filled((planes, lines, columns), data.draw(st.sampled_from(["uint8", "float16", "float32", "int64"])))
+    check(on_device, transpose((0, 2, 1)), x.transpose(0, 2, 1), "opencl-c", x=x)
+
+
+@pytest.mark.sycl
+@SETTINGS
 @given(data=st.data(), language=st.sampled_from(LANGUAGES))
 def test_any_permutation(on_device: Try, data: st.DataObject, language: str) -> None:
     shape = data.draw(st.lists(st.sampled_from([1, 2, 8, 16, 17, 35]), min_size=2, max_size=4).map(tuple))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,10 +20,11 @@ onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 ort = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
 
 from onnx import helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
 from support.examples import examples  # noqa: E402
 from support.small_models import model_of  # noqa: E402
 
-from syclsched.errors import HostOperatorWarning, ModelError, RemadeModelWarning  # noqa: E402
+from syclsched.errors import ArgumentError, HostOperatorWarning, ModelError, RemadeModelWarning  # noqa: E402
 
 pytestmark = pytest.mark.sycl
 
@@ -32,9 +34,22 @@ RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.standard_normal((40, 6)).astype(np.float32)
 #: Extents that need plans for bounds of 4, 8 and 32 after one for the first alone.
 EXTENTS = (3, 4, 1, 7, 5, 30, 17, 9, 31, 3)
-INTEGERS = {"zero": 0, "one": 1, "first": [0], "four": [4], "lines": [-1, 2, 3], "flat": [6]}
+INTEGERS = {
+    "zero": 0,
+    "one": 1,
+    "first": [0],
+    "four": [4],
+    "lines": [-1, 2, 3],
+    "flat": [6],
+    "minus": [-1],
+    "low": [-1000],
+}
 CONSTANTS: dict[str, Any] = {name: np.array(value) for name, value in INTEGERS.items()}
 CONSTANTS |= {"w": ROWS[:4, :3].copy(), "hot": np.array([1, 5], np.float32), "rows": ROWS}
+CONSTANTS |= {
+    "kernels": RANDOM.standard_normal((4, 3, 3, 3)).astype(np.float32),
+    "grid": RANDOM.random((1, 4, 2, 2), np.float32),
+}
 
 
 def array(value: Any, kind: str) -> Any:
@@ -42,14 +57,23 @@ def array(value: Any, kind: str) -> Any:
 
 
 class Both:
-    """A model compiled and in ONNX Runtime, with the number of plans made."""
+    """A model compiled, and in ONNX Runtime or by ONNX's definition; with the number of plans made."""
 
-    def __init__(self, nodes: Iterable[Any], first: Mapping[str, Any], outputs: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        nodes: Iterable[Any],
+        first: Mapping[str, Any],
+        outputs: Mapping[str, str],
+        *,
+        by_definition: bool = False,
+    ) -> None:
         kinds = {name: TYPES[value.dtype.name] for name, value in first.items()}
         kinds |= {name: TYPES[kind] for name, kind in outputs.items()}
         shapes = {name: value.shape for name, value in first.items()}
         model = model_of(list(nodes), shapes, list(outputs), CONSTANTS, opset=19, dtypes=kinds)
-        self.session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        self.session: Any = ReferenceEvaluator(model)
+        if not by_definition:
+            self.session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
         self.compiled = syclsched.compile(model, devices="cpu", autotune=False)
         self.outputs, self.plans = list(outputs), 0
         make = self.compiled._builder.make
@@ -72,12 +96,17 @@ class Both:
 
 
 def check(
-    nodes: Iterable[Any], outputs: Mapping[str, str], values: list[dict[str, Any]], most: int, **more: Any
+    nodes: Iterable[Any],
+    outputs: Mapping[str, str],
+    values: list[dict[str, Any]],
+    most: int,
+    *,
+    by_definition: bool = False,
 ) -> None:
     """Compare for some values, which need so many plans at most; and again, which need none."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        both = Both(nodes, values[0], outputs)
+        both = Both(nodes, values[0], outputs, by_definition=by_definition)
         with both.compiled:
             for each in values:
                 both.check(each)
@@ -86,7 +115,7 @@ def check(
             for each in values:
                 both.check(each)
             assert both.plans == made
-            assert not both.compiled._by_value.inputs
+            assert not both.compiled._plans.by_value.inputs
             assert len(both.compiled.kept_shapes) == 1
 
 
@@ -160,15 +189,50 @@ def test_extents_from_a_list_of_integers(operator: str) -> None:
     check(nodes, {"y": "float32", "z": "float32"}, [values(n, k) for n in EXTENTS for k in (1, 5)], 8)
 
 
-@pytest.mark.parametrize("mode", ["edge", "wrap"])
+@pytest.mark.parametrize("mode", ["edge", "wrap", "reflect"])
 def test_margins_that_repeat_elements(mode: str) -> None:
     nodes = [node("Pad", ["x", "n"], ["y"], mode=mode)]
     values = [{"x": x(4, 3), "n": two(n, 1, 1, k)} for n in (1, 2, 3) for k in (1, 2)]
     check(nodes, {"y": "float32"}, values, 4)
 
 
+@pytest.mark.parametrize("mode", ["edge", "wrap", "reflect"])
+def test_margins_that_crop_on_one_side(mode: str) -> None:
+    """Elements are left out before margins repeat others, as with constant margins."""
+    values = [two(n, 0, k, 0) for n in (-2, -1, 1, 2, 3) for k in (-1, 1, 2)]
+    rows = x(7, 3)
+    both = Both([node("Pad", ["x", "n"], ["y"], mode=mode)], {"x": rows, "n": values[0]}, {"y": "float32"})
+    with both.compiled as compiled:
+        for each in values:
+            begin, end = int(each[0]), int(each[2])
+            cropped = rows[max(-begin, 0) : 7 + min(end, 0)]
+            wanted = np.pad(cropped, ((max(begin, 0), max(end, 0)), (0, 0)), mode)
+            np.testing.assert_array_equal(compiled(rows, each)["y"], wanted)
+        assert both.plans <= 5 and not compiled._plans.by_value.inputs
+
+
+BACKWARDS = ((-1, -100), (100, 2), (8, -9), (3, 3), (-50, -100), (5, -11), (2, 6), (39, 0), (17, 5))
+
+
+@pytest.mark.parametrize("step", [-1, -2, -7])
+def test_slices_backwards(step: int) -> None:
+    nodes = [
+        node("Constant", [], ["steps"], value_ints=[step]),
+        node("Slice", ["rows", "start", "end", "first", "steps"], ["y"]),
+        node("Slice", ["y", "minus", "low", "first", "minus"], ["z"]),
+        node("ReduceSum", ["y", "first"], ["sums"], keepdims=0),
+    ]
+    values = [{"start": two(a), "end": two(z)} for a, z in BACKWARDS]
+    check(nodes, {"y": "float32", "z": "float32", "sums": "float32"}, values, 7)
+
+
 PLACES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
 MODES = [*(("linear", each, {}) for each in PLACES), ("nearest", "half_pixel", {})]
+MODES += [("cubic", each, {}) for each in (*PLACES, "half_pixel_symmetric")]
+MODES += [
+    ("cubic", "half_pixel", {"exclude_outside": 1, "cubic_coeff_a": -0.5}),
+    ("linear", "half_pixel_symmetric", {}),
+]
 MODES += [("nearest", "asymmetric", {"nearest_mode": each}) for each in ("floor", "ceil", "round_prefer_ceil")]
 
 
@@ -177,7 +241,55 @@ def test_pictures_of_any_size(mode: str, places: str, more: dict[str, str]) -> N
     how = {"mode": mode, "coordinate_transformation_mode": places, **more}
     nodes = [node("Resize", ["x", "", "", "n"], ["y"], **how), node("ReduceMean", ["y"], ["mean"])]
     values = [{"x": x(1, 2, 5, 6), "n": two(1, 2, n, k)} for n in EXTENTS[:7] for k in (1, 6, 12)]
-    check(nodes, {"y": "float32", "mean": "float32"}, values, 6)
+    check(nodes, {"y": "float32", "mean": "float32"}, values, 6, by_definition=mode == "cubic")
+
+
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+def test_pictures_that_keep_their_proportions(policy: str, mode: str) -> None:
+    nodes = [node("Resize", ["x", "", "", "n"], ["y"], mode=mode, keep_aspect_ratio_policy=policy, axes=[2, 3])]
+    values = [{"x": x(1, 2, 5, 6), "n": two(n, k)} for n in EXTENTS[:6] for k in (1, 6, 12)]
+    check(nodes, {"y": "float32"}, values, 7, by_definition=True)
+
+
+REGIONS = ((0, 1, 0.1, 0.9), (0.25, 0.75, 0, 1), (-0.2, 1.1, 0.3, 0.5), (0, 1, 0.1, 0.9), (0.5, 0.4, 0, 0.7))
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+@pytest.mark.parametrize("sizes", ["n", "size"])
+def test_parts_of_pictures(mode: str, sizes: str) -> None:
+    how = {"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 7.0}
+    nodes = [
+        node("Constant", [], ["size"], value_ints=[1, 2, 4, 7]),
+        node("Concat", ["begins", "ends"], ["roi"], axis=0),
+        node("Resize", ["x", "roi", "", sizes], ["y"], **how),
+    ]
+    values = []
+    for i, (top, bottom, left, right) in enumerate(REGIONS):
+        each = {"x": x(1, 2, 5, 6), "begins": array([0, 0, top, left], "float32")}
+        each["ends"] = array([1, 1, bottom, right], "float32")
+        values.append(each | ({"n": two(1, 2, 3 + i % 3, 5)} if sizes == "n" else {}))
+    check(nodes, {"y": "float32"}, values, 4, by_definition=True)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+def test_parts_of_pictures_scaled_by_real_numbers(mode: str) -> None:
+    how = {"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 7.0}
+    inputs = ["x", "roi", "s"]
+    shapes = {"x": (1, 2, 5, 6), "roi": (8,), "s": (4,)}
+    model = model_of([node("Resize", inputs, ["y"], **how)], shapes, ["y"], {}, opset=19)
+    with syclsched.compile(model, devices="cpu", autotune=False) as compiled:
+        for i, (top, bottom, left, right) in enumerate(REGIONS[:4]):
+            picture, region = x(1, 2, 5, 6), array([0, 0, top, left, 1, 1, bottom, right], "float32")
+            scales = array([1, 1, 1 + i % 2, 2.5], "float32")
+            constants = {"roi": region, "s": scales}
+            fixed = model_of([node("Resize", inputs, ["y"], **how)], {"x": shapes["x"]}, ["y"], constants, opset=19)
+            with syclsched.compile(fixed, devices="cpu", autotune=False) as other:
+                wanted = other(picture)["y"]
+            found = compiled(picture, region, scales)["y"]
+            assert found.shape == wanted.shape
+            np.testing.assert_allclose(found, wanted, atol=2e-6)
+        assert not compiled._plans.by_value.inputs and len(compiled.kept_shapes) == 1
 
 
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
@@ -198,13 +310,179 @@ def test_a_value_that_stays_the_same_gives_exact_extents() -> None:
         assert both.plans == 1
 
 
-def test_several_extents_of_a_reshape_are_planned_for_each_value() -> None:
+RESHAPED = ((3, 8), (2, -1), (6, 4), (-1, 12), (24, 1), (0, 6), (3, 8))
+
+
+@pytest.mark.parametrize("kind", ["float32", "int64"])
+def test_a_shape_from_values(kind: str) -> None:
+    nodes = [
+        node("Cast", ["s"], ["shape"], to=7),
+        node("Reshape", ["x", "shape"], ["y"]),
+        node("Transpose", ["y"], ["z"], perm=[1, 0]),
+        node("ReduceSum", ["y", "first"], ["sums"], keepdims=0),
+    ]
+    values = [{"x": x(4, 6), "s": array(each, kind)} for each in RESHAPED]
+    check(nodes, {"y": "float32", "z": "float32", "sums": "float32"}, values, 9)
+
+
+def test_rows_parted_by_values() -> None:
+    nodes = [
+        node("Unsqueeze", ["n", "first"], ["count"]),
+        node("Concat", ["count", "lines"], ["shape"], axis=0),
+        node("Reshape", ["x", "shape"], ["y"]),
+        node("Shape", ["y"], ["extents"]),
+        node("ReduceMean", ["y", "first"], ["means"], keepdims=0),
+        node("Concat", ["lines", "count"], ["turned"], axis=0),
+        node("Reshape", ["y", "turned"], ["z"]),
+    ]
+    values = [{"x": x(12, 6), "n": array(n, "int64")} for n in (1, 2, 3, 4, 6, 12)]
+    check(nodes, {"y": "float32", "means": "float32", "extents": "int64", "z": "float32"}, values, 8)
+
+
+def test_shapes_that_vary_much_are_planned_for_each_value() -> None:
+    rows = x(160, 160)
     nodes = [node("Cast", ["s"], ["shape"], to=7), node("Reshape", ["x", "shape"], ["y"])]
-    shapes = [array(each, "float32") for each in ((3, 8), (2, -1), (6, 4), (3, 8))]
-    both = Both(nodes, {"x": x(4, 6), "s": shapes[0]}, {"y": "float32"})
+    shapes = [array(each, "float32") for each in ((25600, 1), (160, 160), (1, 25600), (25600, 1))]
+    both = Both(nodes, {"x": rows, "s": shapes[0]}, {"y": "float32"})
     with both.compiled, pytest.warns(RemadeModelWarning, match=r"every value of 's'.*Reshape"):
         for each in shapes:
-            both.check({"x": x(4, 6), "s": each})
+            both.check({"x": rows, "s": each})
+
+
+def test_a_shape_of_other_elements_is_refused() -> None:
+    both = Both([node("Reshape", ["x", "n"], ["y"])], {"x": x(4, 6), "n": two(3, 8)}, {"y": "float32"})
+    with both.compiled as compiled:
+        for shape in (two(3, 8), two(8, 3), two(-1, 4)):
+            both.check({"x": x(4, 6), "n": shape})
+        for shape in (two(5, 5), two(-1, 5), two(4, 4), two(-1, -1), two(-2, -12)):
+            with pytest.raises(ModelError, match="Reshape"):
+                compiled(x(4, 6), shape)
+        both.check({"x": x(4, 6), "n": two(12, 2)})
+
+
+def test_convolutions_of_resized_pictures() -> None:
+    nodes = [
+        node("Resize", ["x", "", "", "n"], ["h"], mode="linear"),
+        node("Conv", ["h", "kernels"], ["c"], pads=[1, 1, 1, 1], strides=[2, 1]),
+        node("MaxPool", ["c"], ["y"], kernel_shape=[2, 2], pads=[1, 0, 0, 1]),
+    ]
+    values = [{"x": x(1, 3, 5, 6), "n": two(1, 3, n, k)} for n in EXTENTS[:7] for k in (4, 6, 12)]
+    check(nodes, {"y": "float32"}, values, 7)
+
+
+def test_a_node_that_takes_no_such_extent_is_planned_for_each_value_of_what_decides_it() -> None:
+    nodes = [
+        node("Resize", ["x", "", "", "n"], ["h"], mode="nearest"),
+        node("GridSample", ["h", "grid"], ["y"]),
+    ]
+    values = [{"x": x(1, 3, 5, 6), "n": two(1, 3, n, 6)} for n in (3, 5, 3, 8, 5)]
+    both = Both(nodes, values[0], {"y": "float32"})
+    with both.compiled as compiled, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for each in values:
+            both.check(each)
+        assert compiled._plans.by_value.inputs == ("n",)
+
+
+@pytest.mark.parametrize("by_condition", [False, True])
+def test_loops_as_often_as_an_input_says(by_condition: bool) -> None:
+    def declared(name: str, kind: int, shape: Any) -> Any:
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    nodes = [
+        node("Add", ["state", "x"], ["next"]),
+        node("ReduceSum", ["next"], ["total"], keepdims=0),
+        node("Less", ["total", "limit"], ["below"]),
+        node("Or" if by_condition else "Identity", ["below", "below"] if by_condition else ["condition"], ["goes"]),
+        node("Mul", ["next", "next"], ["slice"]),
+    ]
+    body = helper.make_graph(
+        nodes,
+        "body",
+        [declared("i", 7, []), declared("condition", 9, []), declared("state", 1, [3])],
+        [declared("goes", 9, []), declared("next", 1, [3]), declared("slice", 1, [3])],
+    )
+    outer = [
+        node("Constant", [], ["yes"], value=helper.make_tensor("yes", 9, [], [True])),
+        node("Loop", ["n", "yes", "x"], ["last", "all"], body=body),
+        node("Neg", ["all"], ["y"]),
+        node("ReduceSum", ["all", "first"], ["sums"], keepdims=0),
+    ]
+    values = [
+        {"n": array(n, "int64"), "x": np.abs(x(3)), "limit": array(20.0, "float32")} for n in (*EXTENTS, 0, -2, 6)
+    ]
+    check(outer, {"y": "float32", "sums": "float32", "last": "float32"}, values, 6)
+
+
+def carried_sums(window: bool) -> Any:
+    """Return a model that adds up repeated rows, or keeps as many of the last sums as an input says."""
+    nodes = [
+        node("Tile", ["x", "n"], ["tiled"]),
+        node("ReduceSum", ["tiled", "first"], ["sum"], keepdims=1),
+        node("Add", ["past", "sum"], ["present"]),
+        node("Slice", ["tiled", "first", "four"], ["begin"]),
+        node("Neg", ["present"], ["y"]),
+    ]
+    if window:
+        nodes[2:4] = [
+            node("Concat", ["past", "sum"], ["all"], axis=0),
+            node("Slice", ["all", "low", "k"], ["present"]),
+            node("Slice", ["tiled", "first", "four"], ["begin"]),
+        ]
+    shapes = {"past": ("rows" if window else 1, 3), "x": (2, 3), "n": (2,)} | ({"k": (1,)} if window else {})
+    return model_of(nodes, shapes, ["y", "begin", "present"], CONSTANTS, opset=19, dtypes={"n": 7, "k": 7})
+
+
+@pytest.mark.parametrize("window", [False, True])
+def test_values_decide_extents_beside_carried_values(window: bool) -> None:
+    model = carried_sums(window)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    shapes = {"rows": 0} if window else None
+    with syclsched.compile(
+        model, devices="cpu", autotune=False, shapes=shapes, carried={"present": "past"}
+    ) as compiled:
+        for _ in range(2):
+            past = np.zeros((0 if window else 1, 3), np.float32)
+            for n in EXTENTS:
+                given = {"x": x(2, 3), "n": two(n, 1)} | ({"k": two(n % 4)} if window else {})
+                y, begin, past = session.run(None, {**given, "past": past})
+                found = compiled(given)
+                np.testing.assert_allclose(found["y"], y, rtol=1e-5, atol=1e-5)
+                np.testing.assert_array_equal(found["begin"], begin)
+            np.testing.assert_allclose(compiled.carried()["past"], past, rtol=1e-5, atol=1e-5)
+            compiled.reset()
+        assert not compiled._plans.by_value.inputs
+        if not window:
+            assert len(compiled.kept_shapes) == 1
+
+
+def test_inputs_of_another_dtype_leave_carried_values_as_they_are() -> None:
+    given = {"x": x(2, 3), "n": two(2, 1)}
+    with syclsched.compile(carried_sums(False), devices="cpu", autotune=False, carried={"present": "past"}) as compiled:
+        for n in (2, 3, 2, 2):
+            compiled(given | {"n": two(n, 1)})
+        past = compiled.carried()["past"]
+        with pytest.raises(ArgumentError, match="takes int64"):
+            compiled(given | {"n": np.array([2.0, 1.0])})
+        np.testing.assert_array_equal(compiled.carried()["past"], past)
+
+
+def test_extents_from_large_inputs_beside_carried_values_are_planned_for_each() -> None:
+    nodes = [
+        node("ReduceSum", ["m", "first"], ["n"], keepdims=0),
+        node("ConstantOfShape", ["n"], ["zeros"]),
+        node("Shape", ["zeros"], ["y"]),
+        node("Add", ["past", "n"], ["present"]),
+    ]
+    dtypes = dict.fromkeys(("m", "past", "y", "present"), 7)
+    model = model_of(nodes, {"m": (9000, 1), "past": (1,)}, ["y", "present"], CONSTANTS, opset=19, dtypes=dtypes)
+    ones = np.zeros((9000, 1), np.int64)
+    with syclsched.compile(model, devices="cpu", autotune=False, carried={"present": "past"}) as compiled:
+        for n in (1, 5, 3, 5):
+            ones[:n], ones[n:] = 1, 0
+            assert compiled(ones)["y"].tolist() == [n]
+        assert compiled.carried()["past"].tolist() == [14]
+        assert compiled._plans.by_value.inputs == ("m",)
 
 
 def test_values_that_a_node_does_not_take_are_refused() -> None:
@@ -235,9 +513,37 @@ def test_streams_starts_and_threads_with_fresh_values() -> None:
         with ThreadPoolExecutor(4) as pool:
             for each, found in zip(values, pool.map(compiled, values), strict=True):
                 both.check(each, found)
-        for each in values[:3]:  # a run's arrays are not cut: it has a plan of its own
+        made = both.plans
+        for each in values[:3]:
             run = compiled.start(each)
             assert np.array_equal(run.result("y"), both.wanted(each)["y"])
+            assert np.array_equal(run.result("y"), both.wanted(each)["y"])
+        assert both.plans == made
+
+
+def test_a_started_run_beyond_the_bounds_is_computed_once_more() -> None:
+    nodes = [node("Tile", ["x", "n"], ["y"]), node("Shape", ["y"], ["shape"])]
+    values = [{"x": x(2, 3), "n": two(n, 1)} for n in EXTENTS]
+    both = Both(nodes, values[0], {"y": "float32", "shape": "int64"})
+    with both.compiled as compiled:
+        for i, each in enumerate(values):
+            wanted = both.wanted(each)
+            given = {name: value.copy() for name, value in each.items()}
+            run = compiled.start(given)
+            if i % 2:
+                run.wait()
+                given["x"][:] = 0
+            assert np.array_equal(run.result("y"), wanted["y"])
+            assert np.array_equal(run.result("shape"), wanted["shape"])
+        assert both.plans <= 5
+        for each in values:  # without waiting for it
+            compiled.start(each)
+        assert asyncio.run(awaited(compiled, values[1]))["y"].shape == both.wanted(values[1])["y"].shape
+
+
+async def awaited(compiled: Any, values: Any) -> dict[str, Any]:
+    run = await compiled.start(values)
+    return {name: run.result(name) for name in ("y", "shape")}
 
 
 def test_extents_of_a_branch_that_is_not_taken() -> None:

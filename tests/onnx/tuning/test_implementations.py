@@ -18,7 +18,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.profile import Quantity
 from syclsched.model.task import Task
-from syclsched.onnx.tuning.implementations import for_other_shapes, oversized_tasks, without_untimed
+from syclsched.onnx.tuning.implementations import for_other_shapes, oversized_tasks, without_dominated, without_untimed
 
 MODEL = Path(__file__).parents[3] / "examples" / "data" / "digits.onnx"
 
@@ -115,6 +115,42 @@ def test_kernels_in_python_that_were_not_timed_are_no_choice_where_there_are_oth
     only = graph.with_implementations(lambda _, each: each.name == "python")
     (kept,) = without_untimed(only, CostModel(platform, history)).tasks
     assert kept.operation is not None and kept.operation.implementations
+
+
+@pytest.mark.parametrize("is_timed", [False, True])
+@pytest.mark.parametrize(
+    ("efficiencies", "left"),
+    [
+        ({"opencl-c": 0.5, "other": 1.5, "python": 0.5}, {"other"}),
+        ({"opencl-c": 0.8, "other": 1.5, "python": 1.6}, {"opencl-c", "other", "python"}),
+        ({"opencl-c": 0.5, "python": 0.5}, {"opencl-c"}),
+        ({"python": 0.5}, {"python"}),
+    ],
+)
+def test_kernels_stated_to_be_slower_than_another_are_not_built(
+    efficiencies: dict[str, float], left: set[str], is_timed: bool
+) -> None:
+    """A model of 66 operators compiled 64 to keep a few: the first call took twice the time."""
+    graph = TaskGraph()
+    y = graph.array("y", (256,), "float32")
+    task = graph.kernel(elementwise(("relu", 0), 1), y=y, x0=graph.array("x", (256,), "float32"))
+    assert task.operation is not None and task.signature is not None
+    offered = {each.name: each for each in task.operation.implementations}
+    made = tuple(
+        replace(offered[name if name in offered else "opencl-c"], name=name, efficiency=efficiency)
+        for name, efficiency in efficiencies.items()
+    )
+    operation = replace(task.operation, implementations=(*made, offered["numpy"]))
+    graph = TaskGraph()
+    graph.kernel(operation, y=graph.array("y", (256,), "float32"), x0=graph.array("x", (256,), "float32"))
+    platform, history = syclsched.describe(["cpu"]), MemoryHistory()
+    (device,) = platform.compute_devices
+    for each in made if is_timed else ():
+        history[history_key(device.key, operation, each, task.signature)] = Quantity(1e-6, samples=9)
+    (found,) = without_dominated(graph, CostModel(platform, history)).tasks
+    assert found.operation is not None
+    names = {each.name for each in found.operation.implementations}
+    assert names == {"numpy", *(efficiencies if is_timed else left)}
 
 
 @pytest.mark.sycl

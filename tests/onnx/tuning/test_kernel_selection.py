@@ -113,8 +113,8 @@ def test_on_cpus_all_but_some_tasks_are_left_to_the_library() -> None:
 @pytest.mark.parametrize(("rows", "library_is_taken"), [(32, False), (32_000, True)])
 def test_a_tiny_task_between_kernels_is_one(rows: int, library_is_taken: bool) -> None:
     graph = TaskGraph()
-    arrays = [graph.array(name, (rows, 2), "float32") for name in "xab"]
-    turned = [graph.array(name, (2, rows), "float32") for name in "cyz"]
+    arrays = [graph.array(name, (rows, 20), "float32") for name in "xab"]
+    turned = [graph.array(name, (20, rows), "float32") for name in "cyz"]
     double, mirror = elementwise(("add", 0, 0), 1), transpose((1, 0))
     graph.kernel(double, name="before", y=arrays[1], x0=arrays[0])
     graph.kernel(mirror, name="between", y=turned[0], x=arrays[1])
@@ -252,6 +252,28 @@ def _closes_histories() -> Iterator[None]:
         _histories.pop().close()
 
 
+class StandIn:
+    """A runner that computes nothing, and whose traces tell what its tasks take."""
+
+    plan = None
+    zero_copy_inputs = SimpleNamespace(own_donated=lambda _: {})
+
+    def __init__(self, times=()):
+        self.times = times
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def __call__(self, *_):
+        return None
+
+    def traces(self):
+        return [self.times] * 9
+
+
 class Stage:
     """Plans of a graph that take made-up times, without devices: what `autotune` does with them."""
 
@@ -279,9 +301,6 @@ class Stage:
             doing[task.name] = kernel_selection.LIBRARY if kernel_selection.LIBRARY in names else "opencl-c"
         launched = [(None, SimpleNamespace(kind="launch", task=name)) for name in doing]
 
-        def runner(*_):
-            return None
-
         made = SimpleNamespace(
             specialised=SimpleNamespace(graph=graph, inputs={}, fetched=(), given=lambda values: values),
             plan=SimpleNamespace(
@@ -290,7 +309,7 @@ class Stage:
                     assignments=[SimpleNamespace(task=t, implementation=i) for t, i in doing.items()]
                 ),
             ),
-            runner=runner,
+            runner=StandIn(),
             doing=doing,
         )
         made.close = lambda: self.closed.append(made)
@@ -304,20 +323,7 @@ class Stage:
         (device,) = self.platform.compute_devices
         times = [OperatorTime("", t, device.name, i, self.seconds[i]) for t, i in bound.doing.items()]
 
-        class Again:
-            def __enter__(self):
-                return self
-
-            def __exit__(self, *_):
-                return None
-
-            def __call__(self, *_):
-                return None
-
-            def traces(self):
-                return [times] * 9
-
-        return Again()
+        return StandIn(times)
 
     def race(self, least_gain: float = 0.0):
         """Return who wins."""
@@ -337,6 +343,30 @@ def test_kernels_alone_are_tried_for_short_models_whatever_is_predicted(monkeypa
     winner = stage.race()
     assert (set(winner.doing.values()) == {"opencl-c"}) == faster
     assert {id(each) for each in stage.closed} == {id(each) for each in stage.made if each is not winner}
+
+
+@needs_onednn
+@pytest.mark.parametrize(
+    ("expected_s", "kernels_s", "wins"), [(1e-4, 1.0, True), (1e-4, 1.8, False), (1e-2, 1.0, False)]
+)
+def test_on_a_busy_machine_short_models_take_kernels_that_are_clearly_faster(
+    monkeypatch, expected_s: float, kernels_s: float, wins: bool
+) -> None:
+    stage = Stage(monkeypatch)
+    for module in (plan_comparison, kernel_selection):
+        monkeypatch.setattr(module, "is_disturbed", lambda _: True)
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[2.0] * 9, [kernels_s] * 9])
+    bound = stage.bound
+
+    def planned(graph: TaskGraph, *, calibrate: bool = True) -> SimpleNamespace:
+        made = bound(graph, calibrate=calibrate)
+        made.plan.expected_s = expected_s
+        return made
+
+    monkeypatch.setattr(stage, "bound", planned)
+    winner = stage.race()
+    assert (set(winner.doing.values()) == {"opencl-c"}) == wins
+    assert not len(stage.history)
 
 
 @needs_onednn

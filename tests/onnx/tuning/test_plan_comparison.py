@@ -127,11 +127,18 @@ def test_a_noisy_race_is_corrected_by_the_next(quiet, device) -> None:
         assert is_known_faster(device, history, "graph") is True
 
 
-def test_on_a_busy_machine_nothing_is_decided(monkeypatch, device) -> None:
+@pytest.mark.parametrize(
+    ("with_kernels", "faster"),
+    [([0.5] * 5, True), ([0.85] * 5, False), ([0.3, 0.6, 0.9, 1.2, 1.5], False)],
+    ids=["clear", "close", "noisy"],
+)
+def test_on_a_busy_machine_only_what_is_clear_counts_and_nothing_is_stored(
+    monkeypatch, device, with_kernels: list[float], faster: bool
+) -> None:
     readings = iter([CpuTimes(busy_s=0, total_s=0, own_s=0), CpuTimes(busy_s=1.5, total_s=2, own_s=0.5)])
     monkeypatch.setattr(plan_comparison, "read_times", lambda: next(readings))
     history = MemoryHistory()
-    assert not measure_is_faster(device, history, "graph", lambda: [[1.0], [0.5]])
+    assert measure_is_faster(device, history, "graph", lambda: [[1.0] * 5, with_kernels]) == faster
     assert stored_ratio(device, history, "graph") is None and not history
 
 

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from syclsched.errors import ModelError, ValueNeededError
+from syclsched.frontends.onnx.importing.extents import bounded, numbers
 from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.loop_bodies import (
     LONGEST_LOOP,
@@ -29,6 +30,8 @@ from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph, ModelNode
 #: Branches of If, and the most nodes of both that are computed where one may be enough.
 _BRANCHES: Final = ("then_branch", "else_branch")
 _SHORT: Final = 16
+#: What the trip count of a loop is called.
+_TRIPS: Final = "the trip count"
 #: Arithmetic operations of both branches of If from which a run chooses one, and does not compute both: a choice takes
 #: the host some hundred microseconds.
 WORTH_CHOOSING: Final = 1e7
@@ -119,11 +122,12 @@ def _import_both(scope: Scope, node: ModelNode, condition: str) -> Sequence[Boun
 def _import_loop(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     """Import Loop as one task, by unrolling it, or by the host."""
     body = _graph(scope, node, "body")
-    replayed = _as_one_task(scope, node, partial(_loop_body, scope, node, body))
+    number, most = _trip_count(scope, node) if len(body.outputs) > len(node.inputs) - 1 else (None, None)
+    replayed = _as_one_task(scope, node, partial(_loop_body, scope, node, body, number, most))
     if replayed is not None:
         return replayed
     trips_name, condition_name = (*node.inputs, "", "")[:2]
-    trips = scope.b.known(scope.tensor(trips_name)) if trips_name else None
+    trips = scope.b.known(number or scope.tensor(trips_name)) if trips_name else None
     proceed = scope.b.known(scope.tensor(condition_name)) if condition_name else np.array(True)
     carried: list[BoundValue] = [scope.meaning(name) if name else None for name in node.inputs[2:]]
     if not all(isinstance(each, str) for each in carried):  # a sequence: its elements must be known
@@ -157,13 +161,29 @@ def _import_loop(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     return [*carried, *(scope.b.stack(values, 0) for values in gathered)] if all(gathered) else None
 
 
-def _loop_body(scope: Scope, node: ModelNode, graph: ModelGraph) -> tuple[LoopBody, list[str]] | None:
+def _trip_count(scope: Scope, node: ModelNode) -> tuple[str | None, int | None]:
+    """Return the trip count of a loop with scan outputs, and the most so far; None for what decides nothing."""
+    b = scope.b
+    name = scope.tensor(node.inputs[0]) if node.inputs and node.inputs[0] else None
+    if b.observed is None or name is None or name in b.lengths or math.prod(b.shape(name)) != 1:
+        return None, None
+    (number,) = numbers(b, name, _TRIPS)
+    extent = bounded(b, min(number, LONGEST_LOOP + 1) if isinstance(number, int) else number, _TRIPS, least=None)
+    if isinstance(number, int):
+        return (None if b.known(name) is not None else b.constant(number, "int64")), None
+    return number, extent.bound
+
+
+def _loop_body(
+    scope: Scope, node: ModelNode, graph: ModelGraph, trips: str | None, most: int | None
+) -> tuple[LoopBody, list[str]] | None:
     """Import the body of a Loop as a network of its own; None if its carried values are not all tensors."""
     carried = [scope.meaning(name) if name else None for name in node.inputs[2:]]
     if not all(isinstance(each, str) for each in carried):
         return None
-    given = (scope.tensor(name) if name else None for name in (*node.inputs, "", "")[:2])
-    return import_loop_body(scope, graph, [each for each in carried if isinstance(each, str)], *given)
+    given = [scope.tensor(name) if name else None for name in (*node.inputs, "", "")[:2]]
+    states = [each for each in carried if isinstance(each, str)]
+    return import_loop_body(scope, graph, states, trips or given[0], given[1], most)
 
 
 def _as_one_task(

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from syclsched.errors import ValueNeededError
 from syclsched.frontends.onnx.importing.import_state import Shape
 from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.reference_fallback import NameScope, inferred_shapes, reference_inputs
+from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 from syclsched.frontends.onnx.shapes import ShapeDtype
 
@@ -62,10 +64,31 @@ def _with_extents(
     return inferred_shapes(b, node, given, results, changed)
 
 
+#: Elements of integer inputs for whose values a model is planned, rather than to leave a node to the host.
+_FEW: Final = 64
+
+
+def _deciding(b: NetworkBuilder, values: Iterable[str | None]) -> tuple[str, ...]:
+    """Return the inputs of the network on which the lengths of values depend."""
+    counts = [length.count for value in values if value is not None for length in b.lengths.get(value, ())]
+    return tuple(dict.fromkeys(source for count in counts for source in b.sources(count)))
+
+
+def _check_deciding(b: NetworkBuilder, values: Iterable[str | None]) -> None:
+    """Raise if lengths follow from a few integers: devices execute the node, in a plan for each value."""
+    deciding = _deciding(b, values)
+    is_small = sum(math.prod(b.shape(name)) for name in deciding) <= _FEW
+    if deciding and is_small and b.observed is not None and all(b.dtype(name) not in FLOATS for name in deciding):
+        raise ValueNeededError(
+            "its input has an extent that follows from values, which it does not take", inputs=deciding, where=b.place()
+        )
+
+
 def import_on_cut_inputs(
     b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None], scope: NameScope
 ) -> Sequence[str | None]:
     """Leave a node to onnx's reference implementation on the host, with its inputs cut to their lengths."""
+    _check_deciding(b, inputs)
     given = reference_inputs(b, node, inputs, scope)
     results = tuple(name for name in node.outputs if name)
     whole = inferred_shapes(b, node, given, results)
@@ -76,7 +99,7 @@ def import_on_cut_inputs(
         if len(axes) > 1:
             raise ValueNeededError(
                 f"several extents of its result {name!r} are known only at run time",
-                inputs=tuple(dict.fromkeys(source for value in given.values() for source in b.sources(value))),
+                inputs=_deciding(b, given.values()),
                 where=b.place(),
             )
         made.append((shape, dtype, axes[0] if axes else None))

@@ -72,7 +72,7 @@ def numbers(b: NetworkBuilder, name: str, what: str) -> list[Number]:
     if b.known(name) is not None:
         found = b.integers(name, what)
         for i, value in enumerate(found):
-            _record(b, f"{what}, {i}", value)
+            _record(b, f"{what}, {i}", value, marks=True)
         return list(found)
     if len(b.shape(name)) > 1 or not b.dtype(name).startswith(("int", "uint")):
         raise b.wrong(f"{what} are {b.dtype(name)} of shape {b.shape(name)}, expected a list of integers")
@@ -146,6 +146,19 @@ def bounded_numbers(b: NetworkBuilder, name: str, what: str) -> list[Extent]:
     ]
 
 
+def mean(b: NetworkBuilder, x: str, axes: Sequence[int], *, keepdims: bool) -> str:
+    """Return means; along an axis whose length is known only at run time, of as many elements as there are."""
+    counts = [each.count for each in b.lengths.get(x, ()) if each.axis in axes]
+    if not counts:
+        return b.reduce("mean", x, axes, keepdims=keepdims)
+    others = math.prod(b.shape(x)[axis] for axis in axes if b.length_along(x, axis) is None)
+    kind = b.dtype(x)
+    wide = "float32" if kind == "float16" else kind  # a sum may be beyond half precision, and its mean within
+    number = ("cast", wide, ("mul", *range(1, len(counts) + 1), ("const", others, "int64")))
+    total = b.reduce("sum", b.cast(x, wide), axes, keepdims=keepdims)
+    return b.cast(b.elementwise(("div", 0, number), total, *counts), kind)
+
+
 def value_needed(b: NetworkBuilder, name: str, what: str) -> ValueNeededError:
     """Return the error that the model must be planned for each value of the inputs that decide an extent."""
     return ValueNeededError(
@@ -160,9 +173,43 @@ def is_length(b: NetworkBuilder, number: Number) -> bool:
     return isinstance(traced, tuple) and traced[0] in b.bounds
 
 
+def is_bounded(b: NetworkBuilder, number: Number) -> bool:
+    """Return whether a number is a multiple of the length of a value, or of one with an upper bound."""
+    if isinstance(number, int):
+        return False
+    traced = _traced(b, number, 0)
+    return isinstance(traced, tuple) and (traced[0] in b.bounds or traced[:2] in b.extent_roots)
+
+
+def is_positive(b: NetworkBuilder, what: str, index: int) -> bool:
+    """Return whether an element of a list of integers was positive in all calls so far."""
+    seen = None if b.observed is None else b.observed.get(_key(b, f"{what}, {index}"))
+    return seen is not None and seen.is_positive
+
+
 def is_same(b: NetworkBuilder, a: str, c: str) -> bool:
     """Return whether two numbers are the same by how they are computed."""
     return a == c or _traced(b, a, 0) == _traced(b, c, 0)
+
+
+def root_of(b: NetworkBuilder, count: str) -> int | tuple[str, int]:
+    """Return the length and the factor of which a number is the product; or its value."""
+    traced = _traced(b, count, 0)
+    return traced if isinstance(traced, int) else (_scalar(b, (*traced[:2], 1)), traced[2])
+
+
+def scalar_of(b: NetworkBuilder, count: str, factor: int) -> str:
+    """Return the number that is a multiple of a length."""
+    return _scalar(b, (count, 0, factor))
+
+
+def formula(b: NetworkBuilder, operator: str, number: int, counts: Iterable[str]) -> str:
+    """Return a number with lengths added (``add``) or multiplied (``mul``); always the same value for the same ones."""
+    names = tuple(sorted(counts))
+    value: Any = ("const", number, "int64")
+    for i in range(len(names)):
+        value = (operator, value, i)
+    return b.formula(operator, (number,), value, names)
 
 
 def _needed(b: NetworkBuilder, name: str, what: str) -> dict[str, Any]:
@@ -176,9 +223,9 @@ def _key(b: NetworkBuilder, what: str) -> str:
     return f"{b.node_name}: {what}"
 
 
-def _record(b: NetworkBuilder, what: str, value: int) -> None:
+def _record(b: NetworkBuilder, what: str, value: int, *, marks: bool = False) -> None:
     if b.observed is not None and b.is_observing:
-        b.observed.record(_key(b, what), value)
+        b.observed.record(_key(b, what), value, marks=marks)
 
 
 # --- where a number comes from --------------------------------------------------------------------------

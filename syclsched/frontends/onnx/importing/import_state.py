@@ -62,6 +62,8 @@ class ImportState:
         self.extent_roots: dict[tuple[str, int], tuple[int, str]] = {}
         #: Element of a value, and a factor -> the single int64 with their product.
         self.extent_scalars: dict[tuple[str, int, int], str] = {}
+        #: The kind of a formula, its numbers, and lengths -> the single int64 with their value.
+        self.extent_formulas: dict[tuple[str, tuple[int, ...], tuple[str, ...]], str] = {}
         #: Numbers of which the network assumes something.
         self.guards: list[tuple[str, ExtentGuard]] = []
         self._inputs: list[str] = []

@@ -31,6 +31,14 @@ class Inputs:
         """Return the first inputs, all required; the names are for error messages."""
         return [self.required(position, name) for position, name in enumerate(names)]
 
+    def given(self) -> list[str]:
+        """Return the inputs that are there."""
+        return [each for each in self._names if each is not None]
+
+    def changed(self, change: Callable[[str], str]) -> Inputs:
+        """Return the inputs, each changed by a function."""
+        return Inputs(self._b, [None if each is None else change(each) for each in self._names])
+
     def all(self, what: str) -> list[str]:
         """Return all inputs, which must be present."""
         return self.first(*(f"{what}{position}" for position in range(len(self._names))))

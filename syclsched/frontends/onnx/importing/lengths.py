@@ -41,13 +41,17 @@ EXTENT_INPUT: Final = "extent of {}"
 #: Operators whose importers read extents otherwise than `Shape` does: only the first axis may have a length.
 READ_EXTENTS: Final = frozenset(
     {
-        *("Attention", "MultiHeadAttention", "GroupQueryAttention", "RotaryEmbedding", "GridSample", "RoiAlign"),
+        *("Attention", "MultiHeadAttention", "RotaryEmbedding", "GridSample", "RoiAlign"),
         *("DFT", "STFT", "ReverseSequence", "CenterCropPad", "LpPool", "GlobalLpPool", "AffineGrid"),
     }
 )
 
 #: Kinds whose first input may have a length along its first axis, which is one of independent pictures or rows.
-_BATCHED: Final = ("conv", "conv_transpose", "pool", "lrn", "batch_norm", "group_norm", "resize")
+_BATCHED: Final = ("conv", "conv_transpose", "pool", "group_norm", "resize")
+#: Kinds that are windows over the axes from the third one on: beyond a length they read what is beyond the whole axis.
+_WINDOWED: Final = ("conv", "conv_transpose", "pool")
+#: Kinds whose result has the length along the axis of which it is.
+_KEEPING: Final = ("softmax", *_WINDOWED)
 
 
 def resulting_lengths(
@@ -252,12 +256,34 @@ def neutral(kind: str, position: int, shapes: Sequence[Any], axis: int, attribut
         return 0.0 if position < 2 and summed_axes(kind, shapes, attributes)[position] == axis else None
     if kind == "reduce" and axis in attributes["axes"]:
         return _NEUTRAL.get(attributes["mode"])
+    if kind in _WINDOWED and position == 0 and axis > 1:
+        return _beyond_windows(kind, axis, attributes)
     if kind in ("topk", "arg", "softmax") and axis == attributes["axis"]:
         if attributes.get("last"):
             raise LengthError("the last of equal elements along the axis whose length is known only at run time")
         is_largest = attributes["mode"] == "max" if kind == "arg" else attributes.get("largest", True)
         return -math.inf if is_largest else math.inf
     return None
+
+
+def _beyond_windows(kind: str, axis: int, attributes: Mapping[str, Any]) -> float:
+    """Return what windows read beyond the length of an axis, as they do in pads."""
+    pads = attributes["pads"]
+    if kind != "pool":
+        return 0.0
+    if attributes["mode"] == "max":
+        return -math.inf
+    if pads[axis - 2 + len(pads) // 2] and not attributes["count_include_pad"]:
+        raise LengthError("means of parts of windows at the end of the axis whose length is known only at run time")
+    return 0.0
+
+
+def _per_channel(given: _Given, _: tuple[int, ...], __: Mapping[str, Any]) -> Lengths:
+    """Return the lengths after an operation on the channels of each place."""
+    (_x, lengths), *others = given
+    if any(each.axis == 1 for each in lengths) or any(found for _, found in others):
+        raise LengthError("an operation on channels whose number is known only at run time")
+    return lengths
 
 
 _RULES: Final[dict[str, _Rule]] = {
@@ -273,6 +299,7 @@ _RULES: Final[dict[str, _Rule]] = {
     "scan_sum": _sums,
     "pad": _pad,
     "recurrent": _recurrence,
+    **dict.fromkeys(("batch_norm", "lrn"), _per_channel),
     **dict.fromkeys(("integer_matmul", "block_matmul", "trees"), _rows),
     **dict.fromkeys(("attention", "rotary"), _batch),
     **dict.fromkeys(("reduce", "arg", "layer_norm", "topk"), _over_other_axes),
@@ -309,6 +336,9 @@ class LengthBuilder(Protocol):
     def with_all(self, x: str, shape: tuple[int, ...]) -> str:
         """Return a value reshaped, without lengths."""
 
+    def formula(self, kind: str, numbers: tuple[int, ...], expression: Any, names: Sequence[str]) -> str:
+        """Return the number computed from lengths; the same value for the same kind of formula."""
+
     def elementwise(
         self, expression: Any, *inputs: str, shape: tuple[int, ...] | None = None, dtype: str | None = None
     ) -> str:
@@ -326,6 +356,8 @@ def followed_lengths(
         changed, lengths[0] = _of_first_elements(b, given[0] or "", lengths[0], shape, attributes)
     elif kind == "reshape":
         changed, lengths[0] = _of_joined_axes(b, given[0] or "", lengths[0], shape)
+    elif kind in _WINDOWED:
+        changed, lengths[0] = _of_windows(b, kind, given, lengths[0], attributes)
     try:
         return changed + resulting_lengths(kind, values, lengths, shape, attributes)
     except LengthError as error:
@@ -345,6 +377,33 @@ def _of_first_elements(
             changed.append(Length(axis, b.elementwise(fewest, each.count, dtype="int64")))
     axes = {each.axis for each in changed}
     return tuple(changed), tuple(each for each in lengths if each.axis not in axes)
+
+
+def _of_windows(
+    b: LengthBuilder, kind: str, given: Sequence[str | None], lengths: Lengths, attributes: Mapping[str, Any]
+) -> tuple[Lengths, Lengths]:
+    """Return the numbers of windows along the axes after the second one; and the other lengths."""
+    kernel = attributes["kernel"] if kind == "pool" else b.shape(given[1] or "")[2:]
+    rank, changed = len(kernel), []
+    for each in lengths:
+        if each.axis < 2:
+            continue
+        at = each.axis - 2
+        stride, pads = attributes["strides"][at], attributes["pads"][at] + attributes["pads"][at + rank]
+        covered = attributes["dilations"][at] * (kernel[at] - 1) + 1
+        more = covered - pads - stride
+        if kind == "conv_transpose":
+            more += attributes["output_padding"][at]
+        if (stride, more) == (1, 0):
+            changed.append(each)
+            continue
+        value: Any = ("div", ("sub", 0, ("const", more, "int64")), ("const", stride, "int64"))
+        if kind == "conv_transpose":
+            value = ("add", ("mul", 0, ("const", stride, "int64")), ("const", more, "int64"))
+        kept = ("max", value, ("const", 0, "int64"))
+        name = "spread" if kind == "conv_transpose" else "windows"
+        changed.append(Length(each.axis, b.formula(name, (stride, more), kept, [each.count])))
+    return tuple(changed), tuple(each for each in lengths if each.axis < 2)
 
 
 def _of_joined_axes(b: LengthBuilder, x: str, lengths: Lengths, shape: tuple[int, ...]) -> tuple[Lengths, Lengths]:
@@ -385,7 +444,7 @@ def filled_up(
                 continue
             fill = neutral(kind, position, shapes, length.axis, attributes)
             if fill is not None:
-                found[position] = _filled(b, now, length, fill, keeps_length=kind == "softmax")
+                found[position] = _filled(b, now, length, fill, keeps_length=kind in _KEEPING)
     return found
 
 

@@ -122,11 +122,16 @@ def _check_carried(scope: Scope, network: Network, carried: Sequence[str], first
 
 
 def import_loop_body(
-    scope: Scope, graph: ModelGraph, carried: Sequence[str], trips: str | None, condition: str | None
+    scope: Scope,
+    graph: ModelGraph,
+    carried: Sequence[str],
+    trips: str | None,
+    condition: str | None,
+    most_trips: int | None = None,
 ) -> tuple[LoopBody, list[str]]:
     """Import the body of a Loop; return it and the inputs of its node.
 
-    Trip count and condition are values, or None if they are left out.
+    Trip count and condition are values, or None if they are left out; the trip count may have an upper bound.
     """
     b = scope.b
     network, captured = _import_body(
@@ -138,7 +143,7 @@ def import_loop_body(
     if known_condition is not None and not bool(known_condition.reshape(-1)[0]):
         limit: int | None = 0
     else:
-        limits = [most or None, None if known_trips is None else max(0, int(known_trips.reshape(-1)[0]))]
+        limits = [most or None, most_trips, None if known_trips is None else max(0, int(known_trips.reshape(-1)[0]))]
         limit = min((each for each in limits if each is not None), default=None)
     body = LoopBody(
         network if most is None else replace(network, outputs=network.outputs[1:]),

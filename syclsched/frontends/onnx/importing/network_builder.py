@@ -47,7 +47,7 @@ class NetworkBuilder(ImportState):
         self._made_now: set[str] = set()
         self._number = 0
         self._node_names: set[str] = set()
-        self._before: tuple[Any, ...] = ({}, {}, [])
+        self._before: tuple[Any, ...] = ({}, {}, {}, [])
 
     # --- adding ---------------------------------------------------------------------------------------
 
@@ -65,7 +65,8 @@ class NetworkBuilder(ImportState):
         """Start the import of an ONNX node."""
         self._node_name, self._label = name, label
         self._made_now = set()
-        self._before = dict(self.extent_roots), dict(self.extent_scalars), list(self.guards)
+        known = self.extent_roots, self.extent_scalars, self.extent_formulas, self.guards
+        self._before = tuple(map(copy, known))
 
     def end(self, results: Sequence[str | None], names: Sequence[str]) -> dict[str, str]:
         """Finish the import of an ONNX node: its results get the model's names."""
@@ -89,7 +90,7 @@ class NetworkBuilder(ImportState):
     def drop(self) -> None:
         """Discard the canonical nodes added for the current ONNX node."""
         self._fresh = []
-        self.extent_roots, self.extent_scalars, self.guards = map(copy, self._before)
+        self.extent_roots, self.extent_scalars, self.extent_formulas, self.guards = map(copy, self._before)
 
     def add_node(self, node: CanonicalNode, made: Iterable[Value]) -> None:
         """Add a complete node and its results, which have names already."""
@@ -214,6 +215,13 @@ class NetworkBuilder(ImportState):
     def length_along(self, name: str, axis: int) -> str | None:
         """Return the count of a value's length along an axis; None if it has none."""
         return next((each.count for each in self.lengths.get(name, ()) if each.axis == axis), None)
+
+    def formula(self, kind: str, numbers: tuple[int, ...], expression: Any, names: Sequence[str]) -> str:
+        """Return the number computed from lengths by an expression; the same value for the same kind of formula."""
+        key = kind, numbers, tuple(names)
+        if key not in self.extent_formulas:
+            self.extent_formulas[key] = self.elementwise(expression, *names, shape=(), dtype="int64")
+        return self.extent_formulas[key]
 
     def with_all(self, x: str, shape: Shape) -> str:
         """Return a value reshaped, without lengths."""
@@ -511,6 +519,10 @@ class NetworkBuilder(ImportState):
         self.extent_scalars = {
             (new if root == old else root, place, factor): new if made == old else made
             for (root, place, factor), made in self.extent_scalars.items()
+        }
+        self.extent_formulas = {
+            (kind, numbers, tuple(sorted(new if each == old else each for each in names))): new if made == old else made
+            for (kind, numbers, names), made in self.extent_formulas.items()
         }
         if old in self.bounds:
             self.bounds[new] = self.bounds.pop(old)

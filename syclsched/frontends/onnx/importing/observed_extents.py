@@ -32,6 +32,11 @@ class Observed:
         """The least power of two that none of them exceeds."""
         return max(_LEAST, 1 << max(self.most - 1, 0).bit_length())
 
+    @property
+    def is_positive(self) -> bool:
+        """Whether none of them was 0 or a marker such as -1."""
+        return self.least > 0
+
 
 class ObservedExtents:
     """Numbers that decide shapes, by node and use; `version` increases when plans must change."""
@@ -44,13 +49,13 @@ class ObservedExtents:
         """Return what is known of a number; None if nothing."""
         return self._seen.get(key)
 
-    def record(self, key: str, value: int) -> None:
-        """Add a value of a number."""
+    def record(self, key: str, value: int, *, marks: bool = False) -> None:
+        """Add a value of a number; ``marks``: 0 or less may stand for something else than an extent."""
         seen = self._seen.get(key)
         now = Observed(value, value) if seen is None else Observed(min(seen.least, value), max(seen.most, value))
         if now == seen:
             return
         self._seen[key] = now
         is_fixed = seen is not None and seen.least == seen.most
-        if seen is None or is_fixed or now.bound != seen.bound:
+        if seen is None or is_fixed or now.bound != seen.bound or (marks and now.is_positive != seen.is_positive):
             self.version += 1

@@ -12,6 +12,7 @@ from typing import Final
 from syclsched.frontends.onnx.network import CanonicalNode, Network
 from syclsched.kernels.common import REAL_DTYPES
 from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn.panels import has_small_registers
 from syclsched.kernels.tensor.writing.expression import TypedExpression, axes_of, infer_dtypes
 from syclsched.kernels.tensor.writing.expression_codegen import emit_expression
 from syclsched.kernels.tensor.writing.index_arrays import clamped_index, load_index
@@ -28,8 +29,10 @@ _VECTOR_OPERATORS: Final = frozenset(
         *("exp", "log", "tanh", "sigmoid", "silu"),
     }
 )
-#: Vectors of columns of a matrix product that are summed at once.
-_BLOCK: Final = 4
+#: Most vectors of columns, and most rows, of a matrix product that are summed at once.
+_VECTORS, _ROWS = 4, 8
+#: Most of these sums, which stay in registers: with AVX-512, and without.
+_SUMS, _FEW_SUMS = 16, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +337,8 @@ def _one_product(n: _NodeWriter, a: str, b: str, y: str) -> None:
     m, columns = n.y_shape[-2:]
     depth = n.shape(0)[-2 if at["transpose_a"] else -1]
     row_step, deep_step = (1, m) if at["transpose_a"] else (depth, 1)
-    rows = next(each for each in (4, 3, 2, 1) if m % each == 0)
+    sums = _FEW_SUMS if has_small_registers() else _SUMS
+    rows = next(each for each in range(min(_ROWS, sums), 0, -1) if m % each == 0)
 
     @contextmanager
     def some_rows() -> Iterator[tuple[list[str], list[str]]]:
@@ -347,13 +351,13 @@ def _one_product(n: _NodeWriter, a: str, b: str, y: str) -> None:
         with some_rows() as (first, to):
             _rows_by_columns(n, first, to, b, depth, deep_step)
     else:
-        _rows_by_rows(n, some_rows, rows, b, depth, deep_step)
+        _rows_by_rows(n, some_rows, min(_VECTORS, sums // rows), b, depth, deep_step)
 
 
 def _rows_by_rows(
     n: _NodeWriter,
     some_rows: Callable[[], AbstractContextManager[tuple[list[str], list[str]]]],
-    rows: int,
+    vectors: int,
     b: str,
     depth: int,
     deep_step: int,
@@ -363,25 +367,25 @@ def _rows_by_rows(
     All rows of a take a block of columns before the next, so that the first cache holds it.
     """
     w, dtype, columns = n.w, n.y_dtype, n.y_shape[-1]
-    block, done = LANES * max(1, _BLOCK // rows), 0
+    block, done = LANES * vectors, 0
     while done < columns:
         lanes = LANES if columns - done >= LANES else 1
         width = block if columns - done >= block else lanes
         stop = done + (columns - done) // width * width
         with w.loop(str(done), str(stop), str(width), short=True) as j, some_rows() as (a, y), w.vectors_of(lanes):
-            vectors = width // lanes
+            count = width // lanes
             zero = w.spread(dtype, w.constant(0, dtype))
-            sums = [[w.variable(dtype, zero) for _ in range(vectors)] for _ in a]
+            sums = [[w.variable(dtype, zero) for _ in range(count)] for _ in a]
             with w.loop("0", str(depth), short=True) as k:
-                at = [f"{b} + {k} * {columns} + {j} + {v * lanes}" for v in range(vectors)]
+                at = [f"{b} + {k} * {columns} + {j} + {v * lanes}" for v in range(count)]
                 lines = [w.read(n.place(1).array, each) for each in at]
                 for row, first in enumerate(a):
                     factor = w.spread(dtype, w.load(n.place(0).array, f"{first} + {k} * {deep_step}"))
                     factor = w.value(dtype, factor)
-                    for v in range(vectors):
+                    for v in range(count):
                         w.assign(sums[row][v], dtype, w.multiply_add(factor, lines[v], sums[row][v]))
             for row, first in enumerate(y):
-                for v in range(vectors):
+                for v in range(count):
                     w.write(n.y.array, f"{first} + {j} + {v * lanes}", sums[row][v])
         done = stop
 

@@ -107,7 +107,8 @@ class ModelNode:
         value = self.attributes.get(name, default)
         if value is None:
             return None
-        if not isinstance(value, tuple) or not all(isinstance(v, int) for v in value):
+        # Trees have hundreds of thousands of them: few types are looked at.
+        if not isinstance(value, tuple) or not all(issubclass(each, int) for each in set(map(type, value))):
             raise self.wrong(f"attribute {name!r} is {value!r}, expected a list of integers")
         return value
 

@@ -7,6 +7,7 @@ import math
 from typing import Any, Final, NamedTuple
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
+from syclsched.frontends.onnx.importing.lengths import Length, LengthError
 from syclsched.frontends.onnx.importing.microsoft.normalisation import rms_norm
 from syclsched.frontends.onnx.importing.microsoft.rotary import rotated
 from syclsched.frontends.onnx.importing.microsoft.standard_operators import first, refuse
@@ -29,14 +30,19 @@ class _Positions(NamedTuple):
 @imports("GroupQueryAttention", domain=MICROSOFT)
 def _group_query_attention(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     _refuse(b, node)
-    q, k, v = _heads(b, node, inputs)
-    batch, _, queries, size = b.shape(q)
     past_key, past_value = inputs.optional(3), inputs.optional(4)
     if (past_key is None) != (past_value is None):
         raise b.wrong("past_key and past_value go together")
+    caches = None if past_key is None or past_value is None else (past_key, past_value)
+    has_cache = caches is not None and _is_cache(b, node, inputs, caches)
+    number = _number_of_tokens(b, inputs, has_cache=has_cache)
+    if number is not None:  # what is computed of one token, or written for it, has nothing to do with later ones
+        inputs = inputs.changed(lambda each: b.with_all(each, b.shape(each)) if each in b.lengths else each)
+    q, k, v = _heads(b, node, inputs)
+    batch, _, queries, size = b.shape(q)
+    if caches is not None and has_cache:
+        return _over_cache(b, node, inputs, (q, k, v), caches, number)
     past = 0 if past_key is None else b.shape(past_key)[2]
-    if past_key is not None and past_value is not None and _is_cache(b, node, inputs, past_key, past_value):
-        return _over_cache(b, node, inputs, (q, k, v), (past_key, past_value))
     total = b.integer(inputs.required(6, "total_sequence_length"), "total_sequence_length")
     if not queries <= total <= past + queries:
         raise b.wrong(f"total_sequence_length is {total}, with {queries} new and {past} earlier tokens")
@@ -57,37 +63,45 @@ def _group_query_attention(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -
     return [join_heads(b, y), k, v]
 
 
-def _is_cache(b: NetworkBuilder, node: ModelNode, inputs: Inputs, past_key: str, past_value: str) -> bool:
+def _number_of_tokens(b: NetworkBuilder, inputs: Inputs, *, has_cache: bool) -> str | None:
+    """Return the number of new tokens, if it is known only at run time; raise if there are other such extents."""
+    lengths = [each for name in inputs.given() for each in b.lengths.get(name, ())]
+    counts = {each.count for each in lengths if each.axis}
+    if counts and (len(counts) > 1 or len(counts) < len({each.count for each in lengths}) or not has_cache):
+        raise LengthError("it reads extents of values whose lengths are known only at run time", where=b.place())
+    return next(iter(counts), None)
+
+
+def _is_cache(b: NetworkBuilder, node: ModelNode, inputs: Inputs, caches: tuple[str, str]) -> bool:
     """Return whether keys and values are written to the memory of the earlier ones, which is kept for the next call.
 
     The lengths are then values of the run, and one plan serves every token.
     """
     others = inputs.optional(10) or inputs.optional(11) or node.integer("smooth_softmax") > 0
-    return {past_key, past_value} <= b.carried and not others and bool(node.integer("causal", 1))
+    return b.carried.issuperset(caches) and not others and bool(node.integer("causal", 1))
 
 
 def _over_cache(
-    b: NetworkBuilder, node: ModelNode, inputs: Inputs, operands: tuple[str, str, str], caches: tuple[str, str]
+    b: NetworkBuilder,
+    node: ModelNode,
+    inputs: Inputs,
+    operands: tuple[str, str, str],
+    caches: tuple[str, str],
+    number: str | None,
 ) -> Names:
+    """Return the results over caches; the number of new tokens is that of the queries, or a value."""
     q, k, v = operands
     (batch, _, queries, size), room = b.shape(q), b.shape(caches[0])[2]
     total = inputs.required(6, "total_sequence_length")
     known = b.known(total)
-    longest = queries if known is None else int(known.reshape(-1)[0])
-    if not queries <= longest <= room:
+    longest = int(known.reshape(-1)[0]) if known is not None else 0 if number is not None else queries
+    if longest > room or (number is None and longest < queries):
         raise b.wrong(
             f"its cache has room for {room} tokens, and the sequence has {longest}",
             hint="Give a larger extent of the past when the model is compiled (shapes=)",
         )
     lengths = b.reshape(b.cast(inputs.required(5, "seqlens_k"), "int64"), (batch,))
-    start: Any = ("sub", 0, ("const", queries - 1, "int64"))
-    given = [lengths]
-    if queries == longest and known is not None:
-        start = ("const", 0, "int64")  # a prompt starts there, whatever the lengths
-    elif queries > 1 and known is None:
-        given.append(b.reshape(b.cast(total, "int64"), (1,)))
-        start = ("where", ("equal", 1, ("const", queries, "int64")), ("const", 0, "int64"), start)
-    starts = lengths if queries == 1 else b.elementwise(start, *given, shape=(batch,), dtype="int64")
+    starts = _starts(b, lengths, total, queries if number is None else number)
     if node.integer("do_rotary"):
         places = _Positions(0, [starts], None)
         q, k = _rotated(b, node, inputs, places, q, k)
@@ -104,7 +118,34 @@ def _over_cache(
         softcap=node.number("softcap"),
         window=node.integer("local_window_size", -1),
     )
-    return [join_heads(b, y), key, value]
+    y = join_heads(b, y)
+    if number is not None:
+        b.give_lengths(y, [Length(1, number)])
+    return [y, key, value]
+
+
+def _starts(b: NetworkBuilder, lengths: str, total: str, number: int | str) -> str:
+    """Return the position of the first of a number of new tokens, given the positions of the last ones.
+
+    A prompt starts at the beginning in all samples, also in those whose texts are shorter.
+    """
+    if number == 1:
+        return lengths
+    known, given = b.known(total), [lengths]
+    count: Any = ("const", number, "int64")
+    if isinstance(number, str):
+        count = len(given)
+        given.append(number)
+    longest: Any = None if known is None else ("const", int(known.reshape(-1)[0]), "int64")
+    if longest is None:
+        longest = len(given)
+        given.append(b.reshape(b.cast(total, "int64"), (1,)))
+    start: Any = ("sub", 0, ("sub", count, ("const", 1, "int64")))
+    if longest == count:
+        start = ("const", 0, "int64")
+    elif known is None or isinstance(number, str):
+        start = ("where", ("equal", longest, count), ("const", 0, "int64"), start)
+    return b.elementwise(start, *given, shape=b.shape(lengths), dtype="int64")
 
 
 def _refuse(b: NetworkBuilder, node: ModelNode) -> None:

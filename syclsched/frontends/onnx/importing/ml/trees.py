@@ -156,6 +156,13 @@ def _forest(b: NetworkBuilder, nodes: _Nodes) -> _Forest:
     if len(rules) > 1:
         raise UnsupportedFormError
     rule = next(iter(rules))
+    thresholds_of = nodes.thresholds
+    if any(_RULES[mode][2] for mode in {*nodes.modes} - {_LEAF}):
+        strict = np.array([mode != _LEAF and _RULES[mode][2] for mode in nodes.modes])
+        below = np.nextafter(thresholds_of, thresholds_of.dtype.type(-np.inf))
+        below[thresholds_of == -np.inf] = np.nan
+        thresholds_of = np.where(strict, below, thresholds_of)
+    given = thresholds_of.tolist()
     queue: list[tuple[int, int]] = []  # (place in the model, depth), breadth first: indices are the new numbers
     made: list[tuple[int, int, int, float]] = []  # feature and whether NaN counts as true, first child, leaf, threshold
     leaves, roots = [], []
@@ -168,15 +175,12 @@ def _forest(b: NetworkBuilder, nodes: _Nodes) -> _Forest:
                 leaves.append(nodes.keys[place])
                 made.append((0, len(made), len(leaves) - 1, np.nan))
                 continue
-            _, changes, is_strict = _RULES[nodes.modes[place]]
-            threshold = nodes.thresholds[place]
-            if is_strict:
-                threshold = np.nan if threshold == -np.inf else np.nextafter(threshold, threshold.dtype.type(-np.inf))
+            changes = _RULES[nodes.modes[place]][1]
             # NaN is not smaller than a threshold; where the children are swapped, it must count as smaller. It is never
             # equal, and so takes the first child of a swapped "==", the true one, in any case.
             is_missing = bool(nodes.missing[place])
             is_true = is_missing != changes if rule == "<=" else is_missing and not changes
-            made.append((2 * nodes.features[place] + is_true, len(queue), -1, threshold))
+            made.append((2 * nodes.features[place] + is_true, len(queue), -1, given[place]))
             queue += [(child, depth + 1) for child in nodes.children[place][:: -1 if changes else 1]]
         if len(made) < len(queue):
             raise b.wrong("its nodes form a cycle, or have several parents")
@@ -199,17 +203,25 @@ def _weights(b: NetworkBuilder, node: ModelNode, forest: _Forest, what: str, col
     ids, weights = node.integers_or(f"{what}_ids"), numbers_of(node, f"{what}_weights")
     if len({len(trees), len(numbers), len(ids), len(weights)}) != 1:
         raise b.wrong(f"its lists of {what} weights differ in length")
-    known = set(zip(node.integers_or("nodes_treeids"), node.integers_or("nodes_nodeids"), strict=True))
     leaf_of = {key: leaf for leaf, key in enumerate(forest.leaves)}
+    leaves = np.array([leaf_of.get(key, -1) for key in zip(trees, numbers, strict=True)], np.int64)
+    columns_of = np.array(ids, np.int64)
+    is_wrong = (columns_of < 0) | (columns_of >= columns)
+    elsewhere = np.flatnonzero(leaves < 0)
+    if elsewhere.size:
+        known = set(zip(node.integers_or("nodes_treeids"), node.integers_or("nodes_nodeids"), strict=True))
+        is_wrong[elsewhere] |= [(trees[place], numbers[place]) not in known for place in elsewhere]
+    if is_wrong.any():
+        place = int(is_wrong.argmax())
+        raise b.wrong(
+            f"a weight is for {what} {ids[place]} of {columns}, in node {numbers[place]} of tree {trees[place]}"
+        )
     made = np.zeros((len(leaf_of), columns), weights.dtype)
     is_given = np.zeros(made.shape, bool)
-    for tree, number, column, weight in zip(trees, numbers, ids, weights, strict=True):
-        if (tree, number) not in known or not 0 <= column < columns:
-            raise b.wrong(f"a weight is for {what} {column} of {columns}, in node {number} of tree {tree}")
-        leaf = leaf_of.get((tree, number))
-        if leaf is not None:  # no row ends in another node
-            made[leaf, column] += weight
-            is_given[leaf, column] = True
+    is_leaf = leaves >= 0  # no row ends in another node
+    at = leaves[is_leaf], columns_of[is_leaf]
+    np.add.at(made, at, weights[is_leaf])
+    is_given[at] = True
     return made, is_given
 
 

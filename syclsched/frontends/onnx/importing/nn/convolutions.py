@@ -7,7 +7,13 @@ from typing import Any
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
-from syclsched.frontends.onnx.importing.nn.window_parameters import crop_negative_pads, divide_pads, windows_of
+from syclsched.frontends.onnx.importing.nn.window_parameters import (
+    Windows,
+    check_lengths,
+    crop_negative_pads,
+    divide_pads,
+    windows_of,
+)
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
@@ -34,6 +40,7 @@ def windows_and_input(b: NetworkBuilder, node: ModelNode, x: str, w: str) -> tup
     if kernel != w_shape[2:]:
         raise b.wrong(f"kernel_shape is {kernel}, and the weights' shape is {w_shape}")
     windows = windows_of(b, node, w_shape[2:], x_shape[2:])
+    check_lengths(b, node, x, windows)
     x, pads = crop_negative_pads(b, x, windows.pads)
     return x, {"groups": node.integer("group", 1), **windows._replace(pads=pads)._asdict()}
 
@@ -68,6 +75,7 @@ def _conv_transpose(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names
         pads = divide_pads([max(total, 0) for total in totals], auto)
     elif auto == "VALID":
         pads = (0,) * (2 * rank)
+    check_lengths(b, node, x, Windows(strides, dilations, pads))
     if min(pads) < 0:
         raise b.wrong(f"pads {pads} of a transposed convolution must not be negative")
     return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 
+from syclsched.frontends.onnx.importing.extents import mean
 from syclsched.frontends.onnx.importing.gradients.normalisation import emit_moments
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
@@ -66,7 +67,23 @@ def _instance_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
 def emit_group_norm(b: NetworkBuilder, node: ModelNode, inputs: Names, groups: int) -> str:
     """Add group normalisation with the epsilon of a node; scale and bias are per channel."""
     epsilon = node.number("epsilon", 1e-5)
+    if any(each.axis > 1 for each in b.lengths.get(inputs[0] or "", ())):
+        x, scale, bias = (each or "" for each in inputs)
+        return _group_norm_of_lengths(b, x, scale, bias, groups, epsilon)
     return b.emit("group_norm", inputs, groups=groups, epsilon=epsilon, channels_last=False, activation=())
+
+
+def _group_norm_of_lengths(b: NetworkBuilder, x: str, scale: str, bias: str, groups: int, epsilon: float) -> str:
+    """Return a value normalised in groups of channels, over axes whose lengths are known only at run time."""
+    shape, kind = b.shape(x), b.dtype(x)
+    wide = "float32" if kind == "float16" else kind  # squares may be beyond half precision
+    parts = b.reshape(b.cast(x, wide), (shape[0], groups, shape[1] // groups, *shape[2:]))
+    axes = tuple(range(2, len(shape) + 1))
+    centred = b.elementwise(("sub", 0, 1), parts, mean(b, parts, axes, keepdims=True))
+    variance = mean(b, b.elementwise(("square", 0), centred), axes, keepdims=True)
+    normalised = b.elementwise(("div", 0, ("sqrt", ("add", 1, ("const", epsilon, wide)))), centred, variance)
+    per_channel = (b.cast(b.reshape(each, (shape[1], *(1,) * (len(shape) - 2))), wide) for each in (scale, bias))
+    return b.cast(b.elementwise(("add", ("mul", 0, 1), 2), b.reshape(normalised, shape), *per_channel), kind)
 
 
 @imports("GroupNormalization")
@@ -140,8 +157,8 @@ def _lp_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
 def _mean_variance_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x = inputs.required(0, "X")
     axes = b.axes(node.integers("axes", (0, 2, 3)) or (), len(b.shape(x)))
-    centred = b.elementwise(("sub", 0, 1), x, b.reduce("mean", x, axes))
-    variance = b.reduce("mean", b.elementwise(("square", 0), centred), axes)
+    centred = b.elementwise(("sub", 0, 1), x, mean(b, x, axes, keepdims=True))
+    variance = mean(b, b.elementwise(("square", 0), centred), axes, keepdims=True)
     deviation = ("add", ("sqrt", 1), ("const", 1e-9, b.dtype(x)))
     return [b.elementwise(("div", 0, deviation), centred, variance)]
 

@@ -6,9 +6,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from syclsched.frontends.onnx.importing.extents import mean
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
-from syclsched.frontends.onnx.importing.nn.window_parameters import Windows, crop_negative_pads, windows_of
+from syclsched.frontends.onnx.importing.nn.window_parameters import (
+    Windows,
+    check_lengths,
+    crop_negative_pads,
+    windows_of,
+)
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 from syclsched.kernels.nn.pooling.pool import MAX_DTYPES
@@ -30,6 +36,7 @@ def _pool(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         raise b.wrong(f"an input of shape {shape} has no spatial axes")
     kernel = node.integers_or("kernel_shape")
     windows = windows_of(b, node, kernel, shape[2:])
+    check_lengths(b, node, x, windows)
     x, pads = crop_negative_pads(b, x, windows.pads)
     windows = windows._replace(pads=pads)
     extents = _window_counts(kernel, windows, b.shape(x)[2:], ceil=node.flag("ceil_mode"))
@@ -67,6 +74,10 @@ def _global_pool(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         raise UnsupportedFormError
     if rank < 1 or 0 in shape[2:]:
         raise b.wrong(f"an input of shape {shape} has nothing to pool")
+    if any(each.axis > 1 for each in b.lengths.get(x, ())):
+        axes = tuple(range(2, len(shape)))
+        is_max = node.operator == "GlobalMaxPool"
+        return [b.reduce("max", x, axes) if is_max else mean(b, x, axes, keepdims=True)]
     windows = Windows((1,) * rank, (1,) * rank, (0,) * (2 * rank))
     mode = "max" if node.operator == "GlobalMaxPool" else "average"
     return [_emit(b, x, mode, shape[2:], windows, count_include_pad=False)]

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from syclsched.frontends.onnx.importing.lengths import LengthError
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
@@ -41,6 +42,16 @@ def windows_of(b: NetworkBuilder, node: ModelNode, kernel: Ints, extents: Ints) 
     elif auto != "NOTSET":
         raise b.wrong(f"auto_pad is {auto!r}, expected NOTSET, SAME_UPPER, SAME_LOWER or VALID")
     return Windows(strides, dilations, pads)
+
+
+def check_lengths(b: NetworkBuilder, node: ModelNode, x: str, windows: Windows) -> None:
+    """Raise if pads depend on the length of an axis that is known only at run time."""
+    axes = [each.axis - 2 for each in b.lengths.get(x, ()) if each.axis > 1]
+    by_extent = node.text("auto_pad", "NOTSET").startswith("SAME") and any(windows.strides[axis] > 1 for axis in axes)
+    rank = len(windows.strides)
+    crops = any(min(windows.pads[axis], windows.pads[axis + rank]) < 0 for axis in axes)
+    if axes and (by_extent or crops or node.flag("ceil_mode") or node.attributes.get("output_shape") is not None):
+        raise LengthError("its pads depend on an extent that is known only at run time", where=b.place())
 
 
 def divide_pads(totals: Sequence[int], auto: str) -> Ints:

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Final
 
+from syclsched.frontends.onnx.importing.extents import mean
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
 from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
@@ -48,20 +47,10 @@ def _reduce(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         computed = b.cast(x, "float64")  # and the result truncated, as ONNX Runtime does
     places, keepdims = b.axes(axes, rank), node.flag("keepdims", 1)
     if mode == "mean" and dtype in FLOATS:
-        made = _mean(b, computed, places, keepdims=keepdims)
+        made = mean(b, computed, places, keepdims=keepdims)
     else:
         made = b.reduce(mode, computed, places, keepdims=keepdims)
     return [b.cast(made, dtype)]
-
-
-def _mean(b: NetworkBuilder, x: str, axes: Sequence[int], *, keepdims: bool) -> str:
-    """Return means; along an axis whose length is known only at run time, of as many elements as there are."""
-    counts = [each.count for each in b.lengths.get(x, ()) if each.axis in axes]
-    if not counts:
-        return b.reduce("mean", x, axes, keepdims=keepdims)
-    others = math.prod(b.shape(x)[axis] for axis in axes if b.length_along(x, axis) is None)
-    number = ("cast", b.dtype(x), ("mul", *range(1, len(counts) + 1), ("const", others, "int64")))
-    return b.elementwise(("div", 0, number), b.reduce("sum", x, axes, keepdims=keepdims), *counts)
 
 
 @imports("ArgMax", "ArgMin")

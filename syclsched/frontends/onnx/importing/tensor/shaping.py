@@ -3,118 +3,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from syclsched.errors import ModelError
 from syclsched.frontends.onnx.importing.extents import (
     Extent,
-    Number,
-    bounded,
     bounded_numbers,
     bounds_of,
     extents_of,
     is_fixed,
-    is_length,
-    is_same,
-    numbers,
     value_needed,
     with_extents,
     with_lengths,
 )
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
-from syclsched.frontends.onnx.importing.lengths import Length, LengthError
+from syclsched.frontends.onnx.importing.lengths import LengthError
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 from syclsched.frontends.onnx.shapes import broadcast
-
-
-@imports("Reshape")
-def _reshape(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
-    """Import Reshape: 0 keeps an extent, -1 is inferred."""
-    x, name = inputs.required(0, "data"), inputs.required(1, "shape")
-    given = numbers(b, name, "the shape")
-    shape = b.shape(x)
-    if x in b.lengths or any(isinstance(each, str) for each in given):
-        return [_open_reshape(b, x, given, keeps=not node.flag("allowzero"))]
-    wanted = tuple(each for each in given if isinstance(each, int))
-    extents = list(wanted)
-    if not node.flag("allowzero"):
-        for axis, extent in enumerate(wanted):
-            if extent == 0:
-                if axis >= len(shape):
-                    raise b.wrong(f"shape {wanted} keeps axis {axis}, which {shape} does not have")
-                extents[axis] = shape[axis]
-    if extents.count(-1) > 1 or any(n < -1 for n in extents):
-        raise b.wrong(f"{wanted} is no shape")
-    if -1 in extents:
-        rest = math.prod(n for n in extents if n != -1)
-        total = math.prod(shape)
-        if rest == 0 or total % rest:
-            raise b.wrong(f"{shape} cannot be reshaped to {wanted}")
-        extents[extents.index(-1)] = total // rest
-    return [b.reshape(x, tuple(extents))]
-
-
-def _open_reshape(b: NetworkBuilder, x: str, given: Sequence[Number], *, keeps: bool) -> str:
-    """Return a value reshaped, where its extents or those of the result are known only at run time."""
-    before, shape = extents_of(b, x), b.shape(x)
-    found: list[Extent | None] = []  # None: to be inferred
-    for axis, number in enumerate(given):
-        if number == 0 and keeps and axis < len(before):
-            found.append(before[axis])
-        elif isinstance(number, int):
-            found.append(None if number == -1 else Extent(number))
-        elif x not in b.lengths:  # with one extent the others vary, too
-            raise value_needed(b, number, "the shape")
-        else:
-            found.append(bounded(b, number, f"the shape, extent {axis}") if is_length(b, number) else None)
-    rest, total = math.prod(each.bound for each in found if each is not None), math.prod(shape)
-    if found.count(None) > 1 or not rest or total % rest or (None not in found and total != rest):
-        raise LengthError("a reshape of axes whose lengths are known only at run time", where=b.place())
-    whole = [Extent(total // rest) if each is None else each for each in found]
-    made = bounds_of(whole)
-    lengths = {}
-    for length in b.lengths.get(x, ()):
-        axis, count = _reshaped_length(b, x, length, made)
-        wanted = found[axis]
-        if wanted is not None and (wanted.count is None or not is_same(b, wanted.count, count)):
-            raise LengthError("a reshape parts the axis whose length is known only at run time", where=b.place())
-        lengths[axis] = Length(axis, count if wanted is None or wanted.count is None else wanted.count)
-    if any(each is not None and each.count is not None and axis not in lengths for axis, each in enumerate(found)):
-        raise LengthError("a reshape to an extent that is known only at run time", where=b.place())
-    result = b.with_all(x, made)
-    b.give_lengths(result, lengths.values())
-    return result
-
-
-def _reshaped_length(b: NetworkBuilder, x: str, length: Length, made: tuple[int, ...]) -> tuple[int, str]:
-    """Return along which axis of a new shape a length is, and its count."""
-    before = b.shape(x)
-    extent, outer = before[length.axis], math.prod(before[: length.axis])
-    places = [axis for axis, n in enumerate(made) if n > 1 and math.prod(made[:axis]) == outer]
-    others = [each.axis for each in b.lengths[x] if each is not length]
-    if len(places) == 1 and extent:
-        (axis,) = places
-        n = made[axis]
-        is_joined = any(a > length.axis and math.prod(before[:a]) < outer * n for a in others)
-        if n % extent == 0 and not is_joined:
-            return axis, Extent(extent, length.count).times(b, n // extent).count or ""
-        if extent % n == 0:  # whole lines count: else the numbers would not fill the shape
-            return axis, b.elementwise(("div", 0, ("const", extent // n, "int64")), length.count)
-    raise LengthError("a reshape joins the axis whose length is known only at run time with others", where=b.place())
-
-
-@imports("Flatten")
-def _flatten(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
-    x = inputs.required(0, "input")
-    shape = b.shape(x)
-    axis = node.integer("axis", 1)
-    if not -len(shape) <= axis <= len(shape):
-        raise b.wrong(f"there is no axis {axis} in {len(shape)} dimensions")
-    axis = axis + len(shape) if axis < 0 else axis
-    return [b.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))]
 
 
 @imports("Squeeze")

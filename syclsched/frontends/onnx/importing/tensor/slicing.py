@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from syclsched.frontends.onnx.importing.extents import (
+    Extent,
     Number,
     bounded,
+    formula,
     is_length,
     numbers,
     value_needed,
@@ -79,10 +81,6 @@ def _open_slice(b: NetworkBuilder, x: str, axis: int, start: Number, end: Number
     what = f"the slice of axis {axis}"
     if not n:
         return x
-    if step < 0:
-        if length is None or isinstance(start, str) or isinstance(end, str):
-            raise value_needed(b, next(each for each in (start, end, length) if isinstance(each, str)), what)
-        raise LengthError("a slice from the end of an axis whose length is known only at run time", where=b.place())
     if start == 0 and step == 1 and length is None and isinstance(end, str) and is_length(b, end):
         extent = bounded(b, end, what)
         if extent.bound <= n:  # the first elements, as many as another value has: no element for each of its values
@@ -91,19 +89,25 @@ def _open_slice(b: NetworkBuilder, x: str, axis: int, start: Number, end: Number
     at = {each: i for i, each in enumerate(given)}
     zero: Any = ("const", 0, "int64")
     whole: Any = ("const", n, "int64") if length is None else at[length]
+    one, size = ("const", 1, "int64"), ("const", abs(step), "int64")
+    last: Any = whole if step > 0 else ("sub", whole, one)
 
-    def place(number: Number) -> Any:
+    def place(number: Number, least: Any) -> Any:
         """Return the expression of a bound, from the front and within the axis."""
-        one: Any = ("const", max(-(1 << 62), min(number, 1 << 62)), "int64") if isinstance(number, int) else at[number]
-        return ("min", ("max", ("where", ("less", one, zero), ("add", one, whole), one), zero), whole)
+        given: Any = (
+            ("const", max(-(1 << 62), min(number, 1 << 62)), "int64") if isinstance(number, int) else at[number]
+        )
+        return ("min", ("max", ("where", ("less", given, zero), ("add", given, whole), given), least), last)
 
-    more = ("add", ("sub", place(end), place(start)), ("const", step - 1, "int64"))
-    count = b.elementwise(("max", ("div", more, ("const", step, "int64")), zero), *given, dtype="int64")
+    begin, stop = place(start, zero), place(end, zero if step > 0 else ("const", -1, "int64"))
+    span = ("sub", stop, begin) if step > 0 else ("sub", begin, stop)
+    more = ("div", ("add", span, ("sub", size, one)), size)
+    count = b.elementwise(("max", more, zero), *given, dtype="int64")
     known = is_length(b, count)
-    extent = bounded(b, count, what, most=-(-n // step)) if not known else bounded(b, count, what)
-    first = b.elementwise(place(start), *given, shape=(), dtype="int64")
-    last = ("const", max(n - 1, 0), "int64")
-    places = ("min", ("add", ("mul", ("index", -1), ("const", step, "int64")), 0), last)
+    extent = bounded(b, count, what, most=-(-n // abs(step))) if not known else bounded(b, count, what)
+    first = b.elementwise(begin, *given, shape=(), dtype="int64")
+    picked = ("add", ("mul", ("index", -1), ("const", step, "int64")), 0)
+    places = ("min", ("max", picked, zero), ("const", n - 1, "int64"))
     lengths = b.lengths.pop(x, ())
     b.give_lengths(x, [each for each in lengths if each.axis != axis])
     indices = b.elementwise(places, first, shape=(extent.bound,), dtype="int64")
@@ -169,7 +173,36 @@ def _concat(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     axis = b.axis(node.integer("axis"), len(b.shape(values[0])))
     if len({len(b.shape(value)) for value in values}) > 1:
         raise b.wrong(f"shapes {', '.join(str(b.shape(v)) for v in values)} cannot be joined along axis {axis}")
+    if len(values) > 1 and any(b.length_along(value, axis) is not None for value in values):
+        return [_open_concat(b, values, axis)]
     return [b.concat(values, axis)]
+
+
+def _open_concat(b: NetworkBuilder, values: Sequence[str], axis: int) -> str:
+    """Return values joined along an axis, of which some have a length along it."""
+    extents = [Extent(b.shape(value)[axis], b.length_along(value, axis)) for value in values]
+    whole = []
+    for value in values:
+        made = b.with_all(value, b.shape(value)) if value in b.lengths else value
+        b.give_lengths(made, [each for each in b.lengths.get(value, ()) if each.axis != axis])
+        whole.append(made)
+    counts = [each.count for each in extents if each.count is not None]
+    given = list(dict.fromkeys(counts))
+    sums: list[Any] = []  # where each value ends
+    for each in extents:
+        extent = ("const", each.bound, "int64") if each.count is None else given.index(each.count)
+        sums.append(extent if not sums else ("add", sums[-1], extent))
+    place: Any = ("index", -1)
+    bounds = [sum(each.bound for each in extents[: i + 1]) for i in range(len(extents))]
+    found: Any = ("add", ("sub", place, sums[-2]), ("const", bounds[-2], "int64"))
+    for i in range(len(extents) - 2, -1, -1):
+        own = place if i == 0 else ("add", ("sub", place, sums[i - 1]), ("const", bounds[i - 1], "int64"))
+        found = ("where", ("less", place, sums[i]), own, found)
+    found = ("min", found, ("const", max(bounds[-1] - 1, 0), "int64"))
+    indices = b.elementwise(found, *given, shape=(bounds[-1],), dtype="int64")
+    fixed = sum(each.bound for each in extents if each.count is None)
+    total = Extent(bounds[-1], formula(b, "add", fixed, counts))
+    return with_lengths(b, b.gather(b.concat(whole, axis), indices, axis), axis, total)
 
 
 @imports("Pad")
@@ -233,9 +266,7 @@ def _open_pad(b: NetworkBuilder, x: str, axis: int, begin: Number, end: Number, 
     """Return a value with margins along an axis, where their widths or its length are known only at run time."""
     n, rank, length = b.shape(x)[axis], len(b.shape(x)), b.length_along(x, axis)
     given = [each for each in (begin, end, length) if isinstance(each, str)]
-    if mode == "reflect" or not n:
-        if length is not None:
-            raise LengthError("margins of an axis whose length is known only at run time", where=b.place())
+    if not n:
         raise value_needed(b, given[0], "the margins")
     at = {each: i for i, each in enumerate(given)}
     first, last = (("const", each, "int64") if isinstance(each, int) else at[each] for each in (begin, end))
@@ -249,7 +280,9 @@ def _open_pad(b: NetworkBuilder, x: str, axis: int, begin: Number, end: Number, 
         return ("sub", ("index", index), first)
 
     final = ("sub", whole, ("const", 1, "int64"))
-    near = ("mod", place(-1), whole) if mode == "wrap" else ("min", ("max", place(-1), _ZERO), final)
+    near = ("min", ("max", place(-1), _ZERO), final)
+    if mode != "constant":
+        near = _repeated(mode, whole, first, last)
     indices = b.elementwise(near, *given, shape=(extent.bound,), dtype="int64")
     made = b.gather(x, indices, axis)
     if mode == "constant":
@@ -260,6 +293,21 @@ def _open_pad(b: NetworkBuilder, x: str, axis: int, begin: Number, end: Number, 
         made = b.elementwise(("where", inside, 0, ("const", value, b.dtype(x))), whole_made, *given)
         b.give_lengths(made, lengths)
     return with_lengths(b, made, axis, extent)
+
+
+def _repeated(mode: str, whole: Any, first: Any, last: Any) -> Any:
+    """Return the place of each element of an axis whose margins repeat elements; negative margins crop before."""
+    one, cropped = ("const", 1, "int64"), ("max", ("neg", first), _ZERO)
+    final = ("sub", ("sub", ("sub", whole, cropped), ("max", ("neg", last), _ZERO)), one)
+    place: Any = ("sub", ("index", -1), ("max", first, _ZERO))
+    if mode == "edge":
+        place = ("min", ("max", place, _ZERO), final)
+    elif mode == "wrap":
+        place = ("mod", place, ("max", ("add", final, one), one))
+    else:  # back and forth without the last element twice
+        period = ("max", ("mul", ("const", 2, "int64"), final), one)
+        place = ("sub", final, ("abs", ("sub", ("mod", place, period), final)))
+    return ("max", ("add", place, cropped), _ZERO)
 
 
 def _shifted(expression: Any) -> Any:

@@ -10,9 +10,11 @@ import numpy as np
 
 from syclsched.frontends.onnx.integer_weights import centred_weights, integer_attributes
 from syclsched.frontends.onnx.network import CanonicalNode
-from syclsched.frontends.onnx.rewrites.fusion.post_op_fusion import INTEGER_KINDS
+from syclsched.frontends.onnx.rewrites.fusion.affine import vector_along
+from syclsched.frontends.onnx.rewrites.fusion.post_op_fusion import INTEGER_KINDS, absorb_reader
 from syclsched.frontends.onnx.rewrites.fusion.quantisation_patterns import dequantised, quantisation
 from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
+from syclsched.kernels.quantisation import QuantisedAddend
 
 
 def fuse_integer_products(draft: NetworkDraft) -> None:
@@ -24,6 +26,11 @@ def fuse_integer_products(draft: NetworkDraft) -> None:
         _fuse_operands(draft, node)
     for node in draft.each(*INTEGER_KINDS):
         _absorb_scale(draft, node)
+    for node in draft.each(*INTEGER_KINDS):
+        zero = draft.constant(node.input(4))
+        if zero is not None and not zero.any():
+            draft.change(node, inputs=(*node.inputs[:4], None, *node.inputs[5:]))
+            draft.record_change(f"no zero point of the {node.kind}", node.name)
 
 
 def _fuse_operands(draft: NetworkDraft, node: CanonicalNode) -> None:
@@ -126,15 +133,65 @@ def _take(draft: NetworkDraft, node: CanonicalNode, reader: CanonicalNode, **cha
 
 
 def quantise_results(draft: NetworkDraft) -> None:
-    """Quantise the results of integer products where they are made."""
+    """Quantise the results of integer products where they are made, and add quantised values to them there."""
     for node in draft.each(*INTEGER_KINDS):
-        reader = _next(draft, node)
-        if reader is None or node.attributes["result"] != "float32":
-            continue
-        made = reader.outputs[0]
-        found = None if made is None else quantisation(draft, reader, draft.dtype(made))
-        if found is None or made is None or draft.shape(made) != draft.shape(str(node.outputs[0])):
-            continue
-        attributes = {**node.attributes, "quantise": found, "result": draft.dtype(made)}
-        _take(draft, node, reader, attributes=attributes)
-        draft.record_change(f"quantised by the {node.kind} before it", reader.name)
+        _absorb_quantisation(draft, node)
+    # Backwards, so that of two products the later one adds the result of the other.
+    for node in reversed(tuple(draft.each(*INTEGER_KINDS))):
+        summed = _absorb_sum(draft, node)
+        if summed is not None:
+            _absorb_quantisation(draft, absorb_reader(draft, summed) or summed)
+
+
+def _absorb_quantisation(draft: NetworkDraft, node: CanonicalNode) -> None:
+    reader = _next(draft, node)
+    if reader is None or node.attributes["result"] != "float32":
+        return
+    made = reader.outputs[0]
+    found = None if made is None else quantisation(draft, reader, draft.dtype(made))
+    if found is None or made is None or draft.shape(made) != draft.shape(str(node.outputs[0])):
+        return
+    attributes = {**node.attributes, "quantise": found, "result": draft.dtype(made)}
+    _take(draft, node, reader, attributes=attributes)
+    draft.record_change(f"quantised by the {node.kind} before it", reader.name)
+
+
+def _absorb_sum(draft: NetworkDraft, node: CanonicalNode) -> CanonicalNode | None:
+    """Add a value of 8 bits to a quantised result, in float32; return the changed node, or None if unchanged."""
+    at, output = node.attributes, node.outputs[0]
+    widened = _next(draft, node)
+    reader = None if widened is None else _next(draft, widened)
+    if widened is None or reader is None or at["quantise"] is None or node.input(3) is not None or output is None:
+        return None
+    if reader.attributes["expression"] not in (("add", 0, 1), ("add", 1, 0)) or len(reader.inputs) != 2:
+        return None
+    own = dequantised(draft, widened.outputs[0])
+    if own is None or not own.is_scalar or own.value != output or (own.step, own.shift) != at["quantise"]:
+        return None
+    if draft.shape(str(reader.outputs[0])) != draft.shape(output):
+        return None
+    found = _addend(draft, node, next(str(name) for name in reader.inputs if name != widened.outputs[0]))
+    if found is None:
+        return None
+    added, numbers = found
+    addend = QuantisedAddend((own.step, own.shift), at["result"], numbers, at["activation"])
+    draft.remove(widened)
+    attributes = {**at, "activation": (), "quantise": None, "result": "float32", "addend": addend}
+    inputs = (*node.inputs[:3], added, *node.inputs[4:])
+    changed = _take(draft, node, reader, inputs=inputs, attributes=attributes)
+    draft.remove_unread(*(name for name in reader.inputs if name is not None and name != widened.outputs[0]))
+    draft.record_change(f"added to by the {node.kind} before it", reader.name)
+    return changed
+
+
+def _addend(draft: NetworkDraft, node: CanonicalNode, name: str) -> tuple[str, tuple[float, float] | None] | None:
+    """Return what a node adds instead of a value: one of 8 bits with scale and zero point, or a vector; or None."""
+    shape = draft.shape(str(node.outputs[0]))
+    constant = draft.constant(name)
+    if constant is not None:
+        vector = vector_along(constant, shape, len(shape) - 1) if node.kind == "integer_matmul" else None
+        return None if vector is None or vector.dtype != np.float32 else (draft.add_constant(vector, name), None)
+    other = dequantised(draft, name)
+    if other is None or not other.is_scalar or other.value in draft.constants or other.step <= 0:
+        return None
+    return (other.value, (other.step, other.shift)) if draft.shape(other.value) == shape else None

@@ -43,10 +43,10 @@ def fuse_post_ops(draft: NetworkDraft) -> None:
             continue
         current = draft.nodes.get(node.name)
         while current is not None:
-            current = _absorb_reader(draft, current)
+            current = absorb_reader(draft, current)
 
 
-def _absorb_reader(draft: NetworkDraft, node: CanonicalNode) -> CanonicalNode | None:
+def absorb_reader(draft: NetworkDraft, node: CanonicalNode) -> CanonicalNode | None:
     """Fuse operators of a node's only reader as far as possible; return the changed node, or None if unchanged."""
     output = node.outputs[0]
     readers = [] if output is None else draft.readers(output)
@@ -134,7 +134,7 @@ class _Absorbed:
 
     def _add(self, value: str) -> bool:
         draft, node = self._draft, self._node
-        if self.attributes.get("activation") or node.kind not in POST_OP_KINDS:
+        if self.attributes.get("activation") or self.attributes.get("addend") or node.kind not in POST_OP_KINDS:
             return False
         output = node.outputs[0]
         assert output is not None

@@ -30,6 +30,16 @@ class Quantised:
         """Whether all elements have one scale and one zero point."""
         return math.prod(np.shape(self.scale)) == 1 == math.prod(np.shape(self.zero))
 
+    @property
+    def step(self) -> float:
+        """The one scale."""
+        return float(self.scale.reshape(-1)[0])
+
+    @property
+    def shift(self) -> float:
+        """The one zero point."""
+        return float(self.zero.reshape(-1)[0])
+
 
 def dequantised(draft: NetworkDraft, name: str | None) -> Quantised | None:
     """Return the value of 8 bits that a value is dequantised from, by constants; None if there is none."""

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The choice how a run is made: submitted to the runtime's threads, or executed on the calling thread, alone or with
+ * helpers. The first runs try each way.
+ */
+#include <string.h>
+
+#include "_submit_flight.h"
+
+/* Runs after which all ways are tried again: others may have used the machine meanwhile, or no longer use it. */
+enum { AGAIN = 2048 };
+
+/* Runs after which a way may have proved slower, as its first run takes long, and after which the calling thread may have
+ * proved faster; the longest run for which others are tried, the longest that is brief, and the longest that proves it
+ * early: several cores cannot save more than their wake-up takes. */
+enum { FEWEST = 3, FEWEST_FASTER = 2, LONGEST_NS = 2000000, BRIEF_NS = 25000, EARLY_NS = 50000 };
+
+/* Least time of what is divided into parts, in all and in each part, which is launched in 2 us; and the most parts. */
+enum { DIVIDED_NS = 60000, PART_NS = 12000, MOST_PARTS = 32 };
+
+/* Delayed runs in sequence that count: 64 runs are then made without helpers before the next one with them. */
+enum { MOST_DELAYED = 6 };
+
+/* Set the parts of each command by its time on the calling thread alone. Returns whether helpers may pay. */
+static int divide(const struct job *job)
+{
+    int64_t divided_ns = 0;
+    for (int64_t i = 0; job->helpers_count && i < job->count; ++i) {
+        int64_t parts = job->listed[i]->divisible ? job->least_of[i] / PART_NS : 1;
+        job->parts[i] = parts < MOST_PARTS ? parts : MOST_PARTS;
+        divided_ns += parts > 1 ? job->least_of[i] : 0;
+    }
+    return divided_ns >= DIVIDED_NS;
+}
+
+/* Return how the next run is made: the first runs take turns, later ones take the fastest way, or, among other callers,
+ * the one that takes less processor time. After many runs that begins anew. */
+int syclsched_way_of(struct job *job)
+{
+    int next = -1, fastest = SUBMITTED;
+    if (++job->since_trials >= AGAIN) {
+        job->since_trials = 0;
+        memset(job->trials, 0, sizeof job->trials);
+    }
+    if (!job->local || !job->trials[SUBMITTED] || job->least_ns[SUBMITTED] > LONGEST_NS)
+        return SUBMITTED;
+    for (int way = SUBMITTED; way < WAYS; ++way) {
+        if (way == HELPED && (!job->is_divided || job->company))
+            continue;
+        if (job->trials[way] < TRIALS && (next < 0 || job->trials[way] < job->trials[next]))
+            next = way;
+        if (job->trials[way] && job->least_ns[way] < job->least_ns[fastest])
+            fastest = way;
+    }
+    if (next < 0 && fastest == HELPED && job->alone)
+        return ON_CALLER;
+    if (next < 0 && job->company && job->least_ns[ON_CALLER] < 2 * job->least_ns[SUBMITTED])
+        return ON_CALLER;
+    return next < 0 ? fastest : next;
+}
+
+/* Make the next runs without helpers if they delayed this one: on a busy machine a helper may sleep in the midst of its
+ * part. After each such run in sequence, twice as many. */
+static void judge_helpers(struct job *job, int64_t took_ns)
+{
+    if (job->way == ON_CALLER && job->alone)
+        --job->alone;
+    if (job->way != HELPED || job->trials[HELPED] < TRIALS)
+        return;
+    job->delayed = took_ns > 2 * job->least_ns[ON_CALLER] ? job->delayed + 1 : 0;
+    if (job->delayed)
+        job->alone = (int64_t)1 << (job->delayed < MOST_DELAYED ? job->delayed : MOST_DELAYED);
+}
+
+/* Count a completed run. A way is not tried again once its shortest run takes clearly longer than another's; nor is any
+ * once the calling thread's is short and clearly the shortest: a thread's wake-up delays the others until then. */
+void syclsched_note(struct job *job)
+{
+    int64_t way = job->way, took_ns = syclsched_now_ns() - job->begun_at_ns, least_ns = INT64_MAX;
+    judge_helpers(job, took_ns);
+    if (!job->trials[way]++ || took_ns < job->least_ns[way])
+        job->least_ns[way] = took_ns;
+    if (way == ON_CALLER && job->trials[way] == FEWEST)
+        job->is_divided = divide(job);
+    for (int each = SUBMITTED; each < WAYS; ++each)
+        if (job->trials[each] >= FEWEST_FASTER && job->least_ns[each] < least_ns)
+            least_ns = job->least_ns[each];
+    int is_early = least_ns == job->least_ns[ON_CALLER] && least_ns <= EARLY_NS &&
+                   job->trials[SUBMITTED] >= FEWEST_FASTER && 3 * least_ns <= 2 * job->least_ns[SUBMITTED];
+    for (int each = SUBMITTED; each < WAYS; ++each)
+        if (job->trials[each] >= (is_early ? 1 : FEWEST) && job->trials[each] < TRIALS &&
+            (is_early || 4 * job->least_ns[each] > 5 * least_ns))
+            job->trials[each] = TRIALS;
+    job->is_brief = job->trials[ON_CALLER] >= TRIALS && job->least_ns[ON_CALLER] <= BRIEF_NS &&
+                    job->least_ns[ON_CALLER] < job->least_ns[SUBMITTED] && took_ns <= LONGEST_NS;
+}

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bound plans of a compiled model, found by the shapes of inputs and by values that decide shapes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError, TaskFailedError, ValueNeededError
+from syclsched.onnx.call_inputs import CallValues
+from syclsched.onnx.carried_state import CarriedState
+from syclsched.onnx.lru_cache import BoundModel, BoundModelCache
+from syclsched.onnx.model import OnnxModel
+from syclsched.onnx.model_build import ModelBuilder
+from syclsched.onnx.shapes.buckets import Buckets
+from syclsched.onnx.shapes.value_shapes import ValueShapes
+from syclsched.onnx.specialised import Array, CountedAxes, ExtentExceededError, Shapes
+
+#: What decides which plan a call has.
+PlanKey = tuple[Any, ...]
+
+_Result = TypeVar("_Result")
+
+
+class BoundPlans:
+    """The plans of a model, made and bound when a call needs them; the least recently used ones are dropped."""
+
+    def __init__(
+        self,
+        model: OnnxModel,
+        builder: ModelBuilder,
+        keep: int,
+        state: CarriedState | None,
+        buckets: Buckets | None,
+    ) -> None:
+        self._model, self._builder, self._state, self._buckets = model, builder, state, buckets
+        #: What input values decide of shapes.
+        self.by_value = ValueShapes(model, bounded=buckets is None, carried={} if state is None else state.pairs)
+        self.kept: BoundModelCache[BoundModel] = BoundModelCache(keep)
+        #: The plan of the last call.
+        self.last: BoundModel | None = None
+        self.is_closed = False
+        self._lock = threading.Lock()
+
+    def key(self, values: Mapping[str, Any]) -> PlanKey:
+        """Return what decides the plan for values of the graph's inputs."""
+        return self.by_value.key(self._shapes_key(values), values)
+
+    def call_with(self, do: Callable[[BoundModel, Mapping[str, Any]], _Result], values: Mapping[str, Any]) -> _Result:
+        """Call a function with the model bound for the shapes of these values; return its result."""
+        by_value = self.by_value
+        while True:
+            shapes = self._shapes_key(values)
+            key, version = by_value.key(shapes, values), by_value.version(shapes)
+            try:
+                return self._call_planned(do, values, key)
+            except ExtentExceededError:
+                by_value.observe(shapes, version, lambda: self._shapes_of(values), values)
+            except TaskFailedError:  # maybe since values exceed the plan's extents
+                is_checked = self._state is not None or not version  # before the run
+                if is_checked or not by_value.is_new(shapes, version, lambda: self._shapes_of(values), values):
+                    raise
+            self.kept.drop(key)
+
+    def results_beyond(self, key: Hashable, values: Mapping[str, Any]) -> dict[str, Array]:
+        """Return the results for values that exceed the extents of the plan of a key, which is in use."""
+        shapes = self._shapes_key(values)
+        version = self.by_value.version(shapes)
+        if self.by_value.key(shapes, values) == key:
+            self.by_value.observe(shapes, version, lambda: self._shapes_of(values), values)
+        return self.call_with(run_bound, values)
+
+    def outputs_again(self, key: Hashable, values: CallValues, *, failed: bool) -> dict[str, Any] | None:
+        """Return the outputs for values beyond the extents of the plan of a key; None if a run failed otherwise."""
+        shapes = self._shapes_key(values)
+        version = self.by_value.version(shapes)
+        if failed and self.key(values) == key:
+            is_new = version and self.by_value.is_new(shapes, version, lambda: self._shapes_of(values), values)
+            if not is_new:
+                return None
+        return values.results(self.results_beyond(key, values))
+
+    @contextmanager
+    def using(self, values: Mapping[str, Any], *, awaited: bool = True) -> Iterator[BoundModel]:
+        """Yield the model bound for the shapes of these values."""
+        by_value = self.by_value
+        shapes_key = self._shapes_key(values)
+
+        def make() -> BoundModel:
+            shapes, given = self._shapes_of(values), by_value.planned_by(values)
+            return self._builder.make(shapes, given, by_value.observed(shapes_key), self._counted(shapes))
+
+        while True:
+            entered, version = False, by_value.version(shapes_key)
+            try:
+                with self._bound(by_value.key(shapes_key, values), make, awaited=awaited) as bound:
+                    entered = True
+                    yield bound
+                return
+            except ValueNeededError as error:
+                if entered:
+                    raise
+                if self._buckets is not None:
+                    self._buckets.check_inputs(error)
+                by_value.learn(error, shapes_key, version, lambda: self._shapes_of(values), values)
+
+    def load(self, declared: Shapes) -> None:
+        """Plan and bind the model for shapes of all inputs, if not done yet."""
+        carried = () if self._state is None else self._state.names
+        own = [name for name in declared if name not in carried]
+        shapes = self._full_shapes({name: declared[name] for name in own})
+        if self._buckets is not None:
+            shapes = self._buckets.planned(shapes)
+            own = [name for name in shapes if name not in carried]
+        key = self._key_of({name: shapes[name] for name in own})
+        with self._bound(key, lambda: self._builder.make(shapes, {}, None, self._counted(shapes))):
+            pass
+
+    def close(self) -> bool:
+        """Close the plans once none is in use; return whether they were open."""
+        with self._lock:
+            if self.is_closed:
+                return False
+            self.is_closed = True
+        self.kept.close()
+        return True
+
+    # --- internals --------------------------------------------------------------------------------
+
+    def _shapes_key(self, values: Mapping[str, Any]) -> PlanKey:
+        return self._key_of({name: tuple(value.shape) for name, value in values.items()})
+
+    def _key_of(self, shapes: Shapes) -> PlanKey:
+        key: PlanKey = tuple(shapes.items() if self._model.is_composed else shapes.values())
+        if self._state is None:
+            return key
+        carried = self._state.shapes
+        if len(carried) < len(self._state.names):
+            carried = self._full_shapes(shapes)
+        return (*key, *(carried[name] for name in self._state.names))
+
+    def _shapes_of(self, values: Mapping[str, Any]) -> Shapes:
+        return self._full_shapes({name: tuple(value.shape) for name, value in values.items()})
+
+    def _full_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of all inputs: of a call's and of the carried ones."""
+        carried = {} if self._state is None else self._state.shapes
+        try:
+            whole = self._model.full_shapes({**shapes, **carried})
+            return whole if self._buckets is None else {**shapes, **whole}
+        except ArgumentError as error:
+            with suppress(OpenDimensionError):
+                self._model.full_shapes(shapes)  # raises what is wrong with the call's own inputs
+            raise ArgumentError(
+                f"{error.what}; carried values have the shapes that calls or reset() left",
+                where=f"{error.where} of model {self._model.name!r}",
+                hint="Call reset() to begin anew",
+            ) from error
+
+    def _counted(self, shapes: Shapes) -> CountedAxes | None:
+        return None if self._buckets is None else self._buckets.axes(shapes)
+
+    def _call_planned(
+        self, do: Callable[[BoundModel, Mapping[str, Any]], _Result], values: Mapping[str, Any], key: PlanKey
+    ) -> _Result:
+        slot = None if self.is_closed else self.kept.acquire_ready(key)
+        if slot is None:
+            with self.using(values) as bound:
+                return do(bound, values)
+        try:
+            assert slot.bound is not None
+            self.last = slot.bound
+            return do(slot.bound, values)
+        finally:
+            self.kept.release(slot)
+
+    @contextmanager
+    def _bound(self, key: PlanKey, make: Callable[[], BoundModel], *, awaited: bool = True) -> Iterator[BoundModel]:
+        if self.is_closed:
+            raise ExecutionError("it is closed", where=f"model {self._model.name!r}")
+
+        def made() -> BoundModel:
+            bound = make()
+            bound.key = key
+            return bound
+
+        with self.kept.using(key, made, awaited=awaited) as bound:
+            self.last = bound
+            yield bound
+
+
+def run_bound(bound: BoundModel, values: Mapping[str, Any]) -> dict[str, Array]:
+    """Run a bound model; return the results of its graph."""
+    specialised = bound.specialised
+    return specialised.results(bound.runner(specialised.given(values), specialised.fetched))

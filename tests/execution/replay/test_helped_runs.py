@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls whose kernels the calling thread and helpers execute in parts: right, also of many threads, or when refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from ctypes import c_int64
+from typing import Any
+
+import numpy as np
+import pytest
+
+import syclsched
+from syclsched.devices.programs.executables import is_divisible
+from syclsched.devices.submission import native_run
+from syclsched.devices.submission.command_maker import CommandMaker
+from syclsched.devices.submission.native_run import NativeRun
+from syclsched.kernels.elementwise import FILL, SCALE
+from syclsched.model.operation import OpenCLSource
+
+onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
+
+pytestmark = pytest.mark.sycl
+
+HELPED, WIDTH, BATCH = 2, 200, 24
+
+
+def network() -> Any:
+    """Return a network of two dense layers, and a mean."""
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal((WIDTH, WIDTH)).astype(np.float32) / 8 for _ in range(2)]
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "w0"], ["h"]),
+        onnx.helper.make_node("Tanh", ["h"], ["i"]),
+        onnx.helper.make_node("MatMul", ["i", "w1"], ["y"]),
+        onnx.helper.make_node("ReduceMean", ["y"], ["mean"], axes=[1], keepdims=1),
+    ]
+    x, y = (onnx.helper.make_tensor_value_info(name, 1, [BATCH, WIDTH]) for name in "xy")
+    mean = onnx.helper.make_tensor_value_info("mean", 1, [BATCH, 1])
+    held = [onnx.numpy_helper.from_array(each, f"w{n}") for n, each in enumerate(weights)]
+    graph = onnx.helper.make_graph(nodes, "network", [x], [y, mean], held)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)]), weights
+
+
+MODEL, WEIGHTS = network()
+
+
+def given(seed: int) -> Any:
+    return np.random.default_rng(seed).standard_normal((BATCH, WIDTH)).astype(np.float32)
+
+
+def right(found: Mapping[str, Any], x: Any) -> bool:
+    y = np.tanh(x @ WEIGHTS[0]) @ WEIGHTS[1]
+    return np.allclose(found["y"], y, atol=1e-4) and np.allclose(found["mean"], y.mean(1, keepdims=True), atol=1e-4)
+
+
+@pytest.fixture
+def runs(local_queues: None, monkeypatch: pytest.MonkeyPatch) -> list[NativeRun]:
+    """The native runs that are made, all with two helpers and each divisible kernel in seven parts."""
+    made: list[NativeRun] = []
+    make = NativeRun.__init__
+
+    def forced(self: NativeRun, *arguments: Any) -> None:
+        make(self, *arguments)
+        job, commands = self._job, arguments[2].parts
+        parts = (c_int64 * len(commands)).from_address(job.parts)
+        parts[:] = [7 if each.is_divisible else 1 for each in commands]
+        job.trials[:], job.least_ns[:], job.is_divided = [6, 6, 6], [1_000_000, 1 << 60, 1], 1
+        made.append(self)
+
+    monkeypatch.setattr(native_run, "helpers_wanted", lambda: 2)
+    monkeypatch.setattr(NativeRun, "__init__", forced)
+    return made
+
+
+def compiled() -> Any:
+    return syclsched.compile(MODEL, devices="cpu", autotune=False, without=["onednn"])
+
+
+def test_helped_calls_are_right(runs: list[NativeRun]) -> None:
+    with compiled() as model:
+        for seed in range(60):
+            assert right(model(given(seed)), given(seed))
+        assert [run._job.way for run in runs] == [HELPED]
+        assert any(part > 1 for part in (c_int64 * runs[0]._job.count).from_address(runs[0]._job.parts))
+
+
+def test_after_delayed_runs_more_and_more_are_made_without_helpers(runs: list[NativeRun]) -> None:
+    with compiled() as model:
+        model(given(0))
+        job, ways = runs[0]._job, []
+        job.least_ns[:] = [1, 2, 0]  # each run with helpers takes longer than twice the second
+        for seed in range(12):
+            assert right(model(given(seed)), given(seed))
+            ways.append(job.way)
+        assert ways == [HELPED, 1, 1, HELPED, 1, 1, 1, 1, HELPED, 1, 1, 1]
+        job.least_ns[1], job.alone = 1 << 60, 0
+        for _ in range(3):
+            model(given(0))
+            assert job.way == HELPED
+
+
+def test_helped_calls_of_many_threads_are_right(runs: list[NativeRun]) -> None:
+    with compiled() as model:
+        model(given(0))
+
+        def call(number: int) -> bool:
+            return all(right(model(given(number)), given(number)) for _ in range(40))
+
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(call, range(4)))
+
+
+def test_calls_without_helpers_whose_cores_are_busy_are_not_taken_for_helped_ones(runs: list[NativeRun]) -> None:
+    with compiled() as model:
+        model(given(0))
+        job = runs[0]._job
+        job.helpers_count = 0  # as if as many other callers executed kernels as there are helpers
+        helped = job.trials[HELPED]
+        assert right(model(given(1)), given(1))
+        assert job.way == 1 and job.trials[HELPED] == helped
+
+
+def test_a_call_whose_helpers_are_refused_is_completed(runs: list[NativeRun], monkeypatch: pytest.MonkeyPatch) -> None:
+    real, copied = CommandMaker.copy_lanes, []
+
+    def without_queues(self: CommandMaker, queues: Any) -> Any:
+        copied.append(queues)
+        return real(self, queues if len(copied) == 1 else dict.fromkeys(queues, 0))
+
+    monkeypatch.setattr(CommandMaker, "copy_lanes", without_queues)
+    with compiled() as model:
+        for seed in range(500):
+            assert right(model(given(seed)), given(seed))
+            if not runs[0]._job.local:  # not tried again
+                break
+        assert not runs[0]._job.local
+        assert right(model(given(1)), given(1))
+
+
+def test_kernels_that_ask_for_their_launch_or_update_are_not_divided() -> None:
+    def source(query: str) -> OpenCLSource:
+        return OpenCLSource(f"kernel void f(global float *x) {{ x[{query}] = 1; }}", "f")
+
+    assert is_divisible(source("get_global_id(0)"), FILL)
+    assert not is_divisible(source("get_global_id(0)"), SCALE)  # it updates x: to repeat a part is wrong
+    for query in ("get_group_id(0)", "get_num_groups(0)", "get_global_size(0)", "atomic_inc(n)"):
+        assert not is_divisible(source(query), FILL)
