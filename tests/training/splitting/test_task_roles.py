@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from syclsched.testing.training_models import perceptron
+from syclsched.testing.training_models import perceptron, transformer
 from syclsched.training.losses import CrossEntropy
 from syclsched.training.optimisers import Adam
 from syclsched.training.sources.trained_model import trained_model
@@ -43,3 +43,13 @@ def test_what_belongs_to_a_layer_is_with_it(parts: int) -> None:
             if f"/{name}" in task or task.startswith((name, f"gradient of {name}")):
                 assert layer == own, task
     assert found["update of layer0.weight"] == 0
+
+
+def test_sums_within_a_part_belong_to_it() -> None:
+    """Residual connections make sums of gradients of activations: they would be copied to another device and back."""
+    step = StepModel(trained_model(transformer(2, 16, 2, length=6).onnx), CrossEntropy(), Adam(), "int64", parts=(1, 1))
+    graph = step.specialised(step.full_shapes({"x": (4, 6), TARGET: (4,)}), carried=step.carried).graph
+    made = {each.array: task.name for task in graph.tasks for each in task.accesses if each.mode.writes}
+    batched = {name for name, array in graph.arrays.items() if len(array.shape) > 1 and array.shape[0] in (2, 12)}
+    assert len(batched) > 50
+    assert not [task for name in batched & set(made) if part_of(task := made[name]) is None]
