@@ -66,6 +66,7 @@ class StepRecipe:
     output: str | None = None  # of the model, that the loss is computed from; the first if None
     shapes: GivenShapes | None = None  # of open dimensions
     parts: tuple[float, ...] = (1.0,)  # shares of a batch that are computed apart
+    replicas: tuple[int, ...] = ()  # for each part the replica of the parameters that it reads
     clip_norm: float | None = None
     platform: Platform | None = None
     devices: str | None = None
@@ -118,6 +119,7 @@ class StepRecipe:
             parts=self.parts,
             clip_norm=self.clip_norm,
             activations=self.activations,
+            replicas=self.replicas,
         )
 
     def predictor(self, without: Collection[str] = ()) -> CompiledModel:
@@ -191,7 +193,7 @@ class StepRecipe:
         limit = self.options.get("memory_limit")
         planner = SplitPlanner(
             platform if limit is None else with_memory_limit(platform, limit),
-            lambda shares: replace(whole, parts=shares).model(dtype, without),
+            lambda shares, replicas=(): replace(whole, parts=shares, replicas=replicas).model(dtype, without),
             PlanRequest(policy, "latency", rewrite=default_rewrite(platform, policy)),
             kind=self.split,
             shares=self.parts,

@@ -9,7 +9,7 @@ from syclsched.testing.training_models import perceptron, transformer
 from syclsched.training.losses import CrossEntropy
 from syclsched.training.optimisers import Adam
 from syclsched.training.sources.trained_model import trained_model
-from syclsched.training.splitting.task_roles import layers_of, part_of
+from syclsched.training.splitting.task_roles import layers_of, part_of, replica_of
 from syclsched.training.step_model import StepModel
 from syclsched.training.step_network import TARGET
 
@@ -28,6 +28,14 @@ from syclsched.training.step_network import TARGET
 )
 def test_part(task: str, part: int | None) -> None:
     assert part_of(task) == part
+
+
+@pytest.mark.parametrize(
+    ("task", "replica"),
+    [("update of replica 12/weight", 12), ("replica 1/sum of gradients.2", 1), ("update of weight", 0), ("guard", 0)],
+)
+def test_replica(task: str, replica: int) -> None:
+    assert replica_of(task) == replica
 
 
 @pytest.mark.parametrize("parts", [1, 3])
