@@ -2,13 +2,14 @@
 """Values that a model carries from call to call, such as a cache of keys and values, in memory that stays on a device.
 
 All bound plans of the model that can address this memory update it in place. A plan that keeps a value in other memory
-takes it there; one that keeps it nowhere copies it before and after a run.
+takes it there; one that keeps it nowhere copies it before and after a run. Further replicas of a value, which a plan
+updates alike, last until another plan runs that has none of them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -150,6 +151,7 @@ class CarriedState:
                 if held is not None:
                     del self._arrays[name]
                     self._move()
+            self._drop_replicas()
             self._known, self._lost = frozenset(given), False
 
     def _checked(self, values: Mapping[str, Any]) -> dict[str, Array]:
@@ -164,6 +166,14 @@ class CarriedState:
             self._model.full_shapes({name: value.shape for name, value in given.items()})
         return given
 
+    def _drop_replicas(self, kept: Collection[str] = ()) -> None:
+        """Drop replicas of values before the values change without them."""
+        dropped = self._arrays.keys() - self._output_of.keys() - set(kept)
+        for name in dropped:
+            del self._arrays[name]
+        if dropped:
+            self._move()
+
     def _move(self) -> None:
         self._copied.clear()
         self.version += 1
@@ -171,6 +181,7 @@ class CarriedState:
     def run(self, bound: BoundModel, values: Mapping[str, Any]) -> dict[str, Array]:
         """Run a bound plan on the values; in a turn."""
         specialised = bound.specialised
+        self._drop_replicas(specialised.replicas)
         copied = self._copied_of(bound)
         is_mixed = len(copied) < len(specialised.carried)
         self._unseen = frozenset(copied.values()) if is_mixed else frozenset()
@@ -195,7 +206,7 @@ class CarriedState:
     def copies(self, bound: BoundModel) -> dict[str, Array]:
         """Return copies of the values by array of the graph, for runs that must not change them; in a turn."""
         found, inputs = {}, bound.specialised.inputs
-        for name in self.names:
+        for name in (*self.names, *bound.specialised.replicas):
             if name in inputs:
                 value = self._value(bound, name)
                 found[inputs[name]] = self._zeros(bound, name) if value is None else host_value(value).copy()
@@ -207,7 +218,7 @@ class CarriedState:
         if found is not None:
             return found
         specialised, runner, found = bound.specialised, bound.runner, {}
-        for name in self.names:
+        for name in (*self.names, *specialised.replicas):
             value, held = self._value(bound, name), self._arrays.get(name)
             if held is not None and held is not value:
                 held = None
@@ -238,7 +249,9 @@ class CarriedState:
 
     def _value(self, bound: BoundModel, name: str) -> InputValue | None:
         """Return the value with which a run of a plan begins; None if that is 0."""
-        value, wanted = self._given.get(name, self._arrays.get(name)), bound.specialised.shapes[name]
+        original = bound.specialised.replicas.get(name, name)
+        held = self._arrays.get(name, self._arrays.get(original))
+        value, wanted = self._given.get(original, held), bound.specialised.shapes[original]
         if value is None or value.shape == wanted:
             return value
         if name in self._known:
@@ -250,6 +263,7 @@ class CarriedState:
         return None
 
     def _zeros(self, bound: BoundModel, name: str) -> Array:
+        name = bound.specialised.replicas.get(name, name)
         return np.zeros(bound.specialised.shapes[name], carrier(self._elements[name]))
 
 

@@ -60,6 +60,8 @@ class Specialised:
         Inputs and outputs of types that NumPy lacks: graphs hold their elements in a wider dtype.
     decodings : Mapping[str, Decoding]
         Outputs that the host turns into text, or into maps.
+    replicas : Mapping[str, str]
+        Further entries of ``carried``: each begins with the value of the given input, and every run updates it alike.
     stay : Mapping[str, str]
         Devices of the tasks that run on one device only.
     composition : Composition
@@ -84,6 +86,7 @@ class Specialised:
     decodings: Mapping[str, Decoding] = field(default_factory=dict)
     composition: Composition = field(default_factory=dict)
     stay: Mapping[str, str] = field(default_factory=dict)
+    replicas: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fetched(self) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ def first_not_finite(model: StepModel, values: Mapping[str, Array], platform: Pl
     """
     shapes = {name: value.shape for name, value in values.items()}
     network = model.step(model.full_shapes(shapes))
+    values = {**values, **{name: values[of] for name, of in model.replicas.items()}}
     known: dict[str, Array] = dict(network.constants)
     for name in network.inputs:
         value = network.values[name]

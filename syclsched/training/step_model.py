@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.importing.import_state import SEED, TrainingImport
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Model
 from syclsched.frontends.onnx.network import Network, Value
+from syclsched.model.operation import Implementation
+from syclsched.model.task import Task
 from syclsched.onnx.model import GivenShapes, OnnxModel
 from syclsched.training.losses import CrossEntropy, Loss
 from syclsched.training.optimisers import Optimiser
@@ -26,6 +29,7 @@ from syclsched.training.step_network import (
     BatchPart,
     StepSettings,
     next_name,
+    replica_name,
     scalar_name,
     slot_name,
     step_network,
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
     from syclsched.onnx.specialised import Shapes, Specialised
 
 Array = np.ndarray[Any, Any]
+#: Shares of the parts of a batch, the replica of the parameters that each reads, and the devices of tasks.
+Division = tuple[tuple[float, ...], tuple[int, ...], Mapping[str, str]]
 
 
 class StepModel(OnnxModel):
@@ -60,6 +66,9 @@ class StepModel(OnnxModel):
         Largest norm of all gradients together.
     activations : str, optional
         As what values are stored from the forward to the backward pass.
+    replicas : sequence of int, optional
+        For each part the number of the replica of the parameters that it reads, one of them 0; all of them are updated
+        alike. By default there are no replicas.
     """
 
     #: To try kernels takes as long as many steps.
@@ -77,18 +86,19 @@ class StepModel(OnnxModel):
         parts: Sequence[float] = (1.0,),
         clip_norm: float | None = None,
         activations: str = "float32",
+        replicas: Sequence[int] = (),
     ) -> None:
         self.trained, self.loss, self.optimiser = trained, loss, optimiser
         self.target_dtype, self._parts = target_dtype, tuple(parts)
         self._clip_norm, self._activations = clip_norm, activations
+        self._replicas = tuple(replicas)
         self.output = chosen_output([each.name for each in trained.model.outputs], output)
         #: The last forward pass: targets are checked against it before the step is made of it.
         self._last: tuple[Any, Network] | None = None
         #: Number of steps that are done, which the trainer counts.
         self.steps_done = 0
-        #: Function of the shapes of all inputs that divides a step among several devices or into micro-batches:
-        #: returns the shares of the parts of a batch, and the devices of tasks.
-        self.divide: Callable[[Shapes], tuple[tuple[float, ...], Mapping[str, str]]] | None = None
+        #: Function of the shapes of all inputs that divides a step among several devices or into micro-batches.
+        self.divide: Callable[[Shapes], Division] | None = None
         self._source = trained.source
         super().__init__(self._declared(), shapes=shapes)
 
@@ -127,6 +137,16 @@ class StepModel(OnnxModel):
         return {next_name(name): name for name in self._carried_names}
 
     @property
+    def replicas(self) -> dict[str, str]:
+        """The parameter, or the state of the optimiser, of each of its replicas."""
+        return {
+            replica_name(name, replica): name
+            for parameter in self.trained.parameters
+            for name in (parameter, *(slot_name(parameter, slot) for slot in self.optimiser.slots))
+            for replica in sorted({*self._replicas} - {0})
+        }
+
+    @property
     def batch_inputs(self) -> tuple[DeclaredValue, ...]:
         """The inputs of the model itself."""
         return self.trained.model.inputs
@@ -160,12 +180,22 @@ class StepModel(OnnxModel):
         """Return the network of a step for these input shapes."""
         return self.step(shapes)
 
-    def specialised(self, shapes: Shapes | None = None, *more: Any, **named: Any) -> Specialised:
+    def specialised(
+        self,
+        shapes: Shapes | None = None,
+        values: Mapping[str, Array] | None = None,
+        carried: Mapping[str, str] | None = None,
+        *more: Any,
+    ) -> Specialised:
         """Return the step for shapes of its inputs; on several devices divided among them."""
-        if self.divide is None:
-            return super().specialised(shapes, *more, **named)
-        self._parts, stay = self.divide(self.full_shapes(dict(shapes or {})))
-        return replace(super().specialised(shapes, *more, **named), stay=stay)
+        stay: Mapping[str, str] = {}
+        if self.divide is not None:
+            self._parts, self._replicas, stay = self.divide(self.full_shapes(dict(shapes or {})))
+        replicas = self.replicas if carried else {}
+        more_carried = {next_name(name): name for name in replicas}
+        found = super().specialised(shapes, values, {**(carried or {}), **more_carried}, *more)
+        graph = found.graph.with_implementations(_has_same_bits) if replicas else found.graph
+        return replace(found, graph=graph, stay=stay, replicas=replicas)
 
     def step(self, shapes: Shapes) -> Network:
         """Return the network of a step for shapes of all inputs."""
@@ -201,7 +231,7 @@ class StepModel(OnnxModel):
         samples = self.samples(shapes)
         ends = np.rint(np.cumsum(self._parts) / sum(self._parts) * samples).astype(int)
         found, first, made = [], 0, {}
-        for end in ends.tolist():
+        for replica, end in zip_longest(self._replicas, ends.tolist(), fillvalue=0):
             count = end - first
             if not count:
                 continue
@@ -215,9 +245,16 @@ class StepModel(OnnxModel):
                     if shapes[each.name][:1] == (samples,)
                 }
                 made[key] = self.trained.forward({**shapes, **own}, TrainingImport(first=first, samples=count))
-            found.append(BatchPart(made[key], first, count))
+            found.append(BatchPart(made[key], first, count, replica))
             first = end
         return tuple(found)
+
+
+def _has_same_bits(task: Task, implementation: Implementation) -> bool:
+    """Return whether an implementation may be used for replicas: all are updated by the same one."""
+    if task.operation is None or not task.name.startswith("update of"):
+        return True
+    return implementation is task.operation.implementations[0]
 
 
 def _before_softmax(network: Network, output: str, loss: Loss) -> str:

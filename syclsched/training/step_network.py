@@ -53,6 +53,11 @@ def part_prefix(number: int) -> str:
     return f"part {number}/"
 
 
+def replica_name(name: str, replica: int) -> str:
+    """Return the name of a replica of a parameter, or of a state; replica 0 has the name of the value itself."""
+    return f"replica {replica}/{name}" if replica else name
+
+
 @dataclass(frozen=True, slots=True)
 class BatchPart:
     """The forward pass of some samples of a batch."""
@@ -60,6 +65,7 @@ class BatchPart:
     network: Network
     first: int  # of the samples
     count: int
+    replica: int = 0  # of the parameters that it reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,7 @@ class _StepBuilder:
         self._b = NetworkBuilder(f"training of {parts[0].network.name!r}", 0, {}, ModelLimits())
         #: Running moments -> their values after the parts so far.
         self._moments = {name: name for name in settings.moments}
+        self._replicas = sorted({part.replica for part in parts})
 
     def built(self) -> Network:
         b, settings = self._b, self._settings
@@ -120,19 +127,20 @@ class _StepBuilder:
         share = b.elementwise(("where", ("greater", 0, ("const", 0.0)), ("reciprocal", 0), ("const", 0.0)), weight)
         b.end([], [])
         begun = len(b.nodes)
-        found: dict[str, list[str]] = {}
+        #: Gradients of each parameter by the replica that they are of.
+        found: dict[str, dict[int, list[str]]] = {}
         for number, ((nodes, prediction), each) in enumerate(zip(passes, losses, strict=True)):
+            replica = self._parts[number].replica
+            names = {replica_name(name, replica): name for name in settings.parameters}
             b.begin(f"gradient of {self._prefix(number)}loss", "gradient of loss")
             gradient = b.elementwise(("mul", 0, 1), each.gradient, share)
             b.end([], [])
-            for name, made in differentiate(b, nodes, {prediction: gradient}, settings.parameters).items():
-                found.setdefault(name, []).append(made)
+            for name, made in differentiate(b, nodes, {prediction: gradient}, names).items():
+                found.setdefault(names[name], {}).setdefault(replica, []).append(made)
         forward = [node for nodes, _ in passes for node in nodes]
         self.kept = kept_values(b, forward, b.nodes[begun:], [prediction for _, prediction in passes])
         self._check(found)
-        b.begin("sum of gradients", "sum of gradients")
-        gradients = {name: self._sum(found[name]) for name in settings.parameters if name in found}
-        b.end([], [])
+        gradients = {name: self._sums(found[name]) for name in settings.parameters if name in found}
         outputs = [(LOSS, b.reshape(loss, ()))]
         outputs += self._updates(gradients, loss, kind)
         if self._narrow:
@@ -153,9 +161,11 @@ class _StepBuilder:
             b.add_input(name, shape, value.dtype)
         b.add_input(TARGET, settings.target.shape, settings.target.dtype)
         for parameter in settings.parameters:
-            for slot in settings.optimiser.slots:
-                value = network.values[parameter]
-                b.add_input(slot_name(parameter, slot), value.shape, value.dtype)
+            value = network.values[parameter]
+            for replica in self._replicas:
+                for name in (parameter, *(slot_name(parameter, slot) for slot in settings.optimiser.slots)):
+                    if replica or name != parameter:
+                        b.add_input(replica_name(name, replica), value.shape, value.dtype)
         b.add_input(PARITY, (), "float32")
         for name in settings.optimiser.scalars(0):
             b.add_input(scalar_name(name), (), "float32")
@@ -181,6 +191,8 @@ class _StepBuilder:
                 names[name] = self._moments[name]
             elif name not in settings.parameters and name != SEED and self._is_batched(name):
                 names[name] = b.part(name, 0, part.first, part.count)
+            elif name in settings.parameters:
+                names[name] = replica_name(name, part.replica)
             else:
                 names[name] = name
         b.end([], [])
@@ -235,6 +247,16 @@ class _StepBuilder:
         b.end([], [])
         return made
 
+    def _sums(self, gradients: Mapping[int, Sequence[str]]) -> list[str]:
+        """Return the sums of the gradients of each replica, which every update adds in this order."""
+        sums = []
+        for replica, values in gradients.items():
+            name = replica_name("sum of gradients", replica)
+            self._b.begin(name, name)
+            sums.append(self._sum(values))
+            self._b.end([], [])
+        return sums
+
     def _sum(self, values: Sequence[str]) -> str:
         """Return a sum in the order of the values, of a few at a time: kernels take a limited number of arguments."""
         while len(values) > 1:
@@ -251,11 +273,12 @@ class _StepBuilder:
                 hint="Choose other parameters, or another output",
             )
 
-    def _updates(self, gradients: Mapping[str, str], loss: str, kind: str) -> list[tuple[str, str]]:
+    def _updates(self, gradients: Mapping[str, Sequence[str]], loss: str, kind: str) -> list[tuple[str, str]]:
         """Add the update of each parameter; return the outputs with their new values and states."""
         b, settings = self._b, self._settings
         b.begin("guard", "guard")
-        norm = b.cast(b.elementwise(("sqrt", 0), self._sum([*map(self._squares, gradients.values())])), kind)
+        squares = [self._squares(self._sum(each)) for each in gradients.values()]
+        norm = b.cast(b.elementwise(("sqrt", 0), self._sum(squares)), kind)
         # Nothing is updated before all gradients are known, and nothing at all if the loss or one of them is not
         # finite.
         zero = ("const", 0.0)
@@ -270,8 +293,9 @@ class _StepBuilder:
         begun = b.emit("update", [PARITY, guard], expressions=(("where", 1, ("sub", ("const", 1.0), 0), 0),))
         b.end([], [])
         outputs = [(NORM, b.reshape(norm, ())), (next_name(PARITY), begun)]
-        for name, gradient in gradients.items():
-            outputs += self._update(name, gradient, (guard, begun), scale)
+        for name, sums in gradients.items():
+            for replica in self._replicas:
+                outputs += self._update(name, replica, sums, (guard, begun), scale)
         changed = {name: value for name, value in self._moments.items() if value != name}
         for name, value in changed.items():
             b.begin(f"update of {name}", f"update of {name}")
@@ -286,18 +310,24 @@ class _StepBuilder:
             return b.elementwise(("square", 0), gradient)
         return b.reduce("sumsquare", gradient, range(len(b.shape(gradient))), keepdims=False)
 
-    def _update(self, name: str, gradient: str, guard: tuple[str, str], scale: str | None) -> list[tuple[str, str]]:
+    def _update(
+        self, parameter: str, replica: int, gradients: Sequence[str], guard: tuple[str, str], scale: str | None
+    ) -> list[tuple[str, str]]:
         b, optimiser = self._b, self._settings.optimiser
-        names = [name, *(slot_name(name, slot) for slot in optimiser.slots)]
+        name = replica_name(parameter, replica)
+        names = [name, *(replica_name(slot_name(parameter, slot), replica) for slot in optimiser.slots)]
         kind, count = b.dtype(name), len(names)
-        read = [gradient, *guard, *([scale] if scale is not None else [])]
+        read = [*gradients, *guard, *([scale] if scale is not None else [])]
+        places = {each: i for i, each in enumerate(("guard", "begun", "scale"), count + len(gradients))}
         numbers = optimiser.scalars(0)
-        places = {each: count + len(read) + i for i, each in enumerate(numbers)}
+        terms: dict[str, Any] = {each: i for i, each in enumerate(numbers, count + len(read))}
+        if kind != "float32":
+            terms = {each: ("cast", kind, i) for each, i in terms.items()}
         read += [scalar_name(each) for each in numbers]
-        given: Any = count if scale is None else ("mul", count, count + 3)
-        terms = {each: place if kind == "float32" else ("cast", kind, place) for each, place in places.items()}
+        given: Any = ("add", *range(count, count + len(gradients))) if len(gradients) > 1 else count
+        given = given if scale is None else ("mul", given, places["scale"])
         made = optimiser.updated(0, tuple(range(1, count)), given, terms)
-        kept = tuple(("where", _allowed(count + 1, count + 2), each, i) for i, each in enumerate(made))
+        kept = tuple(("where", _allowed(places["guard"], places["begun"]), each, i) for i, each in enumerate(made))
         used = sorted(frozenset().union(*map(inputs_of, kept)) | set(range(count)))
         renumbered = {old: new for new, old in enumerate(used)}
         expressions = tuple(substitute(each, renumbered) for each in kept)

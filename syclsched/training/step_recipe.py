@@ -68,6 +68,7 @@ class StepRecipe:
     shapes: GivenShapes | None = None  # of open dimensions
     parts: tuple[float, ...] = (1.0,)  # shares of a batch that are computed apart
     may_cut: bool = False  # whether a batch may be cut further where memory is short
+    replicas: tuple[int, ...] = ()  # for each part the replica of the parameters that it reads
     clip_norm: float | None = None
     platform: Platform | None = None
     devices: str | None = None
@@ -120,6 +121,7 @@ class StepRecipe:
             parts=self.parts,
             clip_norm=self.clip_norm,
             activations=self.activations,
+            replicas=self.replicas,
         )
 
     def predictor(self, without: Collection[str] = ()) -> CompiledModel:
@@ -198,8 +200,8 @@ class StepRecipe:
         history = None if self.options.get("deterministic") else _refusals()
         left_out = frozenset(self.options.get("without", ()))
 
-        def make(shares: tuple[float, ...]) -> StepModel:
-            return replace(whole, parts=shares).model(dtype, without)
+        def make(shares: tuple[float, ...], replicas: tuple[int, ...] = ()) -> StepModel:
+            return replace(whole, parts=shares, replicas=replicas).model(dtype, without)
 
         planner: SplitPlanner | MicroBatchPlanner
         if several:

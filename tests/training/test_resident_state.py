@@ -21,6 +21,7 @@ from syclsched.planning.memory import zero_copy
 from syclsched.testing import faults
 from syclsched.testing.training_models import convolutional, perceptron
 from syclsched.training import SGD, Trainer
+from syclsched.training.splitting import split_planner
 from syclsched.training.splitting.split_planner import SplitPlanner
 from syclsched.training.step_network import PARITY
 
@@ -175,7 +176,8 @@ def test_half_of_the_memory_gives_the_same_bits() -> None:
 
 
 @pytest.mark.parametrize("split", ["single", "data", "stages"])
-def test_each_device_has_the_state_that_it_updates(split: str) -> None:
+def test_each_device_has_the_state_that_it_updates(monkeypatch: pytest.MonkeyPatch, split: str) -> None:
+    monkeypatch.setattr(split_planner, "_REPLICAS", 1)
     near = two_memories()
     far = with_own_memory(with_own_memory(near, "other"), near.spaces[0].name)
     found = []
@@ -204,8 +206,8 @@ def test_batches_planned_for_other_memory_take_the_state_there(
     names, divide = [device.name for device in platform.compute_devices], SplitPlanner.division
 
     def by_size(planner: SplitPlanner, shapes: Any) -> Any:
-        parts, stay = divide(planner, shapes)
-        return parts, dict.fromkeys(stay, names[shapes["x"][0] == 9])
+        parts, replicas, stay = divide(planner, shapes)
+        return parts, replicas, dict.fromkeys(stay, names[shapes["x"][0] == 9])
 
     monkeypatch.setattr(SplitPlanner, "division", by_size)
     with trainer(platform, split="single") as found, trainer(syclsched.discover("cpu")) as alone:

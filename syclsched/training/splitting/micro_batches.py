@@ -29,7 +29,7 @@ from syclsched.training.splitting.independence import why_not_in_parts
 
 if TYPE_CHECKING:
     from syclsched.onnx.specialised import Shapes
-    from syclsched.training.step_model import StepModel
+    from syclsched.training.step_model import Division, StepModel
 
 _LOGGER = logging.getLogger("syclsched")
 
@@ -79,10 +79,10 @@ class MicroBatchPlanner:
                 _LOGGER.info(found.text)
         return self._known[key]
 
-    def division(self, shapes: Shapes) -> tuple[Shares, Mapping[str, str]]:
+    def division(self, shapes: Shapes) -> Division:
         """Return the shares of the parts of a batch, and no devices of tasks; see `StepModel.divide`."""
         found = self.choose(shapes)
-        return (1.0,) * (1 if found is None else found.count), {}
+        return (1.0,) * (1 if found is None else found.count), (), {}
 
     @property
     def last(self) -> MicroBatchChoice | None:

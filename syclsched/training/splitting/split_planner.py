@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from syclsched.costs import CostModel, History
 from syclsched.errors import ArgumentError, SyclschedError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
+from syclsched.model.platform_parts.machines import machine_of
 from syclsched.model.text.units import plural
 from syclsched.onnx.tuning.implementations import on_devices, without_implementations
 from syclsched.onnx.tuning.plan_comparison import CLEARLY
@@ -28,11 +29,11 @@ from syclsched.training.splitting.balance import line_through, parts_by_speed, s
 from syclsched.training.splitting.independence import why_not_in_parts
 from syclsched.training.splitting.split_trial import trial_key
 from syclsched.training.splitting.splits import AUTO, SplitChoice, SplitKind, StepSplit
-from syclsched.training.splitting.task_roles import layers_of, part_of
+from syclsched.training.splitting.task_roles import layers_of, part_of, replica_of
 
 if TYPE_CHECKING:
     from syclsched.onnx.specialised import Shapes
-    from syclsched.training.step_model import StepModel
+    from syclsched.training.step_model import Division, StepModel
 
 _LOGGER = logging.getLogger("syclsched")
 
@@ -40,8 +41,19 @@ _LOGGER = logging.getLogger("syclsched")
 _QUICK, _REACH = "heft", 1.25
 #: Micro-batches of a pipeline for each of its stages.
 _MICRO_BATCHES: Final = 2
+#: Replicas of the parameters; each update reads the gradients of all.
+_REPLICAS: Final = 4
 
 Shares = tuple[float, ...]
+Replicas = tuple[int, ...]
+
+
+class ModelOf(Protocol):
+    """Function that makes the model of a step with a batch cut by shares, whose parts read these replicas."""
+
+    def __call__(self, shares: Shares, replicas: Replicas = ()) -> StepModel:
+        """Return the model."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +70,7 @@ class SplitPlanner:
     """Chooses how steps of a model are divided among the devices of a platform."""
 
     platform: Platform  # with at least two devices that compute
-    make: Callable[[Shares], StepModel]  # the model with a batch cut by these shares
+    make: ModelOf
     request: PlanRequest
     kind: str = AUTO  # a way that the user wants
     shares: Shares = (1.0,)  # of micro-batches that the user wants
@@ -80,10 +92,10 @@ class SplitPlanner:
             _LOGGER.info(self._known[key].text)
         return self._known[key]
 
-    def division(self, shapes: Shapes) -> tuple[Shares, Mapping[str, str]]:
-        """Return the shares of the parts of a batch, and the devices of tasks; see `StepModel.divide`."""
+    def division(self, shapes: Shapes) -> Division:
+        """Return what is to be done for shapes of all inputs; see `StepModel.divide`."""
         best = self.choose(shapes).best
-        return best.parts, best.stay
+        return best.parts, best.replicas, best.stay
 
     def keep(self, shapes: Shapes, choice: SplitChoice) -> None:
         """Keep another choice for shapes, which was made by measurement."""
@@ -186,12 +198,36 @@ class _Choosing:
             raise ArgumentError(what, where="split='data'", hint="Take larger batches")
         shares = self._planner.shares if len(self._planner.shares) > 1 else tuple(map(float, counts))
         self._check_parts(shares)
-        graph, names = self._graph(shares), [self._devices[d] for d in devices]
-        parts = {task.name: part_of(task.name) for task in graph.tasks}
-        stay = {task: names[-1 if part is None else part] for task, part in parts.items()}
+        names = [self._devices[d] for d in devices]
         given = {name: sum(n for n, own in zip(counts, names, strict=True) if own == name) for name in names}
         details = ", ".join(f"{number} on {name}" for name, number in given.items())
-        return self._drawn(StepSplit("data", f"{details}; summed on {names[-1]}", shares, stay), graph)
+        copied = self._on_devices(shares, names, details)
+        if not self._may_replicate(given):
+            return copied
+        try:
+            replicated = self._on_devices(shares, names, details, [*dict.fromkeys(names[::-1])])
+        except SyclschedError:  # such as too little memory
+            return copied
+        return replicated if replicated.quick_s < copied.quick_s else copied
+
+    def _on_devices(self, shares: Shares, names: Sequence[str], details: str, homes: Sequence[str] = ()) -> _Drawn:
+        """Return a way with each part on its device, which has a replica of the parameters or copies those of the last.
+
+        ``homes`` are the devices of the replicas, if there are any.
+        """
+        replicas = tuple(homes.index(name) for name in names) if homes else ()
+        graph, homes = self._graph(shares, replicas=replicas), homes or names[-1:]
+        parts = {task.name: part_of(task.name) for task in graph.tasks}
+        stay = {task: homes[replica_of(task)] if part is None else names[part] for task, part in parts.items()}
+        how = "a replica of the parameters on each" if replicas else f"summed on {names[-1]}"
+        return self._drawn(StepSplit("data", f"{details}; {how}", shares, stay, replicas), graph)
+
+    def _may_replicate(self, names: Collection[str]) -> bool:
+        """Return whether devices of this machine have memories of their own, and compute the same bits."""
+        devices = [self._platform.device(name) for name in names]
+        alike = {(each.description, each.driver_version, each.compute_units) for each in devices}
+        spaces = {each.space for each in devices}
+        return len(alike) == 1 and len(spaces) == len(devices) <= _REPLICAS and not any(map(machine_of, names))
 
     def _dealt(self, fixed_s: Sequence[float], each_s: Sequence[float]) -> tuple[list[int], list[int]]:
         """Return the device of each part, and its samples."""
@@ -283,11 +319,11 @@ class _Choosing:
         plan = plan_graph(drawn.graph, self._platform, history=self._history, **asdict(request))
         return penalised_makespan_s(plan), replace(drawn.split, step_s=plan.makespan_s)
 
-    def _graph(self, shares: Shares, samples: int | None = None) -> TaskGraph:
+    def _graph(self, shares: Shares, samples: int | None = None, replicas: Replicas = ()) -> TaskGraph:
         """Return the graph of a step with a batch cut by shares, of all samples or of fewer."""
-        key = shares, samples
+        key = shares, samples, replicas
         if key not in self._graphs:
-            model, shapes = self._planner.make(shares), self._shapes
+            model, shapes = self._planner.make(shares, replicas), self._shapes
             if samples is not None:
                 shapes = model.with_samples(shapes, samples)
             graph = model.specialised(shapes, carried=model.carried).graph

@@ -32,6 +32,7 @@ class StepSplit:
     details: str = ""  # such as the samples of each device
     parts: tuple[float, ...] = (1.0,)  # shares of the batch that are computed apart
     stay: Mapping[str, str] = field(default_factory=dict, repr=False)  # devices of tasks
+    replicas: tuple[int, ...] = ()  # for each part the replica of the parameters that it reads, if there are several
     step_s: float | None = None  # predicted
     is_rough: bool = False  # whether the prediction is one by a simple policy, and too long to be made again
     refused: str | None = None  # why it was not planned

@@ -9,9 +9,10 @@ from typing import Final
 
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
-from syclsched.training.step_network import part_prefix
+from syclsched.training.step_network import part_prefix, replica_name
 
 _PART: Final = re.compile("(?:gradient of )?" + part_prefix(0).replace("0", r"(\d+)"))
+_REPLICA: Final = re.compile("(?:update of )?" + replica_name("", 1).replace("1", r"(\d+)"))
 _NUMBERED: Final = re.compile(r"(?:\.\d+|#\d+)$")
 
 
@@ -19,6 +20,12 @@ def part_of(task: str) -> int | None:
     """Return the number of the part of the batch that a task computes; None if it belongs to none."""
     found = _PART.match(task)
     return None if found is None else int(found[1])
+
+
+def replica_of(task: str) -> int:
+    """Return the number of the replica of the parameters that a task updates, or sums the gradients of."""
+    found = _REPLICA.match(task)
+    return 0 if found is None else int(found[1])
 
 
 def layers_of(graph: TaskGraph, nodes: Iterable[str]) -> dict[str, int]:

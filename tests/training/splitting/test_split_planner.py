@@ -23,6 +23,7 @@ from syclsched.training.losses import MeanSquaredError, loss_of
 from syclsched.training.optimisers import Adam
 from syclsched.training.sources.trained_graph import trained_graph
 from syclsched.training.sources.trained_model import trained_model
+from syclsched.training.splitting import split_planner
 from syclsched.training.splitting.split_planner import SplitPlanner
 from syclsched.training.splitting.splits import SplitChoice
 from syclsched.training.splitting.task_roles import layers_of, part_of
@@ -64,7 +65,22 @@ def test_two_equal_devices_get_half_of_the_samples_each() -> None:
     assert times["data"] < 0.8 * times["single"]
     text = found.text.splitlines()
     assert text[0] == "steps of 8192 samples: data, the shortest prediction"
-    assert "4096 on max1550, 4096 on max1550.1; summed on max1550.1" in text[1] and len(text) == 5
+    assert "4096 on max1550, 4096 on max1550.1; a replica of the parameters on each" in text[1] and len(text) == 5
+
+
+def test_replicas_are_of_devices_of_one_kind_and_shorten_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = recipe_for(syclsched.describe("max1550,max1550"), split="data")
+    model, planner = planner_of(recipe)
+    shapes = model.full_shapes({"x": (8192, SIZES[0]), TARGET: (8192,)})
+    best = planner.choose(shapes).best
+    assert best.replicas == (1, 0) and best.stay["update of replica 1/layer0.weight"] == best.stay["part 0/dense0"]
+    assert best.stay["update of layer0.weight"] == best.stay["part 1/dense0"]
+    monkeypatch.setattr(split_planner, "_REPLICAS", 1)
+    model, planner = planner_of(recipe)
+    copied = planner.choose(shapes).best
+    assert not copied.replicas and copied.step_s is not None and best.step_s is not None
+    assert best.step_s < 0.95 * copied.step_s
+    assert not chosen("a770,b580", split="data").best.replicas  # last bits may differ
 
 
 def test_unequal_devices_get_samples_by_their_speed_and_the_fastest_sums() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from syclsched.testing.training_models import perceptron
+from syclsched.testing.training_models import perceptron, transformer
 from syclsched.training.losses import CrossEntropy
 from syclsched.training.optimisers import Adam
 from syclsched.training.sources.trained_model import trained_model
-from syclsched.training.splitting.task_roles import layers_of, part_of
+from syclsched.training.splitting.task_roles import layers_of, part_of, replica_of
 from syclsched.training.step_model import StepModel
 from syclsched.training.step_network import TARGET
 
@@ -30,6 +30,14 @@ def test_part(task: str, part: int | None) -> None:
     assert part_of(task) == part
 
 
+@pytest.mark.parametrize(
+    ("task", "replica"),
+    [("update of replica 12/weight", 12), ("replica 1/sum of gradients.2", 1), ("update of weight", 0), ("guard", 0)],
+)
+def test_replica(task: str, replica: int) -> None:
+    assert replica_of(task) == replica
+
+
 @pytest.mark.parametrize("parts", [1, 3])
 def test_what_belongs_to_a_layer_is_with_it(parts: int) -> None:
     model = perceptron((8, 16, 4)).onnx
@@ -43,3 +51,13 @@ def test_what_belongs_to_a_layer_is_with_it(parts: int) -> None:
             if f"/{name}" in task or task.startswith((name, f"gradient of {name}")):
                 assert layer == own, task
     assert found["update of layer0.weight"] == 0
+
+
+def test_sums_within_a_part_belong_to_it() -> None:
+    """Residual connections make sums of gradients of activations: they would be copied to another device and back."""
+    step = StepModel(trained_model(transformer(2, 16, 2, length=6).onnx), CrossEntropy(), Adam(), "int64", parts=(1, 1))
+    graph = step.specialised(step.full_shapes({"x": (4, 6), TARGET: (4,)}), carried=step.carried).graph
+    made = {each.array: task.name for task in graph.tasks for each in task.accesses if each.mode.writes}
+    batched = {name for name, array in graph.arrays.items() if len(array.shape) > 1 and array.shape[0] in (2, 12)}
+    assert len(batched) > 50
+    assert not [task for name in batched & set(made) if part_of(task := made[name]) is None]

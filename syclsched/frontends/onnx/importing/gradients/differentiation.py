@@ -49,9 +49,11 @@ def differentiate(
     """
     moving = _dependent(b, nodes, wanted)
     parts = {name: [gradient] for name, gradient in gradients.items()}
+    #: For each value the reader whose gradient was found last: the sum is of its part of a batch, and of its layer.
+    reader: dict[str, str] = {}
     found: dict[str, str] = {}
     for node in reversed(nodes):
-        given = [_sum(b, parts.pop(name, [])) if name is not None else None for name in node.outputs]
+        given = [None if name is None else _sum(b, parts.pop(name, []), reader.get(name)) for name in node.outputs]
         asked = [name is not None and name in moving for name in node.inputs]
         if not any(asked) or all(each is None for each in given):
             continue
@@ -66,8 +68,9 @@ def differentiate(
         for name, gradient, is_asked in zip(node.inputs, made, asked, strict=False):
             if is_asked and gradient is not None and name is not None:
                 parts.setdefault(name, []).append(gradient)
+                reader[name] = node.name
     for name in wanted:
-        total = _sum(b, parts.get(name, []))
+        total = _sum(b, parts.get(name, []), reader.get(name))
         if total is not None:
             found[name] = total
     return found
@@ -82,12 +85,12 @@ def _dependent(b: NetworkBuilder, nodes: Sequence[CanonicalNode], wanted: Collec
     return found
 
 
-def _sum(b: NetworkBuilder, parts: Sequence[str]) -> str | None:
+def _sum(b: NetworkBuilder, parts: Sequence[str], reader: str | None) -> str | None:
     if not parts:
         return None
     if len(parts) == 1:
         return parts[0]
-    b.begin("sum of gradients", "sum of gradients")
+    b.begin(f"gradient of {reader}", "sum of gradients")
     made = b.elementwise(("add", *range(len(parts))), *parts)
     b.end([], [])
     return made
