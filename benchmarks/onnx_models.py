@@ -2,7 +2,7 @@
 """Latency of whole models beside ONNX Runtime's CPU provider, alternating in one process, on the same cores.
 
     python benchmarks/onnx_models.py [--models resnet50 bert] [--families] [--runs 30] [--blocks 10] [--operators 12]
-                                       [--memory] [--first]
+                                       [--memory] [--first] [--tuned]
 
 The models are the networks in the ``onnx`` package with seeded random weights, batch 1, and an encoder of the size of
 BERT's base model on 128 tokens; with ``--families`` those of ``model_families.py``: recurrent, with control flow, tiny,
@@ -19,7 +19,8 @@ has the machine for itself. ONNX Runtime's threads may spin on then, where that 
 of their own and shows by how much they grow, once loaded, while they run: what there is beyond the weights.
 
 ``--first`` shows how long it takes from `syclsched.compile` to the results of the first call: in the first process that
-has the model, with nothing but the profiles of this machine in the user's data folder, and in one after that.
+has the model, with nothing but what ``syclsched profile`` leaves in the user's folders, in one after that, and in a
+process that had another model before. On a busy machine plans are not tuned, unless ``--tuned`` is given.
 """
 
 from __future__ import annotations
@@ -331,46 +332,84 @@ def memory(name: str, folder: Path) -> dict[str, Any]:
     return found
 
 
-def measure_first(name: str, folder: Path) -> None:
-    """Print, as JSON, how long the first call takes in this process, compilation included."""
-    path, (inputs, *_) = given(name, folder)
-    begun, begun_cpu = time.perf_counter(), time.process_time()
-    compiled = ours(path, shapes_of(name))
-    compiled(inputs)
-    print(json.dumps({"seconds": time.perf_counter() - begun, "cpu_seconds": time.process_time() - begun_cpu}))
+def measure_first(names: list[str], folder: Path, *, tuned: bool) -> None:
+    """Print, as JSON, what the first call of each model takes, one after another, compilation included."""
+    if tuned:
+        from syclsched.onnx.tuning import kernel_selection, plan_comparison
+
+        plan_comparison.is_disturbed = kernel_selection.is_disturbed = lambda before: False
+    files = [given(name, folder) for name in names]
+    found, kept = [], []
+    for name, (path, (inputs, *_)) in zip(names, files, strict=True):
+        before, begun, begun_cpu = resident_bytes(), time.perf_counter(), time.process_time()
+        compiled = ours(path, shapes_of(name))
+        compiled(inputs)
+        took = {"seconds": time.perf_counter() - begun, "cpu_seconds": time.process_time() - begun_cpu}
+        found.append({**took, "bytes": resident_bytes(), "grown_bytes": resident_bytes() - before})
+        kept.append(compiled)  # models stay open
+    print(json.dumps(found))
+
+
+#: The model called first where another one is the second of its process.
+_BEFORE = "perceptron, 64"
 
 
 def first(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Return how long first calls take in processes that know nothing of a model, and in others after them."""
+    """Return what first calls take in processes that know nothing of a model, in others, and after another model."""
+    from syclsched.oneapi.cache_folder import cache_root
     from syclsched.profiling.storage.profile_store import data_folder
 
-    found: dict[str, Any] = {"model": name, "first_s": [], "second_s": [], "first_cpu_s": [], "second_cpu_s": []}
-    command = [sys.executable, __file__, "--models", name, "--folder", str(options.folder), "--first-of"]
+    cache = cache_root()
+    found: dict[str, Any] = {"model": name, "first": [], "second": [], "after": []}
+    command = [sys.executable, __file__, "--folder", str(options.folder), "--first-of"]
+    command += ["--tuned"] * options.tuned + ["--models"]
+
+    def measured(names: list[str], data: Path) -> Any:
+        surroundings = {**os.environ, "XDG_DATA_HOME": str(data), "XDG_CACHE_HOME": str(data / "cache")}
+        done = subprocess.run([*command, *names], capture_output=True, text=True, check=False, env=surroundings)
+        if done.returncode:
+            raise SystemExit(f"{name}: {done.stderr}")
+        return json.loads(done.stdout.splitlines()[-1])[-1]
+
     for _ in range(options.repeat):
-        with tempfile.TemporaryDirectory() as data:
-            if (data_folder() / "profiles").exists():
-                shutil.copytree(data_folder() / "profiles", Path(data) / "syclsched" / "profiles")
-            for which in ("first", "second"):
-                surroundings = {**os.environ, "XDG_DATA_HOME": data}
-                done = subprocess.run(command, capture_output=True, text=True, check=False, env=surroundings)
-                if done.returncode:
-                    raise SystemExit(f"{name}: {done.stderr}")
-                took = json.loads(done.stdout.splitlines()[-1])
-                found[f"{which}_s"].append(took["seconds"])
-                found[f"{which}_cpu_s"].append(took["cpu_seconds"])
+        for kinds, names in ((("first", "second"), [name]), (("after",), [_BEFORE, name])):
+            with tempfile.TemporaryDirectory() as folder:
+                data = Path(folder)
+                # What `syclsched profile` leaves: profiles, and the devices' passed tests.
+                for kept, copied in (
+                    (data_folder() / "profiles", data / "syclsched" / "profiles"),
+                    (cache / "trust", data / "cache" / "syclsched" / "trust"),
+                    (cache / "fpga-emulator", data / "cache" / "syclsched" / "fpga-emulator"),
+                ):
+                    if kept.exists():
+                        shutil.copytree(kept, copied)
+                for which in kinds:
+                    found[which].append(measured(names, data))
     return found
 
 
 def show_first(rows: list[dict[str, Any]]) -> None:
     """Print how long first calls took."""
 
-    def told(values: list[float]) -> str:
-        return median_and_range(values, 1, 0)
+    def told(row: dict[str, Any], which: str, key: str, unit: float = 1.0, digits: int = 1) -> str:
+        return median_and_range([each[key] / unit for each in row[which]], digits, 0)
 
-    columns = ("model", "first process", "processor time", "second process", "processor time")
-    kinds = ("first_s", "first_cpu_s", "second_s", "second_cpu_s")
-    lines = [(row["model"], *(told(row[kind]) for kind in kinds)) for row in rows]
-    print_table("From compile to the first results, s: median (least to most)", columns, lines, ["model"])
+    columns = ("model", "first process, s", "wall, s", "memory, MiB", "second process, s", "memory, MiB")
+    columns += (f"after {_BEFORE}, s",)
+    lines = [
+        (
+            row["model"],
+            told(row, "first", "cpu_seconds"),
+            told(row, "first", "seconds"),
+            told(row, "first", "bytes", 2**20, 0),
+            told(row, "second", "cpu_seconds"),
+            told(row, "second", "bytes", 2**20, 0),
+            told(row, "after", "cpu_seconds"),
+        )
+        for row in rows
+    ]
+    title = "From compile to the first results, processor time unless told otherwise: median (least to most)"
+    print_table(title, columns, lines, ["model"])
 
 
 def show(rows: list[dict[str, Any]], operators: int) -> None:
@@ -465,6 +504,7 @@ def main() -> None:
     arguments.add_argument("--memory-of", choices=("ours", "arena", "plain"), help=argparse.SUPPRESS)
     arguments.add_argument("--first", action="store_true", help="time first calls")
     arguments.add_argument("--first-of", action="store_true", help=argparse.SUPPRESS)
+    arguments.add_argument("--tuned", action="store_true", help="with --first: tune plans on a busy machine, too")
     arguments.add_argument("--repeat", type=int, default=3, metavar="N", help="time first calls so often")
     arguments.add_argument("--folder", type=Path, default=default_folder(), help="where models are kept")
     arguments.add_argument("--json", type=Path, help="write what was found to this file")
@@ -474,7 +514,7 @@ def main() -> None:
         measure_memory(options.models[0], options.memory_of, options.folder)
         return
     if options.first_of:
-        measure_first(options.models[0], options.folder)
+        measure_first(options.models, options.folder, tuned=options.tuned)
         return
     if options.first:
         rows = [first(name, options) for name in options.models]

@@ -6,7 +6,10 @@ Densely connected networks do this before every convolution. As one operation, n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from syclsched.errors import ArgumentError
@@ -22,6 +25,9 @@ from syclsched.model.operation import Implementation, OpenCLSource, Operation, P
 
 #: Most parts: OpenCL guarantees only 1,024 bytes of kernel arguments.
 MOST_PARTS = 64
+#: Neighbouring parts of one width, of two vectors or more, from which on a loop goes over them: it takes as long to run
+#: then, and a part of the time to compile. Loops over fewer or narrower parts take up to a quarter longer.
+_LOOPED = 12
 
 
 def _names(count: int) -> tuple[str, ...]:
@@ -67,19 +73,35 @@ def _load_opencl(signature: Signature, *, count: int, activation: Activation) ->
     shared = RowCode(min(width for width in widths if width), dtype)
     finish = act.opencl(activation, "v", sum_dtype(dtype), "AV")
     code, first = [], 0
-    for name, width in zip(names, widths, strict=True):
+    for width, group in groupby(zip(widths, names, strict=True), key=itemgetter(0)):
+        alike = [name for _, name in group]
         if width:
-            statements = (
-                f"const int k = {first} + j; AV v = LOADV({name} + j) * LOADV(scale + k) + LOADV(shift + k); "
-                f"{finish} STOREV(y + k, v);"
-            )
-            code.append(f"{name} += i * {width}; {_along(width, shared.block.width, statements)}")
-        first += width
+            code.append(_joined(alike, width, first, shared.block.width, finish))
+        first += len(alike) * width
     body = "\n  ".join(code)
     return OpenCLSource(
         f"{shared.head}WHOLE_VECTORS __kernel void join({parameters}) {{\n"
         f"  const size_t i = get_global_id(0);\n  if (i >= {rows}) return;\n  y += i * {channels};\n  {body}\n}}\n",
         "join",
+    )
+
+
+def _joined(names: Sequence[str], width: int, first: int, vector: int, finish: str) -> str:
+    """Return code for neighbouring parts of one width: for several a loop, as each copy of its body is compiled."""
+    statements = (
+        "const int k = at + j; AV v = LOADV(part + j) * LOADV(scale + k) + LOADV(shift + k); "
+        f"{finish} STOREV(y + k, v);"
+    )
+    body = _along(width, vector, statements)
+    if len(names) < _LOOPED or width < 2 * vector or width % vector:
+        return "\n  ".join(
+            f"{{ const int at = {first + n * width}; __global const T* const part = {name} + i * {width}; {body} }}"
+            for n, name in enumerate(names)
+        )
+    return (
+        f"{{ __global const T* const parts[] = {{{', '.join(names)}}};\n"
+        f"  __attribute__((opencl_unroll_hint(1))) for (int n = 0; n < {len(names)}; ++n) {{\n"
+        f"  const int at = {first} + n * {width}; __global const T* const part = parts[n] + i * {width}; {body} }} }}"
     )
 
 

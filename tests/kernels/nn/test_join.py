@@ -51,6 +51,16 @@ def test_devices_do_it(run: Any, name: str, data: st.DataObject) -> None:
     close(run(operation, name, arrays)["y"], wanted, dtype)
 
 
+@pytest.mark.sycl
+@pytest.mark.parametrize("widths", [[8, *[32] * 13, 5], [64] * 20, [33] * 14])
+def test_many_parts_of_one_width_are_put_together_by_a_loop(run: Any, widths: list[int]) -> None:
+    parts = {f"x{i}": numbers(6, n, dtype="float32", seed=i) for i, n in enumerate(widths)}
+    scale, shift = (numbers(sum(widths), dtype="float32", seed=seed) for seed in (91, 92))
+    wanted = np.concatenate(list(parts.values()), axis=-1).astype("float64") * scale + shift
+    arrays = {"y": unwritten(wanted.shape, "float32"), **parts, "scale": scale, "shift": shift}
+    close(run(nn.join(len(widths)), "opencl-c", arrays)["y"], wanted, "float32")
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
