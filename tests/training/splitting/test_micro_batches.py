@@ -38,7 +38,7 @@ def chosen(limit: str | None, samples: int = SAMPLES, model: Any = MODEL) -> Mic
     shapes = found.make((1.0,)).full_shapes({"x": (samples, *model.input_shape), TARGET: (samples,)})
     choice = found.choose(shapes)
     assert found.last is choice
-    assert found.division(shapes) == ((1.0,) * (1 if choice is None else choice.count), {})
+    assert found.division(shapes) == ((1.0,) * (1 if choice is None else choice.count), (), {})
     return choice
 
 
