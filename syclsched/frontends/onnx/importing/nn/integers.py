@@ -88,7 +88,7 @@ def _integer_sums(
     scale: str | None,
     **attributes: Any,
 ) -> str:
-    zero = b.constant(0, "int32") if x_zero is None else x_zero
+    zero = b.constant(0, "int32") if x_zero is None else b.cast(x_zero, "int32")  # as oneDNN takes it
     result = "int32" if scale is None else "float32"
     attributes |= integer_attributes(b.constants[operands[1]], result)
     return b.emit(kind, [*operands, None, zero, scale], **attributes)
