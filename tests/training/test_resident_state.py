@@ -168,9 +168,11 @@ def test_half_of_the_memory_gives_the_same_bits() -> None:
         with trainer(apart(), memory_limit={"cpu": limit}) as limited:
             losses = [limited.step(*each) for each in batches]
             assert limited.plan.needed_bytes["cpu"] <= limit
-            # If there is no memory for all of them, some are copied to and fro, and the host does what does not fit.
-            assert (limited.plan.resident_bytes.get("cpu", 0) == held) == (limit > held)
-            if limit > held:
+            # If there is no memory for all of them, or it is predicted to be faster, some are in the host's memory, and
+            # the host does what does not fit.
+            are_all_near = limited.plan.resident_bytes.get("cpu", 0) == held
+            assert limit > held or not are_all_near
+            if are_all_near:
                 assert losses == wanted and bits(limited.parameters) == left
             assert losses == pytest.approx(wanted, rel=1e-5)
 
