@@ -53,16 +53,19 @@ def repeated(call: Call, runs: int, clock: Callable[[], float] = time.process_ti
 
 
 def alternating(
-    calls: Mapping[str, Call], runs: int, warm_ups: int = 1, pause_s: float = 0.0
+    calls: Mapping[str, Call], runs: int, warm_ups: int = 1, pause_s: float = 0.0, block: int = 1
 ) -> dict[str, list[float]]:
-    """Return the times of several calls, made in turns and in both orders, after some that are not counted."""
+    """Return the times of several calls, made in turns and in both orders, after some that are not counted.
+
+    In each turn a call is made ``block`` times in a row.
+    """
     found: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(-warm_ups, runs):
         for name in calls if turn % 2 == 0 else [*calls][::-1]:
             time.sleep(pause_s)
-            taken_s = seconds(calls[name])
+            taken_s = [seconds(calls[name]) for _ in range(block)]
             if turn >= 0:
-                found[name].append(taken_s)
+                found[name] += taken_s
     return found
 
 

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time of a training step, beside PyTorch's CPU build, alternating in one process.
 
-    python benchmarks/training.py [--models mlp cnn lstm transformer] [--samples 32 128] [--runs 30] [--compiled]
+    python benchmarks/training.py [--models mlp cnn lstm transformer] [--samples 32 128] [--runs 30] [--block 10]
     python benchmarks/training.py --platforms max1550,max1550 a770,b580 --models wide transformer --samples 8192
     python benchmarks/training.py --platforms a770 --models transformer --samples 256 --limits 200MiB 50MiB
     python benchmarks/training.py --models cnn --samples 64 --shares 0.7 0.5
 
-Both begin with the same weights and get the same fresh batches. The optimiser is Adam. PyTorch runs eagerly with as
-many threads as there are cores, and by ``torch.compile`` with ``--compiled``. The first losses are compared before
-anything is timed. ``submitted`` is the host's time until a step is handed over, ``ready`` the processor time of the
-first step in this process: import, planning, compiling and timing of implementations are in it.
+Both begin with the same weights and get batches that were made before. With ``--block`` each makes so many steps in a
+row, after a pause: the other's threads, which wait for work in a loop for some time, then have left the cores. The
+optimiser is Adam. PyTorch runs eagerly with as many threads as there are cores, and by ``torch.compile`` with
+``--compiled``. The first losses are compared before anything is timed. ``submitted`` is the host's time until a step is
+handed over, ``ready`` the processor time of the first step in this process: import, planning, compiling and timing of
+implementations are in it.
 
 With ``--shares``, steps within these shares of the planned peak alternate with one that has all the memory it plans;
 the losses must agree within 1e-5. With ``--platforms`` nothing runs: the table has the predicted times of a step on
@@ -24,7 +26,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from itertools import product
+from itertools import cycle, product
 from typing import Any
 
 import numpy as np
@@ -44,6 +46,8 @@ MODELS: dict[str, Callable[[], TrainingModel]] = {
     "transformer": transformer,
     "wide": lambda: perceptron((784, 4096, 4096, 4096, 10)),
 }
+#: Seconds between blocks: threads of OpenMP wait in a loop for up to 0.2.
+_PAUSE_S = 0.3
 #: Initialisers that are no parameters of PyTorch's optimiser.
 _MOMENTS = (".mean", ".var")
 
@@ -73,14 +77,11 @@ def torch_step(model: TrainingModel, *, compiled: bool = False) -> Callable[[Any
 
 
 def batches(model: TrainingModel, samples: int) -> Iterator[tuple[Any, Any]]:
-    """Yield batches without end."""
-    seed = 0
-    while True:
-        seed += 1
-        yield model.batch(samples, seed)
+    """Return batches without end."""
+    return cycle([model.batch(samples, seed) for seed in range(1, 17)])
 
 
-def measured(name: str, samples: int, runs: int, *, compiled: bool) -> dict[str, Any]:
+def measured(name: str, samples: int, runs: int, block: int, *, compiled: bool) -> dict[str, Any]:
     """Return the row of a model and a size of batches."""
     model = MODELS[name]()
     rivals = {"PyTorch": torch_step(model)}
@@ -107,7 +108,7 @@ def measured(name: str, samples: int, runs: int, *, compiled: bool) -> dict[str,
 
         calls: dict[str, Callable[[], object]] = {"syclsched": own}
         calls |= {each: lambda rival=rival: rival(*next(given)) for each, rival in rivals.items()}  # type: ignore[misc]
-        times = alternating(calls, runs, warm_ups=5)
+        times = alternating(calls, runs, warm_ups=5, pause_s=_PAUSE_S if block > 1 else 0.0, block=block)
     row = {"model": name, "samples": samples}
     row |= {f"{each}, ms": quartiles(np.array(taken) * 1e3) for each, taken in times.items()}
     middle = {each: statistics.median(taken) for each, taken in times.items()}
@@ -202,6 +203,7 @@ def limited(name: str, samples: int, runs: int, shares: Sequence[float]) -> list
 def main() -> None:
     """Print the table."""
     given = parser(__doc__, models=[*MODELS][:4], samples=[32, 128], runs=30, compiled=False)
+    given.add_argument("--block", type=int, default=1, help="steps of each side in a row")
     given.add_argument("--platforms", nargs="*", default=[], help="described ones: predict instead of measuring")
     given.add_argument("--shares", type=float, nargs="*", help="of the planned peak, as memory limits")
     given.add_argument("--limits", nargs="*", default=[], help="of the memory of described platforms")
@@ -228,7 +230,7 @@ def main() -> None:
         print_table("Steps within less memory", columns, [row for rows in found for row in rows], left=["model"])
         return
     rows = [
-        measured(name, samples, options.runs, compiled=options.compiled)
+        measured(name, samples, options.runs, options.block, compiled=options.compiled)
         for name in options.models
         for samples in options.samples
     ]
