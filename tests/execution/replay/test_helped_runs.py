@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import c_int64
@@ -131,10 +132,11 @@ def test_a_call_whose_helpers_are_refused_is_completed(runs: list[NativeRun], mo
 
     monkeypatch.setattr(CommandMaker, "copy_lanes", without_queues)
     with compiled() as model:
-        for seed in range(500):
-            assert right(model(given(seed)), given(seed))
-            if not runs[0]._job.local:  # not tried again
-                break
+        model(given(0))
+        end_s = time.monotonic() + 60.0  # on a busy machine a helper seldom wakes up in time to take a part
+        while runs[0]._job.local and time.monotonic() < end_s:
+            assert right(model(given(3)), given(3))
+            runs[0]._job.alone = 0
         assert not runs[0]._job.local
         assert right(model(given(1)), given(1))
 
