@@ -60,7 +60,7 @@ def page() -> str:
     from typer import Typer
 
     from syclsched.cli.application import COMMANDS, load_command
-    from syclsched.cli.options import with_option_groups
+    from syclsched.cli.option_groups import with_option_groups
 
     commands: list[tuple[str, Any]] = []
     for name in COMMANDS:

@@ -89,7 +89,7 @@ class _Command(TyperCommand):
     """Command that is known by its summary until it is used."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        from syclsched.cli.options import with_message_options, with_option_groups
+        from syclsched.cli.option_groups import with_message_options, with_option_groups
 
         assert self.name is not None
         found = load_command(self.name)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -16,17 +16,24 @@ from syclsched.testing import faults
 from syclsched.training import Trainer
 
 
-def fail_each_submission(found: Trainer, other: Trainer, batch: Sequence[Any], folder: Path) -> list[bool]:
-    """Fail each submission of a step in turn; the parameters are those of the last whole step, or there are none.
+def fail_each_submission(
+    found: Trainer,
+    other: Trainer,
+    batch: Sequence[Any],
+    folder: Path,
+    check: Callable[[], None] = lambda: None,
+    every: int = 1,
+) -> list[bool]:
+    """Fail submissions of a step in turn; the parameters are those of the last whole step, or there are none.
 
     Return for each failed step whether an update was taken to have begun. ``other`` does the same steps without
-    failures.
+    failures; ``check`` is called after each pair of whole steps.
     """
     begun: list[bool] = []
     for each in (found, other):
         each.step(*batch)
         each.step(*batch)
-    for number in count(1):
+    for number in count(1, every):
         found.checkpoint(folder / "run.ckpt")
         done = found.steps
         with faults.inject(faults.fail_submission(number)) as seen, suppress(ExecutionError):
@@ -45,6 +52,7 @@ def fail_each_submission(found: Trainer, other: Trainer, batch: Sequence[Any], f
                 found.restore(folder / "run.ckpt")
             found.step(*batch)
         other.step(*batch)
+        check()
         assert _bits(found) == _bits(other)
     return begun
 

@@ -3,20 +3,19 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.failed_steps import fail_each_submission
 from support.opened import two_memories, with_own_memory
 
 import syclsched
 from syclsched.devices.memory.resident_array import host_value
-from syclsched.errors import ExecutionError, NotFiniteError
+from syclsched.errors import NotFiniteError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
-from syclsched.testing import faults
 from syclsched.testing.training_models import convolutional, perceptron
 from syclsched.training import Adam, Trainer
 from syclsched.training.splitting import split_planner
@@ -159,28 +158,10 @@ def test_a_step_that_is_not_finite_changes_no_replica(monkeypatch: pytest.Monkey
 def test_after_a_failed_task_all_replicas_are_those_of_the_last_step_or_lost(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    batch = MODEL.batch(8, 0)
-    lost: set[bool] = set()
     with trainer(monkeypatch, far(), copied=False) as found, trainer(monkeypatch, far(), copied=False) as other:
-        for each in (found, other):
-            each.step(*batch)
-            each.step(*batch)
-        for number in range(1, 1000, 20):
-            found.checkpoint(tmp_path / "run.ckpt")
-            done = found.steps
-            with faults.inject(faults.fail_submission(number)) as seen, suppress(ExecutionError):
-                found.step(*batch)
-            if not seen.injected:  # the step has fewer
-                break
-            if found.steps == done:
-                try:
-                    assert bits(found) == bits(other)
-                    lost.add(False)
-                except ExecutionError:
-                    lost.add(True)
-                    found.restore(tmp_path / "run.ckpt")
-                found.step(*batch)
-            other.step(*batch)
+
+        def check() -> None:
             check_replicas(found, 3 * len(found.parameters))
-            assert bits(found) == bits(other)
-    assert lost == {False, True}
+
+        lost = fail_each_submission(found, other, MODEL.batch(8, 0), tmp_path, check, every=20)
+    assert {*lost} == {False, True}

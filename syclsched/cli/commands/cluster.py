@@ -11,6 +11,7 @@ import typer
 
 from syclsched.cli import options as opt
 from syclsched.cli.documents import ClusterDocument, PartEntry, WorkerEntry, print_document
+from syclsched.cli.option_groups import with_option_groups
 from syclsched.cli.output_files import check_outputs, write_pictures, write_text
 from syclsched.cli.requests.cluster_connection import connected, plan_for_cluster
 from syclsched.cli.requests.graph_loading import load_graph
@@ -30,7 +31,7 @@ def _cluster() -> None:
 
 
 @cluster_app.command("status")
-@opt.with_option_groups
+@with_option_groups
 def status_command(
     machines: opt.ClusterOptions,
     json_output: Annotated[bool, typer.Option("--json", help="Print the state as JSON.")] = False,
@@ -63,7 +64,7 @@ def status_command(
 
 
 @cluster_app.command("profile")
-@opt.with_option_groups
+@with_option_groups
 def profile_command(
     machines: opt.ClusterOptions,
     quick: Annotated[bool, typer.Option("--quick", help="In a third of the time, with wider spreads.")] = False,
@@ -84,7 +85,7 @@ def profile_command(
 
 
 @cluster_app.command("plan")
-@opt.with_option_groups
+@with_option_groups
 def plan_command(
     graph: opt.GraphName,
     *,

@@ -52,14 +52,7 @@ def plan_command(
             help="Plan a training step of the model with this loss, such as cross_entropy, and Adam.",
         ),
     ] = None,
-    micro_batches: Annotated[
-        int | None,
-        typer.Option(
-            "--micro-batches",
-            min=1,
-            help="Parts of a batch of --train that are computed apart. By default several where memory is short.",
-        ),
-    ] = None,
+    micro_batches: opt.MicroBatches = None,
     split: opt.Split = "auto",
     activations: opt.Activations = "float32",
     explain: Annotated[

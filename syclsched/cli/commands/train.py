@@ -63,14 +63,7 @@ def train_command(
     clip_norm: Annotated[
         float | None, typer.Option("--clip-norm", help="Scale the gradients if their norm is larger.")
     ] = None,
-    micro_batches: Annotated[
-        int | None,
-        typer.Option(
-            "--micro-batches",
-            min=1,
-            help="Parts of a batch that are computed apart. By default several where memory is short.",
-        ),
-    ] = None,
+    micro_batches: opt.MicroBatches = None,
     split: opt.Split = "auto",
     activations: opt.Activations = "float32",
     train_only: Annotated[
