@@ -341,6 +341,27 @@ def test_what_takes_long_to_compile_and_gains_little_is_not_timed() -> None:
         assert not calibration._is_needless(disturbed, costs, (replace(by, name="as good"), badly))
 
 
+@pytest.mark.sycl
+def test_of_kernels_with_the_same_code_one_is_timed_for_a_choice(tmp_path: Path) -> None:
+    """The other is compiled in a second, only to take as long."""
+    from syclsched.devices import open_devices
+
+    operation, graph = reduce("sum", (0,), False), TaskGraph()
+    graph.kernel(operation, y=graph.array("y", (64,), "float32"), x=graph.array("x", (512, 64), "float32"))
+    (signature,) = (task.signature for task in graph.tasks)
+    assert signature is not None
+    platform = syclsched.discover("cpu")
+    (device,) = platform.compute_devices
+    opencl, python = (
+        history_key(device.timing_key, operation, operation.implementation(name), signature)
+        for name in ("opencl-c", "python")
+    )
+    with HistoryStore(tmp_path / "history.sqlite3") as history, open_devices(platform) as devices:
+        history.record(opencl, [0.1] * 9)  # much longer than is modelled of both
+        calibrate(graph, platform, devices, history, choices_only=True)
+        assert history.lookup(opencl) is not None and history.lookup(python) is None
+
+
 def with_busy_profile(device: Device) -> Device:
     assert device.profile is not None
     return replace(device, profile=replace(device.profile, provenance=replace(device.profile.provenance, busy=True)))
