@@ -32,25 +32,24 @@ def chain(length: int, host: Any = None, size: int = SIZE) -> TaskGraph:
 
 
 def test_a_background_run_ends_while_others_never_pause() -> None:
-    ended = threading.Event()
-    calls = 0
+    begun, ended = threading.Event(), threading.Event()
 
     def call_on() -> None:
-        nonlocal calls
         with syclsched.bind(chain(2), calibrate=False, trace=False) as runner:
             while not ended.is_set():
                 assert runner()["x"][0] == 4.0
-                calls += 1
+                begun.set()
 
     others = threading.Thread(target=call_on)
     others.start()
     try:
+        assert begun.wait(60)
         with syclsched.run(chain(40), calibrate=False, priority=-1) as run:
             assert run.result("x")[0] == 2.0**40
     finally:
         ended.set()
         others.join()
-    assert calls and run_observer.active is None
+    assert run_observer.active is None
 
 
 def test_a_run_that_is_held_back_can_be_cancelled_and_goes_on_now_and_then() -> None:
