@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import _thread
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from support.failed_steps import fail_each_submission
 from support.small_models import model_of
 
 import syclsched
-from syclsched.errors import ArgumentError, FormatError, NotFiniteError, StorageError
+from syclsched.errors import ArgumentError, ExecutionError, FormatError, NotFiniteError, StorageError
 from syclsched.model.platform import HOST
+from syclsched.testing import faults
 from syclsched.testing.training_models import convolutional, perceptron
 from syclsched.training import SGD, Adam, CrossEntropy, Trainer
 
@@ -413,3 +415,29 @@ def test_sub_devices_share_a_batch() -> None:
     with syclsched.train(perceptron(SIZES).onnx, **given) as found, trainer(micro_batches=2) as other:
         ours, theirs = ([each.step(x, y) for _ in range(4)] for each in (found, other))
     assert ours == pytest.approx(theirs, rel=1e-5)
+
+
+def test_a_dispatched_step_with_library_calls_survives_refusals(tmp_path: Path) -> None:
+    model = convolutional((8, 8, 8, 8), size=16, classes=SIZES[-1])
+    batch = model.batch(16, 0)
+    with trainer(model.onnx) as whole:
+        whole.step(*batch)
+        needed = whole.plan.needed_bytes["cpu"]
+    with trainer(model.onnx, memory_limit=needed * 3 // 10) as limited, trainer(model.onnx) as other:
+        for each in (limited, other):
+            each.step(*batch)
+        assert limited.compiled is not None
+        with syclsched.bind(limited.compiled.graph, plan=limited.plan) as runner:
+            assert not runner.replayed
+        limited.checkpoint(tmp_path / "last.ckpt")
+        # After a refusal the rest is submitted from Python, events of the library's host tasks among it.
+        for number in (*range(1, 80, 13), 64, 67):
+            with faults.inject(faults.fail_submission(number)) as seen, pytest.raises(ExecutionError) as caught:
+                limited.step(*batch)
+            assert seen.injected and "refuses" in str(caught.value)
+            # The update waits for all gradients, but not for new running moments: it begins without, which is noted.
+            if (caught.value.task or "").startswith("norm"):
+                with suppress(ExecutionError):
+                    assert bits(limited.parameters) == bits(other.parameters)
+                limited.restore(tmp_path / "last.ckpt")
+            assert bits(limited.parameters) == bits(other.parameters)

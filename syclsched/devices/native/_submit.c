@@ -100,6 +100,13 @@ static int change_over(struct lane *lane, int to_call, int to_copy)
     return 1;
 }
 
+/* Wait for the last command of a split lane's native queue, before something is submitted through SYCL by other means
+ * than this loop. Returns 0 on failure. */
+int32_t syclsched_finish_native(struct lane *lane)
+{
+    return change_over(lane, 1, 0);
+}
+
 /* Flush only the lanes that were submitted to: each flush costs some 20 us with a cold cache. */
 static void flush(const struct lane *lanes, int64_t lanes_count, const struct event *made, int64_t made_count)
 {
@@ -275,4 +282,4 @@ void syclsched_wake(ref event, int32_t status, void *descriptor)
 }
 
 /* Increased whenever a structure or function here changes, so that an older build is never called. */
-const int64_t syclsched_submit_version = 22;
+const int64_t syclsched_submit_version = 23;

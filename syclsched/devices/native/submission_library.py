@@ -16,7 +16,7 @@ from syclsched.oneapi.built_libraries import find_submission_loop
 NATIVE_VARIABLE = "SYCLSCHED_NATIVE"
 
 #: Version of structures and functions, as in the C sources.
-VERSION = 22
+VERSION = 23
 
 #: In the order of ``struct functions`` of ``_submit_dpctl.c``.
 _FUNCTIONS = (
@@ -49,6 +49,7 @@ class SubmissionLibrary:
         self.wake = _address_in(loaded, "syclsched_wake")
         pointer, count, flag = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
         self.submit = self._function("submit", count, pointer, count, pointer, count, *[pointer] * 5)
+        self.finish_native = self._function("finish_native", flag, pointer)
         self.wait = self._function("wait", None, pointer, count)
         self.perform = self._function("perform", flag, pointer, count, pointer, flag, pointer)
         self.thread_begin = self._function("thread_begin", pointer, pointer, count, count, pointer)

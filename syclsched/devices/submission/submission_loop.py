@@ -215,14 +215,20 @@ class SubmissionLoop(CommandMaker):
         """Wait for all events of a batch, one after another, without the GIL."""
         self._library.wait(batch.made, batch.made_count)
 
+    def finish_native(self, lane: int) -> None:
+        """Wait for the last command on the native queue of a split lane, before a submission to its SYCL queue."""
+        if not self._library.finish_native(ctypes.byref(self._lanes[lane])):
+            raise ExecutionError("the runtime refuses an empty command", where=f"lane {lane}")
+
     def adopt(self, slot: int, lane: int, event: SyclEvent) -> None:
-        """Make an event of a submission made elsewhere to a lane's queue usable as a dependency of commands."""
+        """Order later commands after a submission made elsewhere to a lane's queue; its event has a slot from now on."""
         handle, native, own = event.addressof_ref(), self._native.get(lane), self._lanes[lane]
         if own.apart:
             # A host task of a library has no native event: SYCL's is kept, as of calls on the split lane.
-            own, call = self._lanes[self._lanes_count + lane], CallEventStructure(handle)
+            main, own, call = own, self._lanes[self._lanes_count + lane], CallEventStructure(handle)
             self._made.append((0, ctypes.c_int64(), (call, event)))
-            handle = ctypes.addressof(call)
+            handle = main.last = ctypes.addressof(call)
+            main.last_is_call = 1
         elif native is not None:
             handle = native.event(event)
             self._adopted.append((native.release_event, handle))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from syclsched.devices.backends.registry import backend_of
 from syclsched.devices.native.sycl_types import SyclQueue
@@ -43,7 +44,9 @@ class LaneSet:
             if lane.device not in self.helpers and backend_of(queue).computes_on_host_cores(queue):
                 self.helpers[lane.device] = HelperThread(lane.device)
             helper_thread = self.helpers.get(lane.device)
-            self.devices[index] = DeviceLane(lane, queue, buffers, events, counts, report, helper_thread)
+            self.devices[index] = DeviceLane(
+                lane, queue, buffers, events, counts, report, partial(events.loop.finish_native, index), helper_thread
+            )
         #: Threads that libraries called by host functions may use; None without host lanes, and after the end.
         self._library_threads = library_threads if self.hosts else None
         if self._library_threads is not None:

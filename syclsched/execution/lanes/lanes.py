@@ -94,6 +94,7 @@ class DeviceLane:
         events: EventTable,
         counts: Counts,
         report: Callable[[Completion], None],
+        finish_native: Callable[[], None],
         helper_thread: HelperThread | None = None,
     ) -> None:
         import dpctl
@@ -107,6 +108,7 @@ class DeviceLane:
         self.pacing = Pacing(events.is_complete)
         self._report = report
         self._events = events
+        self._finish_native = finish_native
         self._last: int | None = None
         #: Event of the first step of the latest submission, if that is a sequence.
         self.first_event: SyclEvent | None = None
@@ -129,6 +131,7 @@ class DeviceLane:
             verdict = faults.submits(self.device, self.queue, kind, self._events.loop, node.id)
             if verdict == "refuse":
                 raise ExecutionError("the runtime refuses it", where=f"device {self.device!r}")
+        self._finish_native()
         if len(depends) > self._longest_list and not is_copy:
             self._lend(self._fence(depends))
             depends = []
@@ -152,6 +155,7 @@ class DeviceLane:
         """Submit a fence after these events, in place of a skipped instruction; return its event."""
         # Successors of the instruction may rely on its predecessors.
         try:
+            self._finish_native()
             event = self._fence(self._unfinished(events))
         except Exception:  # even the fence is refused: the host waits
             for before in events:

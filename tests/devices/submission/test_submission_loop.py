@@ -21,7 +21,7 @@ from syclsched.devices.programs.task_compiler import compile_task
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import RuntimeMissingError
 from syclsched.execution.lanes.eventfd_wakeup import EventFd
-from syclsched.model.operation import Signature
+from syclsched.model.operation import NativeCall, Signature
 from syclsched.oneapi.built_libraries import find_submission_loop
 
 pytestmark = pytest.mark.sycl
@@ -48,6 +48,14 @@ def array(queue: Any, count: int, dtype: str = DTYPE) -> tuple[Any, np.ndarray[A
     view = usm_memory.as_numpy(storage, (count,), dtype)
     view[...] = -1
     return storage, view
+
+
+def spinning(queue: Any, turns: int) -> Any:
+    """Return a submission of a kernel on a CPU queue that takes some nanoseconds for each turn."""
+    signature = Signature({"y": (1,)}, {"y": DTYPE}, {"turns": turns})
+    spin = compile_task(SPIN, SPIN.implementations[0], signature, queue, discover().device("cpu").limits)
+    storage, _ = array(queue, 1)
+    return spin.bind({"y": MemoryRange.around(storage).usm_array((1,), DTYPE, queue)})
 
 
 @pytest.mark.parametrize(
@@ -150,16 +158,31 @@ def test_a_kernel_starts_after_a_long_one_of_the_other_lane(queues: list[Any], n
 
 
 def test_waits_for_what_python_submitted(queues: list[Any], new_loop: NewLoop) -> None:
-    platform = discover()
-    signature = Signature({"y": (1,)}, {"y": DTYPE}, {"turns": 2_000_000})
-    spin = compile_task(SPIN, SPIN.implementations[0], signature, queues[0], platform.device("cpu").limits)
-    storage, _ = array(queues[0], 1)
-    event = spin.bind({"y": MemoryRange.around(storage).usm_array((1,), DTYPE, queues[0])}).submit(queues[0], [])
+    event = spinning(queues[0], 2_000_000).submit(queues[0], [])
     loop = new_loop(queues)
     loop.adopt(0, 0, event)
     batch = loop.submit([loop.fence(1, 1, [0])])
     loop.wait(batch)
     assert event.execution_status.name == "complete"
+
+
+def test_submissions_from_python_and_of_the_loop_keep_their_order_on_a_split_lane(
+    queues: list[Any], new_loop: NewLoop
+) -> None:
+    """After a refusal the rest is submitted from Python, and SYCL does not know of commands on the native queue."""
+    loop = new_loop(queues)
+    loop.use_native_queues()
+    if not loop.native:
+        pytest.skip("SYCL knows of all commands here")
+    loop.call(0, 0, [], NativeCall(1 << 20, (), keep=None))  # never submitted; its lane is split
+    loop.submit([loop.kernel(1, 0, [], spinning(queues[0], 5_000_000))])
+    assert loop.is_pending(1)
+    loop.finish_native(0)
+    assert loop.is_complete(1)
+    from_python = spinning(queues[1], 5_000_000).submit(queues[1], [])
+    loop.adopt(2, 0, from_python)
+    loop.wait(loop.submit([loop.fence(3, 0, [])]))
+    assert from_python.execution_status.name == "complete"
 
 
 def test_stops_before_the_next_one(queues: list[Any], new_loop: NewLoop) -> None:
