@@ -221,7 +221,7 @@ class SubmissionLoop(CommandMaker):
             raise ExecutionError("the runtime refuses an empty command", where=f"lane {lane}")
 
     def adopt(self, slot: int, lane: int, event: SyclEvent) -> None:
-        """Order later commands after a submission made elsewhere to a lane's queue; its event has a slot from now on."""
+        """Order a lane's later commands after a submission to its queue by Python; its event takes a slot."""
         handle, native, own = event.addressof_ref(), self._native.get(lane), self._lanes[lane]
         if own.apart:
             # A host task of a library has no native event: SYCL's is kept, as of calls on the split lane.
