@@ -80,7 +80,7 @@ def test_limits_of_ports_are_found(hosts: NetworkHosts, cluster: Cluster) -> Non
     for path in found.paths:
         megabits = 200 if slow.name in (path.source, path.destination) else 800
         # Headers take 5 % of the rate, and a busy machine more; the two rates stay apart.
-        assert 0.4 < path.fit.bandwidth_bytes_per_s * 8e-6 / (0.95 * megabits) < 1.2
+        assert 0.3 < path.fit.bandwidth_bytes_per_s * 8e-6 / (0.95 * megabits) < 1.2
     for port in found.ports:
         assert port.peers == WORKERS - 1
         if port.worker == slow.name:  # messages of a port share it
