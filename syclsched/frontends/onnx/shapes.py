@@ -181,6 +181,10 @@ def _integer_matmul(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> t
     return (((*x.shape[:-1], w.shape[1]), attributes["result"]),)
 
 
+def _dynamic_quantise(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    return ((inputs[0].shape, "uint8"), ((), "float32"), ((), "uint8"), ((), "int32"))
+
+
 def _integer_conv(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     ((shape, _),) = _conv(inputs[:2], attributes)
     return ((shape, attributes["result"]),)
@@ -332,6 +336,7 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "layer_norm_gradient": _layer_norm_gradient,
     "group_norm": _per_channel,
     "matmul": _matmul,
+    "dynamic_quantise": _dynamic_quantise,
     "integer_matmul": _integer_matmul,
     "integer_conv": _integer_conv,
     "block_matmul": _block_matmul,
