@@ -4,18 +4,20 @@
 The range includes 0. Scale and zero point are those of ONNX's DynamicQuantizeLinear; where the scale would be 0, it is
 1, as in ONNX Runtime. A NaN is left out of the range and becomes 0.
 
-Work-groups of one kernel cannot wait for each other. In a small array each work-item therefore finds the range of the
-whole array, which a processor's cache holds, and quantises a part; of a large one, a kernel finds the ranges of parts.
+Work-groups of one kernel cannot wait for each other. So one work-item of a CPU, or one work-group of a GPU, takes a
+small array as a whole, in less time than another thread or kernel begins. Of a large one, a kernel finds the ranges of
+parts.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
 from syclsched.kernels import groups
-from syclsched.kernels.common import ceil_div
+from syclsched.kernels.common import GROUPS_PER_UNIT, ceil_div
 from syclsched.kernels.quantisation import LIMITS
 from syclsched.kernels.tensor.operation_factory import (
     array_bytes,
@@ -25,7 +27,6 @@ from syclsched.kernels.tensor.operation_factory import (
     output_parameter,
 )
 from syclsched.kernels.tensor.reductions.group_reduction import LineReduction, local_bytes
-from syclsched.kernels.tensor.reductions.reduce_whole import MIN_ELEMENTS
 from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter
 from syclsched.kernels.tensor.writing.lines import Line, product
@@ -42,6 +43,8 @@ from syclsched.model.operation import (
 )
 from syclsched.model.sequence import sequence_operation
 
+#: Elements of a large array: for fewer, a work-item needs some 10 microseconds.
+_LARGE: Final = 1 << 16
 #: Least elements that a work-item quantises, and most work-items.
 _FEWEST, _MOST_ITEMS = 1 << 12, 256
 #: Added to a number below 2^22 it leaves no bits behind the point: the sum is rounded to even.
@@ -64,7 +67,16 @@ def dynamic_quantise() -> Operation:
 
     ``z`` has the dtype of ``y``, ``i`` has 32 bits, as integer products read it.
     """
-    return _operation("dynamic quantise", (*_RESULTS, _X), _host, _check, _write, _launch, _group_source, _group_launch)
+    return _operation(
+        "dynamic quantise",
+        (*_RESULTS, _X),
+        _host,
+        _check,
+        _write,
+        lambda *_: Launch((1,), (1,)),
+        _group_source,
+        _group_launch,
+    )
 
 
 @cache
@@ -86,7 +98,7 @@ def dynamic_quantise_in_parts() -> Operation:
         _host_by_ranges,
         lambda signature: _check(signature) or _check_parts(signature),
         _write_by_ranges,
-        _launch,
+        _by_ranges_launch,
         _group_by_ranges_source,
         _group_by_ranges_launch,
     )
@@ -96,7 +108,7 @@ def dynamic_quantise_in_parts() -> Operation:
 
 def in_parts_is_faster(shape: Shape) -> bool:
     """Return whether an array is so large that `dynamic_quantise_in_parts` takes less time."""
-    return elements(Signature({"y": shape}, {})) >= MIN_ELEMENTS
+    return math.prod(shape) >= _LARGE
 
 
 def _operation(
@@ -189,13 +201,10 @@ def _quantise_host(low: Any, high: Any, y: Any, s: Any, z: Any, i: Any, x: Any) 
 # --- kernels, generated ------------------------------------------------------------------------------------
 
 
-def _items(signature: Signature, limits: DeviceLimits) -> int:
-    """Return the number of work-items that quantise a part each."""
-    return max(1, min(elements(signature, "x") // _FEWEST, _MOST_ITEMS, limits.compute_units))
-
-
-def _launch(signature: Signature, limits: DeviceLimits) -> Launch:
-    return Launch((_items(signature, limits),), (1,))
+def _by_ranges_launch(signature: Signature, limits: DeviceLimits) -> Launch:
+    """Return the launch of work-items that quantise a part each."""
+    most = min(_MOST_ITEMS, GROUPS_PER_UNIT * limits.compute_units)
+    return Launch((max(1, min(elements(signature, "x") // _FEWEST, most)),), (1,))
 
 
 def _write(w: KernelWriter) -> None:
@@ -225,23 +234,23 @@ def _write_range(w: KernelWriter, line: Line, sources: list[tuple[str, str]]) ->
     """Emit the least and the greatest element of lines (array and start) and 0, in one pass; return their names."""
     t, symbols = "float32", "<>"
     nothing = w.constant(0.0, t)
-    found = [w.vector_group(t, nothing) if line.vectors else w.variable(t, nothing) for _ in symbols]
+    vectors = line.vectors
+    found = [w.vector_group(t, nothing, vectors) if vectors else w.variable(t, nothing) for _ in symbols]
 
     def better(symbol: str, x: str, best: str) -> str:
         return w.select(f"({x} {symbol} {best})", x, best)
 
-    def take(k: str) -> None:
+    def take(pick: Callable[[str], str], k: str) -> None:
         read = {source: w.read(source[0], f"{source[1]} + {k}") for source in dict.fromkeys(sources)}
         for name, symbol, source in zip(found, symbols, sources, strict=True):
-            best = f"{name}_0" if line.vectors else name
-            w.assign(best, t, better(symbol, read[source], best))
+            w.assign(pick(name), t, better(symbol, read[source], pick(name)))
 
-    line.each(take)
-    if not line.vectors:
+    line.each_group(take)
+    if not vectors:
         return found
     return w.reduce_lanes(
         [(name, t) for name in found],
-        1,
+        vectors,
         lambda a, b: [better(symbol, *pair) for symbol, *pair in zip(symbols, a, b, strict=True)],
     )
 
@@ -256,12 +265,13 @@ def _write_part(w: KernelWriter, limits: list[str], count: str, known: int) -> N
         number = w.value(t, w.select(f"({number} > {nothing})", number, nothing))  # 0 for a NaN
         return w.value(t, w.select(f"({number} < {most})", number, most))
 
-    def rounded(quotient: str) -> str:
-        return w.value(t, f"{w.value(t, f'{quotient} + {rounding}')} - {rounding}")
+    def rounded(x: str, less: str) -> str:
+        return w.value(t, f"{w.value(t, f'{x} / {scale} + {rounding}')} - {less}")
 
     scale = w.value(t, f"({high} - {low}) / {most}")
     scale = w.value(t, w.select(f"({scale} > {nothing})", scale, one))
-    zero = saturated(rounded(w.value(t, f"({nothing} - {low}) / {scale}")))
+    zero = saturated(rounded(f"({nothing} - {low})", rounding))
+    less = w.value(t, f"{rounding} - {zero}")  # exact
     item, items = w.index(w.item), w.index(w.items)
     with w.if_block(w.first()):
         w.store("s", "0", scale)
@@ -276,7 +286,7 @@ def _write_part(w: KernelWriter, limits: list[str], count: str, known: int) -> N
     def quantise(k: str) -> None:
         at = w.index(f"{first} + {k}")
         x = w.read("x", at)
-        number = saturated(w.value(t, f"{rounded(w.value(t, f'{x} / {scale}'))} + {zero}"))
+        number = saturated(rounded(x, less))
         if line.vectors:
             w.store_vector("y", at, number, t)
         else:

@@ -42,7 +42,7 @@ MODES = tuple(_STEPS)
 #: Number of parts: balances well over many compute units.
 PARTS = 64
 #: With fewer elements, one work-item is faster than starting a second kernel.
-MIN_ELEMENTS = 1 << 17
+_MIN_ELEMENTS = 1 << 17
 
 
 @with_recipe
@@ -65,7 +65,7 @@ def reduce_whole_is_faster(mode: str, shape: Shape, axes: tuple[int, ...], dtype
         and dtype not in ("bool", "float16")
         and not (mode == "mean" and not dtype.startswith("float"))
         and len(axes) == len(shape)
-        and math.prod(shape) >= MIN_ELEMENTS
+        and math.prod(shape) >= _MIN_ELEMENTS
     )
 
 

@@ -151,4 +151,4 @@ def test_wrong_shapes_are_named() -> None:
 
 
 def test_large_arrays_take_two_kernels() -> None:
-    assert not in_parts_is_faster((128, 384)) and in_parts_is_faster((1 << 17,))
+    assert not in_parts_is_faster((128, 384)) and in_parts_is_faster((1 << 16,))
