@@ -26,7 +26,8 @@ attributes. The kinds:
 ``group_norm``       x, scale, bias -> y. ``groups`` (of all channels: instance norm), ``epsilon``, ``channels_last``
 ``matmul``           a, b, optional bias, optional residual -> y. ``transpose_a``, ``transpose_b`` (of the last two
                      axes), ``alpha`` (of a @ b), ``beta`` (of the bias), ``activation``; leading axes broadcast, and so
-                     does the bias against y
+                     does the bias against y; ``interleaved`` (by default none): those of "a", "b" and "y" (and the
+                     residual) whose rows come before the last axis of the batch
 ``dynamic_quantise`` x -> y (uint8), scale, zero point (uint8), zero point (int32): quantised by its own range, see
                      `syclsched.kernels.nn.quantised.dynamic_quantise`
 ``integer_matmul``   x, w, optional bias, optional residual, optional zero, optional scale, optional scale of x -> y of

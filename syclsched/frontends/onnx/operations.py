@@ -63,6 +63,8 @@ _Factory = Callable[[CanonicalNode, Mapping[str, Value]], Operation]
 
 #: Attributes of both kinds of convolutions.
 _WINDOWS: Final = ("strides", "pads", "dilations", "groups", "channels_last", "activation")
+#: Attributes of matrix products.
+_PRODUCT: Final = ("transpose_a", "transpose_b", "alpha", "beta", "activation", "interleaved")
 #: Attributes of pooling and of its gradient.
 _POOLING: Final = ("mode", "kernel", "strides", "pads", "dilations", "count_include_pad", "channels_last")
 
@@ -260,7 +262,7 @@ _FACTORIES: Final[dict[str, _Factory]] = {
     "conv_weights": _conv_weights,
     "pool": _from_attributes(pool, *_POOLING, "activation"),
     "pool_gradient": _from_attributes(pool_gradient, *_POOLING),
-    "matmul": _from_attributes(matmul, "transpose_a", "transpose_b", "alpha", "beta", "activation", bias=2, residual=3),
+    "matmul": _from_attributes(matmul, *_PRODUCT, bias=2, residual=3),
     "integer_matmul": _integer_matmul,
     "integer_conv": _integer_conv,
     "block_matmul": _from_attributes(block_matmul, "block", zeros=3, bias=4),

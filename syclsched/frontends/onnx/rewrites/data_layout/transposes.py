@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from syclsched.frontends.onnx.network import CanonicalNode
 from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
 
@@ -56,3 +59,55 @@ def _absorb(draft: NetworkDraft, node: CanonicalNode, before: CanonicalNode, ind
     draft.remove_unread(source)
     draft.record_change("reads its operand transposed", node.name)
     return node
+
+
+def interleave_products(draft: NetworkDraft) -> None:
+    """Let products read and write matrices whose rows come before the last axis of the batch, as heads of attention do.
+
+    The transposition that would bring the rows together, or apart, is left out. Products of many matrices with one are
+    left: they become one product.
+    """
+    for node in draft.each("matmul"):
+        if math.prod(draft.shape(str(node.inputs[1]))[:-2]) == 1:
+            continue
+        for index, name in enumerate("ab"):
+            source = node.inputs[index]
+            before = draft.made_by(source, "transpose")
+            if source is None or before is None or draft.sole_reader(source) is None or not _swaps_rows(before):
+                continue
+            if len(draft.shape(source)) == len(draft.shape(str(node.outputs[0]))):
+                inputs = (*node.inputs[:index], before.inputs[0], *node.inputs[index + 1 :])
+                node = draft.change(node, inputs=inputs, attributes=_interleaved(node, name))
+                draft.remove_unread(source)
+                draft.record_change("reads interleaved matrices", node.name)
+        _interleave_result(draft, node)
+
+
+def _interleave_result(draft: NetworkDraft, node: CanonicalNode) -> None:
+    output = node.outputs[0]
+    after = None if output is None else draft.sole_reader(output)
+    bias = node.input(2)
+    by_column = bias is None or math.prod(draft.shape(bias)[:-1]) == 1
+    if after is None or after.kind != "transpose" or not _swaps_rows(after) or node.input(3) or not by_column:
+        return
+    draft.remove(after)
+    draft.change(
+        node,
+        outputs=after.outputs,
+        attributes=_interleaved(node, "y"),
+        origin=(*node.origin, *after.origin),
+    )
+    draft.record_change("writes interleaved matrices", node.name)
+
+
+def _swaps_rows(node: CanonicalNode) -> bool:
+    """Return whether a transposition of four axes or more swaps the last axis of the batch with rows."""
+    permutation = node.attributes["permutation"]
+    rank = len(permutation)
+    return rank >= 4 and permutation == (*range(rank - 3), rank - 2, rank - 3, rank - 1)
+
+
+def _interleaved(node: CanonicalNode, name: str) -> dict[str, Any]:
+    """Return a product's attributes with one more or one less of its arrays interleaved."""
+    names = {*node.attributes.get("interleaved", ())} ^ {name}
+    return {**node.attributes, "interleaved": tuple(sorted(names))}

@@ -47,7 +47,9 @@ def _fuse_operands(draft: NetworkDraft, node: CanonicalNode) -> None:
     if weights is None or not x.is_scalar:
         return
     if node.kind == "matmul":
-        if at["transpose_a"] or at["alpha"] != 1 or (at["beta"] != 1 and node.input(2)) or weights.ndim != 2:
+        if at["transpose_a"] or at.get("interleaved") or at["alpha"] != 1 or weights.ndim != 2:
+            return
+        if at["beta"] != 1 and node.input(2):
             return
         arrays = [np.broadcast_to(each, weights.shape) for each in (weights, w.scale, w.zero)]
         weights, scales, zeros = (each.T if at["transpose_b"] else each for each in arrays)
