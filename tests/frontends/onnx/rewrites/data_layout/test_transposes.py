@@ -58,6 +58,20 @@ def test_products_read_and_write_heads_where_they_are() -> None:
     assert last.attributes["interleaved"] == ("b", "y")
 
 
+def test_products_read_and_write_heads_through_elementwise_nodes() -> None:
+    made = Builder(dtype="float64")
+    q, k = (made.input(name, (2, 7, 3, 5)) for name in "qk")
+    q, k = (
+        made.elementwise(("mul", 0, 1), x, made.positive(1)) for x in (made.transpose(x, 0, 2, 1, 3) for x in (q, k))
+    )
+    scores = made.matmul(q, k, transpose_b=True)
+    made.transpose(made.elementwise(("mul", ("exp", 0), 1), scores, made.positive(1)), 0, 2, 1, 3)
+    network = rewritten(made, "interleaved")
+    assert sorted(kinds(network)) == ["elementwise"] * 3 + ["matmul"]
+    (product,) = (node for node in network.nodes if node.kind == "matmul")
+    assert product.attributes["interleaved"] == ("a", "b", "y")
+
+
 def test_what_others_read_is_transposed_once() -> None:
     made = Builder(dtype="float64")
     x = made.transpose(made.input("x", (2, 7, 3, 5)), 0, 2, 1, 3)
