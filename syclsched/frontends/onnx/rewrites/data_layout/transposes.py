@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from syclsched.frontends.onnx.network import CanonicalNode, Value
+from syclsched.frontends.onnx.rewrites.data_layout.layout_rules import permute_index_axes
 from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
 
 
@@ -94,7 +95,12 @@ def _stored_apart(draft: NetworkDraft, source: str, rank: int) -> str | None:
         return None
     inputs = tuple(found if name == array else name for name in before.inputs)
     dtype = draft.dtype(source)
-    return draft.add("elementwise", inputs, draft.shape(found), dtype, before.attributes, like=before)
+    return draft.add("elementwise", inputs, draft.shape(found), dtype, _with_rows_apart(before, rank), like=before)
+
+
+def _with_rows_apart(node: CanonicalNode, rank: int) -> dict[str, Any]:
+    """Return the attributes of an element-wise node whose values are stored with rows apart."""
+    return {**node.attributes, "expression": permute_index_axes(node.attributes["expression"], _rows_apart(rank))}
 
 
 def _only_array(draft: NetworkDraft, node: CanonicalNode) -> str | None:
@@ -121,7 +127,9 @@ def _interleave_result(draft: NetworkDraft, node: CanonicalNode) -> None:
         stored = draft.fresh(output)
         draft.values[stored] = Value(stored, draft.shape(result), draft.dtype(output))
         inputs = tuple(stored if name == output else name for name in between.inputs)
-        draft.change(between, inputs=inputs, outputs=(result,), origin=(*between.origin, *after.origin))
+        attributes = _with_rows_apart(between, len(draft.shape(output)))
+        origin = (*between.origin, *after.origin)
+        draft.change(between, inputs=inputs, outputs=(result,), attributes=attributes, origin=origin)
         result = stored
     origin = node.origin if between is not None else (*node.origin, *after.origin)
     draft.change(node, outputs=(result,), attributes=_interleaved(node, "y"), origin=origin)
@@ -131,8 +139,12 @@ def _interleave_result(draft: NetworkDraft, node: CanonicalNode) -> None:
 def _swaps_rows(node: CanonicalNode) -> bool:
     """Return whether a transposition of four axes or more swaps the last axis of the batch with rows."""
     permutation = node.attributes["permutation"]
-    rank = len(permutation)
-    return rank >= 4 and permutation == (*range(rank - 3), rank - 2, rank - 3, rank - 1)
+    return len(permutation) >= 4 and permutation == _rows_apart(len(permutation))
+
+
+def _rows_apart(rank: int) -> tuple[int, ...]:
+    """Return the order of axes in which rows come before the last axis of the batch."""
+    return (*range(rank - 3), rank - 2, rank - 3, rank - 1)
 
 
 def _interleaved(node: CanonicalNode, name: str) -> dict[str, Any]:

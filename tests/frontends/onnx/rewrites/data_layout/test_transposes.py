@@ -72,6 +72,15 @@ def test_products_read_and_write_heads_through_elementwise_nodes() -> None:
     assert product.attributes["interleaved"] == ("a", "b", "y")
 
 
+def test_indices_count_the_same_elements_in_interleaved_arrays() -> None:
+    made = Builder(dtype="float64")
+    q, k = (made.input(name, (2, 7, 3, 5)) for name in "qk")
+    few = ("where", ("less", ("index", -2), ("const", 4, "int64")), 0, ("cast", "float64", ("index", -3)))
+    q, k = (made.elementwise(few, made.transpose(x, 0, 2, 1, 3)) for x in (q, k))
+    made.transpose(made.elementwise(few, made.matmul(q, k, transpose_b=True)), 0, 2, 1, 3)
+    assert sorted(kinds(rewritten(made, "interleaved"))) == ["elementwise"] * 3 + ["matmul"]
+
+
 def test_what_others_read_is_transposed_once() -> None:
     made = Builder(dtype="float64")
     x = made.transpose(made.input("x", (2, 7, 3, 5)), 0, 2, 1, 3)
