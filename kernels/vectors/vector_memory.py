@@ -162,10 +162,13 @@ def _store(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
 
 
 def _converted(context: Any, builder: Any, vector: Any, given: Any, wanted: Any, lanes: int) -> Any:
-    """Return a vector of integers converted to another dtype."""
+    """Return a vector of integers, or of floats that are whole, converted to a dtype of integers."""
     if given == wanted:
         return vector
     kind = ir.VectorType(context.get_value_type(wanted), lanes)
+    if isinstance(given, types.Float):
+        whole = builder.fptosi(vector, ir.VectorType(ir.IntType(max(given.bitwidth, wanted.bitwidth)), lanes))
+        return builder.trunc(whole, kind) if wanted.bitwidth < given.bitwidth else whole
     if wanted.bitwidth > given.bitwidth:
         return (builder.sext if given.signed else builder.zext)(vector, kind)
     return builder.trunc(vector, kind)

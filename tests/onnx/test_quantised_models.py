@@ -119,6 +119,32 @@ def test_scaled_sums_of_integers(dtype: str, zero: int) -> None:
     _compare(nodes, {"q": _whole(random, dtype, 5, 30)}, constants, "integer_matmul")
 
 
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_products_of_values_quantised_by_their_own_range(per_channel: bool) -> None:
+    random = np.random.default_rng(7)
+    steps = np.asarray(random.random(9 if per_channel else ()) / 50, np.float32)
+    constants = {"s": steps, "b": random.standard_normal(9).astype(np.float32)}
+    nodes = [node("DynamicQuantizeLinear", ["x"], ["q", "sx", "zx"])]
+    for number in range(2):
+        constants[f"w{number}"] = _whole(random, "int8", 30, 9)
+        nodes += [
+            node("MatMulInteger", ["q", f"w{number}", "zx"], [f"i{number}"]),
+            node("Cast", [f"i{number}"], [f"f{number}"], to=1),
+            node("Mul", ["sx", "s"], [f"s{number}"]),
+            node("Mul", [f"f{number}", f"s{number}"], [f"p{number}"]),
+            node("Add", [f"p{number}", "b"], [f"d{number}"]),
+        ]
+    nodes.append(node("Mul", ["d0", "d1"], ["y"]))
+    x = random.standard_normal((2, 5, 30)).astype(np.float32)
+    found = _compare(nodes, {"x": x}, constants, "integer_matmul")
+    assert [each.kind for each in found.nodes] == ["dynamic_quantise", *["integer_matmul"] * 2, "elementwise"]
+    (quantised, *products, _) = found.nodes
+    _, scale, narrow_zero, zero = quantised.outputs
+    assert narrow_zero is None
+    for each in products:
+        assert each.input(4) == zero and each.input(6) == scale and each.input(5) in found.constants
+
+
 @pytest.mark.parametrize("activation", [False, True])
 @pytest.mark.parametrize(("dtype", "zero"), [("uint8", 0), ("int8", -5)])
 def test_quantised_values_are_added_where_products_are_made(dtype: str, zero: int, activation: bool) -> None:

@@ -19,6 +19,8 @@ Case = tuple[Operation, dict[str, np.ndarray], np.ndarray]
 _FINISHES = [
     {},
     {"scaled": True},
+    {"scaled": True, "scaled_twice": True},
+    {"scaled": True, "scaled_twice": True, "bias": True, "residual": True, "activation": (("relu",),)},
     {"scaled": True, "bias": True, "activation": (("gelu",),)},
     {"scaled": True, "residual": True, "activation": (("relu",),)},
     {"scaled": True, "bias": True, "activation": (("clip", -2.0, 3.0),), "quantise": (0.0371, 7)},
@@ -67,6 +69,8 @@ def _finished(
     if "addend" in finish and "quantise" not in finish:  # nothing is rounded before the sum's first rounding
         scale = np.full_like(scale, 2.0**-13)
     arrays = {"s": scale if each else scale.reshape(draw(st.sampled_from([(), (1,)])))}
+    if finish.get("scaled_twice"):  # the product of both scales is exact
+        arrays |= {"s": arrays["s"] * np.float32(2), "sx": np.full(draw(st.sampled_from([(), (1,)])), 0.5, np.float32)}
     made = sums * (scale.reshape(along) if each else scale[0]).astype(np.float64)
     if finish.get("bias"):
         arrays["b"] = random.standard_normal(columns).astype(np.float32)

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`matmul`: matrix products, single or batched, with bias, residual and activation."""
+"""`matmul`: matrix products, single or batched, with bias, residual and activation.
+
+Arrays may be *interleaved*: the rows of their matrices come before the last axis of the batch. Attention's heads lie so
+before and after products with weights.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,9 @@ from syclsched.kernels.onednn.operations import matmul as onednn
 from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Operation, Parameter, Signature, Split, Work
+
+#: Names of arrays.
+Names = tuple[str, ...]
 
 
 def broadcast(*shapes: Ints) -> Ints | None:
@@ -40,8 +47,15 @@ def extents(a: Ints, b: Ints, transpose_a: bool, transpose_b: bool) -> tuple[int
     return m, n, k
 
 
-def _check(signature: Signature, *, transpose_a: bool, transpose_b: bool, bias: bool, residual: bool) -> str | None:
-    y, a, b = (signature.shapes[name] for name in ("y", "a", "b"))
+def _check(
+    signature: Signature, *, transpose_a: bool, transpose_b: bool, interleaved: Names, bias: bool, residual: bool
+) -> str | None:
+    rank = len(signature.shapes["y"])
+    few = next((name for name in interleaved if not 4 <= len(signature.shapes[name]) == rank), None)
+    if few is not None:
+        return f"{few} {signature.shapes[few]} is interleaved, and has four axes at least, as many as y"
+    shapes = matmul_blocks.by_matrices(signature.shapes, interleaved)
+    y, a, b = (shapes[name] for name in ("y", "a", "b"))
     if len(a) < 2 or len(b) < 2:
         return f"a {a} and b {b} have two axes at least"
     m, n, k = extents(a, b, transpose_a, transpose_b)
@@ -51,15 +65,16 @@ def _check(signature: Signature, *, transpose_a: bool, transpose_b: bool, bias: 
         return f"a {a} and b {b} cannot be multiplied" + (f", {how}" if how else "")
     if y != (*batch, m, n):
         return f"y of a {a} and b {b} is {(*batch, m, n)}, not {y}"
-    if bias and broadcast(signature.shapes["c"], y) != y:
-        return f"c {signature.shapes['c']} does not broadcast to y {y}"
-    if residual and signature.shapes["r"] != y:
-        return f"r is as y {y}, not {signature.shapes['r']}"
+    if bias and (broadcast(shapes["c"], y) != y or ("y" in interleaved and size(shapes["c"][:-1]) != 1)):
+        return f"c {shapes['c']} does not broadcast to y {y}"
+    if residual and signature.shapes["r"] != signature.shapes["y"]:
+        return f"r is as y {signature.shapes['y']}, not {signature.shapes['r']}"
     return None
 
 
-def _work(signature: Signature, *, transpose_a: bool, extra: int) -> Work:
-    y, a, dtype = signature.shapes["y"], signature.shapes["a"], signature.dtypes["y"]
+def _work(signature: Signature, *, transpose_a: bool, interleaved: Names, extra: int) -> Work:
+    y, dtype = signature.shapes["y"], signature.dtypes["y"]
+    a = matmul_blocks.by_matrices(signature.shapes, interleaved)["a"]
     k = a[-2] if transpose_a else a[-1]
     moved = sum(map(size, signature.shapes.values())) * ITEM_BYTES[dtype]
     return Work(size(y) * (2.0 * k + extra), float(moved), dtype, float(max(1, size(y))))
@@ -100,6 +115,7 @@ def _host(
     r: Any = None,
     transpose_a: bool,
     transpose_b: bool,
+    interleaved: Names,
     alpha: float,
     beta: float,
     activation: Activation,
@@ -108,6 +124,9 @@ def _host(
 
     dtype = np.dtype(sum_dtype(str(y.dtype)))
     a, b = (each.astype(dtype, copy=False) for each in (a, b))
+    a, b = (np.swapaxes(each, -2, -3) if name in interleaved else each for name, each in (("a", a), ("b", b)))
+    if "y" in interleaved:
+        y, r = np.swapaxes(y, -2, -3), None if r is None else np.swapaxes(r, -2, -3)
     total = np.matmul(np.swapaxes(a, -1, -2) if transpose_a else a, np.swapaxes(b, -1, -2) if transpose_b else b)
     if alpha != 1:
         total *= dtype.type(alpha)
@@ -122,6 +141,7 @@ def _host(
 def _matmul(
     transpose_a: bool,
     transpose_b: bool,
+    interleaved: Names,
     alpha: float,
     beta: float,
     bias: bool,
@@ -130,6 +150,7 @@ def _matmul(
 ) -> Operation:
     names = [
         f"matmul{'_t' if transpose_a else '_n'}{'t' if transpose_b else 'n'}",
+        f"interleaved {''.join(interleaved)}" if interleaved else "",
         f"alpha={number(alpha)}" if alpha != 1 else "",
         ("bias" if beta == 1 else f"bias*{number(beta)}") if bias else "",
         "residual" if residual else "",
@@ -142,9 +163,9 @@ def _matmul(
         *([Parameter("c", AccessMode.READ, like="y")] if bias else []),
         *([Parameter("r", AccessMode.READ, like="y")] if residual else []),
     )
-    attributes = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+    attributes: Any = {"transpose_a": transpose_a, "transpose_b": transpose_b, "interleaved": interleaved}
     scaled = {"alpha": alpha, "beta": beta, "activation": activation}
-    known = {"bias": bias, "residual": residual, **scaled, **attributes}
+    known: Any = {"bias": bias, "residual": residual, **scaled, **attributes}
     opencl, numba = (
         replace(each, prepare=partial(matmul_blocks.prepare, **attributes))
         for each in generated_implementations(
@@ -159,26 +180,24 @@ def _matmul(
     )
     numba = replace(numba, requires=replace(numba.requires, refuses=_refuses), efficiency=0.35)
     # Transposed operands and activations are left to the OpenCL C kernel, which compiles faster.
-    is_plain = not transpose_a and not transpose_b and not activation
+    is_plain = not transpose_a and not transpose_b and not interleaved and not activation
     host = partial(_host, **scaled, **attributes)
     return Operation(
         name=" ".join(filter(None, names)),
         parameters=parameters,
         implementations=(
-            onednn.matmul(
-                transpose_a=transpose_a,
-                transpose_b=transpose_b,
-                alpha=alpha,
-                beta=beta,
-                residual=residual,
-                activation=activation,
-            ),
+            onednn.matmul(residual=residual, **scaled, **attributes),
             matmul_groups.matmul(**known),
             opencl,
             *[numba] * is_plain,
             numpy_implementation(host, efficiency=0.4),
         ),
-        work=partial(_work, transpose_a=transpose_a, extra=(alpha != 1) + bias + residual + act.cost(activation)),
+        work=partial(
+            _work,
+            transpose_a=transpose_a,
+            interleaved=interleaved,
+            extra=(alpha != 1) + bias + residual + act.cost(activation),
+        ),
         check=partial(_check, bias=bias, residual=residual, **attributes),
         split=None
         if transpose_a
@@ -200,11 +219,13 @@ def matmul(
     bias: bool = False,
     residual: bool = False,
     activation: Activation = (),
+    interleaved: Names = (),
 ) -> Operation:
-    """Return the product y = activation(alpha a b + beta c + r)."""
+    """Return the product y = activation(alpha a b + beta c + r); ``interleaved`` names those of a, b and y that are."""
     return _matmul(
         bool(transpose_a),
         bool(transpose_b),
+        tuple(name for name in ("a", "b", "y") if name in interleaved),
         float(alpha),
         float(beta) if bias else 1.0,
         bool(bias),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix products by register blocks of rows of a by columns of b, with either operand transposed."""
+"""Matrix products by register blocks of rows of a by columns of b, with either operand transposed or interleaved."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,14 @@ def strides(shape: Ints, like: Ints) -> Ints:
     return tuple(reversed(found))
 
 
+def by_matrices(shapes: Mapping[str, Ints], interleaved: Collection[str]) -> dict[str, Ints]:
+    """Return shapes in which the rows of interleaved arrays come after their batch."""
+    return {
+        name: (*shape[:-3], shape[-2], shape[-3], shape[-1]) if name in interleaved else shape
+        for name, shape in shapes.items()
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class ProductShape:
     """A batch of matrix products, with as few matrices as possible."""
@@ -42,18 +50,33 @@ class ProductShape:
     #: Strides of a and b along each batch axis, in matrices.
     a: Ints
     b: Ints
+    interleaved: Mapping[str, Ints]  # shapes of the arrays stored so
 
     @classmethod
-    def of(cls, signature: Signature, transpose_a: bool, transpose_b: bool) -> ProductShape:
+    def of(
+        cls, signature: Signature, transpose_a: bool, transpose_b: bool, interleaved: Collection[str] = ()
+    ) -> ProductShape:
         """Return the products of a signature; a batch with a common b becomes one product with more rows."""
-        y, a, b = (signature.shapes[name] for name in ("y", "a", "b"))
+        shapes = by_matrices(signature.shapes, interleaved)
+        y, a, b = (shapes[name] for name in ("y", "a", "b"))
         k = a[-2] if transpose_a else a[-1]
         before = y[:-2]
-        c = signature.shapes.get("c", ())
-        plain = c == y or size(c[:-1]) == 1
+        c = shapes.get("c", ())
+        plain = (c == y or size(c[:-1]) == 1) and not interleaved
         if not transpose_a and size(b[:-2]) == 1 and a[:-2] == before and plain:
-            return cls((), size(before) * y[-2], y[-1], k, (), ())
-        return cls(before, y[-2], y[-1], k, strides(a[:-2], before), strides(b[:-2], before))
+            return cls((), size(before) * y[-2], y[-1], k, (), (), {})
+        stored = {name: signature.shapes[name] for name in interleaved}
+        return cls(before, y[-2], y[-1], k, strides(a[:-2], before), strides(b[:-2], before), stored)
+
+    def steps(self, name: str) -> Ints:
+        """Return the strides of an array's matrices along each batch axis, in matrices."""
+        return {"a": self.a, "b": self.b}.get(name, strides(self.batch, self.batch))
+
+    def interleaved_steps(self, name: str) -> tuple[Ints, int]:
+        """Return the strides of an interleaved array along each batch axis, and between rows, in elements."""
+        *_, rows, beside, columns = self.interleaved[name]
+        *outer, last = self.steps(name)
+        return (*(step * rows * columns for step in outer), last * columns), beside * columns
 
     def block(self, dtype: str) -> RegisterBlock:
         """Return the block of results that a work-item computes."""
@@ -65,21 +88,31 @@ class ProductShape:
         return size(self.batch) * panels.block_count(self.m, block.rows) * panels.block_count(self.n, block.columns)
 
 
-def launch(signature: Signature, limits: DeviceLimits, *, transpose_a: bool, transpose_b: bool) -> Launch:
+def launch(
+    signature: Signature, limits: DeviceLimits, *, transpose_a: bool, transpose_b: bool, interleaved: Collection[str]
+) -> Launch:
     """Return the index space."""
     if not size(signature.shapes["y"]):
         return Launch((1,), (1,))
-    return panels.launch(limits, ProductShape.of(signature, transpose_a, transpose_b).items(signature.dtypes["y"]))
+    shape = ProductShape.of(signature, transpose_a, transpose_b, interleaved)
+    return panels.launch(limits, shape.items(signature.dtypes["y"]))
 
 
 def prepare(
-    signature: Signature, queue: Any, constants: Mapping[str, Any], *, transpose_a: bool, transpose_b: bool
+    signature: Signature,
+    queue: Any,
+    constants: Mapping[str, Any],
+    *,
+    transpose_a: bool,
+    transpose_b: bool,
+    interleaved: Collection[str],
 ) -> Mapping[str, Any]:
     """Return the constants with b packed into panels."""
     if "b" not in constants or not size(signature.shapes["y"]) or not size(signature.shapes["b"]):
         return constants
     b = constants["b"]
-    shape = ProductShape.of(signature, transpose_a, transpose_b)
+    b = b.swapaxes(-2, -3) if "b" in interleaved else b
+    shape = ProductShape.of(signature, transpose_a, transpose_b, interleaved)
     columns = b.reshape(size(b.shape[:-2]), *b.shape[-2:])
     columns = columns if transpose_b else columns.swapaxes(1, 2)
     block = shape.block(signature.dtypes["y"])
@@ -103,6 +136,7 @@ def write(
     *,
     transpose_a: bool,
     transpose_b: bool,
+    interleaved: Collection[str],
     alpha: float,
     beta: float,
     bias: bool,
@@ -113,31 +147,42 @@ def write(
     signature = w.signature
     if not size(signature.shapes["y"]):
         return
-    shape, t = ProductShape.of(signature, transpose_a, transpose_b), compute_dtype(signature.dtypes["y"])
-    block = shape.block(signature.dtypes["y"])
-    *before, m, n = w.extents("y")
+    shape = ProductShape.of(signature, transpose_a, transpose_b, interleaved)
+    t, block = compute_dtype(signature.dtypes["y"]), shape.block(signature.dtypes["y"])
+    extents = {name: tuple(by_matrices({name: w.extents(name)}, interleaved)[name]) for name in "ya"}
+    *before, m, n = extents["y"]
     m = m if shape.batch else product(w, (*before, m))
     # Packed or not, a constant b has as many numbers.
-    k = w.extents("a")[-2 if transpose_a else -1]
+    k = extents["a"][-2 if transpose_a else -1]
     tall, count = count_blocks(w, m, block.rows), count_blocks(w, n, block.columns)
     item = w.index(w.item)
     with w.if_block(f"{item} < {tall} * {count} * {size(shape.batch)}"):
         *places, panel, number = unravel_index(w, item, (*map(str, shape.batch), count, tall))
         rows = BlockStart.of(w, number, block.rows, m, shape.m)
         columns = BlockStart.of(w, panel, block.columns, n, shape.n)
-        down, along = ("1", m) if transpose_a else (k, "1")
-        a = w.index(f"{_offset(places, shape.a)} * {m} * {k} + {rows.at} * {down}")
+
+        def begin(name: str, columns: str, matrix: str) -> tuple[str, str]:
+            """Return the offset of a matrix of so many columns and numbers, and how far its rows are apart."""
+            if name not in interleaved:
+                return f"{_offset(places, shape.steps(name))} * {matrix}", columns
+            steps, apart = shape.interleaved_steps(name)
+            return _offset(places, steps), str(apart)
+
+        a, apart_a = begin("a", m if transpose_a else k, f"{m} * {k}")
+        down, along = ("1", apart_a) if transpose_a else (apart_a, "1")
+        a = w.index(f"{a} + {rows.at} * {down}")
         apart = [w.index(f"{row} * {down}") for row in range(block.rows)]
-        matrix, stride, vectors_apart = _offset(places, shape.b), "1", ""
+        b, apart_b = begin("b", k if transpose_b else n, f"{n} * {k}")
+        stride, vectors_apart = "1", ""
         if "b" in signature.constants and size(signature.shapes["b"]):
-            b = w.index(f"({matrix} * {count} + {panel}) * {k} * {block.columns}")
+            b = w.index(f"({_offset(places, shape.b)} * {count} + {panel}) * {k} * {block.columns}")
             step = str(block.columns)
             if _is_streamed(shape, block):
                 step, vectors_apart = str(block.width), w.index(f"{k} * {block.width}")
         elif transpose_b:
-            b, step, stride = w.index(f"{matrix} * {n} * {k} + {columns.at} * {k}"), "1", k
+            b, step, stride = w.index(f"{b} + {columns.at} * {apart_b}"), "1", apart_b
         else:
-            b, step = w.index(f"{matrix} * {n} * {k} + {columns.at}"), n
+            b, step = w.index(f"{b} + {columns.at}"), apart_b
         sums = BlockSums.zeros(w, t, block)
         with w.loop("0", k) as term:
             here = w.index(f"{a} + {term} * {along}")
@@ -160,8 +205,8 @@ def write(
                 x = w.value(t, f"{x} + {w.read('r', at)}")
             return act.emit(w, activation, t, x)
 
-        to = w.index(f"({_offset(places, strides(shape.batch, shape.batch))} * {m} + {rows.at}) * {n} + {columns.at}")
-        sums.store(to, (n, "1"), finish, rows, columns)
+        to, apart_y = begin("y", n, f"{m} * {n}")
+        sums.store(w.index(f"{to} + {rows.at} * {apart_y} + {columns.at}"), (apart_y, "1"), finish, rows, columns)
 
 
 def _offset(places: list[str], steps: Ints) -> str:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix products by work-groups, with either operand transposed; see `syclsched.kernels.nn.product.tiled_products`."""
+"""Matrix products by work-groups, of transposed or interleaved arrays; see `kernels.nn.product.tiled_products`."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 
 from syclsched.kernels.common import Ints
@@ -20,6 +21,7 @@ def matmul(
     *,
     transpose_a: bool,
     transpose_b: bool,
+    interleaved: Collection[str],
     alpha: float,
     beta: float,
     bias: bool,
@@ -27,7 +29,7 @@ def matmul(
     activation: Activation,
 ) -> Implementation:
     """Return the implementation of `syclsched.kernels.nn.product.matmul`."""
-    lying = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+    lying = {"transpose_a": transpose_a, "transpose_b": transpose_b, "interleaved": interleaved}
     more = {"alpha": alpha, "beta": beta, "activation": activation}
     return implementation(
         partial(_source, bias=bias, residual=residual, **lying, **more), partial(_launch, **lying), refuses=_refuses
@@ -42,8 +44,10 @@ def _extents(shape: ProductShape) -> ProductExtents:
     return ProductExtents(shape.m, shape.n, shape.k, size(shape.batch))
 
 
-def _launch(signature: Signature, limits: DeviceLimits, *, transpose_a: bool, transpose_b: bool) -> Launch:
-    extents = _extents(ProductShape.of(signature, transpose_a, transpose_b))
+def _launch(
+    signature: Signature, limits: DeviceLimits, *, transpose_a: bool, transpose_b: bool, interleaved: Collection[str]
+) -> Launch:
+    extents = _extents(ProductShape.of(signature, transpose_a, transpose_b, interleaved))
     return GroupTiling.of(extents, sum_dtype(signature.dtypes["y"]), limits).launch(extents)
 
 
@@ -53,13 +57,14 @@ def _source(
     *,
     transpose_a: bool,
     transpose_b: bool,
+    interleaved: Collection[str],
     alpha: float,
     beta: float,
     bias: bool,
     residual: bool,
     activation: Activation,
 ) -> OpenCLSource:
-    shape, dtype = ProductShape.of(signature, transpose_a, transpose_b), signature.dtypes["y"]
+    shape, dtype = ProductShape.of(signature, transpose_a, transpose_b, interleaved), signature.dtypes["y"]
     kind, extents = sum_dtype(dtype), _extents(shape)
     names = ["__global T* restrict y", "__global const T* restrict a", "__global const T* restrict b"]
     names += ["__global const T* restrict c"] * bias + ["__global const T* restrict r"] * residual
@@ -72,8 +77,13 @@ def _source(
     def offset(steps: Ints) -> str:
         return " + ".join([f"n{axis} * {step}" for axis, step in enumerate(steps) if step] or ["0"])
 
-    begin += [f"a += ({offset(shape.a)}) * {shape.m * shape.k}; b += ({offset(shape.b)}) * {shape.n * shape.k};"]
-    begin += [f"y += product * {shape.m * shape.n};"]
+    apart = {"a": shape.m if transpose_a else shape.k, "b": shape.k if transpose_b else shape.n, "y": shape.n}
+    sizes = {"a": shape.m * shape.k, "b": shape.n * shape.k, "y": shape.m * shape.n}
+    begins = {name: f"({offset(shape.steps(name))}) * {sizes[name]}" for name in sizes}
+    for name in interleaved:
+        steps, apart[name] = shape.interleaved_steps(name)
+        begins[name] = offset(steps)
+    begin += [f"{name} += {first};" for name, first in begins.items()]
     finish = [f"v *= {literal(alpha, kind)};"] if alpha != 1 else []
     if bias:
         *steps, down, along = bias_strides(signature, shape)
@@ -81,11 +91,11 @@ def _source(
         factor = "" if beta == 1 else f"{literal(beta, kind)} * "
         finish += [f"v += {factor}READ(c, row * {down} + column * {along});"]
     if residual:
-        begin += [f"r += product * {shape.m * shape.n};"]
-        finish += [f"v += READ(r, row * {shape.n} + column);"]
-    finish += [act.opencl(activation, "v", kind), f"WRITE(y, row * {shape.n} + column, v);"]
-    a = f"term * {shape.m} + row" if transpose_a else f"row * {shape.k} + term"
-    b = f"column * {shape.k} + term" if transpose_b else f"term * {shape.n} + column"
+        begin += [f"r += {begins['y']};"]
+        finish += [f"v += READ(r, row * {apart['y']} + column);"]
+    finish += [act.opencl(activation, "v", kind), f"WRITE(y, row * {apart['y']} + column, v);"]
+    a = f"term * {apart['a']} + row" if transpose_a else f"row * {apart['a']} + term"
+    b = f"column * {apart['b']} + term" if transpose_b else f"term * {apart['b']} + column"
     return source(
         "matmul",
         ", ".join(names),

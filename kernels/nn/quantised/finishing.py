@@ -19,9 +19,10 @@ from syclsched.model.operation import Parameter, Signature
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Steps applied to a sum: ``activation(sum * s + b + r)``, quantised where ``quantise`` says how."""
+    """Steps applied to a sum: ``activation(sum * (s * sx) + b + r)``, quantised where ``quantise`` says how."""
 
     scaled: bool = False  # by s; without, the result is the int32 sum
+    scaled_twice: bool = False  # by the product of s and of the number sx
     bias: bool = False
     residual: bool = False
     activation: Activation = ()
@@ -32,8 +33,8 @@ class Finish:
     def __post_init__(self) -> None:
         if self.addend is not None and not self.residual:
             raise ArgumentError("a quantised addend is a residual")
-        if not self.scaled and (self.bias or self.residual or self.activation or self.quantise):
-            raise ArgumentError("only a scaled sum has a bias, a residual, an activation or a quantised result")
+        if not self.scaled and (self.scaled_twice or self.bias or self.residual or self.activation or self.quantise):
+            raise ArgumentError("only a scaled sum is scaled twice, added to, activated or quantised")
 
     @property
     def has_residual_rows(self) -> bool:
@@ -45,7 +46,7 @@ class Finish:
         """Return its part of an operation's name."""
         parts = [
             "symmetric" if self.symmetric else "",
-            "scaled" if self.scaled else "",
+            "scaled twice" if self.scaled_twice else "scaled" if self.scaled else "",
             "bias" if self.bias else "",
             "" if self.addend is None else _label(self.addend),
             "residual" if self.residual and self.addend is None else "",
@@ -59,16 +60,17 @@ class Finish:
         """Return the operations counted per element."""
         before = 0 if self.addend is None else 7 + act.cost(self.addend.activation)
         after = act.cost(self.activation) + 3 * bool(self.quantise)
-        return 2 * self.scaled + self.bias + self.residual + before + after
+        return 2 * self.scaled + self.scaled_twice + self.bias + self.residual + before + after
 
     def parameters(self) -> tuple[Parameter, ...]:
-        """Return y, x, w, and optionally z (x's zero point), s, b and r."""
+        """Return y, x, w, and optionally z (x's zero point), s, b, r and sx (x's scale)."""
         results = tuple(LIMITS) if self.quantise else ("float32",) if self.scaled else ("int32",)
         given: list[tuple[str, bool, tuple[str, ...]]] = [
             ("z", not self.symmetric, ("int32", *LIMITS)),
             ("s", self.scaled, ("float32",)),
             ("b", self.bias, ("float32",)),
             ("r", self.residual, tuple(LIMITS) if self.addend and self.addend.other else ("float32",)),
+            ("sx", self.scaled_twice, ("float32",)),
         ]
         return (
             Parameter("y", AccessMode.WRITE, dtypes=results),
@@ -78,11 +80,12 @@ class Finish:
         )
 
     def check(self, signature: Signature, columns: int) -> str | None:
-        """Return what is wrong with the shapes of z, s, b and r."""
+        """Return what is wrong with the shapes of z, s, b, r and sx."""
         shapes = signature.shapes
         one, each = ((), (1,)), (columns,)
-        if not self.symmetric and shapes["z"] not in one:
-            return f"z is one number, not {shapes['z']}"
+        wrong = [name for name in ("z", "sx") if shapes.get(name, ()) not in one]
+        if wrong:
+            return f"{wrong[0]} is one number, not {shapes[wrong[0]]}"
         if self.scaled and shapes["s"] not in (*one, each):
             return f"s is one number or {each}, not {shapes['s']}"
         if self.bias and shapes["b"] != each:
@@ -92,12 +95,13 @@ class Finish:
         return None
 
     def numpy(self, sums: Any, y: Any, arrays: Any) -> Any:
-        """Return the results of sums whose last axis is that of columns; ``arrays`` are s, b and r as such."""
+        """Return the results of sums whose last axis is that of columns; ``arrays`` are s, b, r and sx as such."""
         import numpy as np
 
         if not self.scaled:
             return sums.astype(np.int32)
-        made = sums.astype(np.float32) * arrays["s"].reshape(-1)
+        scale = arrays["s"].reshape(-1)
+        made = sums.astype(np.float32) * (scale * arrays["sx"].reshape(()) if self.scaled_twice else scale)
         made = made + arrays["b"] if self.bias else made
         if self.addend is not None:
             scale, zero = self.addend.own
@@ -124,7 +128,9 @@ class Finish:
         lines = []
         if self.scaled:
             each = signature.shapes["s"] not in ((), (1,))
-            lines += [f"{floats} v = convert_{floats}(sums) * {load('s', 'column') if each else 's[0]'};"]
+            scale = load("s", "column") if each else "s[0]"
+            scale = f"({scale} * sx[0])" if self.scaled_twice else scale
+            lines += [f"{floats} v = convert_{floats}(sums) * {scale};"]
             lines += [f"v += {load('b', 'column')};"] if self.bias else []
             lines += self._residual(load("r", "at" if self.has_residual_rows else "column"), floats)
             lines += [act.opencl(self.activation, "v", "float32", floats if width > 1 else None)]
@@ -133,7 +139,9 @@ class Finish:
             lines += [f"return convert_{kind}(v);"]
         else:
             lines += ["return v;" if self.scaled else "return sums;"]
-        kinds = {"s": "float", "b": "float", "r": C_TYPES[signature.dtypes["r"]] if self.residual else ""}
+        kinds = dict.fromkeys(self._arrays, "float")
+        if self.residual:
+            kinds["r"] = C_TYPES[signature.dtypes["r"]]
         more = "".join(f", __global const {kinds[name]}* {name}" for name in self._arrays)
         body = "\n  ".join(filter(None, lines))
         return f"{kind} finish{width}({sums} sums, int column, I at{more}) {{\n  {body}\n}}\n"
@@ -155,7 +163,7 @@ class Finish:
     @property
     def _arrays(self) -> tuple[str, ...]:
         """Return the names of the arrays that the OpenCL C function reads."""
-        names = {"s": self.scaled, "b": self.bias, "r": self.residual}
+        names = {"s": self.scaled, "b": self.bias, "r": self.residual, "sx": self.scaled_twice}
         return tuple(name for name, is_so in names.items() if is_so)
 
     @property

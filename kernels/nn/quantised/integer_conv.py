@@ -36,7 +36,7 @@ def integer_conv(
     -------
     Operation
         Parameters ``y`` and ``x`` as those of `kernels.nn.conv`, ``w`` (O, I / groups, *kernel) of 8 or 16 bits,
-        ``z``, and optionally ``s``, ``b``, ``r``.
+        ``z``, and optionally ``s``, ``b``, ``r``, ``sx``.
     """
     window = Window.of(ndim, strides, pads, dilations)
     convolution = Convolution(window, int(groups), bool(channels_last), ())

@@ -17,7 +17,7 @@ from syclsched.model.operation import Operation, Signature, Split, Work
 
 @cache
 def integer_matmul(finish: Finish = SUMS, *, narrow: bool = False) -> Operation:
-    """Return y = (x - z) @ w as int32, or scaled: activation((x - z) @ w * s + b + r), quantised or not.
+    """Return y = (x - z) @ w as int32, or scaled: activation((x - z) @ w * (s * sx) + b + r), quantised or not.
 
     Parameters
     ----------
@@ -29,7 +29,8 @@ def integer_matmul(finish: Finish = SUMS, *, narrow: bool = False) -> Operation:
     Returns
     -------
     Operation
-        Parameters ``y`` (..., N), ``x`` (..., K) of 8 bits, ``w`` (K, N) of 8 or 16 bits, ``z``, ``s``, ``b``, ``r``.
+        Parameters ``y`` (..., N), ``x`` (..., K) of 8 bits, ``w`` (K, N) of 8 or 16 bits, ``z``, ``s``, ``b``, ``r``,
+        ``sx``.
     """
     parameters = finish.parameters()
     return Operation(

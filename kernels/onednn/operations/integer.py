@@ -114,6 +114,8 @@ def _described(
         count = prod(signature.shapes["s"])
         scale = plain((count,), "float32")
         numbers.append(QuantisationArgument("s", c_api.SCALES_OF | c_api.WEIGHTS, scale, mask if count > 1 else 0))
+    if "sx" in signature.shapes:
+        numbers.append(QuantisationArgument("sx", c_api.SCALES_OF | c_api.SRC, plain((1,), "float32"), 0))
     request = PrimitiveRequest(kind, tuple(arguments), settings, _post_ops(signature, y, steps), tuple(numbers))
     return PrimitiveSpec(request, {"w": w})
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from math import prod
 
@@ -18,13 +18,21 @@ from syclsched.model.operation import Implementation, Signature
 
 
 def matmul(
-    *, transpose_a: bool, transpose_b: bool, alpha: float, beta: float, residual: bool, activation: Activation
+    *,
+    transpose_a: bool,
+    transpose_b: bool,
+    interleaved: Collection[str],
+    alpha: float,
+    beta: float,
+    residual: bool,
+    activation: Activation,
 ) -> Implementation:
     """Return oneDNN's matmul: parameters y, a, b, and optionally c and r."""
     describe = partial(
         _matmul,
         transpose_a=transpose_a,
         transpose_b=transpose_b,
+        interleaved=interleaved,
         alpha=alpha,
         beta=beta,
         residual=residual,
@@ -38,18 +46,24 @@ def _matmul(
     *,
     transpose_a: bool,
     transpose_b: bool,
+    interleaved: Collection[str],
     alpha: float,
     beta: float,
     residual: bool,
     activation: Activation,
 ) -> PrimitiveSpec:
     dtype = signature.dtypes["y"]
-    shapes = _merged_batch(signature.shapes, transpose_a)
+    shapes = dict(signature.shapes) if interleaved else _merged_batch(signature.shapes, transpose_a)
     rank = len(shapes["y"])
     most = c_api.MAX_DIMENSIONS
     if rank > most:
         raise refuse(f"there are at most {most} axes, not {rank}")
-    a, b, y = (plain(shapes[name], dtype).padded_to(rank) for name in "aby")
+    a, b, y = (
+        plain(shapes[name], dtype)
+        .padded_to(rank)
+        .permuted((*range(rank - 3), rank - 2, rank - 3, rank - 1) if name in interleaved else range(rank))
+        for name in "aby"
+    )
     swapped = (*range(rank - 2), rank - 1, rank - 2)
     a = a.permuted(swapped) if transpose_a else a
     b = b.permuted(swapped) if transpose_b else b

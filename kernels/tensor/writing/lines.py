@@ -66,6 +66,21 @@ class Line:
         with w.loop(self.whole, self.length) as k:
             body(k)
 
+    def each_group(self, body: Callable[[Callable[[str], str], str], None]) -> None:
+        """Emit a body for all elements, in groups of ``vectors`` vectors of wides; some come twice.
+
+        It is given the function from a wide to its vector (or number, in lines shorter than a vector), and the offset.
+        """
+        w, step = self.w, self.vectors * LANES
+        if not self.vectors:
+            with w.loop("0", self.length) as k:
+                body(str, k)
+            return
+        last = w.index(f"{self.length} - {step}")
+        with w.loop("0", self.length, str(step)) as k:
+            at = w.index(w.select(f"({k} < {last})", k, last))
+            w.each_vector(self.vectors, lambda pick, lane: body(pick, f"{at} + {lane}"))
+
     def reduce(
         self,
         start: float,

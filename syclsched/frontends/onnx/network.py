@@ -26,10 +26,14 @@ attributes. The kinds:
 ``group_norm``       x, scale, bias -> y. ``groups`` (of all channels: instance norm), ``epsilon``, ``channels_last``
 ``matmul``           a, b, optional bias, optional residual -> y. ``transpose_a``, ``transpose_b`` (of the last two
                      axes), ``alpha`` (of a @ b), ``beta`` (of the bias), ``activation``; leading axes broadcast, and so
-                     does the bias against y
-``integer_matmul``   x, w, optional bias, optional residual, optional zero, optional scale -> y of ``result``: int32,
-                     float32 ("uint8" or "int8" if ``quantise`` has a scale and a zero point): ``activation`` of
-                     (x - zero) @ w * scale + bias + residual; w (K, N) are constants around zero,
+                     does the bias against y; ``interleaved`` (by default none): those of "a", "b" and "y" (and the
+                     residual) whose rows come before the last axis of the batch
+``dynamic_quantise`` x -> y (uint8), scale, zero point (uint8), zero point (int32): quantised by its own range, see
+                     `syclsched.kernels.nn.quantised.dynamic_quantise`
+``integer_matmul``   x, w, optional bias, optional residual, optional zero, optional scale, optional scale of x -> y of
+                     ``result``: int32, float32 ("uint8" or "int8" if ``quantise`` has a scale and a zero point):
+                     ``activation`` of (x - zero) @ w * scale + bias + residual, where ``scale`` is the product of both;
+                     w (K, N) are constants around zero,
                      ``narrow`` if they are from -64 to 64; ``addend`` (`syclsched.kernels.quantisation`) if the
                      residual has 8 bits
 ``integer_conv``     as ``integer_matmul``, with the attributes of ``conv``; pads are x's zero point
@@ -112,7 +116,7 @@ KINDS: Final = frozenset(
         *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "recurrent"),
         *("integer_matmul", "integer_conv", "block_matmul", "attention", "cache_write", "rotary", "trees", "counted"),
         *("loop", "update", "moments", "reference", "conv_weights", "pool_gradient", "recurrent_gradient"),
-        *("linear_recurrence", "layer_norm_gradient", "operation"),
+        *("linear_recurrence", "layer_norm_gradient", "operation", "dynamic_quantise"),
     }
 )
 

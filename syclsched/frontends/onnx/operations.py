@@ -30,6 +30,11 @@ from syclsched.kernels.nn.pooling.pool import pool
 from syclsched.kernels.nn.pooling.resize import resize
 from syclsched.kernels.nn.product.matmul import matmul
 from syclsched.kernels.nn.quantised.block_matmul import block_matmul
+from syclsched.kernels.nn.quantised.dynamic_quantise import (
+    dynamic_quantise,
+    dynamic_quantise_in_parts,
+    in_parts_is_faster,
+)
 from syclsched.kernels.nn.quantised.finishing import Finish
 from syclsched.kernels.nn.quantised.integer_conv import integer_conv
 from syclsched.kernels.nn.quantised.integer_matmul import integer_matmul
@@ -58,6 +63,8 @@ _Factory = Callable[[CanonicalNode, Mapping[str, Value]], Operation]
 
 #: Attributes of both kinds of convolutions.
 _WINDOWS: Final = ("strides", "pads", "dilations", "groups", "channels_last", "activation")
+#: Attributes of matrix products.
+_PRODUCT: Final = ("transpose_a", "transpose_b", "alpha", "beta", "activation", "interleaved")
 #: Attributes of pooling and of its gradient.
 _POOLING: Final = ("mode", "kernel", "strides", "pads", "dilations", "count_include_pad", "channels_last")
 
@@ -95,6 +102,8 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> Operatio
         parts = len(present) - 2
         reads = dict(zip((*(f"x{i}" for i in range(parts)), "scale", "shift"), present, strict=True))
         return OperationCall(join(parts, node.attributes["activation"]), reads, {"y": node.outputs[0]})
+    if node.kind == "dynamic_quantise":
+        return _dynamic_quantise_call(node, values)
     if node.kind == "reduce" and (full := _full_reduction(node, values)) is not None:
         return full
     operation = _FACTORIES[node.kind](node, values)
@@ -156,6 +165,16 @@ def _full_reduction(node: CanonicalNode, values: Mapping[str, Value]) -> Operati
     return OperationCall(reduce_whole(mode), {"x": x.name}, {"y": node.outputs[0]}, scratch, {"y": ()})
 
 
+def _dynamic_quantise_call(node: CanonicalNode, values: Mapping[str, Value]) -> OperationCall:
+    """Return the call that quantises an array by its range, of a large array by those of its parts."""
+    x = values[node.inputs[0] or ""]
+    made = dict(zip("yszi", node.outputs, strict=True))
+    if not in_parts_is_faster(x.shape):
+        return OperationCall(dynamic_quantise(), {"x": x.name}, made)
+    scratch = {"parts": Value(f"{node.name} parts", (2, PARTS), x.dtype)}
+    return OperationCall(dynamic_quantise_in_parts(), {"x": x.name}, made, scratch)
+
+
 def _in_place(node: CanonicalNode) -> bool:
     """Return whether the node's result overwrites its residual."""
     return bool(node.attributes.get("in_place")) and node.input(3) is not None
@@ -206,6 +225,7 @@ def _finish(node: CanonicalNode) -> Finish:
     at = node.attributes
     return Finish(
         scaled=node.input(5) is not None,
+        scaled_twice=node.input(6) is not None,
         bias=node.input(2) is not None,
         residual=node.input(3) is not None,
         activation=checked(at["activation"]),
@@ -242,7 +262,7 @@ _FACTORIES: Final[dict[str, _Factory]] = {
     "conv_weights": _conv_weights,
     "pool": _from_attributes(pool, *_POOLING, "activation"),
     "pool_gradient": _from_attributes(pool_gradient, *_POOLING),
-    "matmul": _from_attributes(matmul, "transpose_a", "transpose_b", "alpha", "beta", "activation", bias=2, residual=3),
+    "matmul": _from_attributes(matmul, *_PRODUCT, bias=2, residual=3),
     "integer_matmul": _integer_matmul,
     "integer_conv": _integer_conv,
     "block_matmul": _from_attributes(block_matmul, "block", zeros=3, bias=4),
@@ -286,7 +306,7 @@ PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "layer_norm_gradient": ("x", "scale", "dy"),
     "group_norm": ("x", "scale", "bias"),
     "matmul": ("a", "b", "c", "r"),
-    **dict.fromkeys(("integer_matmul", "integer_conv"), ("x", "w", "b", "r", "z", "s")),
+    **dict.fromkeys(("integer_matmul", "integer_conv"), ("x", "w", "b", "r", "z", "s", "sx")),
     "block_matmul": ("x", "w", "s", "z", "b"),
     "attention": ("q", "key", "value", "starts"),
     "cache_write": ("y", "rows", "starts"),

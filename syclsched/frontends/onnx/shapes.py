@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from syclsched.errors import ModelError
 from syclsched.frontends.onnx.network import CanonicalNode, Value
+from syclsched.kernels.nn.product.matmul_blocks import by_matrices
 from syclsched.kernels.nn.recurrence.recurrent import CELLS
 
 Shape = tuple[int, ...]
@@ -160,18 +161,20 @@ def _layer_norm_gradient(inputs: Sequence[Value], attributes: Mapping[str, Any])
 
 
 def _matmul(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
-    a, b = inputs[0], inputs[1]
-    if len(a.shape) < 2 or len(b.shape) < 2:
-        raise ModelError(f"{a.shape} and {b.shape} are no matrices")
-    m, k = a.shape[-2:][:: -1 if attributes["transpose_a"] else 1]
-    l, n = b.shape[-2:][:: -1 if attributes["transpose_b"] else 1]  # noqa: E741
+    if len(inputs[0].shape) < 2 or len(inputs[1].shape) < 2:
+        raise ModelError(f"{inputs[0].shape} and {inputs[1].shape} are no matrices")
+    interleaved = attributes.get("interleaved", ())
+    shapes = by_matrices({"a": inputs[0].shape, "b": inputs[1].shape}, interleaved)
+    a, b = shapes["a"], shapes["b"]
+    m, k = a[-2:][:: -1 if attributes["transpose_a"] else 1]
+    l, n = b[-2:][:: -1 if attributes["transpose_b"] else 1]  # noqa: E741
     if k != l:
-        raise ModelError(f"{a.shape} and {b.shape} cannot be multiplied: {k} columns and {l} rows")
-    shape = (*broadcast([a.shape[:-2], b.shape[:-2]]), m, n)
+        raise ModelError(f"{a} and {b} cannot be multiplied: {k} columns and {l} rows")
+    shape = by_matrices({"y": (*broadcast([a[:-2], b[:-2]]), m, n)}, interleaved)["y"]
     for given in inputs[2:]:
         if broadcast([shape, given.shape]) != shape:
             raise ModelError(f"{given.shape} cannot be added to a product of shape {shape}")
-    return ((shape, a.dtype),)
+    return ((shape, inputs[0].dtype),)
 
 
 def _integer_matmul(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
@@ -179,6 +182,10 @@ def _integer_matmul(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> t
     if not x.shape or len(w.shape) != 2 or x.shape[-1] != w.shape[0]:
         raise ModelError(f"{x.shape} and {w.shape} cannot be multiplied")
     return (((*x.shape[:-1], w.shape[1]), attributes["result"]),)
+
+
+def _dynamic_quantise(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    return ((inputs[0].shape, "uint8"), ((), "float32"), ((), "uint8"), ((), "int32"))
 
 
 def _integer_conv(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
@@ -332,6 +339,7 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "layer_norm_gradient": _layer_norm_gradient,
     "group_norm": _per_channel,
     "matmul": _matmul,
+    "dynamic_quantise": _dynamic_quantise,
     "integer_matmul": _integer_matmul,
     "integer_conv": _integer_conv,
     "block_matmul": _block_matmul,

@@ -96,8 +96,15 @@ def _plain(
 
 def _matmul(at: Mapping[str, Any], b: NetworkBuilder, x: Mapping[str, str], _: Any, y: Any) -> dict[str, str]:
     names = ("transpose_a", "transpose_b", "alpha", "beta")
-    made = b.matmul(x["a"], x["b"], x.get("c"), **{name: at[name] for name in names})
-    return {"y": _finished(b, made, x.get("r"), at["activation"])}
+
+    def swapped(value: str, name: str) -> str:
+        """Return a value with the axes swapped that are so in an interleaved array."""
+        rank = len(b.shape(value))
+        order = (*range(rank - 3), rank - 2, rank - 3, rank - 1)
+        return b.transpose(value, order) if name in at["interleaved"] else value
+
+    made = b.matmul(swapped(x["a"], "a"), swapped(x["b"], "b"), x.get("c"), **{name: at[name] for name in names})
+    return {"y": _finished(b, swapped(made, "y"), x.get("r"), at["activation"])}
 
 
 def _finished(b: NetworkBuilder, value: str, residual: str | None, activation: Sequence[Any]) -> str:

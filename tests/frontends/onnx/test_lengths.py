@@ -24,7 +24,7 @@ from syclsched.errors import ArgumentError, HostOperatorWarning  # noqa: E402
 pytestmark = pytest.mark.sycl
 
 node = helper.make_node
-DTYPES = {"float32": 1, "int64": 7, "bool": 9}
+DTYPES = {"float32": 1, "int64": 7, "bool": 9, "uint8": 2}
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((3, 5)).astype(np.float32)
 NOTHING, ALL = np.full_like(X, -1), np.full_like(X, 2)
@@ -93,6 +93,17 @@ def test_reductions_count_only_what_there_is() -> None:
     nodes.insert(0, node("Constant", [], ["first"], value_ints=[0]))
     outputs = {"lines": "float32", "total": "float32", "most": "float32", "least": "int64", "shares": "float32"}
     chosen = [np.array(each) for each in ([True, False, True], [False, True, False], [True] * 3)]
+    check(nodes, outputs, *({"x": X, "chosen": each} for each in chosen))
+
+
+def test_the_range_of_what_there_is_quantises_it() -> None:
+    nodes = [
+        *POSITIVE,
+        node("Compress", ["x", "chosen"], ["lines"], axis=0),
+        node("DynamicQuantizeLinear", ["lines"], ["y", "step", "middle"]),
+    ]
+    chosen = [np.array(each) for each in ([True, False, True], [False, True, False], [True] * 3, [False] * 3)]
+    outputs = {"y": "uint8", "step": "float32", "middle": "uint8"}
     check(nodes, outputs, *({"x": X, "chosen": each} for each in chosen))
 
 

@@ -70,6 +70,8 @@ def test_there_and_back() -> None:
         node("DequantizeLinear", ["q", "s", "z"], ["y"]),
     ]
     same_as_runtime(nodes, {"x": array(3, 40)}, ["q", "s", "z", "y"], 11)
+    for x in (np.zeros((3, 4), np.float32), np.abs(array(3, 4)), -np.abs(array(3, 4)), np.full((2, 70_000), 2.5, "f")):
+        same_as_runtime(nodes, {"x": x}, ["q", "s", "z", "y"], 11)
     by_channel = {"s": np.array([0.1, 0.2, 0.4], np.float32), "z": np.array([3, 0, -4], np.int8)}
     made = [node("DequantizeLinear", ["x", "s", "z"], ["y"], axis=0)]
     same_as_runtime(made, {"x": whole(3, 4, dtype="int8")}, ["y"], 13, by_channel)

@@ -27,7 +27,10 @@ def products(draw: st.DrawFn) -> Case:
     a = numbers(*batch[0], *((k, m) if first else (m, k)))
     b = numbers(*batch[1], *((n, k) if second else (k, n)), seed=1)
     y = (*np.broadcast_shapes(*batch), m, n)
-    bias = draw(st.sampled_from([None, (n,), (1, n), (), (*y[:-2], 1, n), (m, n)]))
+    four_axes = [name for name, each in (("a", a.shape), ("b", b.shape), ("y", y)) if 4 <= len(each) == len(y)]
+    interleaved = tuple(name for name in four_axes if draw(st.booleans()))
+    biases = [None, (n,), (1, n), ()]
+    bias = draw(st.sampled_from(biases if "y" in interleaved else [*biases, (*y[:-2], 1, n), (m, n)]))
     residual, constant = draw(st.booleans()), draw(st.booleans())
     operation = nn.matmul(
         first,
@@ -37,7 +40,10 @@ def products(draw: st.DrawFn) -> Case:
         bias is not None,
         residual,
         draw(st.sampled_from([(), (("relu",),), (("gelu",),)])),
+        interleaved,
     )
+    a, b = (np.ascontiguousarray(x.swapaxes(-2, -3)) if i in interleaved else x for i, x in (("a", a), ("b", b)))
+    y = (*y[:-3], y[-2], y[-3], y[-1]) if "y" in interleaved else y
     arrays = {"y": unwritten(y, "float32"), "a": a, "b": b}
     if bias is not None:
         arrays["c"] = numbers(*bias, seed=2)

@@ -186,6 +186,11 @@ FACTORIES: dict[str, tuple[Operation, dict[str, Any], tuple[int, ...]]] = {
     "softmax": (softmax_over(-1), {"x": X}, (3, 5)),
     "log softmax": (softmax_over(0, log=True), {"x": X}, (3, 5)),
     "layer norm": (layer_norm(-1, bias=True), {"x": X, "scale": numbers(5, seed=1), "b": numbers(5, seed=2)}, (3, 5)),
+    "matmul of heads": (
+        matmul(transpose_b=True, residual=True, interleaved=("a", "b", "y")),
+        {"a": numbers(1, 3, 2, 5), "b": numbers(1, 4, 2, 5, seed=1), "r": numbers(1, 3, 2, 4, seed=2)},
+        (1, 3, 2, 4),
+    ),
     "matmul": (
         matmul(True, alpha=0.5, beta=2.0, bias=True, residual=True, activation=(("tanh",),)),
         {"a": numbers(4, 3), "b": numbers(4, 5, seed=1), "c": numbers(5, seed=2), "r": numbers(3, 5, seed=3)},

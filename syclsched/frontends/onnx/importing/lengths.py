@@ -51,7 +51,7 @@ _BATCHED: Final = ("conv", "conv_transpose", "pool", "group_norm", "resize")
 #: Kinds that are windows over the axes from the third one on: beyond a length they read what is beyond the whole axis.
 _WINDOWED: Final = ("conv", "conv_transpose", "pool")
 #: Kinds whose result has the length along the axis of which it is.
-_KEEPING: Final = ("softmax", *_WINDOWED)
+_KEEPING: Final = ("softmax", "dynamic_quantise", *_WINDOWED)
 
 
 def resulting_lengths(
@@ -256,6 +256,8 @@ def neutral(kind: str, position: int, shapes: Sequence[Any], axis: int, attribut
         return 0.0 if position < 2 and summed_axes(kind, shapes, attributes)[position] == axis else None
     if kind == "reduce" and axis in attributes["axes"]:
         return _NEUTRAL.get(attributes["mode"])
+    if kind == "dynamic_quantise":
+        return 0.0  # part of each range
     if kind in _WINDOWED and position == 0 and axis > 1:
         return _beyond_windows(kind, axis, attributes)
     if kind in ("topk", "arg", "softmax") and axis == attributes["axis"]:
@@ -296,6 +298,7 @@ _RULES: Final[dict[str, _Rule]] = {
     "concat": _concat,
     "matmul": _matmul,
     "softmax": lambda given, *_: given[0][1],  # along the axis, it is given neutral elements
+    "dynamic_quantise": lambda given, shape, _: given[0][1] if shape else (),  # scale and zero point are numbers
     "scan_sum": _sums,
     "pad": _pad,
     "recurrent": _recurrence,

@@ -75,6 +75,7 @@ _TABLE: Final = (
     Pass("shuffles", "make channels in the order in which they are shuffled", channel_shuffles.permute_channels),
     Pass("transposes", "make one transposition of two", transposes.merge_transposes),
     Pass("products", "let matrix products read transposed", transposes.fuse_into_products),
+    Pass("interleaved", "let matrix products read and write heads where they are", transposes.interleave_products),
     Pass("layout", "store images with channels last between convolutions", layout_propagation.propagate_layouts),
     Pass("flattened", "permute weights instead of images", dense_weight_order.permute_weights),
     Pass("elementwise", "join element-wise nodes", elementwise_fusion.fuse_elementwise),
@@ -86,6 +87,8 @@ _TABLE: Final = (
 #: All passes by name, in execution order.
 PASSES: Final[dict[str, Pass]] = {each.name: each for each in _TABLE}
 DEFAULT_PASSES: Final = tuple(PASSES)
+#: Passes that make nodes which kernels of loops do not compute.
+_NOT_IN_BODIES: Final = ("interleaved",)
 #: Limit of rounds over all passes; in networks seen so far the third round changed nothing.
 _MOST_ROUNDS: Final = 8
 
@@ -162,6 +165,7 @@ def _with_rewritten_bodies(network: Network, passes: Sequence[str], without: Ite
     for number, node in enumerate(nodes):
         if node.kind == "loop":
             body = node.attributes["body"]
-            body = replace(body, network=rewrite(body.network, passes=passes, without=without).network)
+            found = rewrite(body.network, passes=passes, without={*without, *_NOT_IN_BODIES})
+            body = replace(body, network=found.network)
             nodes[number] = replace(node, attributes={**node.attributes, "body": body})
     return replace(network, nodes=tuple(nodes))

@@ -52,7 +52,6 @@ def test_an_encoder_becomes_products_normalisations_and_softmax() -> None:
     assert tasks(done.network) == {
         "matmul": 17,
         "layer_norm": 5,
-        "transpose": 8,
         "softmax": 2,
         "gather": 3,
         "elementwise": 2,

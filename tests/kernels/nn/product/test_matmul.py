@@ -20,6 +20,11 @@ from syclsched.model.operation import DeviceLimits, Operation, Signature
 Case = tuple[Operation, dict[str, np.ndarray], np.ndarray, str]
 
 
+def interleaved_array(array: np.ndarray) -> np.ndarray:
+    """An array with the rows of its matrices before the last axis of its batch."""
+    return np.ascontiguousarray(array.swapaxes(-2, -3))
+
+
 @st.composite
 def products(draw: st.DrawFn) -> Case:
     """A product, its arrays and what it must give."""
@@ -31,7 +36,17 @@ def products(draw: st.DrawFn) -> Case:
     )
     before_a, before_b = draw(
         st.sampled_from(
-            [((), ()), ((2,), (2,)), ((3,), ()), ((), (2,)), ((2, 1), (1, 3)), ((2, 3), (2, 3)), ((1,), (2,))]
+            [
+                ((), ()),
+                ((2,), (2,)),
+                ((3,), ()),
+                ((), (2,)),
+                ((2, 1), (1, 3)),
+                ((2, 3), (2, 3)),
+                ((1,), (2,)),
+                ((2, 2, 1), (1, 2, 3)),
+                ((2, 3), ()),
+            ]
         )
     )
     transpose_a, transpose_b = draw(st.booleans()), draw(st.booleans())
@@ -43,7 +58,10 @@ def products(draw: st.DrawFn) -> Case:
         (wide[0].swapaxes(-1, -2) if transpose_a else wide[0]) @ (wide[1].swapaxes(-1, -2) if transpose_b else wide[1])
     )
     arrays = {"y": unwritten(wanted.shape, dtype), "a": a, "b": b}
-    bias = draw(st.sampled_from([None, (), (n,), (m, 1), (1, n), (m, n), wanted.shape]))
+    four_axes = [name for name, each in (("y", wanted), ("a", a), ("b", b)) if 4 <= each.ndim == wanted.ndim]
+    interleaved = tuple(name for name in four_axes if draw(st.booleans()))
+    columns = [None, (), (n,), (1, n)]
+    bias = draw(st.sampled_from(columns if "y" in interleaved else [*columns, (m, 1), (m, n), wanted.shape]))
     if bias is not None:
         arrays["c"] = numbers(*bias, dtype=dtype, seed=2)
         wanted = wanted + beta * arrays["c"].astype("float64")
@@ -53,7 +71,12 @@ def products(draw: st.DrawFn) -> Case:
         wanted = wanted + arrays["r"]
     activation = draw(st.sampled_from([(), (("relu",),), (("gelu",),)]))
     wanted = nn.activation.numpy(activation, wanted)
-    operation = nn.matmul(transpose_a, transpose_b, alpha, beta, bias is not None, residual, activation)
+    lying = {name: interleaved_array(arrays[name]) for name in interleaved}
+    if "y" in interleaved:
+        wanted = interleaved_array(wanted)
+        lying |= {"r": interleaved_array(arrays["r"])} if residual else {}
+    arrays |= lying
+    operation = nn.matmul(transpose_a, transpose_b, alpha, beta, bias is not None, residual, activation, interleaved)
     return operation, arrays, wanted, dtype
 
 
@@ -147,6 +170,11 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
     assert "cannot be multiplied, b transposed" in told(nn.matmul(False, True), y=(3, 4), a=(3, 5), b=(5, 4))
     assert "cannot be multiplied" in told(nn.matmul(), y=(3, 4), a=(3, 4), b=(3, 4))
     assert "cannot be multiplied" in told(nn.matmul(), y=(2, 3, 4), a=(2, 3, 5), b=(3, 5, 4))
+    heads = nn.matmul(interleaved=("a",))
+    assert heads is nn.matmul(interleaved=("a",)) and heads is not nn.matmul()
+    assert told(heads, y=(2, 3, 5, 7), a=(2, 5, 3, 4), b=(2, 3, 4, 7)) == "None"
+    assert "cannot be multiplied" in told(heads, y=(2, 3, 5, 7), a=(2, 3, 5, 4), b=(2, 3, 4, 7))
+    assert "four axes" in told(heads, y=(3, 5, 7), a=(5, 3, 4), b=(3, 4, 7))
     assert "does not broadcast" in told(nn.matmul(bias=True), y=(3, 4), a=(3, 5), b=(5, 4), c=(3,))
     assert "r is as y" in told(nn.matmul(residual=True), y=(3, 4), a=(3, 5), b=(5, 4), r=(4,))
 

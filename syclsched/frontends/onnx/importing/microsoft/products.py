@@ -14,7 +14,7 @@ from syclsched.frontends.onnx.importing.nn.integers import (
     quantised_again,
     requantised,
 )
-from syclsched.frontends.onnx.importing.nn.quantisation import spread
+from syclsched.frontends.onnx.importing.nn.quantisation import dynamically_quantised, spread
 from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT, ModelNode
 
 #: A quantised value, its scale, and its zero point if it has one.
@@ -52,19 +52,7 @@ def _dynamic_quantize_matmul(b: NetworkBuilder, node: ModelNode, inputs: Inputs)
     """Import a product with a quantised matrix, for which the other one is quantised to 8 bits when it is computed."""
     x, y, scale = inputs.first("A", "B", "b_scale")
     right = (y, scale, inputs.optional(3))
-    return [product_of_integers(b, _dynamically_quantised(b, x), right, inputs.optional(4))]
-
-
-def _dynamically_quantised(b: NetworkBuilder, x: str) -> Quantised:
-    """Quantise a value to 8 bits as DynamicQuantizeLinear: by its range, which includes 0."""
-    low, high = (b.reduce(mode, x, range(len(b.shape(x))), keepdims=False) for mode in ("min", "max"))
-    zero: Any = ("const", 0.0, "float32")
-    width = ("sub", ("max", 1, zero), ("min", 0, zero))
-    step = ("where", ("equal", width, zero), ("const", 1.0, "float32"), ("div", width, ("const", 255.0, "float32")))
-    scale = b.elementwise(step, low, high)
-    place = b.elementwise(("clip", 0.0, 255.0, ("round", ("div", ("neg", ("min", 0, zero)), 1))), low, scale)
-    quantised = ("cast", "uint8", ("clip", 0.0, 255.0, ("add", ("round", ("div", 0, 1)), 2)))
-    return b.elementwise(quantised, x, scale, place, shape=b.shape(x)), scale, b.cast(place, "uint8")
+    return [product_of_integers(b, dynamically_quantised(b, x), right, inputs.optional(4))]
 
 
 @imports("QGemm", domain=MICROSOFT)

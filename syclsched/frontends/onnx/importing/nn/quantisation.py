@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Importers of QuantizeLinear and DequantizeLinear, per tensor or per axis."""
+"""Importers of QuantizeLinear and DequantizeLinear, per tensor or per axis, and of DynamicQuantizeLinear."""
 
 from __future__ import annotations
 
@@ -63,6 +63,18 @@ def _quantize(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     if target in NARROW_INTEGERS:
         b.elements[made] = target
     return [made]
+
+
+@imports("DynamicQuantizeLinear")
+def _dynamic_quantize(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    return dynamically_quantised(b, *inputs.first("x"))
+
+
+def dynamically_quantised(b: NetworkBuilder, x: str) -> tuple[str, str, str]:
+    """Return a value quantised to 8 bits by its range, its scale and its zero point."""
+    y, scale, zero, _ = b.emit_all("dynamic_quantise", [x])
+    assert y is not None and scale is not None and zero is not None
+    return y, scale, zero
 
 
 @imports("DequantizeLinear")

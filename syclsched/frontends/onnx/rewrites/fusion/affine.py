@@ -220,7 +220,7 @@ def _matmul_inputs(
     has_bias = bool(rest) and rest[0] is not None
     dtype = draft.dtype(found.x)
     shape = draft.shape(found.x)
-    if not shape or (has_bias and bias is None):
+    if not shape or (has_bias and bias is None) or attributes.get("interleaved"):
         return None
     scale = vector_along(found.scale, shape, len(shape) - 1)
     if scale is None or found.shift.ndim > len(shape):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from syclsched.frontends.onnx.integer_weights import centred_weights, integer_attributes
-from syclsched.frontends.onnx.network import CanonicalNode
+from syclsched.frontends.onnx.network import CanonicalNode, Value
 from syclsched.frontends.onnx.rewrites.fusion.affine import vector_along
 from syclsched.frontends.onnx.rewrites.fusion.post_op_fusion import INTEGER_KINDS, absorb_reader
 from syclsched.frontends.onnx.rewrites.fusion.quantisation_patterns import dequantised, quantisation
@@ -20,12 +20,17 @@ from syclsched.kernels.quantisation import QuantisedAddend
 def fuse_integer_products(draft: NetworkDraft) -> None:
     """Multiply integers instead of dequantised numbers: constant weights of 8 bits, activations of 8 bits.
 
-    A sum of integers that is converted and multiplied by scales does so itself.
+    A sum of integers that is converted and multiplied by scales does so itself, also by a scale of x that is found at
+    run time. Zero points that are found at run time
+    are read in 32 bits where they are made.
     """
     for node in draft.each("matmul", "conv"):
         _fuse_operands(draft, node)
     for node in draft.each(*INTEGER_KINDS):
         _absorb_scale(draft, node)
+        _split_scale(draft, draft.nodes[node.name])
+    for node in draft.each("dynamic_quantise"):
+        _share_wide_zero(draft, node)
     for node in draft.each(*INTEGER_KINDS):
         zero = draft.constant(node.input(4))
         if zero is not None and not zero.any():
@@ -42,7 +47,9 @@ def _fuse_operands(draft: NetworkDraft, node: CanonicalNode) -> None:
     if weights is None or not x.is_scalar:
         return
     if node.kind == "matmul":
-        if at["transpose_a"] or at["alpha"] != 1 or (at["beta"] != 1 and node.input(2)) or weights.ndim != 2:
+        if at["transpose_a"] or at.get("interleaved") or at["alpha"] != 1 or weights.ndim != 2:
+            return
+        if at["beta"] != 1 and node.input(2):
             return
         arrays = [np.broadcast_to(each, weights.shape) for each in (weights, w.scale, w.zero)]
         weights, scales, zeros = (each.T if at["transpose_b"] else each for each in arrays)
@@ -114,6 +121,42 @@ def _absorb_scale(draft: NetworkDraft, node: CanonicalNode) -> None:
         return
     _take(draft, node, reader, inputs=(*node.inputs[:5], other))
     draft.record_change(f"scales of the {node.kind} before it", reader.name)
+
+
+def _split_scale(draft: NetworkDraft, node: CanonicalNode) -> None:
+    """Let a sum be scaled by a number and by constants instead of by their products, which are computed at run time."""
+    scale = node.input(5)
+    maker = draft.made_by(scale, "elementwise")
+    if maker is None or scale is None or node.input(6) is not None or len(maker.inputs) != 2:
+        return
+    if maker.attributes["expression"] not in (("mul", 0, 1), ("mul", 1, 0)):
+        return
+    constants = [name for name in maker.inputs if name in draft.constants]
+    numbers = [name for name in maker.inputs if name not in draft.constants and draft.shape(str(name)) in ((), (1,))]
+    if len(constants) != 1 or len(numbers) != 1 or draft.shape(str(constants[0])) not in ((), (1,), draft.shape(scale)):
+        return
+    if any(draft.dtype(str(name)) != "float32" for name in maker.inputs):
+        return
+    draft.change(node, inputs=(*node.inputs[:5], constants[0], numbers[0]))
+    draft.remove_unread(scale)
+    draft.record_change(f"both scales of the {node.kind}", node.name)
+
+
+def _share_wide_zero(draft: NetworkDraft, node: CanonicalNode) -> None:
+    """Let those that convert the zero point of a value to 32 bits read it as such."""
+    zero = node.outputs[2]
+    for reader in () if zero is None else draft.readers(zero):
+        output = reader.outputs[0]
+        if reader.kind != "elementwise" or reader.attributes["expression"] != ("cast", "int32", 0) or output is None:
+            continue
+        current, wide = draft.nodes[node.name], draft.nodes[node.name].outputs[3]
+        if wide is None:
+            wide = draft.fresh(node.name)
+            draft.values[wide] = Value(wide, (), "int32")
+            draft.change(current, outputs=(*current.outputs[:3], wide))
+        if draft.shape(output) == draft.shape(wide) and draft.can_redirect(output, wide):
+            draft.replace_node(reader, wide)
+            draft.record_change("zero point in 32 bits", node.name)
 
 
 def _next(draft: NetworkDraft, node: CanonicalNode) -> CanonicalNode | None:

@@ -145,6 +145,8 @@ class _Absorbed:
             return True
         # Libraries add a bias per column; a bias that is constant along rows stays an element-wise node.
         along = math.prod(shape) == 1 or shape[-1:] == made[-1:]
+        if "y" in node.attributes.get("interleaved", ()):  # the axes of the result are in another order
+            along = along and math.prod(shape[:-1]) == 1
         if node.kind == "matmul" and self._bias is None and len(shape) <= len(made) and along:
             self._bias = value
             self.attributes["beta"] = 1.0
