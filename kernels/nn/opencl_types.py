@@ -39,11 +39,6 @@ def header(dtype: str) -> str:
     return f"{element_type(dtype)}\ntypedef {C_TYPES[sum_dtype(dtype)]} A;\n"
 
 
-def loop(name: str, count: int, *, unrolled: bool) -> str:
-    """Return the beginning of a loop; one that is not unrolled is compiled in a fraction of the time."""
-    return f"\n#pragma {'unroll' if unrolled else 'nounroll'}\nfor (int {name} = 0; {name} < {count}; ++{name}) {{"
-
-
 def empty_kernel(name: str, parameters: str) -> OpenCLSource:
     """Return an empty kernel, for empty results."""
     return OpenCLSource(f"__kernel void {name}({parameters}) {{}}\n", name)

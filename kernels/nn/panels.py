@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from syclsched.kernels.common import C_TYPES, ITEM_BYTES, ceil_div, unaligned_vector
+from syclsched.kernels.common import C_TYPES, ITEM_BYTES, VECTOR_AT_ANY, ceil_div
 from syclsched.kernels.nn.opencl_types import sum_dtype
 from syclsched.model.operation import DeviceLimits, Launch
 
@@ -134,7 +134,8 @@ def preamble(block: RegisterBlock, dtype: str) -> str:
     suffix = "" if width == 1 else str(width)
     load = f"vload{width}(0, p)" if width > 1 else "*(p)"
     store = f"vstore{width}(v, 0, p)" if width > 1 else "*(p) = (v)"
-    kind, defined = unaligned_vector(dtype, width) if width > 1 else (C_TYPES[dtype], "")
+    kind = vector(C_TYPES[dtype], width) + "_at_any" * (width > 1)
+    defined = VECTOR_AT_ANY.format(C_TYPES[dtype], width, ITEM_BYTES[dtype]) if width > 1 else ""
     read, write = f"*(space const {kind}*)(p)", f"*(space {kind}*)(p) = (v)"
     if dtype == "float16":
         load, store = f"vload_half{suffix}(0, p)", f"vstore_half{suffix}(v, 0, p)"

@@ -20,26 +20,22 @@ _UNCHANGED: Final = re.compile(
 )
 
 
-def trim_heap() -> None:
-    """Return free heap memory to the system: the C library keeps part of the memory that planning used."""
+def give_back(*, library_pages: bool) -> None:
+    """Return free heap to the system, which the C library would keep, and maybe the pages of large libraries' code.
+
+    Most of that code is only used to compile kernels. The system maps a page again when it is used, from its cache of
+    the file. Nothing is lost: only pages are given back that are as in the file and cannot be written.
+    """
     trim = _function("malloc_trim", c_size_t)
     if trim is not None:
         trim(0)
-
-
-def release_library_pages() -> None:
-    """Give back the resident pages of large libraries' code and constants: most are only used to compile kernels.
-
-    The system maps a page again when it is used, from its cache of the file. Nothing is lost: only pages are given back
-    that are as in the file, and that cannot be written.
-    """
-    advise = _function("madvise", c_void_p, c_size_t, c_int)
+    advise = _function("madvise", c_void_p, c_size_t, c_int) if library_pages else None
     if advise is not None:
-        for start, size in large_unchanged_mappings():
+        for start, size in _large_unchanged_mappings():
             advise(start, size, mmap.MADV_DONTNEED)
 
 
-def large_unchanged_mappings() -> Iterator[tuple[int, int]]:
+def _large_unchanged_mappings() -> Iterator[tuple[int, int]]:
     """Yield the address and the bytes of each large mapping that equals its file and cannot be written."""
     with suppress(OSError):  # another system, or one that hides it
         for found in _UNCHANGED.finditer(Path("/proc/self/smaps").read_bytes()):

@@ -15,7 +15,7 @@ from syclsched.costs import CostModel
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.model.text.bulk_objects import paused_collection
-from syclsched.onnx.freed_memory import release_library_pages, trim_heap
+from syclsched.onnx.freed_memory import give_back
 from syclsched.onnx.loop_plans import plan_bodies
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import OnnxModel
@@ -181,10 +181,8 @@ class ModelBuilder:
         release_unused(constants)
         if specialised.evictable is not None:
             specialised.evictable.evict(constants)
-        trim_heap()
-        if program_count() != self._programs:
-            self._programs = program_count()
-            release_library_pages()
+        before, self._programs = self._programs, program_count()
+        give_back(library_pages=self._programs != before)
 
     def _tell(self, progress: Progress | None, what: str) -> None:
         _LOGGER.info("model %r: %s", self._model.name, what)

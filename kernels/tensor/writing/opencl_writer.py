@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from syclsched.kernels.common import C_TYPES, ITEM_BYTES, transpose_shuffles, unaligned_vector
+from syclsched.kernels.common import C_TYPES, ITEM_BYTES, VECTOR_AT_ANY, transpose_shuffles
 from syclsched.kernels.tensor.writing.kernel_writer import LANES, UNSIGNED, KernelWriter, compute_dtype
 from syclsched.kernels.vectors import inverse_root, scaled_exponential
 from syclsched.kernels.vectors.error_function import error_function
@@ -35,7 +35,7 @@ class _OpenCLWriter(KernelWriter):
         super().__init__(signature, parameters)
         self._attribute = ""
         self._functions: dict[str, tuple[Function, int]] = {}
-        self._types: dict[str, str] = {}  # definitions of vector types, by name
+        self._types: dict[str, None] = {}  # definitions of vector types, in order
         #: Whether every index into an array, packed weights included, fits into 31 bits.
         self._is_small = all(math.prod(shape) < 1 << 30 for shape in signature.shapes.values())
 
@@ -201,9 +201,8 @@ class _OpenCLWriter(KernelWriter):
     def _vector_at_any(self, dtype: str) -> str:
         """Return the type of vectors in memory; their kernel is not vectorised over work-items."""
         self._whole_vectors(dtype)
-        name, definition = unaligned_vector(dtype, self._lanes)
-        self._types[name] = definition
-        return name
+        self._types[VECTOR_AT_ANY.format(C_TYPES[dtype], self._lanes, ITEM_BYTES[dtype])] = None
+        return f"{C_TYPES[dtype]}{self._lanes}_at_any"
 
     def spread(self, dtype: str, value: str) -> str:
         if self._lanes == 1:
@@ -286,7 +285,7 @@ class _OpenCLWriter(KernelWriter):
             if "float64" in dtypes.values() or "double" in body
             else ""
         )
-        head += "".join(self._types.values())
+        head += "".join(self._types)
         for name, (function, width) in self._functions.items():
             head += opencl(function, name, width)
         for given in ("long", "ulong"):
