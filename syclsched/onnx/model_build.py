@@ -15,6 +15,7 @@ from syclsched.costs import CostModel
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.model.text.bulk_objects import paused_collection
+from syclsched.onnx.freed_memory import give_back
 from syclsched.onnx.loop_plans import plan_bodies
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import OnnxModel
@@ -28,7 +29,6 @@ from syclsched.onnx.tuning.implementations import (
     without_implementations,
 )
 from syclsched.onnx.tuning.kernel_selection import is_worth_mixing, sample_inputs
-from syclsched.onnx.weight_eviction import trim_heap
 from syclsched.planner.memory_limit import MemoryLimit, with_memory_limit
 from syclsched.progress import Progress, shown
 
@@ -82,6 +82,7 @@ class ModelBuilder:
         self._live: OpenDevices | None = None
         self._lock = threading.Lock()
         self._closed = False
+        self._programs = -1  # that the process had when memory was last given back
 
     def make(
         self,
@@ -169,10 +170,10 @@ class ModelBuilder:
             self._chosen.update(for_other_shapes(graph, bound.plan, costs))
         return bound
 
-    @staticmethod
-    def _release_unneeded(specialised: Specialised, *, has_rejected: bool) -> None:
+    def _release_unneeded(self, specialised: Specialised, *, has_rejected: bool) -> None:
         """Release memory that calls do not need: devices hold the weights in the chosen layouts."""
         from syclsched.devices.memory.constant_uploads import release_unused
+        from syclsched.devices.programs.programs import program_count
 
         constants = specialised.graph.constants
         if has_rejected and sum(each.nbytes for each in constants) >= _MUCH_BYTES:
@@ -180,7 +181,8 @@ class ModelBuilder:
         release_unused(constants)
         if specialised.evictable is not None:
             specialised.evictable.evict(constants)
-        trim_heap()
+        before, self._programs = self._programs, program_count()
+        give_back(library_pages=self._programs != before)
 
     def _tell(self, progress: Progress | None, what: str) -> None:
         _LOGGER.info("model %r: %s", self._model.name, what)

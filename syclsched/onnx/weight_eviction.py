@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from ctypes import CDLL
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final
 from weakref import WeakSet, ref
 
@@ -60,18 +59,3 @@ class EvictableConstants:
                     hint="Load the model again",
                 )
             return made[wanted.digest]
-
-
-def trim_heap() -> None:
-    """Return free heap memory to the system: the C library keeps part of the memory that planning used."""
-    trim = _malloc_trim()
-    if trim is not None:
-        trim(0)
-
-
-@cache
-def _malloc_trim() -> Callable[[int], int] | None:
-    try:
-        return CDLL(None).malloc_trim
-    except (OSError, AttributeError, TypeError):  # another C library, another system
-        return None

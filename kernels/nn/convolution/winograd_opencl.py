@@ -81,11 +81,14 @@ def load(signature: Signature, *, window: Window, activation: Activation, bias: 
     )
 
 
-def _names(kind: str, *extents: int) -> list[str]:
-    """Return variable names with one or two indices."""
-    if len(extents) == 1:
-        return [f"{kind}{i}" for i in range(extents[0])]
-    return [f"{kind}{i}_{j}" for i in range(extents[0]) for j in range(extents[1])]
+def _names(kind: str, count: int) -> list[str]:
+    """Return variable names with an index."""
+    return [f"{kind}{i}" for i in range(count)]
+
+
+def _loop(name: str, count: int, *, unrolled: bool) -> str:
+    """Return the beginning of a loop; one that is not unrolled is compiled in a fraction of the time."""
+    return f"\n#pragma {'unroll' if unrolled else 'nounroll'}\nfor (int {name} = 0; {name} < {count}; ++{name}) {{"
 
 
 def _beginning(tiled: WinogradTiling) -> list[str]:
@@ -119,22 +122,23 @@ def _inputs(tiled: WinogradTiling, signature: Signature, window: Window) -> list
     n, inside = tiled.n, tiled.inside
     _, high, wide, _ = signature.shapes["x"]
 
-    def transformed(load: Callable[[int, int], str]) -> list[str]:
-        out = []
-        for j in range(n):
-            names = _names("d", n)
-            out.append(f"{{ const AV {', '.join(f'd{i} = {load(i, j)}' for i in range(n))};")
-            out += winograd.inputs(tiled.m, names, [f"a{i}_{j}" for i in range(n)])
-            out.append("}")
-        return out
+    def transformed(load: Callable[[int], str], *, unrolled: bool) -> list[str]:
+        loads = ", ".join(f"d{i} = {load(i)}" for i in range(n))
+        columns = [f"a[j][{i}]" for i in range(n)]
+        return [
+            _loop("j", n, unrolled=unrolled),
+            f"const AV {loads};",
+            *winograd.inputs(tiled.m, _names("d", n), columns),
+            "}",
+        ]
 
-    def inner(i: int, j: int) -> str:
-        return f"LOADV(p + {(i * wide + j) * inside})"
+    def inner(i: int) -> str:
+        return f"READV(__global, p + j * {inside} + {i * wide * inside})"
 
-    def careful(i: int, j: int) -> str:
-        return f"((uint)(iy + {i}) < {high}u && (uint)(ix + {j}) < {wide}u ? {inner(i, j)} : (AV)0)"
+    def careful(i: int) -> str:
+        return f"((uint)(iy + {i}) < {high}u && (uint)(ix + j) < {wide}u ? {inner(i)} : (AV)0)"
 
-    out = [
+    return [
         "for (int t = 0; t < rows; ++t) {",
         *_position(tiled, "first + min(t, count - 1)"),
         f"const int iy = line - {window.begins[0]}, ix = column - {window.begins[1]};",
@@ -143,17 +147,19 @@ def _inputs(tiled: WinogradTiling, signature: Signature, window: Window) -> list
         # The last vector starts where it still fits.
         f"const int c = min(q, {inside - WIDTH});",
         f"__global const T* p = x + (((long)image * {high} + iy) * {wide} + ix) * {inside} + c;",
-        f"AV {', '.join(_names('a', n, n))};",
-        *["if (whole) {", *transformed(inner), "} else {", *transformed(careful), "}"],
+        f"AV a[{n}][{n}];",
+        "if (whole) {",
+        *transformed(inner, unrolled=True),
+        "} else {",
+        *transformed(careful, unrolled=False),  # few tiles are at the edge
+        "}",
         f"T* to_s = s + {tiled.plane} + t * {tiled.row} + c;",
+        _loop("i", n, unrolled=True),
+        f"AV {', '.join(_names('d', n))};",
+        *winograd.inputs(tiled.m, [f"a[{j}][i]" for j in range(n)], _names("d", n)),
+        *(f"WRITEV(__private, to_s + (i * {n} + {j}) * {tiled.plane}, d{j});" for j in range(n)),
+        *["}", "}", "}"],
     ]
-    for i in range(n):
-        names = _names("d", n)
-        out.append(f"{{ AV {', '.join(names)};")
-        out += winograd.inputs(tiled.m, [f"a{i}_{j}" for j in range(n)], names)
-        out += [f"STOREV(to_s + {(i * n + j) * tiled.plane}, d{j});" for j in range(n)]
-        out.append("}")
-    return [*out, "}", "}"]
 
 
 def _products(tiled: WinogradTiling) -> list[str]:
@@ -178,7 +184,7 @@ def _products(tiled: WinogradTiling) -> list[str]:
         f"T* to_s = s + place * {tiled.plane} + t * {tiled.row} + (panel - from) * {block.columns};",
     ]
     for r in range(block.rows):
-        out += [f"STOREV(to_s + {r * tiled.row + j * WIDTH}, s{r}_{j});" for j in range(block.vectors)]
+        out += [f"WRITEV(__private, to_s + {r * tiled.row + j * WIDTH}, s{r}_{j});" for j in range(block.vectors)]
     return [*out, "}", "}"]
 
 
@@ -196,14 +202,15 @@ def _outputs(
         f"const long at = (((long)image * {high} + line) * {wide} + column) * {outside};",
         f"for (int o = from * {block.columns}; o < min(to * {block.columns}, {outside}); o += {WIDTH}) {{",
         f"const T* p = s + t * {tiled.row} + o - from * {block.columns};",
-        f"AV {', '.join(_names('a', m, n))}, e[{m * m}];",
+        f"AV a[{n}][{m}], e[{m}][{m}];",
+        _loop("j", n, unrolled=True),
+        f"const AV {', '.join(f'd{i} = READV(__private, p + ({i * n} + j) * {tiled.plane})' for i in range(n))};",
+        *winograd.results(m, _names("d", n), [f"a[j][{i}]" for i in range(m)]),
+        "}",
+        _loop("i", m, unrolled=True),
+        *winograd.results(m, [f"a[{j}][i]" for j in range(n)], [f"e[i][{j}]" for j in range(m)]),
+        "}",
     ]
-    for j in range(n):
-        out.append(f"{{ const AV {', '.join(f'd{i} = LOADV(p + {(i * n + j) * tiled.plane})' for i in range(n))};")
-        out += winograd.results(m, _names("d", n), [f"a{i}_{j}" for i in range(m)])
-        out.append("}")
-    for i in range(m):
-        out += winograd.results(m, [f"a{i}_{j}" for j in range(n)], [f"e[{i * m + j}]" for j in range(m)])
 
     def finished(kind: str, load: str, store: str) -> str:
         more = f"z += {load.format('b + o')};" if bias else ""
@@ -212,9 +219,9 @@ def _outputs(
 
     out.append("for (int k = 0; k < lines; ++k) for (int l = 0; l < columns; ++l) {")
     out.append(f"const long here = at + (k * {wide} + l) * {outside} + o;")
-    whole = f"AV z = e[k * {m} + l]; {finished('AV', 'LOADV({})', 'STOREV(y + here, z);')}"
+    whole = f"AV z = e[k][l]; {finished('AV', 'READV(__global, {})', 'WRITEV(__global, y + here, z);')}"
     if left:
         one = f"T z = rest[i]; {finished('T', '({})[i]', 'y[here + i] = z;')}"
-        rest = f"T rest[{WIDTH}]; STOREV(rest, e[k * {m} + l]); for (int i = 0; i < {left}; ++i) {{ {one} }}"
+        rest = f"T rest[{WIDTH}]; STOREV(rest, e[k][l]); for (int i = 0; i < {left}; ++i) {{ {one} }}"
         whole = f"if (o + {WIDTH} <= {outside}) {{ {whole} }} else {{ {rest} }}"
     return [*out, whole, "}", "}", "}", "}"]

@@ -69,7 +69,8 @@ class PooledChannels:
         vectors = range(self._vectors)
 
         def read(at: str) -> str:
-            return " ".join(f"s{k} = {join.format(f's{k}', f'LOADV(p + {at} + {k * self.width})')};" for k in vectors)
+            loads = [f"READV(__global, p + {at} + {k * self.width})" for k in vectors]
+            return " ".join(f"s{k} = {join.format(f's{k}', loads[k])};" for k in vectors)
 
         out = [f"const int c = min((int)(i % {self._pieces}) * {block}, {count - block});"]
         out.append(f"const int part = i / {self._pieces} % {parts} * {self._each};")
@@ -95,6 +96,6 @@ class PooledChannels:
             each = f"if ({inside}) {{ {' '.join(read(str(at)) for at in taps)} }} else {each}"
         out.append(each)
         for k in vectors:
-            store = f"STOREV(y + o{last} * {count} + {k * self.width}, u);"
+            store = f"WRITEV(__global, y + o{last} * {count} + {k * self.width}, u);"
             out.append(f"{{ const AV v = s{k}; {finish.format('0')} {store} }}")
         return "", "\n  ".join([*out, "}"])

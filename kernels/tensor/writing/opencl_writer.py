@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from syclsched.kernels.common import C_TYPES, ITEM_BYTES, transpose_shuffles
+from syclsched.kernels.common import C_TYPES, ITEM_BYTES, VECTOR_AT_ANY, transpose_shuffles
 from syclsched.kernels.tensor.writing.kernel_writer import LANES, UNSIGNED, KernelWriter, compute_dtype
 from syclsched.kernels.vectors import inverse_root, scaled_exponential
 from syclsched.kernels.vectors.error_function import error_function
@@ -35,6 +35,7 @@ class _OpenCLWriter(KernelWriter):
         super().__init__(signature, parameters)
         self._attribute = ""
         self._functions: dict[str, tuple[Function, int]] = {}
+        self._types: dict[str, None] = {}  # definitions of vector types, in order
         #: Whether every index into an array, packed weights included, fits into 31 bits.
         self._is_small = all(math.prod(shape) < 1 << 30 for shape in signature.shapes.values())
 
@@ -192,8 +193,16 @@ class _OpenCLWriter(KernelWriter):
         return self.value(dtype, f"({C_TYPES[dtype]}{LANES})({', '.join(map(str, range(LANES)))})")
 
     def load_vector(self, array: str, index: str) -> str:
-        half = self.signature.dtypes.get(array) == "float16"
-        return f"vload{'_half' if half else ''}{self._lanes}(0, {array} + {index})"
+        dtype = self.signature.dtypes.get(array)
+        if dtype is None or dtype == "float16":  # an array of the work-item's own
+            return f"vload{'_half' if dtype else ''}{self._lanes}(0, {array} + {index})"
+        return f"(*(__global const {self._vector_at_any(dtype)}*)({array} + {index}))"
+
+    def _vector_at_any(self, dtype: str) -> str:
+        """Return the type of vectors in memory; their kernel is not vectorised over work-items."""
+        self._whole_vectors(dtype)
+        self._types[VECTOR_AT_ANY.format(C_TYPES[dtype], self._lanes, ITEM_BYTES[dtype])] = None
+        return f"{C_TYPES[dtype]}{self._lanes}_at_any"
 
     def spread(self, dtype: str, value: str) -> str:
         if self._lanes == 1:
@@ -221,7 +230,10 @@ class _OpenCLWriter(KernelWriter):
             return
         if dtype != given:
             value = f"convert_{C_TYPES[dtype]}{self._lanes}({value})"
-        self.line(f"vstore{self._lanes}({value}, 0, {array} + {index});")
+        if array in self.signature.dtypes:
+            self.line(f"*(__global {self._vector_at_any(dtype)}*)({array} + {index}) = {value};")
+        else:
+            self.line(f"vstore{self._lanes}({value}, 0, {array} + {index});")
 
     def halves(self, vector: str) -> tuple[str, str]:
         return f"{vector}.lo", f"{vector}.hi"
@@ -273,6 +285,7 @@ class _OpenCLWriter(KernelWriter):
             if "float64" in dtypes.values() or "double" in body
             else ""
         )
+        head += "".join(self._types)
         for name, (function, width) in self._functions.items():
             head += opencl(function, name, width)
         for given in ("long", "ulong"):

@@ -22,13 +22,23 @@ from syclsched.devices.programs.program_cache import ProgramCache, key_of, logge
 from syclsched.errors import CapabilityError, ExecutionError, ProgramBuildError
 from syclsched.model.operation import OpenCLSource, SpirvModule
 
-__all__ = ["build_together", "compile_code"]
+__all__ = ["build_together", "compile_code", "program_count"]
 
 # Bounded, because programs keep the contexts of closed devices alive; but large, because a program that was dropped and
 # is built again costs its memory twice.
 _PROGRAMS = BoundedCache(4096)
 #: Most programs combined into one: more gain little, and lose more when one of them is refused.
 _MOST_TOGETHER = 64
+
+
+@dataclass(slots=True)
+class _Count:
+    """The number of programs that this process has built or loaded; changed under the lock of `_PROGRAMS`."""
+
+    programs: int = 0
+
+
+_MADE = _Count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,7 @@ def compile_code(loaded: Any, queue: SyclQueue, where: str) -> Any:
         if found is not None:
             return found
         built = _Built(_build(loaded, queue, where))
+        _MADE.programs += 1
         if stored is not None:
             stored.save(built, [loaded])
         return built
@@ -65,6 +76,11 @@ def compile_code(loaded: Any, queue: SyclQueue, where: str) -> Any:
             hint="A kernel must not have the name of a built-in function of OpenCL C, which some compilers change",
         )
     return built.program.get_sycl_kernel(name)
+
+
+def program_count() -> int:
+    """Return how many programs this process has built or loaded; kernels built together are one."""
+    return _MADE.programs
 
 
 def build_together(codes: Iterable[OpenCLSource], queue: SyclQueue) -> None:
@@ -94,6 +110,7 @@ def build_together(codes: Iterable[OpenCLSource], queue: SyclQueue) -> None:
                 )
             except (program.SyclProgramCompilationError, ValueError, CapabilityError):
                 continue
+            _MADE.programs += 1
             for number, (key, _) in enumerate(group):
                 _PROGRAMS.get(key, partial(_Built, program_of_all, suffix(number)))
             if stored is not None:
@@ -137,6 +154,7 @@ class _Stored:
         made = backend_of(self._queue).load_binary(content, self._queue) if content else None
         if made is None or not made.has_sycl_kernel(code.kernel_name + ending):
             return None
+        _MADE.programs += 1
         logger.debug("loaded the program of kernel %s from the cache", code.kernel_name)
         return _Built(_PROGRAMS.get(memory_key, lambda: made), ending)
 

@@ -43,7 +43,7 @@ MIDDLE_S: Final = 20e-3
 #: A model whose tasks take longer is not run to compare plans: the sum of its tasks' times decides.
 LONG_S: Final = 0.25
 #: Traced runs, of which the least time of each task counts: at most; and at least, after so many seconds.
-TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 1, 0.15
+TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 1, 0.1
 #: Rounds of choosing tasks and measuring them.
 ROUNDS: Final = 3
 

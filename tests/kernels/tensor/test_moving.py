@@ -161,3 +161,11 @@ def test_what_does_not_fit_is_refused() -> None:
         pad((-1, 0))
     with pytest.raises(ArgumentError, match="no mode"):
         pad((1, 0), "mirror")
+
+
+def test_vectors_are_read_and_written_without_calls_and_kept_whole() -> None:
+    parts = {"y": filled((3, 96)), "x0": filled((3, 32)), "x1": filled((3, 64))}
+    source = concat(1, 2).implementation("opencl-c").load(signature_of(parts)).source
+    assert source.count("__global const float16_at_any*") == 2
+    assert "vload" not in source
+    assert "vec_type_hint(float16)" in source

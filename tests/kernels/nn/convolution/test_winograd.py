@@ -196,3 +196,11 @@ def test_known_filters_are_packed_with_zeros_behind_the_last() -> None:
     columns = packed.transpose(1, 3, 2, 0).reshape(-1, 16, tiled.n, tiled.n)
     np.testing.assert_array_equal(columns[:40], winograd.filters(w, tiled.m).astype("float32"))
     assert not columns[40:].any()
+
+
+def test_code_for_tiles_at_the_edge_is_a_loop_which_is_compiled_sooner() -> None:
+    operation = nn.conv(2, (1, 1), (1, 1, 1, 1), channels_last=True)
+    source = minimal(operation).load(signature()).source
+    n = winograd_tiling.tiling(signature()).n
+    assert source.count(f"(uint)(ix + j) < {28}u ?") == n  # one column of a tile, not all
+    assert "vload" not in re.sub("#define.*", "", source)
