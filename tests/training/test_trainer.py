@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import _thread
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from support.failed_steps import fail_each_submission
 from support.small_models import model_of
 
 import syclsched
-from syclsched.errors import ArgumentError, FormatError, NotFiniteError, StorageError
+from syclsched.errors import ArgumentError, FormatError, NotFiniteError, StorageError, TaskFailedError
 from syclsched.model.platform import HOST
+from syclsched.testing import faults
 from syclsched.testing.training_models import convolutional, perceptron
 from syclsched.training import SGD, Adam, CrossEntropy, Trainer
 
@@ -413,3 +415,19 @@ def test_sub_devices_share_a_batch() -> None:
     with syclsched.train(perceptron(SIZES).onnx, **given) as found, trainer(micro_batches=2) as other:
         ours, theirs = ([each.step(x, y) for _ in range(4)] for each in (found, other))
     assert ours == pytest.approx(theirs, rel=1e-5)
+
+
+def test_a_step_that_fails_before_the_update_leaves_the_last_one() -> None:
+    model = convolutional((4, 4), size=8, classes=SIZES[-1])
+    batch, failed = model.batch(8, 0), set()
+    with trainer(model.onnx, trace=True) as found:  # of which each task is submitted by itself
+        found.step(*batch)
+        wanted = bits(found.parameters)
+        for number in count(50):  # those of running moments come late
+            with faults.inject(faults.fail_submission(number)), pytest.raises(TaskFailedError) as caught:
+                found.step(*batch)
+            failed.add(caught.value.task)
+            if str(caught.value.task).startswith("update of"):
+                break
+            assert bits(found.parameters) == wanted
+    assert {"norm0.2", "norm0.3", "norm1.2", "norm1.3", "begin of update"} <= failed
