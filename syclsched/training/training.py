@@ -113,6 +113,7 @@ def train(
     """
     activations = options.pop("activations", "float32")
     split, cluster = options.pop("split", AUTO), options.pop("cluster", None)
+    snapshots = options.pop("snapshots", None)
     compiling: StepOptions = options
     parts, trained = _shares(micro_batches), None
     if isinstance(model, TaskGraph):
@@ -135,6 +136,7 @@ def train(
         split=split,
         cluster=cluster,
         activations=activations,
+        snapshots=snapshots,
         options=compiling,
     )
     recipe.check()
