@@ -3,7 +3,8 @@
 
 A copy is made while a step computes. A step changes the state at its end, and first of all its parity, which is copied
 last: if the copied parity is the one from before the step, nothing had changed yet, and the copy is whole. If copies
-take longer than that, the next ones are made between two steps. The last whole copy stays until another one is whole.
+take longer than that, or steps wait less for them than they take longer with them, the next ones are made between two
+steps. The last whole copy stays until another one is whole.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ Made = TypeVar("Made")
 
 #: Share of the time of steps that copies may take.
 _SHARE: Final = 0.02
+#: Weight of the time that the last copy has added to its step; the rest is that of those before.
+_NEWEST: Final = 0.25
 #: Steps whose times are compared with those of steps during which the state is copied.
 _TIMED: Final = 15
 #: Memory that a device which hangs may still write.
@@ -77,8 +80,8 @@ class StateSnapshots:
         self._queues: dict[Any, SyclQueue] = {}
         #: Since one was begun.
         self._steps, self._seconds = 0, 0.0
-        #: Whether a step changed the state before it was copied: then steps wait for copies.
-        self._are_slow = False
+        #: Whether steps wait for copies: one changed the state before it was copied, or they took longer with copies.
+        self._waits = False
         #: Time that one adds to the time of a step; and of one that a step waits for, 0 before the first.
         self._cost_s = self._whole_s = 0.0
         self._durations: deque[float] = deque(maxlen=_TIMED)
@@ -124,7 +127,8 @@ class StateSnapshots:
     def _is_due(self) -> bool:
         if self._every is not None:
             return 0 < self._every <= self._steps
-        return bool(self._durations) and self._seconds * _SHARE >= self._cost_s
+        # Some steps are without, for comparison.
+        return bool(self._durations) and self._steps > 1 and self._seconds * _SHARE >= self._cost_s
 
     @property
     def _are_copied(self) -> bool:
@@ -139,7 +143,7 @@ class StateSnapshots:
             snapshot = self._submitted(held, steps)
             # The parity tells nothing of copies by other queues. The first copy is timed.
             tells = len(self._events) == 1 and isinstance(held[PARITY], ResidentArray)
-            waits = self._are_slow or not self._whole_s or not tells
+            waits = self._waits or not self._whole_s or not tells
             if waits:
                 for event in self._events:
                     event.wait()
@@ -166,9 +170,11 @@ class StateSnapshots:
             self.last = snapshot
             if duration_s is not None:
                 longer_s = duration_s - statistics.median(self._durations or [duration_s])
-                self._cost_s = (self._cost_s + submitted_s + min(max(longer_s, 0.0), self._whole_s)) / 2
+                self._cost_s = max(submitted_s, self._cost_s + (submitted_s + longer_s - self._cost_s) * _NEWEST)
+                if self._cost_s > self._whole_s:  # such as a CPU device that computes on all cores
+                    self._waits, self._cost_s = True, self._whole_s
         elif duration_s is not None:
-            self._are_slow, self._cost_s = True, self._whole_s
+            self._waits, self._cost_s = True, self._whole_s
             self._steps, self._seconds = self._every or 0, math.inf  # another one is due
 
     # --- inside -----------------------------------------------------------------------------------
