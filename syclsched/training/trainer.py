@@ -221,7 +221,7 @@ class Trainer:
         progress: Progress | bool | None = True,
         after_step: Callable[[int, float], object] | None = None,
     ) -> TrainingRecord:
-        """Train on batches, loading the next while one is computed.
+        """Train on batches, loading and converting the next while one is computed.
 
         Parameters
         ----------
@@ -260,7 +260,7 @@ class Trainer:
             try:
                 for epoch in range(epochs):
                     starts.append(len(losses))
-                    for x, y in ahead(batches):
+                    for x, y in ahead(batches, self._model.batch_inputs, "fit()"):
                         losses.append(self.step(x, y))
                         if len(losses) == 1:
                             first_s = time.perf_counter()
@@ -329,9 +329,8 @@ class Trainer:
             If a batch does not fit the model, or there is none.
         """
         total = weight = right = labels = 0.0
-        for x, y in ahead(batches):
+        for x, target in ahead(batches, self._model.batch_inputs, "evaluate()"):
             prediction = self.predict(x)[self._model.output]
-            _, target = batch_of(x, y, self._model.batch_inputs)
             target = target.astype(_TARGETS.get(target.dtype.kind, target.dtype.name), copy=False)
             loss = self._model.loss
             loss.check(target, prediction.shape)
