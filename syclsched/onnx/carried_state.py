@@ -97,6 +97,15 @@ class CarriedState:
         """The shapes of the values that calls left or a reset gave."""
         return {name: (self._given if name in self._given else self._arrays)[name].shape for name in self._known}
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether a call failed while it updated the values."""
+        return self._lost
+
+    def memory(self) -> dict[str, InputValue]:
+        """Return the memory in which calls find the values that are there; no call may be in flight."""
+        return {name: self._arrays[name] for name in self.names if name in self._arrays and name not in self._given}
+
     def values(self) -> dict[str, Array]:
         """Return copies of the values that calls left or a reset gave."""
         with self.turn():

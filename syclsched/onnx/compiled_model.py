@@ -184,6 +184,11 @@ class CompiledModel:
             raise ArgumentError("it carries nothing", where=f"model {self.model.name!r}", hint="See compile(carried=)")
         return self._state.values()
 
+    @property
+    def carried_state(self) -> CarriedState | None:
+        """The values that are carried from call to call, and where they are; None if there are none."""
+        return self._state
+
     def start(self, *inputs: Any, **named: Any) -> Run:
         """Start a run and return at once.
 
@@ -353,6 +358,10 @@ class CompiledModel:
     def platform(self) -> Platform:
         """The platform on which the model runs."""
         return self._builder.platform
+
+    def lost_devices(self) -> tuple[str, ...]:
+        """Return the names of devices that do not respond, after 5 seconds each."""
+        return self._builder.lost_devices()
 
     @property
     def kept_shapes(self) -> tuple[Shapes, ...]:

@@ -214,6 +214,12 @@ class ModelBuilder:
                 raise
         return runner
 
+    def lost_devices(self) -> tuple[str, ...]:
+        """Return the devices that do not respond."""
+        from syclsched.execution.recovery.health import lost_devices
+
+        return lost_devices(self._opened())
+
     def close(self) -> None:
         """Close the devices."""
         with self._lock:

@@ -61,8 +61,10 @@ def _array(value: Any, dtype: np.dtype[Any] | None, where: str) -> Array:
     return np.ascontiguousarray(found) if found.ndim else found
 
 
-def ahead(batches: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield pairs of x and y, loading the next ones on a thread of their own; its errors come here."""
+def ahead(
+    batches: Iterable[Any], inputs: Sequence[DeclaredValue], where: str
+) -> Iterator[tuple[dict[str, Array], Array]]:
+    """Yield what `batch_of` makes of pairs of x and y, those to come on a thread of their own; its errors come here."""
     waiting: queue.Queue[tuple[str, Any]] = queue.Queue(_AHEAD)
     stopped = threading.Event()
 
@@ -78,7 +80,11 @@ def ahead(batches: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
     def load() -> None:
         try:
             for each in batches:
-                if not put("batch", each):
+                if not isinstance(each, tuple | list) or len(each) != 2:
+                    raise ArgumentError(
+                        f"a batch is a pair of x and y, not a {type(each).__name__}", where=where, hint="Yield (x, y)"
+                    )
+                if not put("batch", batch_of(each[0], each[1], inputs)):
                     return
         except BaseException as error:
             put("error", error)
@@ -94,11 +100,7 @@ def ahead(batches: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
                 return
             if kind == "error":
                 raise value
-            if not isinstance(value, tuple | list) or len(value) != 2:
-                raise ArgumentError(
-                    f"a batch is a pair of x and y, not a {type(value).__name__}", where="fit()", hint="Yield (x, y)"
-                )
-            yield value[0], value[1]
+            yield value
     finally:
         stopped.set()
         thread.join()

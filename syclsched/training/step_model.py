@@ -15,6 +15,7 @@ from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.importing.import_state import SEED, TrainingImport
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Model
 from syclsched.frontends.onnx.network import Network, Value
+from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation
 from syclsched.model.task import Task
 from syclsched.onnx.model import GivenShapes, OnnxModel
@@ -26,6 +27,7 @@ from syclsched.training.step_network import (
     NORM,
     PARITY,
     TARGET,
+    UPDATE,
     BatchPart,
     StepSettings,
     next_name,
@@ -195,6 +197,8 @@ class StepModel(OnnxModel):
         more_carried = {next_name(name): name for name in replicas}
         found = super().specialised(shapes, values, {**(carried or {}), **more_carried}, *more)
         graph = found.graph.with_implementations(_has_same_bits) if replicas else found.graph
+        if PARITY in found.carried:
+            _begin_last(graph, found.carried[PARITY])
         return replace(found, graph=graph, stay=stay, replicas=replicas)
 
     def step(self, shapes: Shapes) -> Network:
@@ -250,9 +254,30 @@ class StepModel(OnnxModel):
         return tuple(found)
 
 
+def _begin_last(graph: TaskGraph, parity: str) -> None:
+    """Let updates begin after all that they wait for, such as new running moments, which the gradients do not need.
+
+    A task that fails before they begin then leaves the whole state.
+    """
+    begin = next(task.name for task in graph.tasks if any(a.array == parity and a.mode.writes for a in task.accesses))
+    place = {name: number for number, name in enumerate(graph.order())}
+    dependencies = sorted(graph.dependencies(), key=lambda each: place[each.after])
+    before, after = {begin}, {begin}
+    for each in dependencies:
+        if each.before in after:
+            after.add(each.after)
+    for each in reversed(dependencies):
+        if each.after in before:
+            before.add(each.before)
+    for each in dependencies:
+        if each.after in after and each.before not in after | before:
+            graph.edge(each.before, begin)
+            before.add(each.before)
+
+
 def _has_same_bits(task: Task, implementation: Implementation) -> bool:
     """Return whether an implementation may be used for replicas: all are updated by the same one."""
-    if task.operation is None or not task.name.startswith("update of"):
+    if task.operation is None or not task.name.startswith(UPDATE):
         return True
     return implementation is task.operation.implementations[0]
 

@@ -29,6 +29,8 @@ TARGET: Final = "target of the loss"
 NORM: Final = "norm of the gradients"
 #: A number that each step changes from 0 to 1 or back before it updates anything: it tells whether an update began.
 PARITY: Final = "parity of steps"
+#: What names of tasks that update parameters, states and moments begin with.
+UPDATE: Final = "update of "
 #: Values that are added at once.
 _ADDENDS: Final = 16
 
@@ -298,7 +300,7 @@ class _StepBuilder:
                 outputs += self._update(name, replica, sums, (guard, begun), scale)
         changed = {name: value for name, value in self._moments.items() if value != name}
         for name, value in changed.items():
-            b.begin(f"update of {name}", f"update of {name}")
+            b.begin(f"{UPDATE}{name}", f"{UPDATE}{name}")
             made = b.emit("update", [name, guard, begun, value], expressions=(("where", _allowed(1, 2), 3, 0),))
             b.end([], [])
             outputs.append((next_name(name), made))
@@ -331,7 +333,7 @@ class _StepBuilder:
         used = sorted(frozenset().union(*map(inputs_of, kept)) | set(range(count)))
         renumbered = {old: new for new, old in enumerate(used)}
         expressions = tuple(substitute(each, renumbered) for each in kept)
-        b.begin(f"update of {name}", f"update of {name}")
+        b.begin(f"{UPDATE}{name}", f"{UPDATE}{name}")
         results = b.emit_all("update", [(names + read)[i] for i in used], expressions=expressions)
         b.end([], [])
         return [(next_name(each), made or "") for each, made in zip(names, results, strict=True)]

@@ -51,6 +51,7 @@ class TrainingOptions(StepOptions, total=False):
     activations: str
     split: str  # how steps are divided among several devices
     cluster: ConnectedCluster | None  # whose machines train
+    snapshots: int | None  # steps from one to the next
 
 
 #: As what values are stored from the forward to the backward pass.
@@ -75,6 +76,7 @@ class StepRecipe:
     split: str = AUTO  # how steps are divided among several devices
     cluster: ConnectedCluster | None = None
     activations: str = "float32"  # one of `ACTIVATIONS`
+    snapshots: int | None = None  # steps from one copy of the state to the next; if None, they take 2 % of the time
     options: StepOptions = field(default_factory=lambda: StepOptions())
 
     def check(self) -> None:
@@ -98,6 +100,8 @@ class StepRecipe:
             raise ArgumentError(
                 f"activations is {self.activations!r}", where="train()", hint=f"Give {' or '.join(ACTIVATIONS)}"
             )
+        if self.snapshots is not None and self.snapshots < 0:
+            raise ArgumentError(f"snapshots is {self.snapshots}, expected steps, or 0 for none", where="train()")
         unknown = set(self.options) - set(StepOptions.__annotations__)
         if unknown:
             raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")

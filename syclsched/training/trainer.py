@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sized
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from syclsched.devices.memory.resident_array import ResidentArray
 from syclsched.errors import ArgumentError, ExecutionError, NotFiniteError
 from syclsched.frontends.onnx.importing.import_state import SEED
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
@@ -30,12 +31,14 @@ from syclsched.training.splitting.cluster_step import ClusterStep
 from syclsched.training.splitting.micro_batches import MicroBatchPlanner
 from syclsched.training.splitting.split_planner import SplitPlanner
 from syclsched.training.splitting.split_trial import tried
+from syclsched.training.state_snapshots import StateSnapshots
 from syclsched.training.step_model import without_gradient
 from syclsched.training.step_network import LOSS, NORM, PARITY, TARGET, mixed_seed, scalar_name
 from syclsched.training.step_recipe import StepRecipe
 
 if TYPE_CHECKING:
     from syclsched.model.plan import Plan
+    from syclsched.onnx.carried_state import CarriedState
 
 Array = np.ndarray[Any, Any]
 
@@ -89,6 +92,7 @@ class Trainer:
         self._predictor: CompiledModel | None = None
         #: Parameters that the last prediction was made with, and the number of steps then.
         self._predicted: tuple[int, dict[str, Array]] | None = None
+        self._snapshots = StateSnapshots(recipe.snapshots)
         #: Shapes of batches that were computed before.
         self._shapes: set[tuple[tuple[int, ...], ...]] = set()
         self._predictions: dict[tuple[Any, ...], tuple[int, ...]] = {}
@@ -119,8 +123,9 @@ class Trainer:
         NotFiniteError
             If the loss or a gradient is not finite; it names the task. Nothing is updated then.
         TaskFailedError, ExecutionError
-            If a task fails. Parameters and state are those of the last step, unless an update failed or the memory of
-            a device is gone.
+            If a task fails. Parameters and state are those of the last step. If an update failed or the memory of a
+            device is gone, they are those of the last snapshot, and the error says of which step; where the host
+            reaches the memory, there are no snapshots.
         """
         with self._lock:
             self._check_open()
@@ -128,16 +133,24 @@ class Trainer:
             shapes = tuple(value.shape for value in (*values.values(), target))
             # The first step of a shape is planned and takes long.
             with interrupts_deferred() if shapes in self._shapes else nullcontext():
-                loss = self._stepped(values, target)
+                loss = self._stepped(values, target, is_new=shapes not in self._shapes)
             self._shapes.add(shapes)
             return loss
 
-    def _stepped(self, values: dict[str, Array], target: Array) -> float:
+    def _stepped(self, values: dict[str, Array], target: Array, *, is_new: bool) -> float:
         compiled = self._compiled_for(values, target)
         target = target.astype(self._model.target_dtype, copy=False)
         self._check_target(values, target)
         given = self._given(values, target)
-        made = _call(compiled, given)
+        state = compiled.carried_state if isinstance(compiled, CompiledModel) else None
+        if state is None:
+            made = _call(compiled, given)
+        else:
+            try:
+                made = self._snapshots.call(partial(_call, compiled, given), state, self._model, is_new=is_new)
+            except ExecutionError as error:
+                self._recover(state, error)
+                raise
         loss, norm = float(made[LOSS]), float(made[NORM])
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise self._not_finite(given, loss)
@@ -153,6 +166,42 @@ class Trainer:
         if self._model.has_dropout:
             given[SEED] = mixed_seed(self._seed, self._steps)
         return given
+
+    def _recover(self, state: CarriedState, error: ExecutionError) -> None:
+        """After a failed step whose state is lost, continue from its last snapshot; raise an error that says so."""
+        held, snapshot = state.memory().values(), self._snapshots.last
+        if snapshot is None or not state.is_lost or not any(isinstance(each, ResidentArray) for each in held):
+            return
+        failed = self._steps + 1
+        self._values |= {name: np.array(value) for name, value in snapshot.values.items()}
+        self._steps, self._predicted = snapshot.steps, None
+        try:
+            self._reset()
+            lost: tuple[str, ...] = ()
+        except ExecutionError:
+            lost = self._leave_lost_devices()
+        without = f", without {', '.join(lost)}" if lost else ""
+        raise ExecutionError(
+            f"step {failed} failed, and the state was lost: parameters and the optimizer's state are those after "
+            f"{snapshot.steps} steps again",
+            where=f"trainer of {self._model.name!r}",
+            hint=f"Go on with the batch of step {snapshot.steps + 1}{without}, or save() or checkpoint() this state",
+        ) from error
+
+    def _leave_lost_devices(self) -> tuple[str, ...]:
+        """Release all that is on devices; return those that do not respond and that later steps do without."""
+        lost = () if self.compiled is None else self.compiled.lost_devices()
+        for each in (self._compiled, self._predictor):
+            if each is not None:
+                with suppress(Exception):  # of a device that is lost
+                    each.close()
+        self._compiled = self._predictor = None
+        platform = self._recipe.used_platform()
+        kept = [device.name for device in platform.compute_devices if device.name not in lost]
+        if not lost or not kept:
+            return ()
+        self._recipe = replace(self._recipe, platform=platform.select(kept), devices=None)
+        return lost
 
     def _not_finite(self, given: Mapping[str, Array], loss: float) -> NotFiniteError:
         held = self._compiled.carried() if self._compiled is not None else {}
@@ -172,7 +221,7 @@ class Trainer:
         progress: Progress | bool | None = True,
         after_step: Callable[[int, float], object] | None = None,
     ) -> TrainingRecord:
-        """Train on batches, loading the next while one is computed.
+        """Train on batches, loading and converting the next while one is computed.
 
         Parameters
         ----------
@@ -211,7 +260,7 @@ class Trainer:
             try:
                 for epoch in range(epochs):
                     starts.append(len(losses))
-                    for x, y in ahead(batches):
+                    for x, y in ahead(batches, self._model.batch_inputs, "fit()"):
                         losses.append(self.step(x, y))
                         if len(losses) == 1:
                             first_s = time.perf_counter()
@@ -280,9 +329,8 @@ class Trainer:
             If a batch does not fit the model, or there is none.
         """
         total = weight = right = labels = 0.0
-        for x, y in ahead(batches):
+        for x, target in ahead(batches, self._model.batch_inputs, "evaluate()"):
             prediction = self.predict(x)[self._model.output]
-            _, target = batch_of(x, y, self._model.batch_inputs)
             target = target.astype(_TARGETS.get(target.dtype.kind, target.dtype.name), copy=False)
             loss = self._model.loss
             loss.check(target, prediction.shape)
@@ -366,13 +414,17 @@ class Trainer:
         """Take the state out of the compiled model, and close that."""
         if self._compiled is not None:
             self._values |= self._compiled.carried()
+            self._snapshots.drop()
             self._compiled.close()
             self._compiled = None
 
     def _reset(self) -> None:
         assert self._compiled is not None
         self._model.steps_done = self._steps
-        self._compiled.reset(**self._carried_values())
+        self._snapshots.drop()
+        values = self._carried_values()
+        self._compiled.reset(**values)
+        self._snapshots.keep(self._steps, values)
 
     def _carried_values(self) -> dict[str, Array]:
         self._values[PARITY] = np.array(self._steps % 2, np.float32)
@@ -502,6 +554,7 @@ class Trainer:
         """Release all memory and the devices."""
         with self._lock:
             if not self._closed:
+                self._snapshots.drop()
                 if self._compiled is not None:
                     self._compiled.close()
                 if self._predictor is not None:

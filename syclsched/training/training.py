@@ -81,6 +81,9 @@ def train(
     activations : str, optional
         As what values are stored that the backward pass reads again: ``float32``, or ``bfloat16``, which takes half the
         memory. Everything is computed in float32; parameters and the optimiser's state are float32, too.
+    snapshots : int, optional
+        Steps from one copy of the state to the host's memory to the next; 0 for none. By default so many that copies
+        take 2 % of the time. Where the host reaches the devices' memory there are none.
     split : str, optional
         How a step is divided among several devices: ``single`` (all on the fastest), ``tasks`` (each task where it ends
         first), ``data`` (samples of the batch, by the devices' speed), ``stages`` (consecutive layers, which
@@ -113,6 +116,7 @@ def train(
     """
     activations = options.pop("activations", "float32")
     split, cluster = options.pop("split", AUTO), options.pop("cluster", None)
+    snapshots = options.pop("snapshots", None)
     compiling: StepOptions = options
     parts, trained = _shares(micro_batches), None
     if isinstance(model, TaskGraph):
@@ -135,6 +139,7 @@ def train(
         split=split,
         cluster=cluster,
         activations=activations,
+        snapshots=snapshots,
         options=compiling,
     )
     recipe.check()

@@ -43,7 +43,15 @@ def trainer(patch: pytest.MonkeyPatch, platform: Platform, model: Any = MODEL, *
         return 2.0 if any(replica_of(task.name) for task in graph.tasks) == copied else 1.0
 
     patch.setattr(split_planner._Choosing, "_quick", quick)
-    given = {"autotune": False, "deterministic": True, "without": ["python"], "policy": "heft", "split": "data", **more}
+    given = {
+        "autotune": False,
+        "deterministic": True,
+        "without": ["python"],
+        "policy": "heft",
+        "snapshots": 0,
+        "split": "data",
+        **more,
+    }
     return syclsched.train(model.onnx, platform=platform, optimizer=Adam(0.01), **given)
 
 

@@ -37,7 +37,7 @@ def apart() -> Platform:
 
 
 def trainer(platform: Platform, model: Any = MODEL, **more: Any) -> Trainer:
-    given = {"autotune": False, "deterministic": True, "without": ["python"], "policy": "heft", **more}
+    given = {"autotune": False, "deterministic": True, "without": ["python"], "policy": "heft", "snapshots": 0, **more}
     return syclsched.train(model.onnx, platform=platform, **given)
 
 

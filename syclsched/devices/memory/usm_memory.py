@@ -11,7 +11,7 @@ import numpy as np
 from syclsched.devices.memory.gc_safe_memory import memory_kinds
 from syclsched.devices.memory.memory_pool import ALIGNMENT_BYTES, MemoryBlock
 from syclsched.devices.native.memory_range import MemoryRange, UsmInterface
-from syclsched.devices.native.sycl_types import SyclQueue
+from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
 from syclsched.errors import MemoryLimitError
 from syclsched.model.usm import UsmKind
 
@@ -77,6 +77,11 @@ def read_into(target: NumpyArray, memory: Any) -> None:
     if target.nbytes:
         # Any queue of the memory's context will do: everything before this copy has completed.
         memory.sycl_queue.memcpy_async(as_bytes(target), memory, target.nbytes, []).wait()
+
+
+def start_reading(target: NumpyArray, memory: Any, queue: SyclQueue, after: list[SyclEvent]) -> SyclEvent:
+    """Begin to copy USM memory into a C-contiguous NumPy array of its size, after events of the queue."""
+    return queue.memcpy_async(as_bytes(target), memory, target.nbytes, after)
 
 
 def write_from(value: NumpyArray, memory: Any) -> None:

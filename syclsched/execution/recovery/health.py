@@ -55,6 +55,11 @@ class DeviceHealth:
                     self._lost.add(device)
 
 
+def lost_devices(devices: OpenDevices) -> tuple[str, ...]:
+    """Return the devices that do not respond."""
+    return tuple(each.name for each in devices.platform.compute_devices if not _responds(devices, each.name))
+
+
 def _responds(devices: OpenDevices, device: str) -> bool:
     """Return whether a device completes an empty command (a one-byte copy on a new queue) in time."""
     try:

@@ -62,7 +62,7 @@ def differentiate(
         try:
             made = rule_of(node)(b, node, given, asked)
         except SyclschedError as error:
-            hint = error.hint if isinstance(error, GradientError) and node.kind == "operation" else None
+            hint = error.hint if isinstance(error, GradientError) else None
             raise no_gradient(node, error.what, hint=hint) from error
         b.end([], [])
         for name, gradient, is_asked in zip(node.inputs, made, asked, strict=False):

@@ -35,7 +35,12 @@ def loop_gradient(
     """Add the gradients of a loop whose number of iterations has a known limit."""
     body: LoopBody = node.attributes["body"]
     if body.rounds is None:
-        raise no_gradient(node, "a loop whose number of iterations has no limit that is known has no gradient")
+        raise no_gradient(
+            node,
+            "a loop whose number of iterations has no limit that is known has no gradient",
+            hint="Give it a trip count, a constant that its condition never exceeds: for so many iterations the values "
+            "that it carries are kept. Or freeze the parameters before it",
+        )
     head = body.has_trips + body.has_condition
     is_branch = body.rounds == 1 and body.has_condition and not (body.conditional or body.has_trips)
     is_open = body.is_counted_at_run_time and not is_branch
