@@ -26,6 +26,7 @@ from syclsched.training.batches import ahead, batch_of
 from syclsched.training.checkpoints import read_checkpoint, write_checkpoint
 from syclsched.training.losses import CrossEntropy, loss_on_host
 from syclsched.training.not_finite import first_not_finite
+from syclsched.training.repeated_step import RepeatedStep
 from syclsched.training.splitting.cluster_step import ClusterStep
 from syclsched.training.splitting.micro_batches import MicroBatchPlanner
 from syclsched.training.splitting.split_planner import SplitPlanner
@@ -89,6 +90,8 @@ class Trainer:
         self._predictor: CompiledModel | None = None
         #: Parameters that the last prediction was made with, and the number of steps then.
         self._predicted: tuple[int, dict[str, Array]] | None = None
+        #: The step for batches of the last one's form.
+        self._repeated: RepeatedStep | None = None
         #: Shapes of batches that were computed before.
         self._shapes: set[tuple[tuple[int, ...], ...]] = set()
         self._predictions: dict[tuple[Any, ...], tuple[int, ...]] = {}
@@ -124,6 +127,10 @@ class Trainer:
         """
         with self._lock:
             self._check_open()
+            repeated = self._repeated
+            if repeated is not None and repeated.compiled is self._compiled and repeated.takes(x, y):
+                with interrupts_deferred():
+                    return self._finished(repeated.run(x, y, self._steps, self._seed), repeated.values, x, y)
             values, target = batch_of(x, y, self._model.batch_inputs)
             shapes = tuple(value.shape for value in (*values.values(), target))
             # The first step of a shape is planned and takes long.
@@ -135,12 +142,18 @@ class Trainer:
     def _stepped(self, values: dict[str, Array], target: Array) -> float:
         compiled = self._compiled_for(values, target)
         target = target.astype(self._model.target_dtype, copy=False)
-        self._check_target(values, target)
-        given = self._given(values, target)
-        made = _call(compiled, given)
+        prediction = self._check_target(values, target)
+        loss = self._finished(_call(compiled, self._given(values, target)), lambda _: values, None, target)
+        self._repeated = RepeatedStep(compiled, self._model, values, target, prediction)
+        return loss
+
+    def _finished(
+        self, made: Mapping[str, Array], values: Callable[[Any], Mapping[str, Array]], x: Any, target: Array
+    ) -> float:
+        """Count a step with these results; return its loss, or raise if that is not finite."""
         loss, norm = float(made[LOSS]), float(made[NORM])
         if not math.isfinite(loss) or not math.isfinite(norm):
-            raise self._not_finite(given, loss)
+            raise self._not_finite(self._given(values(x), target), loss)
         self._steps += 1
         self._model.steps_done = self._steps
         return loss
@@ -367,7 +380,7 @@ class Trainer:
         if self._compiled is not None:
             self._values |= self._compiled.carried()
             self._compiled.close()
-            self._compiled = None
+            self._compiled = self._repeated = None
 
     def _reset(self) -> None:
         assert self._compiled is not None
@@ -379,12 +392,14 @@ class Trainer:
         names = set(self._model.carried.values())
         return {name: value for name, value in self._values.items() if name in names}
 
-    def _check_target(self, values: Mapping[str, Array], target: Array) -> None:
+    def _check_target(self, values: Mapping[str, Array], target: Array) -> tuple[int, ...]:
+        """Check a target, and return the shape of the prediction."""
         shapes = {name: value.shape for name, value in values.items()}
         key = tuple(shapes.values())
         if key not in self._predictions:
             self._predictions[key] = self._model.prediction_shape(shapes)
         self._model.loss.check(target, self._predictions[key])
+        return self._predictions[key]
 
     def _check_open(self) -> None:
         if self._closed:
