@@ -2,6 +2,7 @@
 """Time of a training step, beside PyTorch's CPU build, alternating in one process.
 
     python benchmarks/training.py [--models mlp cnn lstm transformer] [--samples 32 128] [--runs 30] [--block 10]
+    python benchmarks/training.py --models mlp lstm --samples 32 --runs 100 --alone
     python benchmarks/training.py --platforms max1550,max1550 a770,b580 --models wide transformer --samples 8192
     python benchmarks/training.py --platforms a770 --models transformer --samples 256 --limits 200MiB 50MiB
     python benchmarks/training.py --models cnn --samples 64 --shares 0.7 0.5
@@ -11,7 +12,7 @@ row, after a pause: the other's threads, which wait for work in a loop for some 
 optimiser is Adam. PyTorch runs eagerly with as many threads as there are cores, and by ``torch.compile`` with
 ``--compiled``. The first losses are compared before anything is timed. ``submitted`` is the host's time until a step is
 handed over, ``ready`` the processor time of the first step in this process: import, planning, compiling and timing of
-implementations are in it.
+implementations are in it. With ``--alone`` there is no PyTorch.
 
 With ``--shares``, steps within these shares of the planned peak alternate with one that has all the memory it plans;
 the losses must agree within 1e-5. With ``--platforms`` nothing runs: the table has the predicted times of a step on
@@ -81,10 +82,10 @@ def batches(model: TrainingModel, samples: int) -> Iterator[tuple[Any, Any]]:
     return cycle([model.batch(samples, seed) for seed in range(1, 17)])
 
 
-def measured(name: str, samples: int, runs: int, block: int, *, compiled: bool) -> dict[str, Any]:
+def measured(name: str, samples: int, runs: int, block: int, *, compiled: bool, alone: bool) -> dict[str, Any]:
     """Return the row of a model and a size of batches."""
     model = MODELS[name]()
-    rivals = {"PyTorch": torch_step(model)}
+    rivals = {} if alone else {"PyTorch": torch_step(model)}
     if compiled:
         rivals["compiled"] = torch_step(model, compiled=True)
     begun_s = time.process_time()
@@ -204,6 +205,7 @@ def main() -> None:
     """Print the table."""
     given = parser(__doc__, models=[*MODELS][:4], samples=[32, 128], runs=30, compiled=False)
     given.add_argument("--block", type=int, default=1, help="steps of each side in a row")
+    given.add_argument("--alone", action="store_true", help="without PyTorch")
     given.add_argument("--platforms", nargs="*", default=[], help="described ones: predict instead of measuring")
     given.add_argument("--shares", type=float, nargs="*", help="of the planned peak, as memory limits")
     given.add_argument("--limits", nargs="*", default=[], help="of the memory of described platforms")
@@ -230,7 +232,7 @@ def main() -> None:
         print_table("Steps within less memory", columns, [row for rows in found for row in rows], left=["model"])
         return
     rows = [
-        measured(name, samples, options.runs, options.block, compiled=options.compiled)
+        measured(name, samples, options.runs, options.block, compiled=options.compiled, alone=options.alone)
         for name in options.models
         for samples in options.samples
     ]

@@ -9,8 +9,8 @@ updates alike, last until another plan runs that has none of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
@@ -83,6 +83,7 @@ class CarriedState:
         self._known: frozenset[str] = frozenset()
         self.lock = LockUnlessForked(self._where)
         self._lost = False
+        self._turn = _Turn(self)
         #: Increases when values move to other memory.
         self.version = 0
         #: Names of values that each call makes in new memory, as their shapes change.
@@ -116,23 +117,28 @@ class CarriedState:
                 if name in held
             }
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self) -> AbstractContextManager[None]:
         """Hold the values for one call; after a failed one they are lost."""
-        with self.lock:
-            if self._lost:
-                raise ExecutionError(
-                    "a call failed while it updated the values that are carried from call to call",
-                    where=self._where,
-                    hint="Call reset(), and begin again; in training, restore() a checkpoint",
-                )
-            try:
-                yield
-            except BaseException as error:
+        return self._turn
+
+    def _begin_turn(self) -> None:
+        self.lock.acquire()
+        if self._lost:
+            self.lock.release()
+            raise ExecutionError(
+                "a call failed while it updated the values that are carried from call to call",
+                where=self._where,
+                hint="Call reset(), and begin again; in training, restore() a checkpoint",
+            )
+
+    def _end_turn(self, error: BaseException | None) -> None:
+        try:
+            if error is not None:
                 # Other errors of ours are raised before anything runs.
                 ran = isinstance(error, ExecutionError) or not isinstance(error, SyclschedError)
                 self._lost = ran and not self._is_whole()
-                raise
+        finally:
+            self.lock.release()
 
     def _is_whole(self) -> bool:
         """Return whether the values are those of the last whole call, and can be read."""
@@ -274,6 +280,21 @@ class CarriedState:
     def _zeros(self, bound: BoundModel, name: str) -> Array:
         name = bound.specialised.replicas.get(name, name)
         return np.zeros(bound.specialised.shapes[name], carrier(self._elements[name]))
+
+
+class _Turn:
+    """Context manager of one call; made by hand, as a generator takes thrice as long."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: CarriedState) -> None:
+        self._state = state
+
+    def __enter__(self) -> None:
+        self._state._begin_turn()
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self._state._end_turn(error)
 
 
 def _converted(name: str, value: Any, element: str) -> Array:

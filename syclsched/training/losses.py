@@ -36,6 +36,18 @@ class Loss(Protocol):
     def check(self, target: Array, prediction: tuple[int, ...]) -> None:
         """Raise `ArgumentError` if a target does not fit a prediction of a shape."""
 
+    def check_values(self, target: Array, prediction: tuple[int, ...]) -> None:
+        """Raise `ArgumentError` if a target whose shape and dtype fit has values that do not."""
+
+
+class _OfAnyValues:
+    """Loss that takes all values of targets."""
+
+    __slots__ = ()
+
+    def check_values(self, target: Array, prediction: tuple[int, ...]) -> None:
+        """Raise nothing."""
+
 
 def _scalar(b: NetworkBuilder, x: str) -> str:
     return b.reduce("sum", x, range(len(b.shape(x))), keepdims=False) if b.shape(x) else x
@@ -134,7 +146,14 @@ class CrossEntropy:
                 where="cross_entropy",
                 hint=f"Give integer labels of the shape {wanted}, or probabilities of the shape {prediction}",
             )
-        if not target.size or (target.min() >= 0 and target.max() < classes):
+        self.check_values(target, prediction)
+
+    def check_values(self, target: Array, prediction: tuple[int, ...]) -> None:
+        """Raise `ArgumentError` if labels are out of range."""
+        if target.dtype.kind == "f" or not target.size:
+            return
+        classes = prediction[self.class_axis(prediction, target.shape)]
+        if target.min() >= 0 and target.max() < classes:
             return
         wrong = ((target < 0) | (target >= classes)) & (target != self.ignored)
         if wrong.any():
@@ -146,7 +165,7 @@ class CrossEntropy:
 
 
 @dataclass(frozen=True, slots=True)
-class MeanSquaredError:
+class MeanSquaredError(_OfAnyValues):
     """Mean of the squared differences."""
 
     def emit(self, b: NetworkBuilder, prediction: str, target: str) -> LossNodes:
@@ -161,7 +180,7 @@ class MeanSquaredError:
 
 
 @dataclass(frozen=True, slots=True)
-class MeanAbsoluteError:
+class MeanAbsoluteError(_OfAnyValues):
     """Mean of the absolute differences."""
 
     def emit(self, b: NetworkBuilder, prediction: str, target: str) -> LossNodes:
@@ -186,12 +205,16 @@ class BinaryCrossEntropy:
     def check(self, target: Array, prediction: tuple[int, ...]) -> None:
         """Raise `ArgumentError` if a target does not have the prediction's shape, or is not from 0 to 1."""
         _check_equal(target, prediction, "binary_cross_entropy")
+        self.check_values(target, prediction)
+
+    def check_values(self, target: Array, prediction: tuple[int, ...]) -> None:
+        """Raise `ArgumentError` if a target is not from 0 to 1."""
         if target.size and (target.min() < 0 or target.max() > 1):
             raise ArgumentError("targets are probabilities, from 0 to 1", where="binary_cross_entropy")
 
 
 @dataclass(frozen=True, slots=True)
-class ModelLoss:
+class ModelLoss(_OfAnyValues):
     """The loss that the model computes itself: its output is a scalar."""
 
     def emit(self, b: NetworkBuilder, prediction: str, target: str) -> LossNodes:

@@ -99,7 +99,7 @@ class StateSnapshots:
         The time of a new step, which is also planned, tells nothing.
         """
         if self._is_due:
-            self._begin(state.memory(), model.steps_done)
+            self._begin(state, model.steps_done)
         begun_s, duration_s = time.perf_counter(), None
         try:
             made = step()
@@ -134,11 +134,13 @@ class StateSnapshots:
     def _are_copied(self) -> bool:
         return all(event.execution_status.name == "complete" for event in self._events)
 
-    def _begin(self, held: Mapping[str, InputValue], steps: int) -> None:
-        if not any(isinstance(each, ResidentArray) for each in held.values()):
-            return
+    def _begin(self, state: CarriedState, steps: int) -> None:
         begun_s = time.perf_counter()
         self._steps, self._seconds = 0, 0.0
+        held = state.memory()
+        if not any(isinstance(each, ResidentArray) for each in held.values()):
+            self._cost_s = time.perf_counter() - begun_s  # of looking for some
+            return
         try:
             snapshot = self._submitted(held, steps)
             # The parity tells nothing of copies by other queues. The first copy is timed.

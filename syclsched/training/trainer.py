@@ -27,6 +27,7 @@ from syclsched.training.batches import ahead, batch_of
 from syclsched.training.checkpoints import read_checkpoint, write_checkpoint
 from syclsched.training.losses import CrossEntropy, loss_on_host
 from syclsched.training.not_finite import first_not_finite
+from syclsched.training.repeated_step import RepeatedStep
 from syclsched.training.splitting.cluster_step import ClusterStep
 from syclsched.training.splitting.micro_batches import MicroBatchPlanner
 from syclsched.training.splitting.split_planner import SplitPlanner
@@ -93,6 +94,8 @@ class Trainer:
         #: Parameters that the last prediction was made with, and the number of steps then.
         self._predicted: tuple[int, dict[str, Array]] | None = None
         self._snapshots = StateSnapshots(recipe.snapshots)
+        #: The step for batches of the last one's form.
+        self._repeated: RepeatedStep | None = None
         #: Shapes of batches that were computed before.
         self._shapes: set[tuple[tuple[int, ...], ...]] = set()
         self._predictions: dict[tuple[Any, ...], tuple[int, ...]] = {}
@@ -129,6 +132,12 @@ class Trainer:
         """
         with self._lock:
             self._check_open()
+            repeated = self._repeated
+            if repeated is not None and repeated.compiled is self._compiled and repeated.takes(x, y):
+                with interrupts_deferred():
+                    run = partial(repeated.run, x, y, self._steps, self._seed)
+                    made = self._called(repeated.compiled, run, is_new=False)
+                    return self._finished(made, repeated.values, x, y)
             values, target = batch_of(x, y, self._model.batch_inputs)
             shapes = tuple(value.shape for value in (*values.values(), target))
             # The first step of a shape is planned and takes long.
@@ -140,20 +149,32 @@ class Trainer:
     def _stepped(self, values: dict[str, Array], target: Array, *, is_new: bool) -> float:
         compiled = self._compiled_for(values, target)
         target = target.astype(self._model.target_dtype, copy=False)
-        self._check_target(values, target)
-        given = self._given(values, target)
+        prediction = self._check_target(values, target)
+        made = self._called(compiled, partial(_call, compiled, self._given(values, target)), is_new=is_new)
+        loss = self._finished(made, lambda _: values, None, target)
+        self._repeated = RepeatedStep(compiled, self._model, values, target, prediction)
+        return loss
+
+    def _called(
+        self, compiled: CompiledModel | ClusterStep, call: Callable[[], dict[str, Array]], *, is_new: bool
+    ) -> dict[str, Array]:
+        """Return the results of a step; copy the state meanwhile if that is due; return to a copy if it is lost."""
         state = compiled.carried_state if isinstance(compiled, CompiledModel) else None
         if state is None:
-            made = _call(compiled, given)
-        else:
-            try:
-                made = self._snapshots.call(partial(_call, compiled, given), state, self._model, is_new=is_new)
-            except ExecutionError as error:
-                self._recover(state, error)
-                raise
+            return call()
+        try:
+            return self._snapshots.call(call, state, self._model, is_new=is_new)
+        except ExecutionError as error:
+            self._recover(state, error)
+            raise
+
+    def _finished(
+        self, made: Mapping[str, Array], values: Callable[[Any], Mapping[str, Array]], x: Any, target: Array
+    ) -> float:
+        """Count a step with these results; return its loss, or raise if that is not finite."""
         loss, norm = float(made[LOSS]), float(made[NORM])
         if not math.isfinite(loss) or not math.isfinite(norm):
-            raise self._not_finite(given, loss)
+            raise self._not_finite(self._given(values(x), target), loss)
         self._steps += 1
         self._model.steps_done = self._steps
         return loss
@@ -416,7 +437,7 @@ class Trainer:
             self._values |= self._compiled.carried()
             self._snapshots.drop()
             self._compiled.close()
-            self._compiled = None
+            self._compiled = self._repeated = None
 
     def _reset(self) -> None:
         assert self._compiled is not None
@@ -431,12 +452,14 @@ class Trainer:
         names = set(self._model.carried.values())
         return {name: value for name, value in self._values.items() if name in names}
 
-    def _check_target(self, values: Mapping[str, Array], target: Array) -> None:
+    def _check_target(self, values: Mapping[str, Array], target: Array) -> tuple[int, ...]:
+        """Check a target, and return the shape of the prediction."""
         shapes = {name: value.shape for name, value in values.items()}
         key = tuple(shapes.values())
         if key not in self._predictions:
             self._predictions[key] = self._model.prediction_shape(shapes)
         self._model.loss.check(target, self._predictions[key])
+        return self._predictions[key]
 
     def _check_open(self) -> None:
         if self._closed:

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from syclsched.devices.memory.memory_pool import ALIGNMENT_BYTES
 from syclsched.devices.memory.resident_array import InputValue
-from syclsched.execution.core.program import Program
+from syclsched.execution.core.program import Buffer, Program
 from syclsched.execution.core.work import InstructionWork, argument_rows, resolve_work
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.execution.memory.inputs import gather_inputs, needed_inputs
@@ -43,9 +43,11 @@ class PreparedPlan:
         program = self.program
         rows = argument_rows(self.graph)
         pinned = [piece.status for piece in self.work.values() if piece.status is not None]
-        whole = [(rows[a].array if a in rows else program.whole.get(a, a), space) for a, space in pinned]
-        layout = make_layout(program, whole, ALIGNMENT_BYTES)
-        return replace(self, layout=layout, program=program.with_extra_waits(layout.waits))
+        whole = frozenset((rows[a].array if a in rows else program.whole.get(a, a), space) for a, space in pinned)
+        known = _layouts.get(program)
+        if known is None or known[0] != whole:
+            known = _layouts[program] = whole, make_layout(program, whole, ALIGNMENT_BYTES)
+        return replace(self, layout=known[1], program=program.with_extra_waits(known[1].waits))
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
@@ -100,6 +102,8 @@ class PreparedPlan:
         return made
 
 
+#: The last layout of each program, and the buffers whose memory nothing else reuses: plans are bound again for traces.
+_layouts: WeakKeyDictionary[Program, tuple[frozenset[Buffer], MemoryLayout]] = WeakKeyDictionary()
 #: The last prepared plan of each graph in its planned form, for repeated runs; it does not refer to the graph.
 _known: WeakKeyDictionary[TaskGraph, tuple[Plan, Program, dict[int, InstructionWork]]] = WeakKeyDictionary()
 

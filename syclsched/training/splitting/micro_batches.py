@@ -125,7 +125,8 @@ class MicroBatchPlanner:
             return False
         values = model.forward(shapes).values.values()
         held = sum(prod(value.shape) * np.dtype(value.dtype).itemsize for value in values)
-        trained = sum(model.trained.values[name].nbytes for name in model.trained.parameters)
+        initial = model.trained.values
+        trained = sum(initial[name].nbytes for name in model.trained.parameters)
         return _OF_FORWARD * held + _OF_PARAMETERS * trained > min(known)
 
     def _tried(

@@ -48,6 +48,17 @@ def test_a_plan_with_another_description_is_not_prepared_anew(monkeypatch: pytes
         syclsched.verify(replace(other, peak_bytes=dict(other.peak_bytes)), graph)
 
 
+def test_the_memory_of_a_program_is_laid_out_once() -> None:
+    graph = given_chain()
+    plan = plan_on(graph, PLATFORM, DEVICE)
+    first = prepare(plan, graph).with_layout()
+    assert first.layout is not None
+    again = prepare(plan, graph)
+    assert again.with_layout().layout is first.layout
+    other = prepare(plan, given_chain()).with_layout()
+    assert other.layout is not first.layout and other.layout == first.layout
+
+
 def without_waits(plan: Plan) -> Plan:
     lanes = tuple(replace(m, instructions=tuple(replace(i, waits=()) for i in m.instructions)) for m in plan.lanes)
     return replace(plan, lanes=lanes)

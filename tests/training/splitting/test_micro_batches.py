@@ -11,7 +11,7 @@ import syclsched
 from syclsched.testing.training_models import convolutional, perceptron, transformer
 from syclsched.training.losses import loss_of
 from syclsched.training.optimisers import SGD, Adam
-from syclsched.training.sources.trained_model import trained_model
+from syclsched.training.sources.trained_model import TrainedModel, trained_model
 from syclsched.training.splitting.micro_batches import MicroBatchChoice, MicroBatchPlanner
 from syclsched.training.step_network import TARGET
 from syclsched.training.step_recipe import StepRecipe
@@ -45,6 +45,19 @@ def chosen(limit: str | None, samples: int = SAMPLES, model: Any = MODEL) -> Mic
 @pytest.mark.parametrize("limit", [None, "2 GB"])
 def test_with_enough_memory_a_batch_stays_whole(limit: str | None) -> None:
     assert chosen(limit) is None
+
+
+def test_the_parameters_are_copied_once_for_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, copies = TrainedModel.values, []
+
+    def values(self: TrainedModel) -> Any:
+        copies.append(1)
+        assert usual.fget is not None
+        return usual.fget(self)
+
+    monkeypatch.setattr(TrainedModel, "values", property(values))
+    assert chosen(None) is None
+    assert len(copies) == 1
 
 
 def test_with_less_memory_there_are_more_parts() -> None:
