@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -44,6 +45,8 @@ MIDDLE_S: Final = 20e-3
 LONG_S: Final = 0.25
 #: Traced runs, of which the least time of each task counts: at most; and at least, after so many seconds.
 TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 1, 0.15
+#: Kernels of a kind, of different sizes, that must have run before others are estimated by them.
+_FEWEST_COMPARED: Final = 3
 #: Rounds of choosing tasks and measuring them.
 ROUNDS: Final = 3
 
@@ -121,9 +124,11 @@ def task_times(
     """Return the seconds of each task by the library, or by its best kernel; measured within a run if known.
 
     Those of a kernel that has not run are estimated by its work, and by the library's time, as the stated efficiencies
-    compare: the less counts, so that no error of the device's rates keeps a kernel from being tried.
+    compare, or as kernels of that kind have compared that ran: the less counts, so that no error of the device's rates
+    keeps a kernel from being tried.
     """
     found = {}
+    corrections = {} if by_library else _corrections(graph, device, costs, history)
     for task in graph.tasks:
         seconds = []
         for each in task.operation.implementations if task.operation is not None else ():
@@ -135,7 +140,8 @@ def task_times(
                     seconds.append(known.value + costs.launch_gap_s(each, device))
                 elif not by_library:
                     seconds.append(costs.task_seconds(task, each, device).seconds)
-                    seconds += _compared_with_library(task, each, device, history)
+                    correction = corrections.get(_kind(task, each), 1.0)
+                    seconds += [correction * s for s in _compared_with_library(task, each, device, history)]
         if seconds:
             found[task.name] = min(seconds)
     return found
@@ -146,6 +152,29 @@ def _compared_with_library(task: Task, by: Implementation, device: Device, histo
     offered = task.operation.implementations if task.operation is not None else ()
     known = [(each, history.lookup(_key(task, each, device))) for each in offered if each.name == LIBRARY]
     return [time.value * each.efficiency / by.efficiency for each, time in known if time is not None]
+
+
+def _corrections(
+    graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory
+) -> dict[tuple[str, str], float]:
+    """Return by kind how kernels that ran compare with the library, over how their stated efficiencies do: medians."""
+    found: dict[tuple[str, str], dict[HistoryKey, float]] = {}
+    for task in graph.tasks:
+        for each in task.operation.implementations if task.operation is not None else ():
+            if each.name == LIBRARY or each.kind == "host" or costs.supports(task, each, device) is not None:
+                continue
+            key = _key(task, each, device)
+            known, stated = history.lookup(key), _compared_with_library(task, each, device, history)
+            if known is not None and stated:
+                ratio = (known.value + costs.launch_gap_s(each, device)) / min(stated)
+                found.setdefault(_kind(task, each), {})[key] = ratio
+    return {kind: median(each.values()) for kind, each in found.items() if len(each) >= _FEWEST_COMPARED}
+
+
+def _kind(task: Task, by: Implementation) -> tuple[str, str]:
+    """Return the operation, without its parameters, and the implementation of a task."""
+    assert task.operation is not None
+    return task.operation.name.split(" ", 1)[0], by.name
 
 
 def is_known(graph: TaskGraph, tasks: Iterable[str], device: Device, history: RecordingHistory) -> bool:

@@ -191,6 +191,29 @@ def test_a_kernel_that_never_ran_is_guessed_by_the_time_of_the_library_if_that_i
         assert found == pytest.approx(wanted)
 
 
+@needs_onednn
+@pytest.mark.parametrize(("sizes_that_ran", "is_corrected"), [((16, 32, 48), True), ((16, 32), False)])
+def test_a_kernel_that_never_ran_is_guessed_as_those_of_other_sizes_do(quiet, sizes_that_ran, is_corrected) -> None:
+    platform = syclsched.describe(["cpu"])
+    (device,) = platform.compute_devices
+    whole = TaskGraph()
+    for size in (*sizes_that_ran, 64):
+        a, b = (whole.array(f"{name}{size}", (size, size), "float32") for name in "ab")
+        weights = syclsched.constant(np.eye(size, dtype=np.float32))
+        whole.kernel(matmul(), name=f"of {size}", y=b, a=a, b=weights)
+    graph = whole.with_implementations(lambda _, each: each.name in ("onednn", "opencl-c"))
+    by = {each.name: each for each in graph.find_task("of 64").operation.implementations}
+    stated, costs, history = by["onednn"].efficiency / by["opencl-c"].efficiency, CostModel(platform), History()
+    for size in (*sizes_that_ran, 64):
+        times = {"onednn": 1e-8 if size == 64 else 1e-7} | ({} if size == 64 else {"opencl-c": 1e-9})
+        told = [OperatorTime("", f"of {size}", device.name, name, seconds) for name, seconds in times.items()]
+        assert record_times(graph, [f"of {size}"], device, history, lambda told=told: told)
+    found = task_times(graph, device, costs, history, by_library=False)["of 64"]
+    compared = (1e-9 + costs.launch_gap_s(by["opencl-c"], device)) / (1e-7 * stated) if is_corrected else 1.0
+    assert compared != 1.0 or not is_corrected
+    assert found == pytest.approx(1e-8 * stated * compared)
+
+
 @pytest.mark.parametrize("wins", ["library", "kernels", None])
 def test_all_that_was_bound_is_closed_but_what_wins(monkeypatch, wins: str | None) -> None:
     closed = []
