@@ -47,6 +47,8 @@ LONG_S: Final = 0.25
 TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 1, 0.15
 #: Kernels of a kind, of different sizes, that must have run before others are estimated by them.
 _FEWEST_COMPARED: Final = 3
+#: Share of the time by the library from which on tasks of a kind of kernels are tried to know what such kernels take.
+_SAMPLED_SHARE: Final = 0.1
 #: Rounds of choosing tasks and measuring them.
 ROUNDS: Final = 3
 
@@ -127,24 +129,65 @@ def task_times(
     compare, or as kernels of that kind have compared that ran: the less counts, so that no error of the device's rates
     keeps a kernel from being tried.
     """
-    found = {}
     corrections = {} if by_library else _corrections(graph, device, costs, history)
+    found = {}
     for task in graph.tasks:
-        seconds = []
-        for each in task.operation.implementations if task.operation is not None else ():
-            if each.kind == "host" or (each.name == LIBRARY) != by_library:
-                continue
-            if costs.supports(task, each, device) is None:
-                known = history.lookup(_key(task, each, device))
-                if known is not None:
-                    seconds.append(known.value + costs.launch_gap_s(each, device))
-                elif not by_library:
-                    seconds.append(costs.task_seconds(task, each, device).seconds)
-                    correction = corrections.get(_kind(task, each), 1.0)
-                    seconds += [correction * s for s in _compared_with_library(task, each, device, history)]
+        seconds = _seconds_by(task, device, costs, history, corrections, by_library=by_library)
         if seconds:
-            found[task.name] = min(seconds)
+            found[task.name] = min(seconds.values())
     return found
+
+
+def _seconds_by(
+    task: Task,
+    device: Device,
+    costs: CostModel,
+    history: RecordingHistory,
+    corrections: Mapping[tuple[str, str], float],
+    *,
+    by_library: bool,
+) -> dict[str, float]:
+    """Return the seconds of a task by the library, or by each of its kernels; see `task_times`."""
+    found = {}
+    for each in task.operation.implementations if task.operation is not None else ():
+        if each.kind == "host" or (each.name == LIBRARY) != by_library:
+            continue
+        if costs.supports(task, each, device) is None:
+            known = history.lookup(_key(task, each, device))
+            if known is not None:
+                found[each.name] = known.value + costs.launch_gap_s(each, device)
+            elif not by_library:
+                correction = corrections.get(_kind(task, each), 1.0)
+                compared = [correction * s for s in _compared_with_library(task, each, device, history)]
+                found[each.name] = min([costs.task_seconds(task, each, device).seconds, *compared])
+    return found
+
+
+def samples(graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory) -> frozenset[str]:
+    """Return tasks whose kernels tell what all of their kind take: the longest of kinds of which too few have run.
+
+    Kinds that the library does in a small share of the time are left out.
+    """
+    corrections = _corrections(graph, device, costs, history)
+    library_s: dict[tuple[str, str], float] = {}
+    longest: dict[tuple[str, str], dict[HistoryKey, tuple[float, str]]] = {}
+    for task in graph.tasks:
+        own = _seconds_by(task, device, costs, history, corrections, by_library=True)
+        kernels = _seconds_by(task, device, costs, history, corrections, by_library=False)
+        if not own or not kernels or task.operation is None:
+            continue
+        best = task.operation.implementation(min(kernels, key=lambda name: kernels[name]))
+        kind, seconds = _kind(task, best), min(own.values())
+        if kind not in corrections:
+            library_s[kind] = library_s.get(kind, 0.0) + seconds
+            longest.setdefault(kind, {})[_key(task, best, device)] = seconds, task.name
+    least_s = _SAMPLED_SHARE * sum(task_times(graph, device, costs, history, by_library=True).values())
+    return frozenset(
+        name
+        for kind, each in longest.items()
+        if library_s[kind] >= least_s and len(each) >= _FEWEST_COMPARED
+        for _, name in sorted(each.values(), reverse=True)[:_FEWEST_COMPARED]
+    )
 
 
 def _compared_with_library(task: Task, by: Implementation, device: Device, history: RecordingHistory) -> list[float]:
