@@ -164,7 +164,7 @@ def _seconds_by(
 
 
 def samples(graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory) -> frozenset[str]:
-    """Return tasks whose kernels tell what all of their kind take: the longest of kinds of which too few have run.
+    """Return tasks whose kernels tell what all of their kind take: the longest that have not run, if too few have.
 
     Kinds that the library does in a small share of the time are left out.
     """
@@ -177,15 +177,15 @@ def samples(graph: TaskGraph, device: Device, costs: CostModel, history: Recordi
         if not own or not kernels or task.operation is None:
             continue
         best = task.operation.implementation(min(kernels, key=lambda name: kernels[name]))
-        kind, seconds = _kind(task, best), min(own.values())
-        if kind not in corrections:
+        kind, key, seconds = _kind(task, best), _key(task, best, device), min(own.values())
+        if kind not in corrections and history.lookup(key) is None:
             library_s[kind] = library_s.get(kind, 0.0) + seconds
-            longest.setdefault(kind, {})[_key(task, best, device)] = seconds, task.name
+            longest.setdefault(kind, {})[key] = seconds, task.name
     least_s = _SAMPLED_SHARE * sum(task_times(graph, device, costs, history, by_library=True).values())
     return frozenset(
         name
         for kind, each in longest.items()
-        if library_s[kind] >= least_s and len(each) >= _FEWEST_COMPARED
+        if library_s[kind] >= least_s
         for _, name in sorted(each.values(), reverse=True)[:_FEWEST_COMPARED]
     )
 
