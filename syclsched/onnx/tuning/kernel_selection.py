@@ -176,11 +176,14 @@ def samples(graph: TaskGraph, device: Device, costs: CostModel, history: Recordi
         kernels = _seconds_by(task, device, costs, history, corrections, by_library=False)
         if not own or not kernels or task.operation is None:
             continue
-        best = task.operation.implementation(min(kernels, key=lambda name: kernels[name]))
-        kind, key, seconds = _kind(task, best), _key(task, best, device), min(own.values())
-        if kind not in corrections and history.lookup(key) is None:
+        ways = {name: task.operation.implementation(name) for name in kernels}
+        best = ways[min(kernels, key=lambda name: kernels[name])]
+        kind, seconds = _kind(task, best), min(own.values())
+        # A plan may have taken another kernel than was expected: then it is not tried in every process.
+        has_run = any(history.lookup(_key(task, each, device)) is not None for each in ways.values())
+        if kind not in corrections and not has_run:
             library_s[kind] = library_s.get(kind, 0.0) + seconds
-            longest.setdefault(kind, {})[key] = seconds, task.name
+            longest.setdefault(kind, {})[_key(task, best, device)] = seconds, task.name
     least_s = _SAMPLED_SHARE * sum(task_times(graph, device, costs, history, by_library=True).values())
     return frozenset(
         name

@@ -198,13 +198,13 @@ def test_a_kernel_that_never_ran_is_guessed_by_the_time_of_the_library_if_that_i
         assert found == pytest.approx(wanted)
 
 
-def products_of(sizes) -> TaskGraph:
+def products_of(sizes, by=("onednn", "opencl-c")) -> TaskGraph:
     whole = TaskGraph()
     for size in sizes:
         a, b = (whole.array(f"{name}{size}", (size, size), "float32") for name in "ab")
         weights = syclsched.constant(np.eye(size, dtype=np.float32))
         whole.kernel(matmul(), name=f"of {size}", y=b, a=a, b=weights)
-    return whole.with_implementations(lambda _, each: each.name in ("onednn", "opencl-c"))
+    return whole.with_implementations(lambda _, each: each.name in by)
 
 
 @needs_onednn
@@ -222,6 +222,18 @@ def test_the_longest_tasks_of_a_kind_tell_what_its_kernels_take_until_they_have_
     assert record_times(graph, names[1:], device, history, lambda: told)
     assert not samples(graph, device, costs, history)
     assert not samples(products_of(sizes[1:3]), device, costs, history)  # too few to tell, but they are known
+
+
+@needs_onednn
+def test_tasks_that_have_run_by_another_kernel_than_expected_are_not_tried_again(quiet) -> None:
+    platform = syclsched.describe(["cpu"])
+    (device,) = platform.compute_devices
+    costs, history = CostModel(platform), History()
+    graph, names = products_of((16, 32), ("onednn", "opencl-c", "python")), ["of 16", "of 32"]
+    for name, seconds, expected in (("onednn", 1e-6, set(names)), ("python", 1.0, set())):
+        told = [OperatorTime("", each, device.name, name, seconds) for each in names]
+        assert record_times(graph, names, device, history, lambda told=told: told)
+        assert samples(graph, device, costs, history) == expected
 
 
 @needs_onednn
