@@ -28,12 +28,14 @@ _LOGGER = logging.getLogger("syclsched")
 
 #: A call that waits for others and takes no longer justifies a further runner: longer runs use all cores themselves.
 SHORT_S: Final = 2e-3
+#: Runners for each core: while one waits for the interpreter's lock another computes, and fewer calls wait for others.
+RUNNERS_PER_CORE: Final = 2
 
 
 class CachedCall:
     """A fast path for inputs of known shapes and dtypes; made by `cached_call_for`.
 
-    Where calls of several threads meet and are short, each core gets a runner of its own.
+    Where calls of several threads meet and are short, each core gets runners of its own.
     """
 
     def __init__(
@@ -107,7 +109,7 @@ def cached_call_for(
     read = {name: array for name, array in specialised.inputs.items() if array in specialised.graph.inputs()}
     inputs = [(read.get(name), dtype, specialised.shapes[name]) for name, dtype in dtypes.items()]
     repeat = None if specialised.elements else bound.runner.repeat(inputs, specialised.fetched)
-    most = len(os.sched_getaffinity(0))
+    most = RUNNERS_PER_CORE * len(os.sched_getaffinity(0))
 
     def another() -> Repeat | None:
         runner = another_runner(bound) if len(bound.others) + 1 < most else None

@@ -19,6 +19,7 @@ static uint64_t sequence;
 /* What a command's `kernel` points to. `done` is plain, so that the thread sanitizer notices accesses without an order. */
 struct task {
     int64_t parts, refused; /* the number of parts, and the one that is refused; -1 for none */
+    int64_t launches;       /* of one or more parts each */
     const struct task *before;
     int done[MOST_PARTS];
 };
@@ -45,20 +46,27 @@ static int are_done(const struct task *task)
     return 1;
 }
 
-static int32_t perform_part(const struct lane *lane, const struct command *command, int64_t part, int64_t parts)
+static int32_t perform_parts(const struct lane *lane, const struct command *command, int64_t first, int64_t count,
+                             int64_t parts)
 {
     struct task *task = command->kernel;
+    int32_t code = 0;
     check(lane->queue != NULL, "a part on a lane without a queue");
-    check(parts == task->parts && part < parts, "a part that there is not");
+    check(parts == task->parts && count > 0 && first + count <= parts, "a part that there is not");
     check(!task->before || are_done(task->before), "a part before the kernel before is done");
-    check(!task->done[part], "a part is executed twice");
-    if (part % 3 == 0)
+    if (first % 3 == 0)
         sched_yield();
-    task->done[part] = 1;
-    return part == task->refused ? REFUSED : 0;
+    for (int64_t part = first; part < first + count; ++part) {
+        check(!task->done[part], "a part is executed twice");
+        task->done[part] = 1;
+        if (part == task->refused)
+            code = REFUSED;
+    }
+    __atomic_add_fetch(&task->launches, 1, __ATOMIC_RELAXED);
+    return code;
 }
 
-static const struct way made_up = {.perform_part = perform_part};
+static const struct way made_up = {.perform_parts = perform_parts};
 
 static void one_run(struct helpers *helpers, const struct lane *own, uint64_t *state)
 {
@@ -80,6 +88,7 @@ static void one_run(struct helpers *helpers, const struct lane *own, uint64_t *s
         int32_t code = syclsched_helpers_perform(helpers, own, i, tasks[i].parts);
         check(code == (tasks[i].refused < 0 ? 0 : REFUSED), "another result than that of the parts");
         check(are_done(&tasks[i]), "the caller goes on before all parts are done");
+        check(tasks[i].launches <= tasks[i].parts / 4 + 6, "parts are launched one by one");
     }
     syclsched_helpers_end(helpers);
 }

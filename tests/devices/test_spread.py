@@ -93,6 +93,48 @@ def test_one_of_two_on_a_core_comes_to_the_callers_and_may_go_anywhere(
     pytest.fail("two threads stayed on one core")
 
 
+@pytest.mark.parametrize("bound", [0, 1])
+def test_beside_a_thread_that_is_bound_to_its_core_the_other_one_comes(
+    library: Any, spread: int, computing: tuple[int, int], bound: int
+) -> None:
+    cores = os.sched_getaffinity(computing[0])
+    here, there = sorted(cores)[:2]
+    os.sched_setaffinity(computing[bound], {there})
+    learn(library, spread)
+    end = time.monotonic() + 30.0
+    while time.monotonic() < end:
+        os.sched_setaffinity(computing[1 - bound], {there})
+        os.sched_setaffinity(computing[1 - bound], cores)
+        moved = library.syclsched_spread(spread, 0)
+        if moved == 1 and core_of(computing[1 - bound]) == here:
+            assert os.sched_getaffinity(computing[bound]) == {there}
+            return
+        if moved == -1:
+            time.sleep(0.002)
+    pytest.fail("two threads stayed on one core")
+
+
+def test_a_waiting_thread_that_computes_keeps_off_the_cores_of_those_that_are_bound(
+    library: Any, spread: int, computing: tuple[int, int]
+) -> None:
+    cores = os.sched_getaffinity(computing[0])
+    os.sched_setaffinity(0, cores)  # those that a thread may take are the caller's
+    bound, waiting = computing
+    there = sorted(cores)[1]
+
+    def comes_to_keep_to(wanted: set[int]) -> bool:
+        end = time.monotonic() + 60.0
+        while os.sched_getaffinity(waiting) != wanted and time.monotonic() < end:
+            library.syclsched_spread(spread, waiting)  # lists threads now and then, and looks at them in the next call
+            time.sleep(0.01)
+        return os.sched_getaffinity(waiting) == wanted
+
+    os.sched_setaffinity(bound, {there})
+    assert comes_to_keep_to(cores - {there})
+    os.sched_setaffinity(bound, cores)
+    assert comes_to_keep_to(cores)
+
+
 def test_threads_stay_where_the_user_wants_them(library: Any, spread: int, computing: tuple[int, int]) -> None:
     there = sorted(os.sched_getaffinity(computing[0]))[1]
     for thread in computing:

@@ -54,8 +54,9 @@ struct way {
     uint64_t (*start_ns)(const struct lane *lane, ref event);
     uint64_t (*end_ns)(const struct lane *lane, ref event);
     int32_t (*perform)(const struct lane *lane, const struct command *command); /* synchronously; 0 on success */
-    /* The same for one of so many parts of a divisible kernel. */
-    int32_t (*perform_part)(const struct lane *lane, const struct command *command, int64_t part, int64_t parts);
+    /* The same for `count` of the `parts` of a divisible kernel. */
+    int32_t (*perform_parts)(const struct lane *lane, const struct command *command, int64_t first, int64_t count,
+                             int64_t parts);
 };
 
 /* An in-order queue. */

@@ -4,6 +4,9 @@
  *
  * The caller begins at once, and a helper joins when it has woken up, which takes some 40 us. A kernel submitted to the
  * runtime waits for such a thread before it begins, and for another one before two cores compute.
+ *
+ * Each launch costs 1.5 us, so a thread takes several parts at a time while many are left, and single ones at the end
+ * (Polychronopoulos, Kuck: Guided Self-Scheduling, IEEE Trans. Computers C-36, 1987).
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -59,18 +62,20 @@ static int64_t part_of(uint64_t next)
     return next & 0xFF;
 }
 
-/* Take one part and execute it. Returns 0 if there is none to take, as `next` tells. */
+/* Take some parts, a share of those left, and execute them. Returns 0 if there are none to take, as `next` tells. */
 static int take(struct helpers *helpers, const struct lane *lanes, uint64_t next)
 {
-    if (part_of(next) >= parts_of(next))
+    int64_t left = parts_of(next) - part_of(next), share = left / (helpers->begun + 1), taken = share ? share : 1;
+    if (left <= 0)
         return 0;
-    if (__atomic_compare_exchange_n(&helpers->next, &next, next + 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    uint64_t then = next + (uint64_t)taken;
+    if (__atomic_compare_exchange_n(&helpers->next, &next, then, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
         const struct command *command = helpers->commands[command_of(next)];
         const struct lane *lane = &lanes[command->lane];
-        int32_t code = lane->way->perform_part(lane, command, part_of(next), parts_of(next));
+        int32_t code = lane->way->perform_parts(lane, command, part_of(next), taken, parts_of(next));
         if (code != 0)
             __atomic_store_n(&helpers->refused, code, __ATOMIC_RELAXED);
-        __atomic_add_fetch(&helpers->done, 1, __ATOMIC_RELEASE);
+        __atomic_add_fetch(&helpers->done, taken, __ATOMIC_RELEASE);
     }
     return 1;
 }

@@ -168,9 +168,10 @@ static uint64_t end_ns(const struct lane *lane, ref event)
     return profiled(lane, event, CL_PROFILING_COMMAND_END);
 }
 
-/* Execute a part of a divisible kernel's groups on the calling thread: those of a range along the axis with the most. Its
+/* Execute parts of a divisible kernel's groups on the calling thread: those of a range along the axis with the most. Its
  * arguments are set: other threads execute the other parts. */
-static int32_t perform_part(const struct lane *lane, const struct command *command, int64_t part, int64_t parts)
+static int32_t perform_parts(const struct lane *lane, const struct command *command, int64_t first, int64_t count,
+                             int64_t parts)
 {
     size_t offset[3] = {0, 0, 0}, global[3], local[3], last = command->dimensions - 1, axis = 0, groups = 0;
     if (command->arguments_count)
@@ -181,8 +182,8 @@ static int32_t perform_part(const struct lane *lane, const struct command *comma
         if (global[d] / local[d] >= groups)
             groups = global[d] / local[d], axis = d;
     }
-    offset[axis] = groups * (size_t)part / (size_t)parts * local[axis];
-    global[axis] = groups * (size_t)(part + 1) / (size_t)parts * local[axis] - offset[axis];
+    offset[axis] = groups * (size_t)first / (size_t)parts * local[axis];
+    global[axis] = groups * (size_t)(first + count) / (size_t)parts * local[axis] - offset[axis];
     if (!global[axis])
         return CL_SUCCESS;
     return of(lane)->enqueue_kernel(lane->queue, command->kernel, (cl_uint)command->dimensions, offset, global,
@@ -211,4 +212,4 @@ static int32_t perform(const struct lane *lane, const struct command *command)
 }
 
 const struct way syclsched_way_opencl = {submit,  fence,  flush,    status, wait,
-                                         delete, start_ns, end_ns, perform, perform_part};
+                                         delete, start_ns, end_ns, perform, perform_parts};

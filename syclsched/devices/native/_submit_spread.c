@@ -5,10 +5,14 @@
  * Computing threads are woken while the caller still submits: no core is idle, and two threads may share one. Once the
  * caller sleeps its core is idle, but Linux may leave it idle: it pulls threads to a newly idle core only if that was
  * quick lately, or else at a later tick of 4 ms. A small model has ended before that, on one core of two.
+ *
+ * Intel's OpenCL runtime binds its workers to cores 1, 2, ..., also while they compute for others that share them. A
+ * thread that waits for kernels computes, too, and shares a worker's core if it wakes up there.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +36,7 @@ struct spread {
     int64_t looks, rest, count;
     int64_t begun_ns, begun_used_ns; /* start of the run: time, and processor time of the process */
     double most;                     /* highest processor time per second of recent runs */
+    int is_kept_off;                 /* whether the waiting thread keeps off cores that others are bound to */
     struct seen threads[THREADS];
 };
 
@@ -93,42 +98,73 @@ static void keep_computing(struct spread *spread)
     spread->count = kept <= COMPUTING ? kept : 0;
 }
 
+/* Held while affinities are changed for a moment, and read: several callers may move the same threads. */
+static pthread_mutex_t moving = PTHREAD_MUTEX_INITIALIZER;
+
 /* Move a thread to a core, then restore its affinity. */
 static int move(pid_t id, int core)
 {
     cpu_set_t allowed, only;
     CPU_ZERO(&only);
     CPU_SET(core, &only);
-    if (sched_getaffinity(id, sizeof allowed, &allowed) != 0 || !CPU_ISSET(core, &allowed) ||
-        sched_setaffinity(id, sizeof only, &only) != 0)
-        return 0;
-    sched_setaffinity(id, sizeof allowed, &allowed);
-    return 1;
+    pthread_mutex_lock(&moving);
+    int moved = sched_getaffinity(id, sizeof allowed, &allowed) == 0 && CPU_ISSET(core, &allowed) &&
+                sched_setaffinity(id, sizeof only, &only) == 0;
+    if (moved)
+        sched_setaffinity(id, sizeof allowed, &allowed);
+    pthread_mutex_unlock(&moving);
+    return moved;
 }
 
-/* If two computing threads share a core, and none is on the caller's, move one of them to the caller's core. */
+/* Let the waiting thread, if it computes, keep off the cores that other computing threads are bound to. */
+static void keep_off(struct spread *spread, pid_t waiting)
+{
+    cpu_set_t all, rest, only;
+    int computes = 0;
+    if (sched_getaffinity(0, sizeof all, &all) != 0)
+        return;
+    rest = all;
+    pthread_mutex_lock(&moving);
+    for (int64_t i = 0; i < spread->count; ++i)
+        if (spread->threads[i].id == waiting)
+            computes = 1;
+        else if (sched_getaffinity(spread->threads[i].id, sizeof only, &only) == 0 && CPU_COUNT(&only) == 1)
+            for (int core = 0; core < CPU_SETSIZE; ++core)
+                if (CPU_ISSET(core, &only))
+                    CPU_CLR(core, &rest);
+    pthread_mutex_unlock(&moving);
+    int keeps_off = computes && CPU_COUNT(&rest) && !CPU_EQUAL(&rest, &all);
+    if (keeps_off || spread->is_kept_off)
+        sched_setaffinity(waiting, sizeof all, keeps_off ? &rest : &all);
+    spread->is_kept_off = keeps_off;
+}
+
+/* If computing threads share a core, and none is on the caller's, move one of them to the caller's core. */
 static int32_t look(struct spread *spread, int32_t except)
 {
-    int here = sched_getcpu();
-    pid_t second = 0;
-    cpu_set_t taken;
+    int here = sched_getcpu(), cores[COMPUTING];
+    cpu_set_t taken, shared;
     CPU_ZERO(&taken);
+    CPU_ZERO(&shared);
     for (int64_t i = 0; i < spread->count; ++i) {
         pid_t id = spread->threads[i].id;
-        int core = id == except ? -1 : core_of(id);
+        int core = cores[i] = id == except ? -1 : core_of(id);
         if (core == here)
             return 0;
         if (core < 0 || core >= CPU_SETSIZE)
             continue;
         if (CPU_ISSET(core, &taken))
-            second = id;
+            CPU_SET(core, &shared);
         CPU_SET(core, &taken);
     }
-    return here >= 0 && second && move(second, here);
+    for (int64_t i = 0; here >= 0 && i < spread->count; ++i)
+        if (cores[i] >= 0 && cores[i] < CPU_SETSIZE && CPU_ISSET(cores[i], &shared) && move(spread->threads[i].id, here))
+            return 1;
+    return 0;
 }
 
-/* Called once in a run by the thread that is about to wait for it. The thread `except` is ignored. Returns 1 if a
- * thread was moved, 0 if not, and -1 if nothing was checked. */
+/* Called once in a run by the thread that is about to wait for it. The thread `except`, which waits for the devices, is
+ * never moved. Returns 1 if a thread was moved, 0 if not, and -1 if nothing was checked. */
 int32_t syclsched_spread(struct spread *spread, int32_t except)
 {
     int32_t found = -1;
@@ -139,7 +175,7 @@ int32_t syclsched_spread(struct spread *spread, int32_t except)
         if (turn == 0)
             list_all(spread);
         else if (turn == 1)
-            keep_computing(spread);
+            keep_computing(spread), keep_off(spread, except);
         else if ((found = look(spread, except)) == 0)
             spread->rest = REST;
     }

@@ -33,6 +33,7 @@ from syclsched.onnx.tuning.kernel_selection import (
     is_known,
     record_times,
     sample_inputs,
+    samples,
     saved_share,
     select_kernels,
     task_times,
@@ -237,12 +238,15 @@ def _compare_plans(
         return found
     is_long = by_library_s >= MIDDLE_S
     for left in reversed(range(ROUNDS)):
-        kernels = chosen_kernels()
+        chosen = chosen_kernels()
+        # A plan that is made anyway also tells what other kernels take.
+        sampled = samples(graph, device, CostModel(platform, history), history) if chosen and left else frozenset()
+        kernels = chosen | sampled.intersection(library)
         tried = on_devices(graph, platform, kernels)
         between = comparison_key(tried)
         known = is_known_faster(device, history, between)
         share = WORTH_TRYING if is_known(tried, kernels, device, history) else least_gain if is_long else 0.0
-        if not kernels or known is False or (share and not may_win(kernels, share)):
+        if not chosen or known is False or (share and not may_win(chosen, share)):
             break
         mixed = make(tried)
         learnt_kernels = ensure_times(mixed, kernels)

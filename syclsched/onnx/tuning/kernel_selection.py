@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -44,6 +45,10 @@ MIDDLE_S: Final = 20e-3
 LONG_S: Final = 0.25
 #: Traced runs, of which the least time of each task counts: at most; and at least, after so many seconds.
 TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 1, 0.1
+#: Kernels of a kind, of different sizes, that must have run before others are estimated by them.
+_FEWEST_COMPARED: Final = 3
+#: Share of the time by the library from which on tasks of a kind of kernels are tried to know what such kernels take.
+_SAMPLED_SHARE: Final = 0.1
 #: Rounds of choosing tasks and measuring them.
 ROUNDS: Final = 3
 
@@ -121,24 +126,71 @@ def task_times(
     """Return the seconds of each task by the library, or by its best kernel; measured within a run if known.
 
     Those of a kernel that has not run are estimated by its work, and by the library's time, as the stated efficiencies
-    compare: the less counts, so that no error of the device's rates keeps a kernel from being tried.
+    compare, or as kernels of that kind have compared that ran: the less counts, so that no error of the device's rates
+    keeps a kernel from being tried.
     """
+    corrections = {} if by_library else _corrections(graph, device, costs, history)
     found = {}
     for task in graph.tasks:
-        seconds = []
-        for each in task.operation.implementations if task.operation is not None else ():
-            if each.kind == "host" or (each.name == LIBRARY) != by_library:
-                continue
-            if costs.supports(task, each, device) is None:
-                known = history.lookup(_key(task, each, device))
-                if known is not None:
-                    seconds.append(known.value + costs.launch_gap_s(each, device))
-                elif not by_library:
-                    seconds.append(costs.task_seconds(task, each, device).seconds)
-                    seconds += _compared_with_library(task, each, device, history)
+        seconds = _seconds_by(task, device, costs, history, corrections, by_library=by_library)
         if seconds:
-            found[task.name] = min(seconds)
+            found[task.name] = min(seconds.values())
     return found
+
+
+def _seconds_by(
+    task: Task,
+    device: Device,
+    costs: CostModel,
+    history: RecordingHistory,
+    corrections: Mapping[tuple[str, str], float],
+    *,
+    by_library: bool,
+) -> dict[str, float]:
+    """Return the seconds of a task by the library, or by each of its kernels; see `task_times`."""
+    found = {}
+    for each in task.operation.implementations if task.operation is not None else ():
+        if each.kind == "host" or (each.name == LIBRARY) != by_library:
+            continue
+        if costs.supports(task, each, device) is None:
+            known = history.lookup(_key(task, each, device))
+            if known is not None:
+                found[each.name] = known.value + costs.launch_gap_s(each, device)
+            elif not by_library:
+                correction = corrections.get(_kind(task, each), 1.0)
+                compared = [correction * s for s in _compared_with_library(task, each, device, history)]
+                found[each.name] = min([costs.task_seconds(task, each, device).seconds, *compared])
+    return found
+
+
+def samples(graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory) -> frozenset[str]:
+    """Return tasks whose kernels tell what all of their kind take: the longest that have not run, if too few have.
+
+    Kinds that the library does in a small share of the time are left out.
+    """
+    corrections = _corrections(graph, device, costs, history)
+    library_s: dict[tuple[str, str], float] = {}
+    longest: dict[tuple[str, str], dict[HistoryKey, tuple[float, str]]] = {}
+    for task in graph.tasks:
+        own = _seconds_by(task, device, costs, history, corrections, by_library=True)
+        kernels = _seconds_by(task, device, costs, history, corrections, by_library=False)
+        if not own or not kernels or task.operation is None:
+            continue
+        ways = {name: task.operation.implementation(name) for name in kernels}
+        best = ways[min(kernels, key=lambda name: kernels[name])]
+        kind, seconds = _kind(task, best), min(own.values())
+        # A plan may have taken another kernel than was expected: then it is not tried in every process.
+        has_run = any(history.lookup(_key(task, each, device)) is not None for each in ways.values())
+        if kind not in corrections and not has_run:
+            library_s[kind] = library_s.get(kind, 0.0) + seconds
+            longest.setdefault(kind, {})[_key(task, best, device)] = seconds, task.name
+    least_s = _SAMPLED_SHARE * sum(task_times(graph, device, costs, history, by_library=True).values())
+    return frozenset(
+        name
+        for kind, each in longest.items()
+        if library_s[kind] >= least_s
+        for _, name in sorted(each.values(), reverse=True)[:_FEWEST_COMPARED]
+    )
 
 
 def _compared_with_library(task: Task, by: Implementation, device: Device, history: RecordingHistory) -> list[float]:
@@ -146,6 +198,29 @@ def _compared_with_library(task: Task, by: Implementation, device: Device, histo
     offered = task.operation.implementations if task.operation is not None else ()
     known = [(each, history.lookup(_key(task, each, device))) for each in offered if each.name == LIBRARY]
     return [time.value * each.efficiency / by.efficiency for each, time in known if time is not None]
+
+
+def _corrections(
+    graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory
+) -> dict[tuple[str, str], float]:
+    """Return by kind how kernels that ran compare with the library, over how their stated efficiencies do: medians."""
+    found: dict[tuple[str, str], dict[HistoryKey, float]] = {}
+    for task in graph.tasks:
+        for each in task.operation.implementations if task.operation is not None else ():
+            if each.name == LIBRARY or each.kind == "host" or costs.supports(task, each, device) is not None:
+                continue
+            key = _key(task, each, device)
+            known, stated = history.lookup(key), _compared_with_library(task, each, device, history)
+            if known is not None and stated:
+                ratio = (known.value + costs.launch_gap_s(each, device)) / min(stated)
+                found.setdefault(_kind(task, each), {})[key] = ratio
+    return {kind: median(each.values()) for kind, each in found.items() if len(each) >= _FEWEST_COMPARED}
+
+
+def _kind(task: Task, by: Implementation) -> tuple[str, str]:
+    """Return the operation, without its parameters, and the implementation of a task."""
+    assert task.operation is not None
+    return task.operation.name.split(" ", 1)[0], by.name
 
 
 def is_known(graph: TaskGraph, tasks: Iterable[str], device: Device, history: RecordingHistory) -> bool:

@@ -27,7 +27,14 @@ from syclsched.model.profile import Quantity
 from syclsched.onnx.report import OperatorTime
 from syclsched.onnx.tuning import autotune, kernel_selection, plan_comparison
 from syclsched.onnx.tuning.implementations import on_devices
-from syclsched.onnx.tuning.kernel_selection import is_known, record_times, saved_share, select_kernels, task_times
+from syclsched.onnx.tuning.kernel_selection import (
+    is_known,
+    record_times,
+    samples,
+    saved_share,
+    select_kernels,
+    task_times,
+)
 from syclsched.profiling import HistoryStore
 from syclsched.profiling.busy import CpuTimes
 
@@ -189,6 +196,62 @@ def test_a_kernel_that_never_ran_is_guessed_by_the_time_of_the_library_if_that_i
         assert record_times(graph, ("first",), device, history, lambda told=told: told)
         found = task_times(graph, device, CostModel(platform), history, by_library=False)["first"]
         assert found == pytest.approx(wanted)
+
+
+def products_of(sizes, by=("onednn", "opencl-c")) -> TaskGraph:
+    whole = TaskGraph()
+    for size in sizes:
+        a, b = (whole.array(f"{name}{size}", (size, size), "float32") for name in "ab")
+        weights = syclsched.constant(np.eye(size, dtype=np.float32))
+        whole.kernel(matmul(), name=f"of {size}", y=b, a=a, b=weights)
+    return whole.with_implementations(lambda _, each: each.name in by)
+
+
+@needs_onednn
+def test_the_longest_tasks_of_a_kind_tell_what_its_kernels_take_until_they_have_run(quiet) -> None:
+    platform = syclsched.describe(["cpu"])
+    (device,) = platform.compute_devices
+    costs, history, sizes = CostModel(platform), History(), (16, 32, 48, 64)
+    graph, names = products_of(sizes), [f"of {size}" for size in sizes]
+    assert not samples(graph, device, costs, history)  # the library's times are unknown, too
+    told = [OperatorTime("", name, device.name, "onednn", 1e-6 * (i + 1)) for i, name in enumerate(names)]
+    assert record_times(graph, names, device, history, lambda: told)
+    assert samples(graph, device, costs, history) == set(names[1:])
+    assert samples(products_of(sizes[:2]), device, costs, history) == set(names[:2])
+    told = [OperatorTime("", name, device.name, "opencl-c", 1e-6) for name in names[1:]]
+    assert record_times(graph, names[1:], device, history, lambda: told)
+    assert not samples(graph, device, costs, history)
+    assert not samples(products_of(sizes[1:3]), device, costs, history)  # too few to tell, but they are known
+
+
+@needs_onednn
+def test_tasks_that_have_run_by_another_kernel_than_expected_are_not_tried_again(quiet) -> None:
+    platform = syclsched.describe(["cpu"])
+    (device,) = platform.compute_devices
+    costs, history = CostModel(platform), History()
+    graph, names = products_of((16, 32), ("onednn", "opencl-c", "python")), ["of 16", "of 32"]
+    for name, seconds, expected in (("onednn", 1e-6, set(names)), ("python", 1.0, set())):
+        told = [OperatorTime("", each, device.name, name, seconds) for each in names]
+        assert record_times(graph, names, device, history, lambda told=told: told)
+        assert samples(graph, device, costs, history) == expected
+
+
+@needs_onednn
+@pytest.mark.parametrize(("sizes_that_ran", "is_corrected"), [((16, 32, 48), True), ((16, 32), False)])
+def test_a_kernel_that_never_ran_is_guessed_as_those_of_other_sizes_do(quiet, sizes_that_ran, is_corrected) -> None:
+    platform = syclsched.describe(["cpu"])
+    (device,) = platform.compute_devices
+    graph = products_of((*sizes_that_ran, 64))
+    by = {each.name: each for each in graph.find_task("of 64").operation.implementations}
+    stated, costs, history = by["onednn"].efficiency / by["opencl-c"].efficiency, CostModel(platform), History()
+    for size in (*sizes_that_ran, 64):
+        times = {"onednn": 1e-8 if size == 64 else 1e-7} | ({} if size == 64 else {"opencl-c": 1e-9})
+        told = [OperatorTime("", f"of {size}", device.name, name, seconds) for name, seconds in times.items()]
+        assert record_times(graph, [f"of {size}"], device, history, lambda told=told: told)
+    found = task_times(graph, device, costs, history, by_library=False)["of 64"]
+    compared = (1e-9 + costs.launch_gap_s(by["opencl-c"], device)) / (1e-7 * stated) if is_corrected else 1.0
+    assert compared != 1.0 or not is_corrected
+    assert found == pytest.approx(1e-8 * stated * compared)
 
 
 @pytest.mark.parametrize("wins", ["library", "kernels", None])
@@ -425,6 +488,21 @@ def test_what_was_undecided_is_raced_again_and_what_was_certain_is_not(monkeypat
     certain.race()
     assert len(raced) == 3
     assert certain.race().doing != certain.made[0].doing and len(raced) == 3
+
+
+@needs_onednn
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_plan_that_is_made_anyway_tells_what_other_kernels_take(monkeypatch, quiet, wanted: bool) -> None:
+    stage = Stage(monkeypatch)
+    chosen = iter([{"first"}, {"first", "second"} if wanted else {"first"}, *[{"first"}] * 9])
+    monkeypatch.setattr(autotune, "select_kernels", lambda *_: frozenset(next(chosen)))
+    monkeypatch.setattr(autotune, "samples", lambda *_: frozenset({"second"} if len(stage.made) == 1 else ()))
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[2.0] * 9, [1.0] * 9])
+    winner = stage.race()
+    by_kernels = [{task for task, by in made.doing.items() if by == "opencl-c"} for made in stage.made]
+    assert by_kernels[1] == {"first", "second"}
+    assert winner.doing == stage.made[1 if wanted else 2].doing and len(stage.made) == (2 if wanted else 3)
+    assert {id(each) for each in stage.closed} == {id(each) for each in stage.made if each is not winner}
 
 
 @needs_onednn
