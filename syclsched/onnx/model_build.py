@@ -18,7 +18,7 @@ from syclsched.model.text.bulk_objects import paused_collection
 from syclsched.onnx.loop_plans import plan_bodies
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import OnnxModel
-from syclsched.onnx.specialised import Array, CountedAxes, Shapes, Specialised
+from syclsched.onnx.specialised import Array, Shapes, Specialised
 from syclsched.onnx.tuning.autotune import VariantBuilder, faster_variant, rebind
 from syclsched.onnx.tuning.implementations import (
     chosen_before,
@@ -35,6 +35,7 @@ from syclsched.progress import Progress, shown
 if TYPE_CHECKING:
     from syclsched.devices import OpenDevices
     from syclsched.execution import Runner
+    from syclsched.frontends.onnx.importing.lengths import CountedAxes
     from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
     from syclsched.planner import PlanRequest
 

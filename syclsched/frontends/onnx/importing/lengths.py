@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -37,6 +37,36 @@ class LengthError(ModelError):
 
 #: Name of the input that has the extent of a dimension with buckets.
 EXTENT_INPUT: Final = "extent of {}"
+
+
+@dataclass(frozen=True, slots=True)
+class CountedSum:
+    """A further input whose number is how much of an axis there is after a call that appends to it."""
+
+    number: int  # that is added
+    counts: tuple[str, ...]  # further inputs that are added, too; first what there is before
+    bound: int  # the largest there can be
+
+
+@dataclass(frozen=True, slots=True)
+class CountedAxes:
+    """Axes of inputs of which a call fills a part, as much as further inputs say, each a single int64."""
+
+    axes: Mapping[str, Mapping[int, str]]  # input -> axis -> the further input
+    sums: Mapping[str, CountedSum] = field(default_factory=dict)  # by further input
+
+    @property
+    def extents(self) -> tuple[str, ...]:
+        """The further inputs."""
+        return tuple(dict.fromkeys([count for axes in self.axes.values() for count in axes.values()] + [*self.sums]))
+
+    @property
+    def growing(self) -> dict[str, tuple[int, str]]:
+        """The inputs to which a call appends along an axis, and the further input that says how much there is then."""
+        totals = {total.counts[0]: name for name, total in self.sums.items()}
+        axes = [(name, axis, count) for name, axes in self.axes.items() for axis, count in axes.items()]
+        return {name: (axis, totals[count]) for name, axis, count in axes if count in totals}
+
 
 #: Operators whose importers read extents otherwise than `Shape` does: only the first axis may have a length.
 READ_EXTENTS: Final = frozenset(

@@ -115,6 +115,9 @@ def _open_range(b: NetworkBuilder, *given: str) -> str:
     first, step = (None if found is None else found.item() for found in (b.known(start), b.known(delta)))
     if dtype not in FLOATS and (first, step) == (0, 1):
         (number,) = numbers(b, limit, _LIMIT)
+    elif dtype not in FLOATS and step == 1:  # which may be the difference of two lengths
+        wide = [b.cast(each, "int64") for each in (start, limit)]
+        number = b.elementwise(("max", ("sub", 1, 0), ("const", 0, "int64")), *wide, dtype="int64")
     else:
         number = b.elementwise(_range_count(dtype), start, limit, delta, dtype="int64")
     extent = bounded(b, number, _COUNT, least=None)

@@ -187,6 +187,14 @@ def _open_concat(b: NetworkBuilder, values: Sequence[str], axis: int) -> str:
         b.give_lengths(made, [each for each in b.lengths.get(value, ()) if each.axis != axis])
         whole.append(made)
     counts = [each.count for each in extents if each.count is not None]
+    fixed = sum(each.bound for each in extents if each.count is None)
+    count = formula(b, "add", fixed, counts)
+    most = sum(each.bound for each in extents)
+    total = Extent(min(most, b.bounds.get(count, most)), count)
+    if len(values) == 2 and extents[0] == Extent(total.bound, extents[0].count) and counts[0] == extents[0].count:
+        is_fixed = extents[1].count is None
+        written = _written(b, values[0], whole, axis, counts[0]) if is_fixed else None
+        return with_lengths(b, written or _appended(b, whole[0], whole[1], axis, total, counts[0]), axis, total)
     given = list(dict.fromkeys(counts))
     sums: list[Any] = []  # where each value ends
     for each in extents:
@@ -199,10 +207,34 @@ def _open_concat(b: NetworkBuilder, values: Sequence[str], axis: int) -> str:
         own = place if i == 0 else ("add", ("sub", place, sums[i - 1]), ("const", bounds[i - 1], "int64"))
         found = ("where", ("less", place, sums[i]), own, found)
     found = ("min", found, ("const", max(bounds[-1] - 1, 0), "int64"))
-    indices = b.elementwise(found, *given, shape=(bounds[-1],), dtype="int64")
-    fixed = sum(each.bound for each in extents if each.count is None)
-    total = Extent(bounds[-1], formula(b, "add", fixed, counts))
+    indices = b.elementwise(found, *given, shape=(total.bound,), dtype="int64")
     return with_lengths(b, b.gather(b.concat(whole, axis), indices, axis), axis, total)
+
+
+def _written(b: NetworkBuilder, cache: str, values: Sequence[str], axis: int, count: str) -> str | None:
+    """Return a value that is carried from call to call with rows written into it, behind as many as there are.
+
+    None for other values.
+    """
+    shape, rows = b.shape(cache), b.shape(values[1])
+    if cache not in b.carried or len(shape) not in (3, 4) or axis != len(shape) - 2:
+        return None
+    if any(each in b.lengths for each in values) or b.dtype(values[1]) != b.dtype(cache):
+        return None
+    parts = [
+        b.reshape(each, (n[0], *(1,) * (4 - len(n)), *n[1:])) for each, n in zip(values, (shape, rows), strict=True)
+    ]
+    starts = b.elementwise(0, count, shape=shape[:1])
+    return b.reshape(b.emit("cache_write", [*parts, starts], circular=False), shape)
+
+
+def _appended(b: NetworkBuilder, x: str, rows: str, axis: int, total: Extent, count: str) -> str:
+    """Return a value with rows behind the first ones of it, as many as its length says; there is room for them."""
+    n, place = b.shape(rows)[axis], ("index", axis - len(b.shape(x)))
+    if n > 1:
+        behind = ("min", ("max", ("sub", ("index", -1), 0), _ZERO), ("const", n - 1, "int64"))
+        rows = b.gather(rows, b.elementwise(behind, count, shape=(total.bound,), dtype="int64"), axis)
+    return b.elementwise(("where", ("less", place, 2), 0, 1), x, rows, count, shape=b.shape(x))
 
 
 @imports("Pad")
