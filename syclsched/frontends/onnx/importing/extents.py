@@ -88,6 +88,8 @@ def _number(b: NetworkBuilder, name: str, index: int, what: str, size: int) -> N
     if traced[0] in b.bounds:
         return _scalar(b, traced)
     if b.observed is None:
+        if b.extent_inputs and b.extent_inputs.keys() >= {*b.sources(name)}:
+            return _scalar(b, traced)  # of lengths: with an upper bound of its own where it is used, or none
         raise value_needed(b, name, what)
     key = _key(b, f"{what}, {index}")
     seen = b.observed.get(key)

@@ -12,6 +12,7 @@ from syclsched.frontends.onnx.importing.extents import (
     bounded,
     bounded_numbers,
     bounds_of,
+    extents_of,
     is_fixed,
     numbers,
     with_extents,
@@ -152,7 +153,8 @@ def _eye_like(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         raise b.wrong(f"an identity matrix of shape {extents}")
     k = node.integer("k")
     on = ("equal", ("index", -1), ("add", ("index", -2), ("const", k, "int64")))
-    return [b.emit("elementwise", [], shape=extents, dtype=dtype, expression=("cast", dtype, on))]
+    made = b.emit("elementwise", [], shape=extents, dtype=dtype, expression=("cast", dtype, on))
+    return [with_extents(b, made, extents_of(b, x))]
 
 
 @imports("OneHot")

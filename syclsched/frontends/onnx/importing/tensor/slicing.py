@@ -27,6 +27,10 @@ from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 _ZERO: Final = ("const", 0, "int64")
 
 
+def _integer(value: int) -> Any:
+    return ("const", value, "int64")
+
+
 @imports("Slice")
 def _slice_of(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Slice; its parameters are attributes before opset 10, then inputs."""
@@ -75,8 +79,13 @@ def _needs_length(b: NetworkBuilder, x: str, axis: int, start: int, end: int, st
     return b.length_along(x, axis) is not None and ((start, step) != (0, 1) or end < 0)
 
 
-def _open_slice(b: NetworkBuilder, x: str, axis: int, start: Number, end: Number, step: int) -> str:
-    """Return the part of a value along an axis, where bounds or its length are known only at run time."""
+def _open_slice(
+    b: NetworkBuilder, x: str, axis: int, start: Number, end: Number, step: int, most: int | None = None
+) -> str:
+    """Return the part of a value along an axis, where bounds or its length are known only at run time.
+
+    It has at most as many elements as there are, or as given.
+    """
     n, length = b.shape(x)[axis], b.length_along(x, axis)
     what = f"the slice of axis {axis}"
     if not n:
@@ -104,7 +113,8 @@ def _open_slice(b: NetworkBuilder, x: str, axis: int, start: Number, end: Number
     more = ("div", ("add", span, ("sub", size, one)), size)
     count = b.elementwise(("max", more, zero), *given, dtype="int64")
     known = is_length(b, count)
-    extent = bounded(b, count, what, most=-(-n // abs(step))) if not known else bounded(b, count, what)
+    most = -(-n // abs(step)) if most is None else most
+    extent = bounded(b, count, what, most=most) if not known else bounded(b, count, what)
     first = b.elementwise(begin, *given, shape=(), dtype="int64")
     picked = ("add", ("mul", ("index", -1), ("const", step, "int64")), 0)
     places = ("min", ("max", picked, zero), ("const", n - 1, "int64"))
@@ -148,8 +158,8 @@ def _split(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x, sizes_name = inputs.required(0, "input"), inputs.optional(1)
     shape = b.shape(x)
     axis = b.axis(node.integer("axis"), len(shape))
-    if b.length_along(x, axis) is not None:
-        raise LengthError("parts of an axis whose length is known only at run time", where=b.place())
+    if b.length_along(x, axis) is not None or (sizes_name is not None and b.known(sizes_name) is None):
+        return _open_split(b, node, x, axis, sizes_name)
     sizes = node.integers("split") if sizes_name is None else b.integers(sizes_name, "the sizes")
     if not sizes:
         count = node.integer("num_outputs", len(node.outputs))
@@ -165,6 +175,48 @@ def _split(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         parts.append(b.part(x, axis, start, size) if name else None)
         start += size
     return parts
+
+
+def _open_split(b: NetworkBuilder, node: ModelNode, x: str, axis: int, sizes_name: str | None) -> Names:
+    """Return the parts of an axis, whose sizes or whose length are known only at run time."""
+    n, length, count = b.shape(x)[axis], b.length_along(x, axis), node.integer("num_outputs", len(node.outputs))
+    sizes: Sequence[Number] = node.integers_or("split")
+    if sizes_name is not None:
+        sizes = numbers(b, sizes_name, "the sizes")
+    if not sizes:  # as many in each part but the last
+        share = ("div", ("add", 0, ("const", count - 1, "int64")), ("const", count, "int64"))
+        chunk = b.elementwise(share, length or "", dtype="int64")
+        ends: list[Number] = [0, *(b.elementwise(("mul", 0, _integer(i)), chunk) for i in range(1, count + 1))]
+        most = [-(-n // count)] * count
+    else:
+        ends = [0]
+        for size in sizes:
+            ends.append(_added(b, ends[-1], size))
+        most = [size if isinstance(size, int) else n for size in sizes]
+        if length is None and isinstance(ends[-1], int) and (ends[-1] != n or min(most) < 0):
+            raise b.wrong(f"parts {tuple(sizes)} of axis {axis} of {b.shape(x)}, for {len(node.outputs)} outputs")
+    if length is not None and isinstance(ends[-1], int):
+        raise LengthError("parts of fixed sizes of an axis whose length is known only at run time", where=b.place())
+    if len(most) < len(node.outputs):
+        raise b.wrong(f"{len(most)} parts for {len(node.outputs)} outputs")
+    parts: list[str | None] = []
+    for name, start, end, bound in zip(node.outputs, ends, ends[1:], most, strict=False):
+        if not name:
+            parts.append(None)
+        elif length is None and isinstance(start, int) and isinstance(end, int):
+            parts.append(b.part(x, axis, start, end - start))
+        else:
+            parts.append(_open_slice(b, x, axis, start, end, 1, bound))
+    return parts
+
+
+def _added(b: NetworkBuilder, *given: Number) -> Number:
+    """Return a sum."""
+    open_ones = [each for each in given if isinstance(each, str)]
+    fixed = sum(each for each in given if isinstance(each, int))
+    if not open_ones:
+        return fixed
+    return b.elementwise(("add", *range(len(open_ones)), ("const", fixed, "int64")), *open_ones, dtype="int64")
 
 
 @imports("Concat")
