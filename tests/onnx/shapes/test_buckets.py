@@ -148,6 +148,16 @@ WINDOWS = {
 }
 
 
+def test_norms_of_pictures_of_any_size() -> None:
+    nodes = [
+        node("GlobalLpPool", ["x"], ["y"]),
+        node("LpPool", ["x"], ["z"], kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1]),
+    ]
+    with Both(nodes, {"x": (1, 3, "height", "width")}, ["y", "z"], {"height": 8, "width": 8}) as both:
+        for height, width in ((3, 4), (5, 8), (8, 7)):
+            both.check({"x": x(1, 3, height, width)})
+
+
 @settings(max_examples=examples(8), deadline=None)
 @given(
     st.fixed_dictionaries(WINDOWS),
@@ -198,6 +208,20 @@ def test_pictures_of_any_size_that_are_resized(mode: str, coordinates: str) -> N
     with Both(nodes, {"x": (1, 2, "height", "width")}, ["y", "z", "w2"], {"height": 8, "width": 8}) as both:
         for height, width in ((3, 4), (5, 8), (8, 7)):
             both.check({"x": x(1, 2, height, width)})
+        assert len(both.compiled.kept_shapes) == 1
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
+def test_recurrent_networks_over_any_number_of_steps(operator: str, direction: str) -> None:
+    rows = {"RNN": 3, "GRU": 9, "LSTM": 12}[operator]
+    parts = 2 if direction == "bidirectional" else 1
+    CONSTANTS.update({"rows_w": x(parts, rows, WIDTH), "rows_r": x(parts, rows, 3)})
+    outputs = ["all", "h", "c"][: 3 if operator == "LSTM" else 2]
+    recurrent = node(operator, ["x", "rows_w", "rows_r"], outputs, hidden_size=3, direction=direction)
+    with Both([recurrent], {"x": ("steps", "n", WIDTH)}, outputs, {"n": 4, "steps": 8}) as both:
+        for steps, n in ((1, 1), (5, 3), (8, 4)):
+            both.check({"x": x(steps, n, WIDTH)})
         assert len(both.compiled.kept_shapes) == 1
 
 
@@ -296,6 +320,7 @@ def test_batches_of_texts_as_one_list_of_tokens(sizes: list[tuple[int, int]]) ->
 
 
 CONSTANTS |= {"two_groups": x(2), "places_of": np.array([[-1]] * 8), "rows_of": np.array([[7], [-1], [0]])}
+CONSTANTS |= {"eight": np.ones(8, bool)}
 CONSTANTS |= {"pair": np.array([3, 3]), "kernels_of": x(2, 3, 4, 4), "points": x(4, 3, 1, 1)}
 CONSTANTS |= {"four": np.abs(x(4)) + 0.5, "four_kernels": x(4, 4, 3, 3), "taps": x(5, 3, 3)}
 CONSTANTS |= {"side": x(8, 2)}
@@ -394,6 +419,8 @@ def test_a_model_is_planned_for_its_bucket_when_it_is_loaded() -> None:
     "last",
     [
         node("ArgMax", ["x"], ["y"], axis=1, select_last_index=1),
+        node("Compress", ["x", "eight"], ["y"], axis=0),
+        node("Unique", ["x"], ["y"]),
         node("Split", ["x", "pair"], ["y", "z"], axis=1),
     ],
     ids=lambda each: each.op_type,

@@ -72,7 +72,7 @@ class CountedAxes:
 READ_EXTENTS: Final = frozenset(
     {
         *("Attention", "MultiHeadAttention", "RotaryEmbedding", "GridSample", "RoiAlign"),
-        *("DFT", "STFT", "ReverseSequence", "CenterCropPad", "LpPool", "GlobalLpPool", "AffineGrid"),
+        *("DFT", "STFT", "ReverseSequence", "CenterCropPad", "AffineGrid"),
     }
 )
 

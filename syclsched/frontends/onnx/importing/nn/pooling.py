@@ -137,7 +137,8 @@ def _lp_pool(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     windows = windows_of(b, node, kernel, shape[2:])
     kind = b.dtype(x)
     power = ("abs", 0) if p == 1 else ("square", 0) if p == 2 else ("pow", ("abs", 0), ("const", float(p), kind))
-    mean = _emit(b, b.elementwise(power, x), "average", kernel, windows, count_include_pad=True)
+    check_lengths(b, x, windows)
+    mean = _windowed(b, node, b.elementwise(power, x), "average", kernel, windows, count_include_pad=True)
     total = ("mul", 0, ("const", float(math.prod(kernel)), kind))
     root = total if p == 1 else ("sqrt", total) if p == 2 else ("pow", total, ("const", 1.0 / p, kind))
     return [b.elementwise(root, mean)]

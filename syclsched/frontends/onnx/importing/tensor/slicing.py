@@ -25,6 +25,8 @@ from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 _ZERO: Final = ("const", 0, "int64")
+#: Elements of a slice in steps of 0.
+_ENDLESS: Final = 1 << 60
 
 
 def _integer(value: int) -> Any:
@@ -38,9 +40,10 @@ def _slice_of(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     shape = b.shape(x)
     starts: Sequence[Number]
     ends: Sequence[Number]
+    steps: Sequence[Number] | None = None
     if b.opset < 10:
         starts, ends = node.integers_or("starts"), node.integers_or("ends")
-        axes, steps = node.integers("axes"), None
+        axes = node.integers("axes")
     else:
         first = _first_elements(b, x, inputs)
         if first is not None:
@@ -49,7 +52,7 @@ def _slice_of(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         ends = numbers(b, inputs.required(2, "ends"), "the ends")
         axes_name, steps_name = inputs.optional(3), inputs.optional(4)
         axes = None if axes_name is None else b.integers(axes_name, "the axes")
-        steps = None if steps_name is None else b.integers(steps_name, "the steps")
+        steps = None if steps_name is None else numbers(b, steps_name, "the steps")
     axes = tuple(range(len(starts))) if axes is None else axes
     steps = (1,) * len(starts) if steps is None else steps
     if not len(starts) == len(ends) == len(axes) == len(steps):
@@ -60,7 +63,12 @@ def _slice_of(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         at = b.axis(axis, len(shape))
         if step == 0:
             raise b.wrong("a step is 0")
-        if isinstance(start, str) or isinstance(end, str) or _needs_length(b, x, at, start, end, step):
+        if (
+            isinstance(start, str)
+            or isinstance(end, str)
+            or isinstance(step, str)
+            or _needs_length(b, x, at, start, end, step)
+        ):
             x = _open_slice(b, x, at, start, end, step)
             extents[at] = b.shape(x)[at]
             continue
@@ -80,7 +88,7 @@ def _needs_length(b: NetworkBuilder, x: str, axis: int, start: int, end: int, st
 
 
 def _open_slice(
-    b: NetworkBuilder, x: str, axis: int, start: Number, end: Number, step: int, most: int | None = None
+    b: NetworkBuilder, x: str, axis: int, start: Number, end: Number, step: Number, most: int | None = None
 ) -> str:
     """Return the part of a value along an axis, where bounds or its length are known only at run time.
 
@@ -94,33 +102,43 @@ def _open_slice(
         extent = bounded(b, end, what)
         if extent.bound <= n:  # the first elements, as many as another value has: no element for each of its values
             return with_lengths(b, b.part(x, axis, 0, extent.bound), axis, extent)
-    given = [each for each in (start, end, length) if isinstance(each, str)]
+    given = list(dict.fromkeys(each for each in (start, end, length, step) if isinstance(each, str)))
     at = {each: i for i, each in enumerate(given)}
-    zero: Any = ("const", 0, "int64")
-    whole: Any = ("const", n, "int64") if length is None else at[length]
-    one, size = ("const", 1, "int64"), ("const", abs(step), "int64")
-    last: Any = whole if step > 0 else ("sub", whole, one)
+    one = _integer(1)
+    whole: Any = _integer(n) if length is None else at[length]
+    stride: Any = _integer(step) if isinstance(step, int) else at[step]
+
+    def by_way(forwards: Any, backwards: Any) -> Any:
+        """Return one of two expressions by the sign of the step."""
+        if isinstance(step, int):
+            return forwards if step > 0 else backwards
+        return ("where", ("less", stride, _ZERO), backwards, forwards)
 
     def place(number: Number, least: Any) -> Any:
         """Return the expression of a bound, from the front and within the axis."""
-        given: Any = (
-            ("const", max(-(1 << 62), min(number, 1 << 62)), "int64") if isinstance(number, int) else at[number]
-        )
-        return ("min", ("max", ("where", ("less", given, zero), ("add", given, whole), given), least), last)
+        given: Any = _integer(max(-(1 << 62), min(number, 1 << 62))) if isinstance(number, int) else at[number]
+        return ("min", ("max", ("where", ("less", given, _ZERO), ("add", given, whole), given), least), last)
 
-    begin, stop = place(start, zero), place(end, zero if step > 0 else ("const", -1, "int64"))
-    span = ("sub", stop, begin) if step > 0 else ("sub", begin, stop)
-    more = ("div", ("add", span, ("sub", size, one)), size)
-    count = b.elementwise(("max", more, zero), *given, dtype="int64")
+    last = by_way(whole, ("sub", whole, one))
+    begin, stop = place(start, _ZERO), place(end, by_way(_ZERO, _integer(-1)))
+    span = by_way(("sub", stop, begin), ("sub", begin, stop))
+    size = _integer(abs(step)) if isinstance(step, int) else ("max", ("abs", stride), one)
+    expression: Any = ("max", ("div", ("add", span, ("sub", size, one)), size), _ZERO)
+    if isinstance(step, str):  # a step of 0 is beyond all bounds: a further import tells
+        expression = ("where", ("equal", stride, _ZERO), _integer(_ENDLESS), expression)
+    count = b.elementwise(expression, *given, dtype="int64")
     known = is_length(b, count)
-    most = -(-n // abs(step)) if most is None else most
-    extent = bounded(b, count, what, most=most) if not known else bounded(b, count, what)
+    if most is None:
+        most = n if isinstance(step, str) else -(-n // abs(step))
+    extent = bounded(b, count, what) if known or isinstance(step, str) else bounded(b, count, what, most=most)
     first = b.elementwise(begin, *given, shape=(), dtype="int64")
-    picked = ("add", ("mul", ("index", -1), ("const", step, "int64")), 0)
-    places = ("min", ("max", picked, zero), ("const", n - 1, "int64"))
+    way = stride if isinstance(step, int) else 1
+    picked = ("add", ("mul", ("index", -1), way), 0)
+    places = ("min", ("max", picked, _ZERO), _integer(n - 1))
     lengths = b.lengths.pop(x, ())
     b.give_lengths(x, [each for each in lengths if each.axis != axis])
-    indices = b.elementwise(places, first, shape=(extent.bound,), dtype="int64")
+    more = [step] if isinstance(step, str) else []
+    indices = b.elementwise(places, first, *more, shape=(extent.bound,), dtype="int64")
     made = b.gather(x, indices, axis)
     b.give_lengths(x, lengths)
     return with_lengths(b, made, axis, extent)
@@ -169,6 +187,9 @@ def _split(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         sizes = tuple(min(chunk, max(shape[axis] - i * chunk, 0)) for i in range(count))
     if sum(sizes) != shape[axis] or min(sizes) < 0 or len(sizes) < len(node.outputs):
         raise b.wrong(f"parts {sizes} of axis {axis} of {shape}, for {len(node.outputs)} outputs")
+    if sizes_name is not None and b.observed is not None:
+        for number in numbers(b, sizes_name, "the sizes"):
+            bounded(b, number, f"the slice of axis {axis}")
     parts: list[str | None] = []
     start = 0
     for size, name in zip(sizes, node.outputs, strict=False):
@@ -195,6 +216,8 @@ def _open_split(b: NetworkBuilder, node: ModelNode, x: str, axis: int, sizes_nam
         most = [size if isinstance(size, int) else n for size in sizes]
         if length is None and isinstance(ends[-1], int) and (ends[-1] != n or min(most) < 0):
             raise b.wrong(f"parts {tuple(sizes)} of axis {axis} of {b.shape(x)}, for {len(node.outputs)} outputs")
+    if length is None and isinstance(ends[-1], str) and b.observed is not None:
+        b.guard(ends[-1], f"{b.node_name}: the sum of the sizes", n, n)
     if length is not None and isinstance(ends[-1], int):
         raise LengthError("parts of fixed sizes of an axis whose length is known only at run time", where=b.place())
     if len(most) < len(node.outputs):
