@@ -46,9 +46,17 @@ class Both:
     """A model compiled with buckets and in ONNX Runtime."""
 
     def __init__(
-        self, nodes: Iterable[Any], inputs: Mapping[str, Any], outputs: list[str], buckets: Any, dtypes: Any = None
+        self,
+        nodes: Iterable[Any],
+        inputs: Mapping[str, Any],
+        outputs: list[str],
+        buckets: Any,
+        *,
+        dtypes: Any = None,
+        constants: Mapping[str, Any] | None = None,
     ) -> None:
-        model = model_of(list(nodes), inputs, outputs, CONSTANTS, opset=18, dtypes=dtypes)
+        whole = {**CONSTANTS, **(constants or {})}
+        model = model_of(list(nodes), inputs, outputs, whole, opset=18, dtypes=dtypes)
         self.session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
         self.compiled = syclsched.compile(model, devices="cpu", autotune=False, buckets=buckets)
 
@@ -183,9 +191,9 @@ def test_windows_whose_pads_follow_from_a_length(
         weights = node("Slice", ["kernels_of", "zeros", "extents"], ["w_of"])
         nodes += [weights, node("Conv", ["x", "w_of"], ["y"], **given), node("Add", ["y", "y"], ["twice_y"])]
         outputs.append("twice_y")
-    CONSTANTS["extents"], CONSTANTS["zeros"] = np.array([2, 3, *kernel]), np.zeros(4, np.int64)
-    buckets = {"height": 8, "width": 8}
-    with Both(nodes, {"x": ("batch", 3, "height", "width")}, outputs, buckets) as both:
+    constants = {"extents": np.array([2, 3, *kernel]), "zeros": np.zeros(4, np.int64)}
+    inputs, buckets = {"x": ("batch", 3, "height", "width")}, {"height": 8, "width": 8}
+    with Both(nodes, inputs, outputs, buckets, constants=constants) as both:
         for height, width in sizes:
             both.check({"x": x(1, 3, height, width)})
 
@@ -203,9 +211,10 @@ def test_pictures_of_any_size_that_are_resized(mode: str, coordinates: str) -> N
     ]
     # With corners aligned, ONNX Runtime rounds the extent where ONNX takes the product of extent and scale.
     scales = [1, 1, 3, 2] if coordinates == "align_corners" else [1, 1, 1.5, 0.6]
-    CONSTANTS["scales"], CONSTANTS["sizes"] = np.array(scales, np.float32), np.array([7, 10])
-    CONSTANTS["twice_all"] = np.array([1, 1, 2, 1], np.float32)
-    with Both(nodes, {"x": (1, 2, "height", "width")}, ["y", "z", "w2"], {"height": 8, "width": 8}) as both:
+    constants = {"scales": np.array(scales, np.float32), "sizes": np.array([7, 10])}
+    constants["twice_all"] = np.array([1, 1, 2, 1], np.float32)
+    inputs, buckets = {"x": (1, 2, "height", "width")}, {"height": 8, "width": 8}
+    with Both(nodes, inputs, ["y", "z", "w2"], buckets, constants=constants) as both:
         for height, width in ((3, 4), (5, 8), (8, 7)):
             both.check({"x": x(1, 2, height, width)})
         assert len(both.compiled.kept_shapes) == 1
@@ -216,10 +225,11 @@ def test_pictures_of_any_size_that_are_resized(mode: str, coordinates: str) -> N
 def test_recurrent_networks_over_any_number_of_steps(operator: str, direction: str) -> None:
     rows = {"RNN": 3, "GRU": 9, "LSTM": 12}[operator]
     parts = 2 if direction == "bidirectional" else 1
-    CONSTANTS.update({"rows_w": x(parts, rows, WIDTH), "rows_r": x(parts, rows, 3)})
+    constants = {"rows_w": x(parts, rows, WIDTH), "rows_r": x(parts, rows, 3)}
     outputs = ["all", "h", "c"][: 3 if operator == "LSTM" else 2]
     recurrent = node(operator, ["x", "rows_w", "rows_r"], outputs, hidden_size=3, direction=direction)
-    with Both([recurrent], {"x": ("steps", "n", WIDTH)}, outputs, {"n": 4, "steps": 8}) as both:
+    inputs, buckets = {"x": ("steps", "n", WIDTH)}, {"n": 4, "steps": 8}
+    with Both([recurrent], inputs, outputs, buckets, constants=constants) as both:
         for steps, n in ((1, 1), (5, 3), (8, 4)):
             both.check({"x": x(steps, n, WIDTH)})
         assert len(both.compiled.kept_shapes) == 1
