@@ -2,6 +2,7 @@
 """Tokens a second of a language model's decoder, beside ONNX Runtime's CPU provider, alternating in one process.
 
     python benchmarks/decoder.py [--layers 12] [--width 768] [--prompt 32] [--tokens 128] [--runs 5] [--growth 10000]
+                                 [--concat]
 
 The model has seeded random weights: `syclsched.testing.decoder_model`. Both sides decode the same tokens of one
 sequence, whose caches stay in memory: ONNX Runtime gets them by IOBinding as one shared buffer of past and present, and
@@ -9,6 +10,9 @@ runs with 1 and with 2 threads, of which the faster counts. The sides take turns
 compared before anything is timed.
 
 ``--growth N`` decodes N tokens of sequences one after another, and shows by how much the process has grown.
+
+With ``--concat`` the model's caches grow by Concat, as Optimum exports them: each call is given the results of the one
+before, and the sides take turns, a whole sequence each. The first sequence is shown by itself, as it makes the plans.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import parser, print_table, resident_bytes
+from common import median_and_range, parser, print_table, resident_bytes
 
 from syclsched.testing.decoder_model import decoder_model
 
@@ -131,6 +135,89 @@ def compare(options: Any, path: Path) -> None:
                 print(f"{each.seconds * 1e6:9.1f} us  {each.implementation:16} {each.operator}")
 
 
+class GrowingCaches:
+    """A function of inputs with caches, which are the results of the call before; or None, and they are carried."""
+
+    def __init__(self, call: Any, caches: dict[str, Any] | None) -> None:
+        self._call, self._first = call, caches
+        self.took: list[float] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a sequence."""
+        self._past, self._length, self.took = self._first, 0, []
+
+    def __call__(self, ids: Any) -> Any:
+        """Return the logits of new tokens."""
+        ids = np.asarray(ids, np.int64).reshape(1, -1)
+        whole = self._length + ids.size
+        given = {"input_ids": ids, "attention_mask": np.ones((1, whole), np.int64)}
+        given["position_ids"] = np.arange(self._length, whole)[None]
+        begun = time.perf_counter()
+        found = self._call({**given, **(self._past or {})})
+        self.took.append(time.perf_counter() - begun)
+        if self._past is not None:
+            self._past = {name: found[name.replace("past_key_values", "present")] for name in self._past}
+        self._length = whole
+        return found["logits"]
+
+
+def concat(options: Any) -> None:
+    """Time tokens of a decoder whose caches grow by Concat."""
+    import onnxruntime
+
+    import syclsched
+
+    model = decoder_model(options.layers, options.width, options.heads, vocabulary=_VOCABULARY, growing=True)
+    shape = 1, options.heads, 0, options.width // options.heads
+    caches = {each.name: np.zeros(shape, np.float32) for each in model.graph.input if each.name.startswith("past")}
+    sides, own = {}, {}
+    for name, given in {
+        "syclsched": {},
+        "syclsched, carried": {"carried": True, "shapes": {"batch_size": 1, "past_sequence_length": 0}},
+    }.items():
+        own[name] = syclsched.compile(model, devices="cpu", **given)
+        sides[name] = GrowingCaches(own[name], None if given else caches)
+    for threads in options.threads:
+        settings = onnxruntime.SessionOptions()
+        settings.intra_op_num_threads = threads
+        settings.add_session_config_entry("session.force_spinning_stop", "1")
+        session = onnxruntime.InferenceSession(model.SerializeToString(), settings, providers=["CPUExecutionProvider"])
+        names = [each.name for each in session.get_outputs()]
+        call = lambda given, session=session, names=names: dict(zip(names, session.run(None, given), strict=True))  # noqa: E731
+        sides[f"ONNX Runtime, {threads} threads"] = GrowingCaches(call, caches)
+    prompt = np.random.default_rng(1).integers(0, _VOCABULARY, options.prompt)
+    tokens: list[int] = []
+    first, took = {}, {name: [] for name in sides}
+    for run in range(options.runs + 1):
+        for name, side in sides.items():
+            side.begin()
+            if run and name == "syclsched, carried":
+                own[name].reset()
+            logits = [side(prompt)[0, -1]]
+            for n in range(options.tokens):
+                if len(tokens) == n:
+                    tokens.append(int(logits[-1].argmax()))
+                logits.append(side([tokens[n]])[0, -1])
+            expected = first.setdefault("logits", logits)
+            if np.abs(np.subtract(logits, expected)).max() > 1e-3 * np.abs(expected).max():
+                raise SystemExit(f"the logits of {name} differ")
+            if run:
+                took[name].append(1e3 * statistics.median(side.took[1:]))
+            else:
+                first[name] = sum(side.took)
+    rows = [
+        (name, str(len(own[name].kept_shapes)) if name in own else "", f"{first[name]:.2f}", median_and_range(each, 2))
+        for name, each in took.items()
+    ]
+    title = (
+        f"{options.layers} layers of width {options.width}, {options.tokens} tokens after a prompt of {options.prompt}"
+    )
+    print_table(title, ("", "plans", "first text, s", "a token of others, ms"), rows, ["plans", "first text, s"])
+    for compiled in own.values():
+        compiled.close()
+
+
 def growth(options: Any) -> None:
     """Show by how much the process grows over many tokens of a small model."""
     import syclsched
@@ -161,7 +248,11 @@ def main() -> None:
     arguments.add_argument("--threads", type=int, nargs="*", default=[1, 2], help="of ONNX Runtime; the best is taken")
     arguments.add_argument("--operators", type=int, default=0, metavar="N", help="show the N tasks that take longest")
     arguments.add_argument("--growth", type=int, default=0, metavar="N", help="decode N tokens and show the growth")
+    arguments.add_argument("--concat", action="store_true", help="caches that grow by Concat")
     options = arguments.parse_args()
+    if options.concat:
+        concat(options)
+        return
     if options.growth:
         growth(options)
         return

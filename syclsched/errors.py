@@ -317,4 +317,4 @@ class UnseenFailureWarning(RuntimeWarning):
 
 
 class RemadeModelWarning(UserWarning):
-    """A model's shapes depend on values of floating-point inputs; it is planned and bound anew for every value."""
+    """A model is planned and bound anew for every value of a floating-point input, or extent of a cache that grows."""

@@ -38,12 +38,7 @@ def carried_pairs(
     """Return for each carried output the input of the next call, as given or by their customary names."""
     names, made = {each.name for each in inputs}, [each.name for each in outputs]
     if carried is True:
-        found: dict[str, str] = {}
-        for output in made:
-            rest = _CUSTOMARY.sub("", output, count=1) if _CUSTOMARY.match(output) else None
-            kind = "" if rest is None else output[: len(output) - len(rest)].removeprefix("present")
-            candidates = [] if rest is None else [f"past{kind}{rest}", f"past_key_values{rest}"]
-            found.update((output, name) for name in candidates[::-1] if name in names)
+        found = customary_pairs(inputs, outputs)
         if not found:
             raise ArgumentError(
                 "no output is named as the next call's input: present* and past*",
@@ -61,6 +56,18 @@ def carried_pairs(
     if len(set(pairs.values())) < len(pairs):
         raise ArgumentError("two outputs are carried to one input", where="carried")
     return pairs
+
+
+def customary_pairs(inputs: Sequence[DeclaredValue], outputs: Sequence[DeclaredValue]) -> dict[str, str]:
+    """Return for outputs the inputs of the next call that they are by their customary names."""
+    names, found = {each.name for each in inputs}, dict[str, str]()
+    for output in (each.name for each in outputs):
+        if _CUSTOMARY.match(output):
+            rest = _CUSTOMARY.sub("", output, count=1)
+            kind = output[: len(output) - len(rest)].removeprefix("present")
+            candidates = f"past_key_values{rest}", f"past{kind}{rest}"
+            found.update((output, name) for name in candidates if name in names)
+    return found
 
 
 class CarriedState:
@@ -86,6 +93,8 @@ class CarriedState:
         self._turn = _Turn(self)
         #: Increases when values move to other memory.
         self.version = 0
+        #: For values that grow in memory of a larger extent the axis and how much of it counts.
+        self._grown: dict[str, tuple[int, int]] = {}
         #: Names of values that each call makes in new memory, as their shapes change.
         self._loose: set[str] = set()
         #: For each bound plan, the arrays of its graph that it cannot update in place, with their model inputs.
@@ -96,7 +105,18 @@ class CarriedState:
     @property
     def shapes(self) -> Shapes:
         """The shapes of the values that calls left or a reset gave."""
-        return {name: (self._given if name in self._given else self._arrays)[name].shape for name in self._known}
+        return {name: self._shape(name, self._given.get(name, self._arrays.get(name))) for name in self._known}
+
+    def _shape(self, name: str, held: InputValue | Array | None) -> tuple[int, ...]:
+        """Return the shape of a value: that of its memory, or of the part that counts."""
+        assert held is not None
+        axis, extent = self._grown.get(name, (-1, 0))
+        return tuple(extent if i == axis else n for i, n in enumerate(held.shape))
+
+    def grow(self, bound: BoundModel, values: Mapping[str, Any]) -> None:
+        """Note how much of values that grow counts after a run of a plan."""
+        for name, (axis, total) in bound.specialised.growing.items():
+            self._grown[name] = axis, int(values[total])
 
     @property
     def is_lost(self) -> bool:
@@ -112,7 +132,7 @@ class CarriedState:
         with self.turn():
             held = {name: self._given[name] if name in self._given else self._arrays[name] for name in self._known}
             return {
-                name: host_value(held[name]).astype(numpy_dtype(self._elements[name]))
+                name: self._part(name, host_value(held[name])).astype(numpy_dtype(self._elements[name]))
                 for name in self.names
                 if name in held
             }
@@ -156,6 +176,7 @@ class CarriedState:
         with self.lock:
             given = self._checked(values)
             self._given = {}
+            self._grown = {}
             for name in self.names:
                 held, value = self._arrays.get(name), given.get(name)
                 if held is not None and (name not in self._loose if value is None else held.shape == value.shape):
@@ -209,8 +230,10 @@ class CarriedState:
         results = specialised.results(found)
         for name in loose:
             self._arrays[name] = np.asarray(results[self._output_of[name]], carrier(self._elements[name]))
+            self._grown.pop(name, None)
         if loose:
             self._move()
+        self.grow(bound, values)
         self._known = frozenset(self.names)
         return {name: value for name, value in results.items() if name not in self.pairs}
 
@@ -269,6 +292,9 @@ class CarriedState:
         value, wanted = self._given.get(original, held), bound.specialised.shapes[original]
         if value is None or value.shape == wanted:
             return value
+        grown = self._grown_to(original, host_value(value), wanted, is_growing=original in bound.specialised.growing)
+        if grown is not None:
+            return grown
         if name in self._known:
             raise ArgumentError(
                 f"the carried value has the shape {value.shape}, and this call needs {wanted}",
@@ -276,6 +302,21 @@ class CarriedState:
                 hint="Call reset() to begin anew",
             )
         return None
+
+    def _part(self, name: str, value: Array) -> Array:
+        """Return what counts of a value in memory."""
+        return value[tuple(map(slice, self._shape(name, value)))]
+
+    def _grown_to(self, name: str, value: Array, wanted: tuple[int, ...], *, is_growing: bool) -> Array | None:
+        """Return what counts of a value in an array of a plan's shape; None if it does not fit."""
+        part = self._part(name, value)
+        if name not in self._known or (part.shape != wanted and not is_growing):
+            return None
+        if any(n > m for n, m in zip(part.shape, wanted, strict=True)):
+            return None
+        made = np.zeros(wanted, value.dtype)
+        made[tuple(map(slice, part.shape))] = part
+        return made
 
     def _zeros(self, bound: BoundModel, name: str) -> Array:
         name = bound.specialised.replicas.get(name, name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from syclsched.errors import ArgumentError
 from syclsched.model.platform import Platform
-from syclsched.onnx.carried_state import carried_pairs
+from syclsched.onnx.carried_state import carried_pairs, customary_pairs
 from syclsched.onnx.compiled_model import KEPT, CompiledModel
 from syclsched.onnx.model import GivenShapes, OnnxModel, load
 from syclsched.onnx.model_build import ModelBuilder, default_platform
@@ -127,8 +127,8 @@ def compile(
     else:
         loaded = load(model, shapes=shapes, rewrites=rewrites)
     pairs = carried_pairs(carried, loaded.inputs, loaded.outputs)
-    given = planning.get("buckets")
-    buckets = Buckets(given, loaded, pairs.values()) if given else None
+    growing = pairs or customary_pairs(loaded.inputs, loaded.outputs)
+    buckets = Buckets(planning.get("buckets") or {}, loaded, pairs.values(), growing)
     platform = default_platform(devices) if platform is None else platform
     builder = ModelBuilder(
         loaded,
@@ -143,7 +143,7 @@ def compile(
         trace=trace,
         carried=pairs,
     )
-    return CompiledModel(loaded, builder, keep=keep, carried=pairs, buckets=buckets)
+    return CompiledModel(loaded, builder, keep=keep, carried=pairs, buckets=buckets if buckets.are_any else None)
 
 
 def _request(planning: ModelPlanOptions) -> tuple[PlanRequest, str | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -112,7 +112,7 @@ class CompiledModel:
         named: Mapping[str, Any],
         run: Callable[[BoundModel, Mapping[str, Any]], dict[str, Array]],
     ) -> dict[str, Array]:
-        cached = self._cached_call
+        cached, found = self._cached_call, None
         if self._inputs.are_plain and self._buckets is None:
             try:
                 found = None if cached is None or named else cached.run(inputs)
@@ -123,11 +123,11 @@ class CompiledModel:
             values = self._inputs.values(inputs, named)
         else:
             values = self._values(inputs, named)
-            try:
+            with suppress(ExtentExceededError):
                 found = None if cached is None else cached.run((dict(values),))
-            except ExtentExceededError:
-                found = None
             if found is not None:
+                if self._state is not None and self._cached_call_of is not None:
+                    self._state.grow(self._cached_call_of, values)
                 return values.results(found)
         made = self._plans.call_with(run, values)
         last = self._plans.last
@@ -418,7 +418,11 @@ class CompiledModel:
     def _values(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> CallValues:
         """Return the value of every input of the graph, as large as its plan's."""
         values = self._inputs.values(inputs, named)
-        return values if self._buckets is None else self._buckets.padded(values)
+        if self._buckets is None:
+            return values
+        carried = self._plans.carried_shapes({name: tuple(value.shape) for name, value in values.items()})
+        padded = self._buckets.padded(values, carried)
+        return padded if self._plans.can_grow(padded) else self._buckets.padded(values, carried)
 
     def _turn(self) -> AbstractContextManager[None]:
         """Hold the carried values, if there are any."""

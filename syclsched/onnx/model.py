@@ -14,10 +14,11 @@ import numpy as np
 
 from syclsched.errors import ArgumentError, ModelError, OpenDimensionError
 from syclsched.model.graph import TaskGraph
-from syclsched.onnx.specialised import Array, CountedAxes, Shapes, Specialised, imported, recompute_values, specialise
+from syclsched.onnx.specialised import Array, Shapes, Specialised, imported, recompute_values, specialise
 from syclsched.onnx.weight_eviction import EvictableConstants
 
 if TYPE_CHECKING:
+    from syclsched.frontends.onnx.importing.lengths import CountedAxes
     from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
     from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, HostParts, Model
     from syclsched.frontends.onnx.network import Network
@@ -118,6 +119,17 @@ class OnnxModel:
         return self._model.inputs
 
     @property
+    def appended(self) -> dict[str, tuple[str, int]]:
+        """The outputs in which Concat appends to an input: the input, and the axis."""
+        inputs = {each.name: len(each.dimensions or ()) for each in self._model.inputs if not each.is_sequence}
+        outputs = {each.name for each in self._model.outputs}
+        return {
+            node.outputs[0]: (node.inputs[0], node.integer("axis") % inputs[node.inputs[0]])
+            for node in self._model.graph.nodes
+            if node.operator == "Concat" and node.outputs[0] in outputs and inputs.get(node.inputs[0])
+        }
+
+    @property
     def is_composed(self) -> bool:
         """Whether inputs of the graph are sequences or optional values: graphs then have their tensors as inputs."""
         return any(each.is_sequence or each.is_optional for each in self._model.inputs)
@@ -167,7 +179,7 @@ class OnnxModel:
         observed : ObservedExtents, optional
             Upper bounds for extents that values decide.
         counted : CountedAxes, optional
-            For axes of inputs of which a call fills a part: the further input, a single int64, that says how much.
+            Axes of inputs of which a call fills a part.
 
         Returns
         -------
@@ -185,11 +197,12 @@ class OnnxModel:
         asked = new if all(each.name in new for each in self.tensors(new)) else {**self._given, **new}
         full, carrying = self.full_shapes(asked), carried or {}
         network = partial(self._network, observed=observed, counted=counted)
-        full |= {extent: () for axes in (counted or {}).values() for extent in axes.values()}
+        full |= dict.fromkeys(() if counted is None else counted.extents, ())
         with self._lock:
             if self._made is not None and not values and (full, carrying) == (self._made.shapes, self._made_carrying):
                 return self._made
-            made = specialise(self._model, full, values or {}, self._rewrites, carrying, network)
+            growing = {} if counted is None else counted.growing
+            made = specialise(self._model, full, values or {}, self._rewrites, carrying, network, growing)
             if made.guards:  # of no use for other calls
                 return made
             if not values and self._has_fixed_shapes and not self._model.is_file_backed:

@@ -19,7 +19,7 @@ from syclsched.onnx.freed_memory import give_back
 from syclsched.onnx.loop_plans import plan_bodies
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import OnnxModel
-from syclsched.onnx.specialised import Array, CountedAxes, Shapes, Specialised
+from syclsched.onnx.specialised import Array, Shapes, Specialised
 from syclsched.onnx.tuning.autotune import VariantBuilder, faster_variant, rebind
 from syclsched.onnx.tuning.implementations import (
     chosen_before,
@@ -35,6 +35,7 @@ from syclsched.progress import Progress, shown
 if TYPE_CHECKING:
     from syclsched.devices import OpenDevices
     from syclsched.execution import Runner
+    from syclsched.frontends.onnx.importing.lengths import CountedAxes
     from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
     from syclsched.planner import PlanRequest
 
@@ -77,8 +78,9 @@ class ModelBuilder:
         self._autotune, self._progress, self._trace = autotune, progress, trace
         self._reuse, self._deterministic = reuse, deterministic
         self._mixes = autotune and is_worth_mixing(platform, request, is_limited=memory_limit is not None)
-        #: Implementations of tasks that were chosen by measurement, for other shapes of the same tasks.
-        self._chosen: dict[str, str | None] = {}
+        #: Implementations of tasks that were chosen by measurement, for other shapes of the same tasks: of products of
+        #: one row, which decoding makes, and of all others.
+        self._chosen: dict[bool, dict[str, str | None]] = {True: {}, False: {}}
         self._live: OpenDevices | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -149,25 +151,23 @@ class ModelBuilder:
 
     def _is_known(self, graph: TaskGraph) -> bool:
         """Return whether the implementations of most tasks were chosen for other shapes."""
-        # Products of one row, which decoding makes, differ from those of all other shapes.
-        return 2 * sum(task.name in self._chosen for task in graph.tasks) > len(graph) and not is_bound_by_weights(
-            graph
-        )
+        chosen = self._chosen[is_bound_by_weights(graph)]
+        return 2 * sum(task.name in chosen for task in graph.tasks) > len(graph)
 
     def _bound(
         self, variants: VariantBuilder, graph: TaskGraph, values: Mapping[str, Array], *, is_known: bool
     ) -> BoundModel:
         """Return the model with the implementations chosen for other shapes, else with the fastest."""
+        chosen = self._chosen[is_bound_by_weights(graph)]
         if is_known:
-            known = chosen_before(graph, self.platform, self._chosen)
+            known = chosen_before(graph, self.platform, chosen)
             return variants.plan_and_bind(known, calibrate=False)
         bound = variants.plan_and_bind(on_devices(graph, self.platform), calibrate=self._autotune)
         if not self._mixes:
             return bound
         bound = faster_variant(bound, graph, values, variants, self._model.least_gain)
-        if not is_bound_by_weights(graph):
-            costs = CostModel(self.platform, variants.session.history)
-            self._chosen.update(for_other_shapes(graph, bound.plan, costs))
+        costs = CostModel(self.platform, variants.session.history)
+        chosen.update(for_other_shapes(graph, bound.plan, costs))
         return bound
 
     def _release_unneeded(self, specialised: Specialised, *, has_rejected: bool) -> None:

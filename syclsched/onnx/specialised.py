@@ -18,14 +18,13 @@ from syclsched.onnx.weight_eviction import EvictableConstants
 
 if TYPE_CHECKING:
     from syclsched.frontends.onnx.extent_checks import ExtentChecks
+    from syclsched.frontends.onnx.importing.lengths import CountedAxes
     from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
     from syclsched.frontends.onnx.model_file.onnx_model import Model
     from syclsched.frontends.onnx.rewrites import OptimisedNetwork
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Shapes = Mapping[str, tuple[int, ...]]
-#: For axes of inputs of which a call fills a part: the further input, a single int64, that says how much.
-CountedAxes = Mapping[str, Mapping[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +49,8 @@ class Specialised:
         Inputs of the model that are indices, and the range each of them indexes.
     carried : Mapping[str, str]
         The graph's donated array for each input of the model that the next call finds as this one leaves it.
+    growing : Mapping[str, tuple of int and str]
+        Those of them of which a part counts: the axis, and the further input that says how much does after a run.
     lengths : Mapping[str, tuple of pairs of int and str]
         Outputs of which a run fills a part: axes, and for each the entry of ``outputs`` that says how many elements.
     guards : Mapping[str, ExtentGuard]
@@ -78,6 +79,7 @@ class Specialised:
     rewrites: tuple[str, ...] = ()
     picked: Mapping[str, IndexInput] = field(default_factory=dict)
     carried: Mapping[str, str] = field(default_factory=dict)
+    growing: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     lengths: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     guards: Mapping[str, ExtentGuard] = field(default_factory=dict)
     checks: ExtentChecks | None = field(default=None, repr=False)
@@ -221,7 +223,7 @@ def imported(
     """Return the network of a model for these input shapes."""
     from syclsched.frontends.onnx.importing import import_model
 
-    extents = {extent for axes in (counted or {}).values() for extent in axes.values()}
+    extents = () if counted is None else counted.extents
     open_ones = {name: shape for name, shape in shapes.items() if name not in values and name not in extents}
     return import_model(
         model,
@@ -241,14 +243,18 @@ def specialise(
     rewrites: bool | tuple[str, ...],
     carried: Mapping[str, str],
     network_of: NetworkOf = imported,
+    growing: Mapping[str, tuple[int, str]] | None = None,
 ) -> Specialised:
-    """Lower a model to tasks for these input shapes; ``carried`` tells by output which input of the next call it is."""
+    """Lower a model to tasks for these input shapes; ``carried`` tells by output which input of the next call it is.
+
+    For ``growing`` see `Specialised`.
+    """
     from syclsched.frontends.onnx.index_inputs import find_index_inputs
     from syclsched.frontends.onnx.lowering import lower
 
     rewritten = _rewritten(model, shapes, values, rewrites, carried, network_of)
     checks = _checks(model, rewritten.network, carried) if carried and rewritten.network.guards else None
-    lowered = lower(rewritten.network, carried)
+    lowered = lower(rewritten.network, carried, growing or {})
     return Specialised(
         graph=lowered.graph,
         shapes=dict(shapes),
@@ -258,7 +264,8 @@ def specialise(
         rewrites=tuple(map(str, rewritten.changes)),
         picked=find_index_inputs(rewritten.network),
         carried=lowered.carried,
-        lengths=rewritten.network.lengths,
+        growing={name: each for name, each in (growing or {}).items() if name in lowered.carried},
+        lengths={name: each for name, each in rewritten.network.lengths.items() if name in lowered.outputs},
         guards=rewritten.network.guards,
         checks=checks,
         decodings=rewritten.network.decodings,

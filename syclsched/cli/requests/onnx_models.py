@@ -138,7 +138,7 @@ def read_model_with_inputs(
     values = CallInputs(model, ()).values((), given)
     sizes = Buckets(dict(map(_bucket, buckets)), model) if buckets else None
     if sizes is not None:
-        values = sizes.padded(values)
+        values = sizes.padded(values, {})
     found = _specialised_with(model, {name: tuple(each.shape) for name, each in values.items()}, values, sizes)
     return ModelWithInputs(model, path, found, given, values)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -43,17 +43,17 @@ class LoweredNetwork:
     carried: Mapping[str, str] = field(default_factory=dict)
 
 
-def lower(network: Network, carried: Mapping[str, str] | None = None) -> LoweredNetwork:
+def lower(network: Network, carried: Mapping[str, str] | None = None, growing: Collection[str] = ()) -> LoweredNetwork:
     """Lower a network to a task graph.
 
     ``carried`` tells by output which input of the next call it is: it takes that input's memory, if its shape is equal
-    and known before the run.
+    and known before the run, or if the input is one of those that are ``growing``, of which a part counts.
     """
-    return _Lowering(network, carried or {}).lowered()
+    return _Lowering(network, carried or {}, growing).lowered()
 
 
 class _Lowering:
-    def __init__(self, network: Network, carried: Mapping[str, str]) -> None:
+    def __init__(self, network: Network, carried: Mapping[str, str], growing: Collection[str]) -> None:
         self._network = network
         values = network.values
         #: Output -> the input whose memory it takes.
@@ -61,10 +61,13 @@ class _Lowering:
             output: name
             for output, name in carried.items()
             if name in network.inputs
-            and output not in network.lengths
+            and (output not in network.lengths or name in growing)
             and (values[output].shape, values[output].dtype) == (values[name].shape, values[name].dtype)
         }
-        self._outputs = tuple(name for name in network.outputs if name not in self._carried)
+        lengths = ({count for _, count in found} for found in network.lengths.values())
+        needed = {count for name, found in network.lengths.items() if name not in self._carried for _, count in found}
+        left_out = {*self._carried, *set().union(*lengths) - needed}
+        self._outputs = tuple(name for name in network.outputs if name not in left_out)
         self._graph = TaskGraph(_safe(network.name) or "model")
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()

@@ -236,5 +236,7 @@ def cut_to_lengths(
                     hint="The model's inputs determine how many",
                 )
             part[axis] = slice(counts[count])
-        found[name] = found[name][tuple(part)].copy()
+        cut = found[name][tuple(part)]
+        # A copy would be of no use where little memory is left unused; the next call may be given the whole array.
+        found[name] = cut if 2 * cut.size >= found[name].size else cut.copy()
     return found

@@ -8,7 +8,15 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError, TaskFailedError, ValueNeededError
+from syclsched.errors import (
+    ArgumentError,
+    ExecutionError,
+    ModelError,
+    OpenDimensionError,
+    TaskFailedError,
+    ValueNeededError,
+)
+from syclsched.frontends.onnx.importing.lengths import CountedAxes
 from syclsched.onnx.call_inputs import CallValues
 from syclsched.onnx.carried_state import CarriedState
 from syclsched.onnx.lru_cache import BoundModel, BoundModelCache
@@ -16,7 +24,7 @@ from syclsched.onnx.model import OnnxModel
 from syclsched.onnx.model_build import ModelBuilder
 from syclsched.onnx.shapes.buckets import Buckets
 from syclsched.onnx.shapes.value_shapes import ValueShapes
-from syclsched.onnx.specialised import Array, CountedAxes, ExtentExceededError, Shapes
+from syclsched.onnx.specialised import Array, ExtentExceededError, Shapes
 
 #: What decides which plan a call has.
 PlanKey = tuple[Any, ...]
@@ -37,7 +45,9 @@ class BoundPlans:
     ) -> None:
         self._model, self._builder, self._state, self._buckets = model, builder, state, buckets
         #: What input values decide of shapes.
-        self.by_value = ValueShapes(model, bounded=buckets is None, carried={} if state is None else state.pairs)
+        self.by_value = ValueShapes(
+            model, bounded=buckets is None or not buckets.are_given, carried={} if state is None else state.pairs
+        )
         self.kept: BoundModelCache[BoundModel] = BoundModelCache(keep)
         #: The plan of the last call.
         self.last: BoundModel | None = None
@@ -90,7 +100,9 @@ class BoundPlans:
 
         def make() -> BoundModel:
             shapes, given = self._shapes_of(values), by_value.planned_by(values)
-            return self._builder.make(shapes, given, by_value.observed(shapes_key), self._counted(shapes))
+            counted = self._counted(shapes)
+            observed = None if counted is not None and counted.extents else by_value.observed(shapes_key)
+            return self._builder.make(shapes, given, observed, counted)
 
         while True:
             entered, version = False, by_value.version(shapes_key)
@@ -100,7 +112,7 @@ class BoundPlans:
                     yield bound
                 return
             except ValueNeededError as error:
-                if entered:
+                if entered or (self._buckets is not None and self._buckets.grows(values)):
                     raise
                 if self._buckets is not None:
                     self._buckets.check_inputs(error)
@@ -118,6 +130,34 @@ class BoundPlans:
         with self._bound(key, lambda: self._builder.make(shapes, {}, None, self._counted(shapes))):
             pass
 
+    def carried_shapes(self, shapes: Shapes) -> Shapes:
+        """Return the shapes of the carried values with which a call with shapes begins, as far as they are known."""
+        if self._state is None:
+            return {}
+        found = self._state.shapes
+        if len(found) < len(self._state.names):
+            with suppress(ArgumentError, OpenDimensionError):
+                whole = self._model.full_shapes({**shapes, **found})
+                return {name: whole[name] for name in self._state.names}
+        return found
+
+    def can_grow(self, values: CallValues) -> bool:
+        """Return whether there is a plan for values with dimensions that grow; make it if need be."""
+        assert self._buckets is not None
+        if not self._buckets.grows(values):
+            return True
+        slot = None if self.is_closed else self.kept.acquire_ready(self.key(values))
+        if slot is not None:
+            self.kept.release(slot)
+            return True
+        try:
+            with self.using(values):
+                return True
+        except (ArgumentError, ModelError) as error:
+            shapes = {name: tuple(value.shape) for name, value in values.items()}
+            self._buckets.refuse_growth({**shapes, **self._carried(shapes)}, error)
+            return False
+
     def close(self) -> bool:
         """Close the plans once none is in use; return whether they were open."""
         with self._lock:
@@ -133,10 +173,11 @@ class BoundPlans:
         return self._key_of({name: tuple(value.shape) for name, value in values.items()})
 
     def _key_of(self, shapes: Shapes) -> PlanKey:
-        key: PlanKey = tuple(shapes.items() if self._model.is_composed else shapes.values())
+        is_named = self._model.is_composed or self._buckets is not None
+        key: PlanKey = tuple(shapes.items() if is_named else shapes.values())
         if self._state is None:
             return key
-        carried = self._state.shapes
+        carried = self._carried(shapes)
         if len(carried) < len(self._state.names):
             carried = self._full_shapes(shapes)
         return (*key, *(carried[name] for name in self._state.names))
@@ -146,7 +187,7 @@ class BoundPlans:
 
     def _full_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         """Return the shapes of all inputs: of a call's and of the carried ones."""
-        carried = {} if self._state is None else self._state.shapes
+        carried = self._carried(shapes)
         try:
             whole = self._model.full_shapes({**shapes, **carried})
             return whole if self._buckets is None else {**shapes, **whole}
@@ -158,6 +199,12 @@ class BoundPlans:
                 where=f"{error.where} of model {self._model.name!r}",
                 hint="Call reset() to begin anew",
             ) from error
+
+    def _carried(self, shapes: Shapes) -> Shapes:
+        """Return the shapes of the values that calls left, as a plan for shapes of a call's values has them."""
+        if self._buckets is None:
+            return {} if self._state is None else self._state.shapes
+        return self._buckets.carried(shapes, self.carried_shapes(shapes))
 
     def _counted(self, shapes: Shapes) -> CountedAxes | None:
         return None if self._buckets is None else self._buckets.axes(shapes)

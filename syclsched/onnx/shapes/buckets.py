@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
-from syclsched.errors import ArgumentError, ValueNeededError, did_you_mean
-from syclsched.frontends.onnx.importing.lengths import EXTENT_INPUT
+from syclsched.errors import ArgumentError, RemadeModelWarning, SyclschedError, ValueNeededError, did_you_mean
+from syclsched.frontends.onnx.importing.lengths import EXTENT_INPUT, CountedAxes, CountedSum
 from syclsched.onnx.call_inputs import CallValues
 from syclsched.onnx.model import OnnxModel, fitting_shape
-from syclsched.onnx.specialised import CountedAxes, Shapes
+from syclsched.onnx.shapes.growth import Growth, growing_dimensions
+from syclsched.onnx.specialised import Shapes
 
 #: For open dimensions by name: extents, a number whose multiples are the extents, or ``"powers of two"``.
 GivenBuckets = Mapping[str, "Iterable[int] | int | str"]
@@ -36,7 +38,29 @@ class _Bucket:
             return next((each for each in self.extents if each >= extent), None)
         if self.multiple is not None:
             return max(-(-extent // self.multiple), 1) * self.multiple
-        return 1 << max(extent - 1, 0).bit_length()
+        return _power(extent)
+
+
+#: Shapes of a call's values, by name.
+_Key = frozenset[tuple[str, tuple[int, ...]]]
+#: Least extent of a plan for dimensions that grow.
+_LEAST_ROOM: Final = 64
+
+
+@dataclass(slots=True)
+class _Filling:
+    """Extents of a plan that may be larger than those of a call."""
+
+    extents: dict[tuple[str, int], int] = field(default_factory=dict)  # by input and axis
+    numbers: dict[str, int] = field(default_factory=dict)  # the values of further inputs: the call's extents
+
+    def shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape that the plan has for an input of a shape."""
+        return tuple(self.extents.get((name, axis), n) for axis, n in enumerate(shape))
+
+    def planned(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the plan for inputs of these shapes, with those of further inputs."""
+        return {name: self.shape(name, shape) for name, shape in shapes.items()} | dict.fromkeys(self.numbers, ())
 
 
 class Buckets:
@@ -50,9 +74,17 @@ class Buckets:
         The model.
     carried : iterable of str, optional
         Inputs that are carried from call to call: they keep their extents.
+    pairs : Mapping[str, str], optional
+        For outputs the inputs of the next call that they are, in dimensions of which may grow.
     """
 
-    def __init__(self, given: GivenBuckets, model: OnnxModel, carried: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        given: GivenBuckets,
+        model: OnnxModel,
+        carried: Iterable[str] = (),
+        pairs: Mapping[str, str] | None = None,
+    ) -> None:
         #: Axes of the dimensions with buckets, by input of the graph.
         self._axes: dict[str, dict[int, str]] = {}
         self._inputs = {each.name: each for each in model.graph_inputs if not each.is_sequence}
@@ -83,30 +115,76 @@ class Buckets:
                     hint=did_you_mean(name, sorted(known)) + f"Open are {', '.join(sorted(known)) or 'none'}",
                 )
         self._buckets = {name: _read(name, each) for name, each in given.items()}
+        self._growing = () if pairs is None else growing_dimensions(model, pairs, given)
+        #: Further inputs that say how many elements growing dimensions have after a call.
+        self._sums: dict[str, tuple[Growth, CountedSum]] = {}
+        #: Shapes with dimensions that cannot grow.
+        self._refused: set[_Key] = set()
 
-    def _extents(self, shapes: Shapes) -> dict[str, tuple[int, int]]:
-        """Return for each dimension with a bucket its extent and that of the plan, if they may differ."""
-        found = {}
+    @property
+    def are_given(self) -> bool:
+        """Whether dimensions have buckets, rather than only grow."""
+        return bool(self._buckets)
+
+    @property
+    def are_any(self) -> bool:
+        """Whether any dimension has buckets or grows."""
+        return bool(self._buckets or self._growing)
+
+    def _filling(self, shapes: Shapes) -> _Filling:
+        """Return the axes whose extents in the plan for these shapes may be larger."""
+        found = _Filling()
         for name, axes in self._axes.items():
             for axis, dimension in axes.items():
                 extent = shapes[name][axis] if name in shapes and axis < len(shapes[name]) else 0
                 whole = self._buckets[dimension].around(extent)
                 if extent and whole is not None and whole > 1:
-                    found[dimension] = extent, whole
-        return found
+                    found.extents[name, axis] = whole
+                    found.numbers[EXTENT_INPUT.format(dimension)] = extent
+        if not self._growing:
+            return found
+        grown = _Filling({**found.extents}, {**found.numbers})
+        self._grow(shapes, grown)
+        return found if _key(grown.planned(shapes)) in self._refused else grown
+
+    def _grow(self, shapes: Shapes, found: _Filling) -> None:
+        """Add the dimensions that grow, up to an extent that has room for what this call and others append."""
+        known: dict[str, int] = {}
+        for name, each in self._inputs.items():
+            dimensions = zip(each.dimensions or (), shapes.get(name, ()), strict=False)
+            known.update((dimension, n) for dimension, n in dimensions if isinstance(dimension, str))
+        for growth in self._growing:
+            extents = growth.extents(shapes, known)
+            counted = [each for each in growth.appended if EXTENT_INPUT.format(each) in found.numbers]
+            if extents is None or not (extents[0] or counted):
+                continue
+            before, after = extents
+            fixed, room = after - before - sum(known[each] for each in counted), max(_LEAST_ROOM, _power(after))
+            terms = (growth.name, *counted)
+            counts = tuple(map(EXTENT_INPUT.format, terms))
+            total = EXTENT_INPUT.format(" + ".join((*terms, f"{fixed} up to {room}")))
+            self._sums[total] = growth, CountedSum(fixed, counts, room)
+            found.numbers |= {counts[0]: before, total: after}
+            found.extents |= dict.fromkeys(growth.axes + growth.total_axes, room)
 
     def planned(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
-        """Return the shapes for which inputs of these shapes are planned, with those of the extents' inputs."""
-        extents = self._extents(shapes)
-        found = {name: self._shape(name, shape, extents) for name, shape in shapes.items()}
-        return found | {EXTENT_INPUT.format(dimension): () for dimension in extents}
+        """Return the shapes for which inputs of these shapes are planned, with those of further inputs."""
+        return self._filling(shapes).planned(shapes)
 
-    def _shape(self, name: str, shape: tuple[int, ...], extents: Mapping[str, tuple[int, int]]) -> tuple[int, ...]:
-        axes = self._axes.get(name, {})
-        return tuple(extents[axes[i]][1] if axes.get(i) in extents else n for i, n in enumerate(shape))
+    def carried(self, shapes: Shapes, carried: Shapes) -> Shapes:
+        """Return the shapes that a plan for shapes, those of further inputs included, has for carried values."""
+        extents = {
+            (name, axis): found.bound
+            for total, (growth, found) in self._sums.items()
+            if total in shapes
+            for name, axis in growth.axes
+        }
+        return _Filling(extents).planned(carried) if extents else carried
 
-    def padded(self, values: CallValues) -> CallValues:
+    def padded(self, values: CallValues, carried: Shapes) -> CallValues:
         """Return the values of a call with zeros up to the extents of the plan, and the extents.
+
+        Carried values, of which there are the shapes, are left out.
 
         Raises
         ------
@@ -118,22 +196,16 @@ class Buckets:
         for each in self._inputs.values():
             if each.name in shapes:
                 fitting_shape(each, shapes[each.name], given)
-        extents = self._extents(shapes)
+        filling = self._filling({**shapes, **carried})
         found: dict[str, Any] = {}
         for name, value in values.items():
-            whole = self._shape(name, shapes[name], extents)
-            if whole != shapes[name]:
-                padded = np.zeros(whole, value.dtype)
-                padded[tuple(map(slice, shapes[name]))] = np.asarray(value)
-                value = padded
-            found[name] = value
-        found |= {EXTENT_INPUT.format(name): np.array(extent, np.int64) for name, (extent, _) in extents.items()}
+            found[name] = _filled(value, filling.shape(name, shapes[name]))
+        found |= {name: np.array(number, np.int64) for name, number in filling.numbers.items()}
         return values.replaced(found)
 
     def extent_dtypes(self, shapes: Shapes) -> dict[str, np.dtype[Any]]:
-        """Return the dtypes of the inputs with extents that planned shapes have."""
-        names = map(EXTENT_INPUT.format, self._buckets)
-        return {name: np.dtype(np.int64) for name in names if name in shapes}
+        """Return the dtypes of the further inputs that planned shapes have."""
+        return {name: np.dtype(np.int64) for name in shapes if name.startswith(EXTENT_INPUT.format(""))}
 
     def check_inputs(self, error: ValueNeededError) -> None:
         """Raise if the inputs whose values decide shapes are as long as a bucket, or have its extent."""
@@ -151,7 +223,29 @@ class Buckets:
                 extent = EXTENT_INPUT.format(dimension)
                 if name in shapes and extent in shapes:
                     found.setdefault(name, {})[axis] = extent
-        return found
+        sums = {}
+        for total, (growth, found_sum) in self._sums.items():
+            if total in shapes:
+                sums[total] = found_sum
+                for count, each in ((found_sum.counts[0], growth.axes), (total, growth.total_axes)):
+                    for name, axis in each:
+                        found.setdefault(name, {})[axis] = count
+        return CountedAxes(found, sums)
+
+    def grows(self, values: Mapping[str, Any]) -> bool:
+        """Return whether values have dimensions that grow."""
+        return any(name in self._sums for name in values)
+
+    def refuse_growth(self, shapes: Shapes, error: SyclschedError) -> None:
+        """Plan for the extents of a call in place of these shapes, as an error says that they cannot grow."""
+        if not self._refused:
+            names = ", ".join(repr(each.name) for each in self._growing)
+            warnings.warn(
+                f"the model is planned and bound anew for every extent of {names}, as it cannot grow: {error}",
+                RemadeModelWarning,
+                stacklevel=2,
+            )
+        self._refused.add(_key(shapes))
 
 
 def _read(name: str, given: Iterable[int] | int | str) -> _Bucket:
@@ -172,3 +266,25 @@ def _wrong(name: str, given: object) -> ArgumentError:
         where=_WHERE,
         hint=f"Give extents, as (1, 8, 32), a number for its multiples, or {POWERS!r}",
     )
+
+
+def _power(extent: int) -> int:
+    return 1 << max(extent - 1, 0).bit_length()
+
+
+def _key(shapes: Shapes) -> _Key:
+    return frozenset(shapes.items())
+
+
+def _filled(value: Any, shape: tuple[int, ...]) -> Any:
+    """Return a value with zeros up to the extents of a shape."""
+    if value.shape == shape:
+        return value
+    whole: Any = getattr(value, "base", None)
+    form = shape, value.strides, value.dtype
+    is_part = type(whole) is np.ndarray and (whole.shape, whole.strides, whole.dtype) == form
+    if is_part and value.dtype.kind == "f" and value.ctypes.data == whole.ctypes.data:
+        return whole  # as a call returned it: what is beyond counts for nothing
+    made = np.zeros(shape, value.dtype)
+    made[tuple(map(slice, value.shape))] = np.asarray(value)
+    return made

@@ -45,8 +45,18 @@ CONSTANTS |= {"lstm_w": x(1, 12, WIDTH), "lstm_r": x(1, 12, 3)}
 class Both:
     """A model compiled with buckets and in ONNX Runtime."""
 
-    def __init__(self, nodes: Iterable[Any], inputs: Mapping[str, Any], outputs: list[str], buckets: Any) -> None:
-        model = model_of(list(nodes), inputs, outputs, CONSTANTS, opset=18)
+    def __init__(
+        self,
+        nodes: Iterable[Any],
+        inputs: Mapping[str, Any],
+        outputs: list[str],
+        buckets: Any,
+        *,
+        dtypes: Any = None,
+        constants: Mapping[str, Any] | None = None,
+    ) -> None:
+        whole = {**CONSTANTS, **(constants or {})}
+        model = model_of(list(nodes), inputs, outputs, whole, opset=18, dtypes=dtypes)
         self.session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
         self.compiled = syclsched.compile(model, devices="cpu", autotune=False, buckets=buckets)
 
@@ -140,6 +150,104 @@ def test_pictures_and_sounds_of_any_size() -> None:
         assert len(both.compiled.kept_shapes) == 2
 
 
+WINDOWS = {
+    "kernel_shape": st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    "strides": st.tuples(st.integers(1, 3), st.integers(1, 3)),
+}
+
+
+def test_norms_of_pictures_of_any_size() -> None:
+    nodes = [
+        node("GlobalLpPool", ["x"], ["y"]),
+        node("LpPool", ["x"], ["z"], kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1]),
+    ]
+    with Both(nodes, {"x": (1, 3, "height", "width")}, ["y", "z"], {"height": 8, "width": 8}) as both:
+        for height, width in ((3, 4), (5, 8), (8, 7)):
+            both.check({"x": x(1, 3, height, width)})
+
+
+@settings(max_examples=examples(8), deadline=None)
+@given(
+    st.fixed_dictionaries(WINDOWS),
+    st.sampled_from(["SAME_UPPER", "SAME_LOWER", "ceil", "pads"]),
+    st.integers(0, 1),
+    st.lists(st.tuples(st.integers(4, 19), st.integers(4, 19)), min_size=1, max_size=4),
+)
+def test_windows_whose_pads_follow_from_a_length(
+    windows: dict[str, tuple[int, int]], how: str, counted: int, sizes: list[tuple[int, int]]
+) -> None:
+    kernel = windows["kernel_shape"]
+    windows = {**windows, "strides": tuple(map(min, windows["strides"], kernel))}
+    pads = [min(n - 1, 1) for n in (*kernel, *kernel)]
+    given: dict[str, Any] = dict(windows)
+    given |= {"auto_pad": how} if how.startswith("SAME") else {"pads": pads}
+    ceil = {"ceil_mode": 1} if how == "ceil" else {}
+    nodes = [
+        node("MaxPool", ["x"], ["most"], **given, **ceil),
+        node("AveragePool", ["x"], ["mean"], **given, **ceil, count_include_pad=counted),
+    ]
+    outputs = ["most", "mean"]
+    if not ceil:
+        weights = node("Slice", ["kernels_of", "zeros", "extents"], ["w_of"])
+        nodes += [weights, node("Conv", ["x", "w_of"], ["y"], **given), node("Add", ["y", "y"], ["twice_y"])]
+        outputs.append("twice_y")
+    constants = {"extents": np.array([2, 3, *kernel]), "zeros": np.zeros(4, np.int64)}
+    inputs, buckets = {"x": ("batch", 3, "height", "width")}, {"height": 8, "width": 8}
+    with Both(nodes, inputs, outputs, buckets, constants=constants) as both:
+        for height, width in sizes:
+            both.check({"x": x(1, 3, height, width)})
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("coordinates", ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
+def test_pictures_of_any_size_that_are_resized(mode: str, coordinates: str) -> None:
+    given = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    nodes = [
+        node("Resize", ["x", "", "scales"], ["y"], **given),
+        node("Resize", ["x", "", "", "sizes"], ["z"], **given, axes=[2, 3]),
+        node("Resize", ["x", "", "twice_all"], ["u"], **given),
+        node("Resize", ["x", "", "twice_all"], ["v"], **given),
+        node("Add", ["u", "v"], ["w2"]),
+    ]
+    # With corners aligned, ONNX Runtime rounds the extent where ONNX takes the product of extent and scale.
+    scales = [1, 1, 3, 2] if coordinates == "align_corners" else [1, 1, 1.5, 0.6]
+    constants = {"scales": np.array(scales, np.float32), "sizes": np.array([7, 10])}
+    constants["twice_all"] = np.array([1, 1, 2, 1], np.float32)
+    inputs, buckets = {"x": (1, 2, "height", "width")}, {"height": 8, "width": 8}
+    with Both(nodes, inputs, ["y", "z", "w2"], buckets, constants=constants) as both:
+        for height, width in ((3, 4), (5, 8), (8, 7)):
+            both.check({"x": x(1, 2, height, width)})
+        assert len(both.compiled.kept_shapes) == 1
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
+def test_recurrent_networks_over_any_number_of_steps(operator: str, direction: str) -> None:
+    rows = {"RNN": 3, "GRU": 9, "LSTM": 12}[operator]
+    parts = 2 if direction == "bidirectional" else 1
+    constants = {"rows_w": x(parts, rows, WIDTH), "rows_r": x(parts, rows, 3)}
+    outputs = ["all", "h", "c"][: 3 if operator == "LSTM" else 2]
+    recurrent = node(operator, ["x", "rows_w", "rows_r"], outputs, hidden_size=3, direction=direction)
+    inputs, buckets = {"x": ("steps", "n", WIDTH)}, {"n": 4, "steps": 8}
+    with Both([recurrent], inputs, outputs, buckets, constants=constants) as both:
+        for steps, n in ((1, 1), (5, 3), (8, 4)):
+            both.check({"x": x(steps, n, WIDTH)})
+        assert len(both.compiled.kept_shapes) == 1
+
+
+def test_residuals_around_strides() -> None:
+    nodes = [
+        node("Conv", ["x", "kernels"], ["a"], auto_pad="SAME_UPPER", strides=[2, 2]),
+        node("MaxPool", ["x"], ["p"], auto_pad="SAME_UPPER", strides=[2, 2], kernel_shape=[2, 2]),
+        node("Conv", ["p", "points"], ["c"]),
+        node("Add", ["a", "c"], ["y"]),
+        node("GlobalAveragePool", ["y"], ["z"]),
+    ]
+    with Both(nodes, {"x": (1, 3, "height", 8)}, ["y", "z"], {"height": 8}) as both:
+        for height in (1, 3, 4, 7, 8, 13):
+            both.check({"x": x(1, 3, height, 8)})
+
+
 def test_means_of_half_precision_whose_sums_are_beyond_it() -> None:
     nodes = [
         node("GlobalAveragePool", ["x"], ["mean"]),
@@ -221,7 +329,9 @@ def test_batches_of_texts_as_one_list_of_tokens(sizes: list[tuple[int, int]]) ->
         assert len(both.compiled.kept_shapes) == len(planned)
 
 
-CONSTANTS |= {"two_groups": x(2)}
+CONSTANTS |= {"two_groups": x(2), "places_of": np.array([[-1]] * 8), "rows_of": np.array([[7], [-1], [0]])}
+CONSTANTS |= {"eight": np.ones(8, bool)}
+CONSTANTS |= {"pair": np.array([3, 3]), "kernels_of": x(2, 3, 4, 4), "points": x(4, 3, 1, 1)}
 CONSTANTS |= {"four": np.abs(x(4)) + 0.5, "four_kernels": x(4, 4, 3, 3), "taps": x(5, 3, 3)}
 CONSTANTS |= {"side": x(8, 2)}
 CONSTANTS |= {"below": np.array([-(1 << 40)]), "back": np.array([-2]), "edges": np.array([0, 1, 0, 1])}
@@ -318,9 +428,10 @@ def test_a_model_is_planned_for_its_bucket_when_it_is_loaded() -> None:
 @pytest.mark.parametrize(
     "last",
     [
-        node("CumSum", ["x", "i1"], ["y"], reverse=1),
-        node("EyeLike", ["x"], ["y"]),
-        node("Split", ["x"], ["y", "z"], axis=1, num_outputs=2),
+        node("ArgMax", ["x"], ["y"], axis=1, select_last_index=1),
+        node("Compress", ["x", "eight"], ["y"], axis=0),
+        node("Unique", ["x"], ["y"]),
+        node("Split", ["x", "pair"], ["y", "z"], axis=1),
     ],
     ids=lambda each: each.op_type,
 )
@@ -358,6 +469,13 @@ def test_what_cannot_run_in_a_bucket_is_refused_with_its_name(last: Any) -> None
         node("Transpose", ["x"], ["y"]),
         node("Expand", ["x", "wide"], ["y"]),
         node("Trilu", ["x"], ["y"]),
+        node("CumSum", ["x", "i1"], ["y"], reverse=1),
+        node("CumSum", ["x", "i1"], ["y"], reverse=1, exclusive=1),
+        node("EyeLike", ["x"], ["y"], k=1),
+        node("LayerNormalization", ["x", "half"], ["y"], axis=1),
+        node("LayerNormalization", ["x", "half", "half"], ["y"], axis=0),
+        node("GatherElements", ["x", "places_of"], ["y"], axis=1),
+        node("GatherElements", ["x", "rows_of"], ["y"], axis=0),
         node("Reshape", ["x", "pairs"], ["y"]),
         node("Flatten", ["x"], ["y"], axis=0),
         node("Flatten", ["x"], ["y"], axis=2),
@@ -368,6 +486,73 @@ def test_operators_along_a_length(last: Any) -> None:
     with Both([last], {"x": (8, "length")}, ["y"], {"length": 8}) as both:
         for n in (1, 3, 6, 8, 11):
             both.check({"x": x(8, n)})
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_parts_of_a_length(count: int) -> None:
+    names = [f"y{i}" for i in range(count)]
+    with Both(
+        [node("Split", ["x"], names, axis=1, num_outputs=count)], {"x": (3, "length")}, names, {"length": 8}
+    ) as both:
+        for n in (4, 5, 6, 8, 11):
+            both.check({"x": x(3, n)})
+
+
+def test_parts_whose_sizes_follow_from_a_length() -> None:
+    nodes = [
+        node("Shape", ["x"], ["n"], start=1),
+        node("Div", ["n", "two"], ["left"]),
+        node("Sub", ["n", "left"], ["right"]),
+        node("Concat", ["left", "right"], ["sizes"], axis=0),
+        node("Split", ["x", "sizes"], ["y", "z"], axis=1),
+        node("Slice", ["x", "a1", "right", "a1"], ["u"]),
+    ]
+    with Both(nodes, {"x": (3, "length")}, ["y", "z", "u"], {"length": 8}) as both:
+        for n in (1, 4, 5, 8, 11):
+            both.check({"x": x(3, n)})
+
+
+PICKED = {"places": {"axis": 1}, "rows": {"axis": 0}}
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=5), st.sampled_from([*PICKED]))
+def test_elements_picked_and_updated_by_indices_with_lengths(sizes: list[tuple[int, int]], name: str) -> None:
+    axis = PICKED[name]["axis"]
+    inputs = {"x": ("a", "b"), "at": ("a", "c") if axis else ("c", "b"), "v": ("a", "c") if axis else ("c", "b")}
+    nodes = [node("GatherElements", ["x", "at"], ["y"], axis=axis)]
+    outputs = ["y"]
+    for reduction in ("none", "add", "max"):
+        nodes.append(node("ScatterElements", ["x", "at", "v"], [reduction], axis=axis, reduction=reduction))
+        outputs.append(reduction)
+    with Both(nodes, inputs, outputs, dict.fromkeys("abc", 4), dtypes={"at": 7}) as both:
+        for a, b in sizes:
+            n = (a, b)[axis]
+            c = RANDOM.integers(1, n + 1)
+            shape = (a, c) if axis else (c, b)
+            at = np.argsort(RANDOM.random((n, c * 0 + shape[1 - axis])), 0)[:c]  # each once
+            at = (at.T if axis else at) - n * RANDOM.integers(0, 2, shape)
+            both.check({"x": x(a, b), "at": at, "v": x(*shape)})
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=5))
+def test_rows_picked_and_updated_by_indices_with_lengths(sizes: list[tuple[int, int, int]]) -> None:
+    nodes = [
+        node("GatherND", ["x", "pairs_of"], ["y"]),
+        node("GatherND", ["x", "singles"], ["z"]),
+        node("ScatterND", ["x", "pairs_of", "v"], ["u"]),
+        node("ScatterND", ["x", "singles", "w_of"], ["t"], reduction="add"),
+    ]
+    inputs = {"x": ("a", "b", 2), "pairs_of": ("c", 2), "v": ("c", 2), "singles": ("c", 1), "w_of": ("c", "b", 2)}
+    dtypes = {"pairs_of": 7, "singles": 7}
+    with Both(nodes, inputs, ["y", "z", "u", "t"], dict.fromkeys("abc", 4), dtypes=dtypes) as both:
+        for a, b, c in sizes:
+            c = min(c, a * b)
+            places = RANDOM.permutation(a * b)[:c]
+            pairs = np.stack([places // b, places % b], 1) - [a, b] * RANDOM.integers(0, 2, (c, 2))
+            singles = RANDOM.integers(-a, a, (c, 1))
+            both.check({"x": x(a, b, 2), "pairs_of": pairs, "v": x(c, 2), "singles": singles, "w_of": x(c, b, 2)})
 
 
 def test_margins_that_repeat_elements_along_a_length() -> None:

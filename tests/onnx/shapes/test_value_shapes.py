@@ -226,6 +226,38 @@ def test_slices_backwards(step: int) -> None:
     check(nodes, {"y": "float32", "z": "float32", "sums": "float32"}, values, 7)
 
 
+def test_slices_in_steps_that_values_decide() -> None:
+    nodes = [
+        node("Slice", ["rows", "start", "end", "first", "step"], ["y"]),
+        node("ReduceSum", ["y", "first"], ["sums"], keepdims=0),
+    ]
+    steps = (3, -2, 1, -40, 2, 7, -1, 100, -7)
+    values = [{"start": two(a), "end": two(z), "step": two(s)} for (a, z), s in zip(BACKWARDS, steps, strict=True)]
+    values += [{"start": two(0), "end": two(z), "step": two(s)} for z, s in ((40, 1), (30, 2), (7, 3), (-1, 1))]
+    check(nodes, {"y": "float32", "sums": "float32"}, values, 8)
+    both = Both(nodes, values[0], {"y": "float32", "sums": "float32"})
+    with both.compiled:
+        for each in values[:3]:
+            both.check(each)
+        with pytest.raises(ModelError, match="a step is 0"):
+            both.compiled(two(0), two(3), two(0))
+
+
+def test_parts_whose_sizes_values_decide() -> None:
+    nodes = [
+        node("Split", ["rows", "sizes"], ["y", "z"], axis=0),
+        node("ReduceSum", ["z", "first"], ["sums"], keepdims=0),
+    ]
+    values = [{"sizes": two(n, 40 - n)} for n in (3, 7, 40, 0, 21, 5)]
+    check(nodes, {"y": "float32", "sums": "float32"}, values, 7)
+    both = Both(nodes, values[0], {"y": "float32", "sums": "float32"})
+    with both.compiled:
+        for each in values[:3]:
+            both.check(each)
+        with pytest.raises(ModelError, match="parts"):
+            both.compiled(two(3, 30))
+
+
 PLACES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
 MODES = [*(("linear", each, {}) for each in PLACES), ("nearest", "half_pixel", {})]
 MODES += [("cubic", each, {}) for each in (*PLACES, "half_pixel_symmetric")]

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +88,8 @@ def _number(b: NetworkBuilder, name: str, index: int, what: str, size: int) -> N
     if traced[0] in b.bounds:
         return _scalar(b, traced)
     if b.observed is None:
+        if b.extent_inputs and b.extent_inputs.keys() >= {*b.sources(name)}:
+            return _scalar(b, traced)  # of lengths: with an upper bound of its own where it is used, or none
         raise value_needed(b, name, what)
     key = _key(b, f"{what}, {index}")
     seen = b.observed.get(key)
@@ -267,7 +270,7 @@ def _through(b: NetworkBuilder, node: CanonicalNode, index: int) -> int | _Trace
     first = node.inputs[0] if node.inputs else None
     if node.kind == "elementwise":
         places = [(each, 0 if math.prod(b.shape(each)) == 1 else index) for each in node.inputs if each is not None]
-        return _evaluated(node.attributes["expression"], [_traced(b, *each) for each in places], b.bounds)
+        return _evaluated(b, node.attributes["expression"], [_traced(b, *each) for each in places])
     if first is None or len(b.shape(first)) > 1:
         return None
     if node.kind == "reshape":
@@ -288,7 +291,7 @@ def _through(b: NetworkBuilder, node: CanonicalNode, index: int) -> int | _Trace
     return None
 
 
-def _evaluated(expression: Any, given: Sequence[int | _Trace], counts: Collection[str]) -> int | _Trace | None:
+def _evaluated(b: NetworkBuilder, expression: Any, given: Sequence[int | _Trace]) -> int | _Trace | None:
     """Return the value of an expression of integers, as far as that is a multiple of one of them."""
     if isinstance(expression, int):
         return given[expression]
@@ -296,29 +299,76 @@ def _evaluated(expression: Any, given: Sequence[int | _Trace], counts: Collectio
     if operator == "const":
         return rest[0] if isinstance(rest[0], int) else None
     if operator == "cast":
-        return _evaluated(rest[1], given, counts) if rest[0] == "int64" else None
-    if operator not in ("mul", "add", "div", "equal", "where"):
+        return _evaluated(b, rest[1], given) if rest[0] == "int64" else None
+    if operator not in ("mul", "add", "sub", "max", "div", "equal", "where"):
         return None
-    found = [_evaluated(each, given, counts) for each in rest]
+    found = [_evaluated(b, each, given) for each in rest]
     if operator == "where":
         condition, yes, no = found
         return (yes if condition else no) if isinstance(condition, int) else None
+    if operator in ("add", "sub"):
+        total = _sum(b, found, [1, *([1 if operator == "add" else -1] * (len(found) - 1))])
+        if total is not None:
+            return total
     known = [each for each in found if isinstance(each, int)]
     if len(known) == len(found):
-        if operator == "equal":
-            return int(known[0] == known[1])
-        if operator == "div":
-            return None
-        return math.prod(known) if operator == "mul" else sum(known)
+        return _of_integers(operator, known)
     open_ones = [each for each in found if isinstance(each, tuple)]
     if len(known) + 1 < len(found) or not open_ones:
         return None
     name, place, factor = open_ones[0]
     if operator == "equal":  # with a marker such as -1: lengths are not negative
-        return 0 if known and known[0] < 0 and name in counts else None
-    if operator == "add":
-        return open_ones[0] if sum(known) == 0 else None
+        return 0 if known and known[0] < 0 and name in b.bounds else None
+    if operator == "max":
+        return open_ones[0] if max(known) <= 0 and name in b.bounds else None
+    if operator in ("add", "sub"):
+        return open_ones[0] if sum(known) == 0 and (operator == "add" or found[0] is open_ones[0]) else None
     if operator == "mul":
         return (name, place, factor * math.prod(known)) if math.prod(known) > 0 else None
     is_whole = found[0] is open_ones[0] and known[0] > 0 and factor % known[0] == 0
     return (name, place, factor // known[0]) if is_whole else None
+
+
+def _of_integers(operator: str, given: Sequence[int]) -> int | None:
+    if operator == "equal":
+        return int(given[0] == given[1])
+    if operator == "sub":
+        return given[0] - sum(given[1:])
+    if operator == "max":
+        return max(given)
+    if operator == "div":
+        return None
+    return math.prod(given) if operator == "mul" else sum(given)
+
+
+def _sum(b: NetworkBuilder, given: Sequence[int | _Trace | None], signs: Sequence[int]) -> int | _Trace | None:
+    """Return a sum of numbers and lengths, where that is a number, a multiple of a length, or known to be a length."""
+    number, lengths = 0, Counter[str]()
+    for each, sign in zip(given, signs, strict=True):
+        if isinstance(each, int):
+            number += sign * each
+        elif each is None or each[0] not in b.bounds:
+            return None
+        else:
+            more, names = _summands(b, each[0])
+            number += sign * each[2] * more
+            for name in names:
+                lengths[name] += sign * each[2]
+    left = {name: factor for name, factor in lengths.items() if factor}
+    if not left:
+        return number
+    if min(left.values()) < 0:
+        return None
+    if not number and len(left) == 1:
+        ((name, factor),) = left.items()
+        return name, 0, factor
+    found = b.extent_formulas.get(("add", (number,), tuple(sorted(Counter(left).elements()))))
+    return None if found is None else (found, 0, 1)
+
+
+def _summands(b: NetworkBuilder, length: str) -> tuple[int, Sequence[str]]:
+    """Return the number and the lengths of which a length is the sum."""
+    for (operator, numbers, names), made in b.extent_formulas.items():
+        if made == length and operator == "add":
+            return numbers[0], names
+    return 0, (length,)

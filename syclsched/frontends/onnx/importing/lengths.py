@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -38,20 +38,52 @@ class LengthError(ModelError):
 #: Name of the input that has the extent of a dimension with buckets.
 EXTENT_INPUT: Final = "extent of {}"
 
+
+@dataclass(frozen=True, slots=True)
+class CountedSum:
+    """A further input whose number is how much of an axis there is after a call that appends to it."""
+
+    number: int  # that is added
+    counts: tuple[str, ...]  # further inputs that are added, too; first what there is before
+    bound: int  # the largest there can be
+
+
+@dataclass(frozen=True, slots=True)
+class CountedAxes:
+    """Axes of inputs of which a call fills a part, as much as further inputs say, each a single int64."""
+
+    axes: Mapping[str, Mapping[int, str]]  # input -> axis -> the further input
+    sums: Mapping[str, CountedSum] = field(default_factory=dict)  # by further input
+
+    @property
+    def extents(self) -> tuple[str, ...]:
+        """The further inputs."""
+        return tuple(dict.fromkeys([count for axes in self.axes.values() for count in axes.values()] + [*self.sums]))
+
+    @property
+    def growing(self) -> dict[str, tuple[int, str]]:
+        """The inputs to which a call appends along an axis, and the further input that says how much there is then."""
+        totals = {total.counts[0]: name for name, total in self.sums.items()}
+        axes = [(name, axis, count) for name, axes in self.axes.items() for axis, count in axes.items()]
+        return {name: (axis, totals[count]) for name, axis, count in axes if count in totals}
+
+
 #: Operators whose importers read extents otherwise than `Shape` does: only the first axis may have a length.
 READ_EXTENTS: Final = frozenset(
     {
         *("Attention", "MultiHeadAttention", "RotaryEmbedding", "GridSample", "RoiAlign"),
-        *("DFT", "STFT", "ReverseSequence", "CenterCropPad", "LpPool", "GlobalLpPool", "AffineGrid"),
+        *("DFT", "STFT", "ReverseSequence", "CenterCropPad", "AffineGrid"),
     }
 )
 
 #: Kinds whose first input may have a length along its first axis, which is one of independent pictures or rows.
-_BATCHED: Final = ("conv", "conv_transpose", "pool", "group_norm", "resize")
+_BATCHED: Final = ("conv", "conv_transpose", "pool", "group_norm")
 #: Kinds that are windows over the axes from the third one on: beyond a length they read what is beyond the whole axis.
 _WINDOWED: Final = ("conv", "conv_transpose", "pool")
+#: Kinds whose second input are indices into the first.
+_INDEXED: Final = ("gather", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd")
 #: Kinds whose result has the length along the axis of which it is.
-_KEEPING: Final = ("softmax", "dynamic_quantise", *_WINDOWED)
+_KEEPING: Final = ("softmax", "dynamic_quantise", "scan_sum", "scatter_elements", "scatter_nd", *_WINDOWED)
 
 
 def resulting_lengths(
@@ -127,11 +159,36 @@ def _gather(given: _Given, _: tuple[int, ...], at: Mapping[str, Any]) -> Lengths
     return tuple(kept + [Length(axis + each.axis, each.count) for each in picked])
 
 
+def _gather_elements(given: _Given, _: tuple[int, ...], __: Mapping[str, Any]) -> Lengths:
+    return given[1][1]
+
+
 def _gather_nd(given: _Given, _: tuple[int, ...], at: Mapping[str, Any]) -> Lengths:
+    """Return the lengths of the indices' axes but the last one, and of the axes that they do not pick from."""
     (_x, own), (indices, picked) = given
-    if own or not picked or len(indices.shape) - 1 in _axes(picked):
+    batch, last = at["batch_dims"], len(indices.shape) - 1
+    found, behind = _axes(picked), batch + indices.shape[-1]
+    if last in found or any(found.get(each.axis) != each.count for each in own if each.axis < batch):
         raise LengthError("elements are picked from a value whose length is known only at run time")
-    return picked
+    kept = [Length(last + each.axis - behind, each.count) for each in own if each.axis >= behind]
+    return (*picked, *kept)
+
+
+def _scatter_elements(given: _Given, _: tuple[int, ...], __: Mapping[str, Any]) -> Lengths:
+    """Return the lengths of what is updated; indices beyond theirs are out of range, so that nothing is."""
+    (_x, own), (_indices, picked), (_updates, others) = given
+    if picked != others:
+        raise LengthError("its indices and updates have different lengths")
+    return own
+
+
+def _scatter_nd(given: _Given, _: tuple[int, ...], __: Mapping[str, Any]) -> Lengths:
+    (_x, own), (indices, picked), (_updates, others) = given
+    last, depth = len(indices.shape) - 1, indices.shape[-1]
+    whole = [Length(last + each.axis - depth, each.count) for each in own if each.axis >= depth]
+    if last in _axes(picked) or {*picked, *whole} != {*others}:
+        raise LengthError("its indices and updates have different lengths")
+    return own
 
 
 def _slice(given: _Given, shape: tuple[int, ...], at: Mapping[str, Any]) -> Lengths:
@@ -198,11 +255,6 @@ def _pad(given: _Given, shape: tuple[int, ...], at: Mapping[str, Any]) -> Length
     return lengths
 
 
-def _sums(given: _Given, shape: tuple[int, ...], at: Mapping[str, Any]) -> Lengths:
-    """Return the length of sums, which read nothing beyond it if they begin at the first element."""
-    return _over_other_axes(given, shape, at) if at["reverse"] else given[0][1]
-
-
 def summed_axes(kind: str, inputs: Sequence[tuple[int, ...]], attributes: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the axis of each factor along which a matrix product sums; nothing for other kinds."""
     if kind != "matmul":
@@ -258,6 +310,10 @@ def neutral(kind: str, position: int, shapes: Sequence[Any], axis: int, attribut
         return _NEUTRAL.get(attributes["mode"])
     if kind == "dynamic_quantise":
         return 0.0  # part of each range
+    if kind == "scan_sum":
+        return 0.0 if attributes["reverse"] and axis == attributes["axis"] else None
+    if kind in ("scatter_elements", "scatter_nd"):
+        return float(max(shapes[0])) if position == 1 else None  # an index out of range
     if kind in _WINDOWED and position == 0 and axis > 1:
         return _beyond_windows(kind, axis, attributes)
     if kind in ("topk", "arg", "softmax") and axis == attributes["axis"]:
@@ -280,6 +336,17 @@ def _beyond_windows(kind: str, axis: int, attributes: Mapping[str, Any]) -> floa
     return 0.0
 
 
+def _resize(given: _Given, shape: tuple[int, ...], at: Mapping[str, Any]) -> Lengths:
+    """Return the lengths of axes that keep their extents."""
+    ((value, lengths),) = given
+    rank = len(shape)
+    for each in lengths:
+        region = (at["roi"][each.axis], at["roi"][each.axis + rank]) if at["roi"] else (0.0, 1.0)
+        if (shape[each.axis], at["scales"][each.axis], region) != (value.shape[each.axis], 1.0, (0.0, 1.0)):
+            raise LengthError("it resizes an axis whose length is known only at run time")
+    return lengths
+
+
 def _per_channel(given: _Given, _: tuple[int, ...], __: Mapping[str, Any]) -> Lengths:
     """Return the lengths after an operation on the channels of each place."""
     (_x, lengths), *others = given
@@ -293,14 +360,18 @@ _RULES: Final[dict[str, _Rule]] = {
     "transpose": _transpose,
     "reshape": _reshape,
     "gather": _gather,
+    "gather_elements": _gather_elements,
     "gather_nd": _gather_nd,
+    "scatter_elements": _scatter_elements,
+    "scatter_nd": _scatter_nd,
     "slice": _slice,
     "concat": _concat,
     "matmul": _matmul,
     "softmax": lambda given, *_: given[0][1],  # along the axis, it is given neutral elements
     "dynamic_quantise": lambda given, shape, _: given[0][1] if shape else (),  # scale and zero point are numbers
-    "scan_sum": _sums,
+    "scan_sum": lambda given, *_: given[0][1],  # backwards, it is given zeros
     "pad": _pad,
+    "resize": _resize,
     "recurrent": _recurrence,
     **dict.fromkeys(("batch_norm", "lrn"), _per_channel),
     **dict.fromkeys(("integer_matmul", "block_matmul", "trees"), _rows),
@@ -438,13 +509,11 @@ def filled_up(
     found = list(given)
     _check_factors(b, kind, given, attributes)
     shapes = [None if each is None else b.shape(each) for each in given]
+    if kind in _INDEXED and given[0] in b.lengths:
+        found[:2] = _indexed(b, kind, given[0] or "", given[1] or "", attributes)
     for position, name in enumerate(given):
         for length in () if name is None else b.lengths.get(name, ()):
             now = found[position] or ""
-            if kind == "gather" and position == 0 and length.axis == attributes["axis"]:
-                found[0] = _without(b, now, length)
-                found[1] = _from_front(b, found[1] or "", length.count)
-                continue
             fill = neutral(kind, position, shapes, length.axis, attributes)
             if fill is not None:
                 found[position] = _filled(b, now, length, fill, keeps_length=kind in _KEEPING)
@@ -459,14 +528,24 @@ def _check_factors(b: LengthBuilder, kind: str, given: Sequence[str | None], att
         raise LengthError("a matrix product with one factor of fixed extent", where=b.place())
 
 
-def _from_front(b: LengthBuilder, indices: str, count: str) -> str:
-    """Return indices into an axis of a length: negative ones count from its end."""
-    known = b.known(indices)
-    if known is not None and (known >= 0).all():
-        return indices
-    kind = b.dtype(indices)
-    below = ("less", 0, ("const", 0, kind))
-    return b.elementwise(("where", below, ("add", 0, ("cast", kind, 1)), 0), indices, count)
+def _indexed(b: LengthBuilder, kind: str, x: str, indices: str, attributes: Mapping[str, Any]) -> list[str]:
+    """Return what is indexed and indices, of which negative ones count from the end of lengths."""
+    given, many = indices, kind in ("gather_nd", "scatter_nd")
+    first = attributes.get("batch_dims", 0) if many else attributes["axis"]
+    count = b.shape(indices)[-1] if many else 1
+    known, dtype = b.known(indices), b.dtype(indices)
+    for length in b.lengths[x]:
+        if not first <= length.axis < first + count:
+            continue
+        if kind == "gather":
+            x = _without(b, x, length)
+        if known is not None and (known >= 0).all():
+            continue
+        below: Any = ("less", 0, ("const", 0, dtype))
+        if many:
+            below = ("and", below, ("equal", ("index", -1), ("const", length.axis - first, "int64")))
+        given = b.elementwise(("where", below, ("add", 0, ("cast", dtype, 1)), 0), given, length.count)
+    return [x, given]
 
 
 def _filled(b: LengthBuilder, name: str, length: Length, fill: float, *, keeps_length: bool) -> str:

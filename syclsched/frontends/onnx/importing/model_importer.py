@@ -16,7 +16,7 @@ import numpy as np
 from syclsched.errors import DeclaredShapeWarning, ModelError, OpenDimensionError
 from syclsched.frontends.onnx.importing.control_flow import CONTROL_FLOW_IMPORTERS
 from syclsched.frontends.onnx.importing.import_state import SEED, TrainingImport
-from syclsched.frontends.onnx.importing.lengths import EXTENT_INPUT, Length, Lengths
+from syclsched.frontends.onnx.importing.lengths import EXTENT_INPUT, CountedAxes, Length, Lengths
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
 from syclsched.frontends.onnx.importing.scope import Scope, TensorSequence
@@ -50,14 +50,14 @@ def import_model(
     training: TrainingImport | None = None,
     observed: ObservedExtents | None = None,
     observing: bool = False,
-    counted: Mapping[str, Mapping[int, str]] | None = None,
+    counted: CountedAxes | None = None,
 ) -> Network:
     """Import a model for given shapes of its inputs, which replace extents that the model declares.
 
     Nodes may overwrite the inputs that are ``carried`` from call to call. For training, the network has a further input
     for the random numbers of dropout, if it has any, and further outputs with the next values of running moments.
     Extents that values decide have upper bounds by what is ``observed``; ``observing`` adds those of the known values.
-    Axes of inputs that are ``counted`` have as many elements as further inputs say, scalars of the names given.
+    Axes of inputs that are ``counted`` have as many elements as further inputs say.
     """
     load_families()
     for name, shape in (shapes or {}).items():
@@ -72,12 +72,8 @@ def import_model(
     scope = Scope(b, {**CONTROL_FLOW_IMPORTERS, **GRADIENT_IMPORTERS})
     scope.add_constants(model.graph.initialisers)
     _declare_inputs(b, scope, model, dict(shapes or {}), dict(dimensions or {}), dict(known or {}))
-    for counted_input, axes in (counted or {}).items():
-        for extent_input in axes.values():
-            if extent_input not in b.values:
-                b.add_input(extent_input, (), "int64")
-                b.extent_inputs[extent_input] = extent_input.removeprefix(EXTENT_INPUT.format(""))
-        b.give_lengths(counted_input, (Length(axis, count) for axis, count in axes.items()))
+    if counted is not None:
+        _declare_counted(b, counted)
     for each in composed:
         items = None if each.items is None else tuple(map(scope.tensor, each.items))
         found = None if items is None else TensorSequence(items, each.declared.dtype or "float32")
@@ -185,6 +181,18 @@ def _declare_inputs(
             where=model.where,
             hint=f"Give the inputs' shapes; it declares {', '.join(map(_describe_input, model.inputs))}",
         )
+
+
+def _declare_counted(b: NetworkBuilder, counted: CountedAxes) -> None:
+    """Add the inputs that say how much of other inputs counts."""
+    for name in counted.extents:
+        b.add_input(name, (), "int64")
+        b.extent_inputs[name] = name.removeprefix(EXTENT_INPUT.format(""))
+    for name, axes in counted.axes.items():
+        b.give_lengths(name, (Length(axis, count) for axis, count in axes.items()))
+    for name, total in counted.sums.items():
+        b.bounds[name] = total.bound
+        b.extent_formulas["add", (total.number,), tuple(sorted(total.counts))] = name
 
 
 def _check_output(declared: DeclaredValue, shape: Shape, dtype: str, where: str, lengths: Lengths) -> None:

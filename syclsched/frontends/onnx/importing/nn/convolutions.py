@@ -6,13 +6,15 @@ from __future__ import annotations
 from typing import Any
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
+from syclsched.frontends.onnx.importing.lengths import LengthError
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.nn.window_parameters import (
-    Windows,
+    OpenWindows,
     check_lengths,
     crop_negative_pads,
     divide_pads,
     windows_of,
+    with_open_windows,
 )
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
@@ -28,21 +30,23 @@ def _conv(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
 
 def convolution(b: NetworkBuilder, node: ModelNode, x: str, w: str, bias: str | None) -> str:
     """Add the convolution of a node."""
-    x, windows = windows_and_input(b, node, x, w)
-    return b.conv(x, w, bias, **windows)
+    opened, attributes = windows_and_input(b, node, x, w)
+    return opened.lengthened(b, b.conv(opened.x, w, bias, **attributes))
 
 
-def windows_and_input(b: NetworkBuilder, node: ModelNode, x: str, w: str) -> tuple[str, dict[str, Any]]:
-    """Return the input, cropped where pads are negative, and the attributes of a node's convolution."""
+def windows_and_input(b: NetworkBuilder, node: ModelNode, x: str, w: str) -> tuple[OpenWindows, dict[str, Any]]:
+    """Return the windows on the input, cropped where pads are negative, and the attributes of a node's convolution."""
     x_shape, w_shape = b.shape(x), b.shape(w)
     _check_ranks(b, x_shape, w_shape)
     kernel = node.integers("kernel_shape", w_shape[2:])
     if kernel != w_shape[2:]:
         raise b.wrong(f"kernel_shape is {kernel}, and the weights' shape is {w_shape}")
     windows = windows_of(b, node, w_shape[2:], x_shape[2:])
-    check_lengths(b, node, x, windows)
-    x, pads = crop_negative_pads(b, x, windows.pads)
-    return x, {"groups": node.integer("group", 1), **windows._replace(pads=pads)._asdict()}
+    check_lengths(b, x, windows)
+    opened = with_open_windows(b, node, x, kernel, windows)
+    x, pads = crop_negative_pads(b, opened.x, opened.windows.pads)
+    windows = windows._replace(pads=pads)
+    return opened._replace(x=x, windows=windows), {"groups": node.integer("group", 1), **windows._asdict()}
 
 
 def _check_ranks(b: NetworkBuilder, x: tuple[int, ...], w: tuple[int, ...]) -> None:
@@ -75,7 +79,8 @@ def _conv_transpose(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names
         pads = divide_pads([max(total, 0) for total in totals], auto)
     elif auto == "VALID":
         pads = (0,) * (2 * rank)
-    check_lengths(b, node, x, Windows(strides, dilations, pads))
+    if node.integers("output_shape") is not None and any(each.axis > 1 for each in b.lengths.get(x, ())):
+        raise LengthError("its pads depend on an extent that is known only at run time", where=b.place())
     if min(pads) < 0:
         raise b.wrong(f"pads {pads} of a transposed convolution must not be negative")
     return [

@@ -132,12 +132,12 @@ def _integer_conv(
     if len(b.shape(w)) < 3 or (scale is not None and b.shape(scale) not in ((), (1,), b.shape(w)[:1])):
         return None
     weights = _integer_weights(b, x, x_zero, w, w_zero, 0)
-    if weights is None:
+    if weights is None or any(each.axis > 1 for each in b.lengths.get(x, ())):
         return None
-    x, windows = windows_and_input(b, node, x, w)
+    opened, windows = windows_and_input(b, node, x, w)
     if bias is not None and scale is not None:
         bias = b.elementwise(("mul", ("cast", "float32", 0), 1), bias, scale)
-    return _integer_sums(b, "integer_conv", (x, weights, bias), x_zero, scale, **windows, channels_last=False)
+    return _integer_sums(b, "integer_conv", (opened.x, weights, bias), x_zero, scale, **windows, channels_last=False)
 
 
 @imports("MatMulInteger")

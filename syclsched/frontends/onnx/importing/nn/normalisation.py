@@ -112,7 +112,7 @@ def _layer_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     (x, scale), bias = inputs.first("X", "Scale"), inputs.optional(2)
     shape = b.shape(x)
     axis = b.axis(node.integer("axis", -1), len(shape))
-    if any(node.outputs[1:]):
+    if any(node.outputs[1:]) or any(each.axis >= axis for each in b.lengths.get(x, ())):
         return _layer_norm_in_pieces(b, node, x, scale, bias, axis)
     given_rest = [b.expand(each, shape[axis:]) for each in (scale, bias) if each is not None]
     return [b.emit("layer_norm", [x, *given_rest], axis=axis, epsilon=node.number("epsilon", 1e-5))]
@@ -123,12 +123,12 @@ def _layer_norm_in_pieces(b: NetworkBuilder, node: ModelNode, x: str, scale: str
     dtype = b.dtype(x)
     wide = b.cast(x, "float32") if dtype == "float16" else x
     kind = b.dtype(wide)
-    mean = b.reduce("mean", wide, axes)
-    variance = b.reduce("mean", b.elementwise(("square", ("sub", 0, 1)), wide, mean), axes)
+    centre = mean(b, wide, axes, keepdims=True)
+    variance = mean(b, b.elementwise(("square", ("sub", 0, 1)), wide, centre), axes, keepdims=True)
     inverse = b.elementwise(("rsqrt", ("add", 0, ("const", node.number("epsilon", 1e-5), kind))), variance)
-    scaled = b.elementwise(("cast", dtype, ("mul", ("sub", 0, 1), 2)), wide, mean, inverse)
+    scaled = b.elementwise(("cast", dtype, ("mul", ("sub", 0, 1), 2)), wide, centre, inverse)
     y = b.elementwise(("mul", 0, 1), scaled, scale)
-    return [y if bias is None else b.elementwise(("add", 0, 1), y, bias), mean, inverse]
+    return [y if bias is None else b.elementwise(("add", 0, 1), y, bias), centre, inverse]
 
 
 @imports("LRN")

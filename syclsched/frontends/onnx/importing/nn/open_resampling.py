@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from syclsched.frontends.onnx.importing.extents import Extent, bounded, numbers, with_lengths
+from syclsched.frontends.onnx.importing.extents import Extent, bounded, formula, numbers, with_lengths
 from syclsched.frontends.onnx.importing.lengths import LengthError
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
@@ -43,7 +43,8 @@ def resized_by_values(
     b: NetworkBuilder, node: ModelNode, x: str, places: Sequence[int], inputs: ResizeInputs, fixed: ToSizes
 ) -> str | None:
     """Return the result of Resize along axes, first to fixed sizes; None if nothing else decides it."""
-    if b.observed is None or not _is_supported(b, node, x):
+    has_length = any(b.length_along(x, axis) is not None for axis in places)
+    if (b.observed is None and not has_length) or not _is_supported(b, node, x):
         return None
     by_sizes = inputs.sizes is not None and b.shape(inputs.sizes) != (0,)
     deciding = inputs.sizes if by_sizes else inputs.scales
@@ -55,12 +56,14 @@ def resized_by_values(
     regions = _regions(b, region, places)
     policy = node.text("keep_aspect_ratio_policy", "stretch")
     if by_sizes and policy != "stretch":
+        if has_length:
+            raise LengthError(f"it keeps the aspect ratio, {policy}, of an open extent", where=b.place())
         changed = _changed_by_policy(b, x, deciding, places, policy)
     elif by_sizes:
         changed = _changed_by_sizes(b, x, deciding, places, regions)
     else:
         changed = _changed_by_scales(b, x, deciding, places, regions)
-    if all(each is None or b.known(each) is not None for each in (deciding, region)):
+    if not has_length and all(each is None or b.known(each) is not None for each in (deciding, region)):
         return None
     sizes = list(b.shape(x))
     for axis, each in changed.items():
@@ -99,9 +102,13 @@ def _changed_by_sizes(
     changed = {}
     for axis, number in zip(places, numbers(b, name, "the sizes"), strict=True):
         extent, region = bounded(b, number, _what(axis)), regions.get(axis)
-        count = number if isinstance(number, str) else b.constant(number, "int64") if region is not None else None
-        ratio = ("div", ("cast", "float64", 0), _number(b.shape(x)[axis]))
-        changed[axis] = _Change(extent, None if count is None else b.elementwise(ratio, count), count, region)
+        length = b.length_along(x, axis)
+        count = number if isinstance(number, str) else None
+        if count is None and (region is not None or length is not None):
+            count = b.constant(number, "int64")
+        ratio = ("div", ("cast", "float64", 0), _number(b.shape(x)[axis]) if length is None else ("cast", "float64", 1))
+        given = [each for each in (count, length) if each is not None]
+        changed[axis] = _Change(extent, None if count is None else b.elementwise(ratio, *given), count, region)
     return changed
 
 
@@ -127,7 +134,10 @@ def _changed_by_scales(
     flat = b.reshape(name, (len(places),))
     same = b.elementwise(("cast", "int64", ("equal", 0, ("const", 1.0, b.dtype(name)))), flat)
     for i, (axis, is_same) in enumerate(zip(places, numbers(b, same, "whether a scale is 1"), strict=True)):
-        scale, region = _scalar(b, flat, i), regions.get(axis)
+        scale, region, length = _scalar(b, flat, i), regions.get(axis), b.length_along(x, axis)
+        if length is not None:
+            changed[axis] = _scaled_length(b, x, axis, length, scale, region)
+            continue
         whole: Any = ("mul", _number(b.shape(x)[axis]), 0)
         if region is not None:
             whole = ("mul", ("mul", _number(b.shape(x)[axis]), ("sub", 2, 1)), 0)
@@ -143,33 +153,57 @@ def _changed_by_scales(
     return changed
 
 
+def _scaled_length(
+    b: NetworkBuilder, x: str, axis: int, length: str, scale: str, region: tuple[str, str] | None
+) -> _Change:
+    """Return the change of an axis with a length by a scale."""
+    known, n = b.known(scale), b.shape(x)[axis]
+    if known is None or region is not None:
+        raise LengthError("it resizes an axis whose length is known only at run time", where=b.place())
+    factor = known.item()
+    if factor == 1:
+        return _Change(Extent(n, length))
+    if factor == int(factor):
+        count = formula(b, "mul", int(factor), [length])
+    else:
+        whole = ("cast", "int64", ("floor", ("mul", ("cast", "float64", 0), _number(factor))))
+        count = b.formula(f"times {factor}", (), whole, [length])
+    return _Change(Extent(math.floor(n * factor), count), scale, count)
+
+
 class _Along:
     """Resize along one axis."""
 
     def __init__(self, b: NetworkBuilder, node: ModelNode, x: str, axis: int, change: _Change, scale: str) -> None:
-        if b.length_along(x, axis) is not None:
-            raise LengthError("it resizes an axis whose length is known only at run time", where=b.place())
         self._b, self._node, self._x, self._axis = b, node, x, axis
-        self._extent, self._n = change.extent, b.shape(x)[axis]
+        self._extent = change.extent
         #: Inputs of expressions of places, as far as these need them.
         self._inputs = [scale]
         if change.region is not None:
             self._inputs += change.region
         elif node.text("coordinate_transformation_mode", "half_pixel") == "half_pixel_symmetric":
             self._inputs.append(change.count or scale)
+        #: Expression of the extent.
+        self._n: Any = _number(b.shape(x)[axis])
+        length = b.length_along(x, axis)
+        if length is not None:
+            self._n = ("cast", "float64", len(self._inputs))
+            self._inputs.append(length)
+        #: Expression of the last place.
+        self._last: Any = ("sub", self._n, _number(1)) if length else _number(b.shape(x)[axis] - 1)
 
     def resized(self) -> str:
         """Return the value resized."""
         b, mode = self._b, self._node.text("mode", "nearest")
         coordinates = self._node.text("coordinate_transformation_mode", "half_pixel")
-        where = _coordinate(coordinates, self._n)
+        where = _coordinate(coordinates, self._n, self._last)
         if mode == "nearest":
             made = self._picked(_NEAREST[self._node.text("nearest_mode", "round_prefer_floor")](where))
         else:
             made = self._mixed(where, cubic=mode == "cubic")
         if coordinates != "tf_crop_and_resize":
             return made
-        inside = ("and", ("less_equal", _number(0), where), ("less_equal", where, _number(self._n - 1)))
+        inside = ("and", ("less_equal", _number(0), where), ("less_equal", where, self._last))
         kept = self._line(("cast", b.dtype(made), inside), b.dtype(made))
         value = ("const", float(self._node.number("extrapolation_value", 0.0)), b.dtype(made))
         return b.elementwise(("where", ("equal", 1, ("const", 0, b.dtype(made))), value, 0), made, kept)
@@ -177,7 +211,7 @@ class _Along:
     def _picked(self, place: Any) -> str:
         """Return the elements at places, the nearest ones for places outside."""
         b = self._b
-        within = ("cast", "int64", ("min", ("max", place, _number(0)), _number(self._n - 1)))
+        within = ("cast", "int64", ("min", ("max", place, _number(0)), self._last))
         indices = b.elementwise(within, *self._inputs, shape=(self._extent.bound,), dtype="int64")
         return with_lengths(b, b.gather(self._x, indices, self._axis), self._axis, self._extent)
 
@@ -213,7 +247,7 @@ class _Along:
         """Return the shares of neighbours, none of those outside."""
         b, lines = self._b, []
         for tap, share in zip(taps, shares, strict=True):
-            inside = ("and", ("less_equal", _number(0), tap), ("less_equal", tap, _number(self._n - 1)))
+            inside = ("and", ("less_equal", _number(0), tap), ("less_equal", tap, self._last))
             lines.append(self._line(("where", inside, share, _number(0)), "float64"))
         total = ("add", ("add", 0, 1), ("add", 2, 3))
         return [b.elementwise(("cast", b.dtype(self._x), ("div", i, total)), *lines) for i in range(len(lines))]
@@ -250,27 +284,27 @@ _NEAREST: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-def _coordinate(coordinates: str, n: int) -> Any:
-    """Return the expression of the place in an axis for an index of the result.
+def _coordinate(coordinates: str, n: Any, last: Any) -> Any:
+    """Return the expression of the place in an axis, of an extent and a last place, for an index of the result.
 
     Input 0 is the scale; 1 and 2 are begin and end of the region, or 1 is the number of elements of the result.
     """
     place: Any = ("cast", "float64", ("index", -1))
     half = ("div", ("add", place, _number(0.5)), 0)
-    length = ("mul", 0, _number(n))
+    length = ("mul", 0, n)
     if coordinates == "asymmetric":
         return ("div", place, 0)
     if coordinates == "tf_half_pixel_for_nn":
         return half
     is_single, span = ("equal", length, _number(1)), ("sub", length, _number(1))
     if coordinates == "align_corners":
-        return ("where", is_single, _number(0), ("div", ("mul", place, _number(n - 1)), span))
+        return ("where", is_single, _number(0), ("div", ("mul", place, last), span))
     if coordinates == "tf_crop_and_resize":
-        whole = ("mul", ("sub", 2, 1), _number(n - 1))
+        whole = ("mul", ("sub", 2, 1), last)
         moved = ("where", is_single, ("div", whole, _number(2)), ("div", ("mul", place, whole), span))
-        return ("add", ("mul", 1, _number(n - 1)), moved)
+        return ("add", ("mul", 1, last), moved)
     centre = ("sub", half, _number(0.5))
     if coordinates == "half_pixel_symmetric":
         share = ("sub", _number(1), ("div", ("cast", "float64", 1), length))
-        return ("add", ("mul", _number(n / 2), share), centre)
+        return ("add", ("mul", ("div", n, _number(2)), share), centre)
     return ("where", is_single, _number(-0.5), centre) if coordinates == "pytorch_half_pixel" else centre

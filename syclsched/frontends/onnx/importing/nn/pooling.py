@@ -8,12 +8,16 @@ from typing import Any
 
 from syclsched.frontends.onnx.importing.extents import mean
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
+from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.nn.window_parameters import (
+    OpenWindows,
     Windows,
     check_lengths,
     crop_negative_pads,
+    window_counts,
     windows_of,
+    with_open_windows,
 )
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
@@ -36,32 +40,62 @@ def _pool(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         raise b.wrong(f"an input of shape {shape} has no spatial axes")
     kernel = node.integers_or("kernel_shape")
     windows = windows_of(b, node, kernel, shape[2:])
-    check_lengths(b, node, x, windows)
-    x, pads = crop_negative_pads(b, x, windows.pads)
-    windows = windows._replace(pads=pads)
-    extents = _window_counts(kernel, windows, b.shape(x)[2:], ceil=node.flag("ceil_mode"))
+    check_lengths(b, x, windows)
+    counted = node.flag("count_include_pad")
+    is_open = any(each.axis > 1 for each in b.lengths.get(x, ()))
+    has_pads = any(windows.pads) or node.flag("ceil_mode") or node.text("auto_pad").startswith("SAME")
+    if mode == "average" and is_open and has_pads:
+        return [_open_average(b, node, x, kernel, windows)]
+    return [_windowed(b, node, x, mode, kernel, windows, count_include_pad=counted)]
+
+
+def _windowed(
+    b: NetworkBuilder, node: ModelNode, x: str, mode: str, kernel: Ints, windows: Windows, *, count_include_pad: bool
+) -> str:
+    """Return the pooled value of a node."""
+    opened = with_open_windows(b, node, x, kernel, windows, -math.inf if mode == "max" else 0.0)
+    x, pads = crop_negative_pads(b, opened.x, opened.windows.pads)
+    windows, shape = opened.windows._replace(pads=pads), b.shape(x)
+    extents = _window_counts(b, node, kernel, windows, opened, x)
     if min(extents) < 1:
         raise b.wrong(f"windows {kernel} do not fit into {shape}")
-    counted = node.flag("count_include_pad")
-    return [_emit(b, x, mode, kernel, windows, shape=(*shape[:2], *extents), count_include_pad=counted)]
+    made = _emit(b, x, mode, kernel, windows, shape=(*shape[:2], *extents), count_include_pad=count_include_pad)
+    return opened.lengthened(b, made)
+
+
+def _window_counts(
+    b: NetworkBuilder, node: ModelNode, kernel: Ints, windows: Windows, opened: OpenWindows, x: str
+) -> Ints:
+    """Return the number of windows along each axis, of which those with pads in the value have no further ones."""
+    rounded = (window_counts(kernel, windows, b.shape(x)[2:], ceil=ceil) for ceil in (False, node.flag("ceil_mode")))
+    return tuple(whole if i + 2 in opened.counts else n for i, (whole, n) in enumerate(zip(*rounded, strict=True)))
+
+
+def _open_average(b: NetworkBuilder, node: ModelNode, x: str, kernel: Ints, windows: Windows) -> str:
+    """Return means over windows of which parts lie beyond a length: their sums by those of how much counts in them."""
+    rank, counts_pads, kind = len(kernel), node.flag("count_include_pad"), b.dtype(x)
+    total = _windowed(b, node, x, "average", kernel, windows, count_include_pad=True)
+    if counts_pads and not node.flag("ceil_mode"):
+        return total
+    if counts_pads:  # those that are not of the model's pads
+        margins = (0, 0, *windows.pads[:rank], 0, 0, *windows.pads[rank:])
+        whole = b.pad(b.filled((1, 1, *b.shape(x)[2:]), kind, 1.0, folded=False), margins, "constant", 1.0)
+        lengths = [(each.axis, each.count) for each in b.lengths[x] if each.axis > 1]
+        added = {axis: windows.pads[axis - 2] + windows.pads[axis - 2 + rank] for axis, _ in lengths}
+        longer = [Length(axis, b.elementwise(("add", 0, ("const", added[axis], "int64")), n)) for axis, n in lengths]
+        b.give_lengths(whole, longer)
+        windows = windows._replace(pads=(0,) * (2 * rank))
+    else:
+        whole = b.filled((1, 1, *b.shape(x)[2:]), kind, 1.0, folded=False)
+        b.give_lengths(whole, [each for each in b.lengths[x] if each.axis > 1])
+    share = _windowed(b, node, whole, "average", kernel, windows, count_include_pad=True)
+    lengths_of_total = [each for each in b.lengths.get(total, ()) if each.axis > 1]
+    b.give_lengths(share, lengths_of_total)
+    return b.elementwise(("div", 0, 1), total, share)
 
 
 def _emit(b: NetworkBuilder, x: str, mode: str, kernel: Ints, windows: Windows, **rest: Any) -> str:
     return b.emit("pool", [x], mode=mode, kernel=kernel, **windows._asdict(), **rest, channels_last=False)
-
-
-def _window_counts(kernel: Ints, windows: Windows, extents: Ints, *, ceil: bool) -> Ints:
-    """Return the number of windows along each axis."""
-    made: list[int] = []
-    rank = len(extents)
-    for i, n in enumerate(extents):
-        span = n + windows.pads[i] + windows.pads[i + rank] - windows.dilations[i] * (kernel[i] - 1) - 1
-        step = windows.strides[i]
-        count = (-(-span // step) if ceil else span // step) + 1
-        if ceil and (count - 1) * step >= n + windows.pads[i]:
-            count -= 1
-        made.append(count)
-    return tuple(made)
 
 
 @imports("GlobalAveragePool", "GlobalMaxPool")
@@ -103,7 +137,8 @@ def _lp_pool(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     windows = windows_of(b, node, kernel, shape[2:])
     kind = b.dtype(x)
     power = ("abs", 0) if p == 1 else ("square", 0) if p == 2 else ("pow", ("abs", 0), ("const", float(p), kind))
-    mean = _emit(b, b.elementwise(power, x), "average", kernel, windows, count_include_pad=True)
+    check_lengths(b, x, windows)
+    mean = _windowed(b, node, b.elementwise(power, x), "average", kernel, windows, count_include_pad=True)
     total = ("mul", 0, ("const", float(math.prod(kernel)), kind))
     root = total if p == 1 else ("sqrt", total) if p == 2 else ("pow", total, ("const", 1.0 / p, kind))
     return [b.elementwise(root, mean)]

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from syclsched.frontends.onnx.importing.extents import Extent, with_lengths
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
@@ -48,11 +49,18 @@ def _recurrent(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         raise b.wrong(f"weights of shape {b.shape(inputs.required(1, 'W'))} for direction {node.text('direction')!r}")
     functions = _functions(b, node, len(order))
     lengths = _lengths(b, inputs, steps, batch)
+    count = b.length_along(x, 0)
+    if count is not None:  # of all sequences, unless they have lengths of their own
+        others = [each for each in b.lengths[x] if each.axis]
+        x = b.with_all(x, b.shape(x))
+        b.give_lengths(x, others)
+        lengths = lengths or b.elementwise(("cast", "int32", 0), count, shape=(batch,))
     made = [
         _direction(b, node, inputs, x, number, hidden, functions[number], lengths, reverse=reverse)
         for number, reverse in enumerate(order)
     ]
     rows, *states = zip(*made, strict=True)
+    rows = tuple(with_lengths(b, each, 0, Extent(steps, count)) for each in rows)
     y = _joined(b, rows, (steps, 1, batch, hidden), 1)
     ends = [_joined(b, each, (1, batch, hidden), 0) for each in states]
     if node.flag("layout"):

@@ -12,6 +12,7 @@ from syclsched.frontends.onnx.importing.extents import (
     bounded,
     bounded_numbers,
     bounds_of,
+    extents_of,
     is_fixed,
     numbers,
     with_extents,
@@ -115,6 +116,9 @@ def _open_range(b: NetworkBuilder, *given: str) -> str:
     first, step = (None if found is None else found.item() for found in (b.known(start), b.known(delta)))
     if dtype not in FLOATS and (first, step) == (0, 1):
         (number,) = numbers(b, limit, _LIMIT)
+    elif dtype not in FLOATS and step == 1:  # which may be the difference of two lengths
+        wide = [b.cast(each, "int64") for each in (start, limit)]
+        number = b.elementwise(("max", ("sub", 1, 0), ("const", 0, "int64")), *wide, dtype="int64")
     else:
         number = b.elementwise(_range_count(dtype), start, limit, delta, dtype="int64")
     extent = bounded(b, number, _COUNT, least=None)
@@ -149,7 +153,8 @@ def _eye_like(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         raise b.wrong(f"an identity matrix of shape {extents}")
     k = node.integer("k")
     on = ("equal", ("index", -1), ("add", ("index", -2), ("const", k, "int64")))
-    return [b.emit("elementwise", [], shape=extents, dtype=dtype, expression=("cast", dtype, on))]
+    made = b.emit("elementwise", [], shape=extents, dtype=dtype, expression=("cast", dtype, on))
+    return [with_extents(b, made, extents_of(b, x))]
 
 
 @imports("OneHot")

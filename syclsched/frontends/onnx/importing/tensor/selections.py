@@ -43,6 +43,8 @@ def _compress(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     given = _given(b, inputs, 2)
     x, condition = given[0] or "", given[1] or ""
     axis, counted, shape = _lines(b, node, b.shape(x))
+    if axis is not None and any(each.axis != axis for each in b.lengths.get(x, ())):
+        raise UnsupportedFormError  # the result has several lengths
     if b.shape(condition)[0] > shape[counted]:  # the rest selects nothing
         given[1] = b.part(condition, 0, 0, shape[counted])
     return emit_counted(b, "Compress", given, [(shape, b.dtype(x), counted)], options=(("axis", axis),))

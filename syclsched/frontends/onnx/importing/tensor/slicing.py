@@ -25,6 +25,12 @@ from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 _ZERO: Final = ("const", 0, "int64")
+#: Elements of a slice in steps of 0.
+_ENDLESS: Final = 1 << 60
+
+
+def _integer(value: int) -> Any:
+    return ("const", value, "int64")
 
 
 @imports("Slice")
@@ -34,9 +40,10 @@ def _slice_of(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     shape = b.shape(x)
     starts: Sequence[Number]
     ends: Sequence[Number]
+    steps: Sequence[Number] | None = None
     if b.opset < 10:
         starts, ends = node.integers_or("starts"), node.integers_or("ends")
-        axes, steps = node.integers("axes"), None
+        axes = node.integers("axes")
     else:
         first = _first_elements(b, x, inputs)
         if first is not None:
@@ -45,7 +52,7 @@ def _slice_of(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         ends = numbers(b, inputs.required(2, "ends"), "the ends")
         axes_name, steps_name = inputs.optional(3), inputs.optional(4)
         axes = None if axes_name is None else b.integers(axes_name, "the axes")
-        steps = None if steps_name is None else b.integers(steps_name, "the steps")
+        steps = None if steps_name is None else numbers(b, steps_name, "the steps")
     axes = tuple(range(len(starts))) if axes is None else axes
     steps = (1,) * len(starts) if steps is None else steps
     if not len(starts) == len(ends) == len(axes) == len(steps):
@@ -56,7 +63,12 @@ def _slice_of(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         at = b.axis(axis, len(shape))
         if step == 0:
             raise b.wrong("a step is 0")
-        if isinstance(start, str) or isinstance(end, str) or _needs_length(b, x, at, start, end, step):
+        if (
+            isinstance(start, str)
+            or isinstance(end, str)
+            or isinstance(step, str)
+            or _needs_length(b, x, at, start, end, step)
+        ):
             x = _open_slice(b, x, at, start, end, step)
             extents[at] = b.shape(x)[at]
             continue
@@ -75,8 +87,13 @@ def _needs_length(b: NetworkBuilder, x: str, axis: int, start: int, end: int, st
     return b.length_along(x, axis) is not None and ((start, step) != (0, 1) or end < 0)
 
 
-def _open_slice(b: NetworkBuilder, x: str, axis: int, start: Number, end: Number, step: int) -> str:
-    """Return the part of a value along an axis, where bounds or its length are known only at run time."""
+def _open_slice(
+    b: NetworkBuilder, x: str, axis: int, start: Number, end: Number, step: Number, most: int | None = None
+) -> str:
+    """Return the part of a value along an axis, where bounds or its length are known only at run time.
+
+    It has at most as many elements as there are, or as given.
+    """
     n, length = b.shape(x)[axis], b.length_along(x, axis)
     what = f"the slice of axis {axis}"
     if not n:
@@ -85,32 +102,43 @@ def _open_slice(b: NetworkBuilder, x: str, axis: int, start: Number, end: Number
         extent = bounded(b, end, what)
         if extent.bound <= n:  # the first elements, as many as another value has: no element for each of its values
             return with_lengths(b, b.part(x, axis, 0, extent.bound), axis, extent)
-    given = [each for each in (start, end, length) if isinstance(each, str)]
+    given = list(dict.fromkeys(each for each in (start, end, length, step) if isinstance(each, str)))
     at = {each: i for i, each in enumerate(given)}
-    zero: Any = ("const", 0, "int64")
-    whole: Any = ("const", n, "int64") if length is None else at[length]
-    one, size = ("const", 1, "int64"), ("const", abs(step), "int64")
-    last: Any = whole if step > 0 else ("sub", whole, one)
+    one = _integer(1)
+    whole: Any = _integer(n) if length is None else at[length]
+    stride: Any = _integer(step) if isinstance(step, int) else at[step]
+
+    def by_way(forwards: Any, backwards: Any) -> Any:
+        """Return one of two expressions by the sign of the step."""
+        if isinstance(step, int):
+            return forwards if step > 0 else backwards
+        return ("where", ("less", stride, _ZERO), backwards, forwards)
 
     def place(number: Number, least: Any) -> Any:
         """Return the expression of a bound, from the front and within the axis."""
-        given: Any = (
-            ("const", max(-(1 << 62), min(number, 1 << 62)), "int64") if isinstance(number, int) else at[number]
-        )
-        return ("min", ("max", ("where", ("less", given, zero), ("add", given, whole), given), least), last)
+        given: Any = _integer(max(-(1 << 62), min(number, 1 << 62))) if isinstance(number, int) else at[number]
+        return ("min", ("max", ("where", ("less", given, _ZERO), ("add", given, whole), given), least), last)
 
-    begin, stop = place(start, zero), place(end, zero if step > 0 else ("const", -1, "int64"))
-    span = ("sub", stop, begin) if step > 0 else ("sub", begin, stop)
-    more = ("div", ("add", span, ("sub", size, one)), size)
-    count = b.elementwise(("max", more, zero), *given, dtype="int64")
+    last = by_way(whole, ("sub", whole, one))
+    begin, stop = place(start, _ZERO), place(end, by_way(_ZERO, _integer(-1)))
+    span = by_way(("sub", stop, begin), ("sub", begin, stop))
+    size = _integer(abs(step)) if isinstance(step, int) else ("max", ("abs", stride), one)
+    expression: Any = ("max", ("div", ("add", span, ("sub", size, one)), size), _ZERO)
+    if isinstance(step, str):  # a step of 0 is beyond all bounds: a further import tells
+        expression = ("where", ("equal", stride, _ZERO), _integer(_ENDLESS), expression)
+    count = b.elementwise(expression, *given, dtype="int64")
     known = is_length(b, count)
-    extent = bounded(b, count, what, most=-(-n // abs(step))) if not known else bounded(b, count, what)
+    if most is None:
+        most = n if isinstance(step, str) else -(-n // abs(step))
+    extent = bounded(b, count, what) if known or isinstance(step, str) else bounded(b, count, what, most=most)
     first = b.elementwise(begin, *given, shape=(), dtype="int64")
-    picked = ("add", ("mul", ("index", -1), ("const", step, "int64")), 0)
-    places = ("min", ("max", picked, zero), ("const", n - 1, "int64"))
+    way = stride if isinstance(step, int) else 1
+    picked = ("add", ("mul", ("index", -1), way), 0)
+    places = ("min", ("max", picked, _ZERO), _integer(n - 1))
     lengths = b.lengths.pop(x, ())
     b.give_lengths(x, [each for each in lengths if each.axis != axis])
-    indices = b.elementwise(places, first, shape=(extent.bound,), dtype="int64")
+    more = [step] if isinstance(step, str) else []
+    indices = b.elementwise(places, first, *more, shape=(extent.bound,), dtype="int64")
     made = b.gather(x, indices, axis)
     b.give_lengths(x, lengths)
     return with_lengths(b, made, axis, extent)
@@ -148,8 +176,8 @@ def _split(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x, sizes_name = inputs.required(0, "input"), inputs.optional(1)
     shape = b.shape(x)
     axis = b.axis(node.integer("axis"), len(shape))
-    if b.length_along(x, axis) is not None:
-        raise LengthError("parts of an axis whose length is known only at run time", where=b.place())
+    if b.length_along(x, axis) is not None or (sizes_name is not None and b.known(sizes_name) is None):
+        return _open_split(b, node, x, axis, sizes_name)
     sizes = node.integers("split") if sizes_name is None else b.integers(sizes_name, "the sizes")
     if not sizes:
         count = node.integer("num_outputs", len(node.outputs))
@@ -159,12 +187,59 @@ def _split(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         sizes = tuple(min(chunk, max(shape[axis] - i * chunk, 0)) for i in range(count))
     if sum(sizes) != shape[axis] or min(sizes) < 0 or len(sizes) < len(node.outputs):
         raise b.wrong(f"parts {sizes} of axis {axis} of {shape}, for {len(node.outputs)} outputs")
+    if sizes_name is not None and b.observed is not None:
+        for number in numbers(b, sizes_name, "the sizes"):
+            bounded(b, number, f"the slice of axis {axis}")
     parts: list[str | None] = []
     start = 0
     for size, name in zip(sizes, node.outputs, strict=False):
         parts.append(b.part(x, axis, start, size) if name else None)
         start += size
     return parts
+
+
+def _open_split(b: NetworkBuilder, node: ModelNode, x: str, axis: int, sizes_name: str | None) -> Names:
+    """Return the parts of an axis, whose sizes or whose length are known only at run time."""
+    n, length, count = b.shape(x)[axis], b.length_along(x, axis), node.integer("num_outputs", len(node.outputs))
+    sizes: Sequence[Number] = node.integers_or("split")
+    if sizes_name is not None:
+        sizes = numbers(b, sizes_name, "the sizes")
+    if not sizes:  # as many in each part but the last
+        share = ("div", ("add", 0, ("const", count - 1, "int64")), ("const", count, "int64"))
+        chunk = b.elementwise(share, length or "", dtype="int64")
+        ends: list[Number] = [0, *(b.elementwise(("mul", 0, _integer(i)), chunk) for i in range(1, count + 1))]
+        most = [-(-n // count)] * count
+    else:
+        ends = [0]
+        for size in sizes:
+            ends.append(_added(b, ends[-1], size))
+        most = [size if isinstance(size, int) else n for size in sizes]
+        if length is None and isinstance(ends[-1], int) and (ends[-1] != n or min(most) < 0):
+            raise b.wrong(f"parts {tuple(sizes)} of axis {axis} of {b.shape(x)}, for {len(node.outputs)} outputs")
+    if length is None and isinstance(ends[-1], str) and b.observed is not None:
+        b.guard(ends[-1], f"{b.node_name}: the sum of the sizes", n, n)
+    if length is not None and isinstance(ends[-1], int):
+        raise LengthError("parts of fixed sizes of an axis whose length is known only at run time", where=b.place())
+    if len(most) < len(node.outputs):
+        raise b.wrong(f"{len(most)} parts for {len(node.outputs)} outputs")
+    parts: list[str | None] = []
+    for name, start, end, bound in zip(node.outputs, ends, ends[1:], most, strict=False):
+        if not name:
+            parts.append(None)
+        elif length is None and isinstance(start, int) and isinstance(end, int):
+            parts.append(b.part(x, axis, start, end - start))
+        else:
+            parts.append(_open_slice(b, x, axis, start, end, 1, bound))
+    return parts
+
+
+def _added(b: NetworkBuilder, *given: Number) -> Number:
+    """Return a sum."""
+    open_ones = [each for each in given if isinstance(each, str)]
+    fixed = sum(each for each in given if isinstance(each, int))
+    if not open_ones:
+        return fixed
+    return b.elementwise(("add", *range(len(open_ones)), ("const", fixed, "int64")), *open_ones, dtype="int64")
 
 
 @imports("Concat")
@@ -187,6 +262,14 @@ def _open_concat(b: NetworkBuilder, values: Sequence[str], axis: int) -> str:
         b.give_lengths(made, [each for each in b.lengths.get(value, ()) if each.axis != axis])
         whole.append(made)
     counts = [each.count for each in extents if each.count is not None]
+    fixed = sum(each.bound for each in extents if each.count is None)
+    count = formula(b, "add", fixed, counts)
+    most = sum(each.bound for each in extents)
+    total = Extent(min(most, b.bounds.get(count, most)), count)
+    if len(values) == 2 and extents[0] == Extent(total.bound, extents[0].count) and counts[0] == extents[0].count:
+        is_fixed = extents[1].count is None
+        written = _written(b, values[0], whole, axis, counts[0]) if is_fixed else None
+        return with_lengths(b, written or _appended(b, whole[0], whole[1], axis, total, counts[0]), axis, total)
     given = list(dict.fromkeys(counts))
     sums: list[Any] = []  # where each value ends
     for each in extents:
@@ -199,10 +282,34 @@ def _open_concat(b: NetworkBuilder, values: Sequence[str], axis: int) -> str:
         own = place if i == 0 else ("add", ("sub", place, sums[i - 1]), ("const", bounds[i - 1], "int64"))
         found = ("where", ("less", place, sums[i]), own, found)
     found = ("min", found, ("const", max(bounds[-1] - 1, 0), "int64"))
-    indices = b.elementwise(found, *given, shape=(bounds[-1],), dtype="int64")
-    fixed = sum(each.bound for each in extents if each.count is None)
-    total = Extent(bounds[-1], formula(b, "add", fixed, counts))
+    indices = b.elementwise(found, *given, shape=(total.bound,), dtype="int64")
     return with_lengths(b, b.gather(b.concat(whole, axis), indices, axis), axis, total)
+
+
+def _written(b: NetworkBuilder, cache: str, values: Sequence[str], axis: int, count: str) -> str | None:
+    """Return a value that is carried from call to call with rows written into it, behind as many as there are.
+
+    None for other values.
+    """
+    shape, rows = b.shape(cache), b.shape(values[1])
+    if cache not in b.carried or len(shape) not in (3, 4) or axis != len(shape) - 2:
+        return None
+    if any(each in b.lengths for each in values) or b.dtype(values[1]) != b.dtype(cache):
+        return None
+    parts = [
+        b.reshape(each, (n[0], *(1,) * (4 - len(n)), *n[1:])) for each, n in zip(values, (shape, rows), strict=True)
+    ]
+    starts = b.elementwise(0, count, shape=shape[:1])
+    return b.reshape(b.emit("cache_write", [*parts, starts], circular=False), shape)
+
+
+def _appended(b: NetworkBuilder, x: str, rows: str, axis: int, total: Extent, count: str) -> str:
+    """Return a value with rows behind the first ones of it, as many as its length says; there is room for them."""
+    n, place = b.shape(rows)[axis], ("index", axis - len(b.shape(x)))
+    if n > 1:
+        behind = ("min", ("max", ("sub", ("index", -1), 0), _ZERO), ("const", n - 1, "int64"))
+        rows = b.gather(rows, b.elementwise(behind, count, shape=(total.bound,), dtype="int64"), axis)
+    return b.elementwise(("where", ("less", place, 2), 0, 1), x, rows, count, shape=b.shape(x))
 
 
 @imports("Pad")

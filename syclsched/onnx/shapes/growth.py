@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dimensions that grow from call to call: pasts of caches, to which a model appends what the next call is given."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from syclsched.onnx.model import OnnxModel
+from syclsched.onnx.specialised import Shapes
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A dimension of inputs to which each call appends along axes."""
+
+    name: str
+    axes: tuple[tuple[str, int], ...]  # inputs, and which of their axes it is
+    #: Names of the dimension with what is appended, and which axes of other inputs it is.
+    totals: tuple[str, ...]
+    total_axes: tuple[tuple[str, int], ...]
+    appended: tuple[str, ...]  # names of dimensions that are appended
+
+    def extents(self, shapes: Shapes, known: Mapping[str, int]) -> tuple[int, int] | None:
+        """Return how many elements there are before and after a call; None if nothing is known to be appended.
+
+        ``known`` are the extents of dimensions.
+        """
+        past = {shapes[name][axis] for name, axis in self.axes if name in shapes}
+        if len(past) != 1:
+            return None
+        given = {shapes[name][axis] for name, axis in self.total_axes if name in shapes}
+        if not given:
+            given = {total for total in (_sum_of(each, known) for each in self.totals) if total is not None}
+        before, after = *past, max(given, default=0)
+        return (before, after) if len(given) == 1 and after > before else None
+
+
+def growing_dimensions(model: OnnxModel, pairs: Mapping[str, str], given: Collection[str]) -> list[Growth]:
+    """Return the dimensions that grow, of those without buckets given.
+
+    They are open axes of inputs that a ``Concat`` begins with, whose result is the input of the next call: ``pairs``.
+    """
+    declared = {each.name: each.dimensions or () for each in model.graph_inputs}
+    outputs = {each.name: each.dimensions or () for each in model.outputs}
+    found: dict[str, tuple[list[tuple[str, int]], dict[str, None]]] = {}
+    unnamed = ""
+    for output, (name, axis) in model.appended.items():
+        dimension = declared[name][axis]
+        if pairs.get(output) != name or isinstance(dimension, int):
+            continue
+        if dimension is None:  # those without a name are taken as one
+            dimension = unnamed = unnamed or f"{name}[{axis}]"
+        axes, totals = found.setdefault(dimension, ([], {}))
+        axes.append((name, axis))
+        total = outputs[output][axis] if axis < len(outputs[output]) else None
+        if isinstance(total, str):
+            totals[total] = None
+    growing = []
+    for dimension, (axes, totals) in found.items():
+        others = [
+            (name, axis, each)
+            for name, dimensions in declared.items()
+            for axis, each in enumerate(dimensions)
+            if isinstance(each, str) and each != dimension and (each in totals or dimension in _terms(each))
+        ]
+        if given and not {dimension, *totals, *(each for _, _, each in others)}.isdisjoint(given):
+            continue
+        whole = (*dict.fromkeys([*totals, *(each for _, _, each in others)]),)
+        terms = dict.fromkeys(each for total in whole for each in _terms(total) if dimension in _terms(total))
+        appended = tuple(each for each in terms if each != dimension and not each.isdecimal())
+        total_axes = tuple((name, axis) for name, axis, _ in others)
+        growing.append(Growth(dimension, (*axes,), whole, total_axes, appended))
+    return growing
+
+
+def _terms(dimension: str) -> list[str]:
+    """Return the summands of a dimension as exporters name it: ``past_sequence_length + 1``."""
+    return [each.strip() for each in dimension.split("+")]
+
+
+def _sum_of(dimension: str, known: Mapping[str, int]) -> int | None:
+    """Return the extent of a dimension by its name."""
+    found = [int(each) if each.isdecimal() else known.get(each) for each in _terms(dimension)]
+    return None if None in found else sum(each for each in found if each is not None)
