@@ -89,8 +89,8 @@ static int change_over(struct lane *lane, int to_call, int to_copy)
 {
     if (!lane->apart)
         return 1;
-    if (!lane->unsplit_done && (to_call || to_copy))
-        return finish_unsplit(lane);
+    if (!lane->unsplit_done && (to_call || to_copy) && !finish_unsplit(lane))
+        return 0;
     if (lane->last && (lane->last_is_call != to_call || to_copy)) {
         const struct lane *from = lane->last_is_call ? lane->apart : lane;
         if (from->way->status(from, lane->last) == 0)
@@ -100,11 +100,11 @@ static int change_over(struct lane *lane, int to_call, int to_copy)
     return 1;
 }
 
-/* Wait for the last command of a split lane's native queue, before something is submitted through SYCL by other means
- * than this loop. Returns 0 on failure. */
-int32_t syclsched_finish_native(struct lane *lane)
+/* Wait for the last command of a split lane, before something is submitted through SYCL by other means than this loop.
+ * Returns 0 on failure. */
+int32_t syclsched_finish_lane(struct lane *lane)
 {
-    return change_over(lane, 1, 0);
+    return change_over(lane, 0, 1);
 }
 
 /* Flush only the lanes that were submitted to: each flush costs some 20 us with a cold cache. */

@@ -49,7 +49,7 @@ class SubmissionLibrary:
         self.wake = _address_in(loaded, "syclsched_wake")
         pointer, count, flag = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
         self.submit = self._function("submit", count, pointer, count, pointer, count, *[pointer] * 5)
-        self.finish_native = self._function("finish_native", flag, pointer)
+        self.finish_lane = self._function("finish_lane", flag, pointer)
         self.wait = self._function("wait", None, pointer, count)
         self.perform = self._function("perform", flag, pointer, count, pointer, flag, pointer)
         self.thread_begin = self._function("thread_begin", pointer, pointer, count, count, pointer)

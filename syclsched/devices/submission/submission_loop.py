@@ -215,9 +215,9 @@ class SubmissionLoop(CommandMaker):
         """Wait for all events of a batch, one after another, without the GIL."""
         self._library.wait(batch.made, batch.made_count)
 
-    def finish_native(self, lane: int) -> None:
-        """Wait for the last command on the native queue of a split lane, before a submission to its SYCL queue."""
-        if not self._library.finish_native(ctypes.byref(self._lanes[lane])):
+    def finish_lane(self, lane: int) -> None:
+        """Wait for the last command of a split lane, before a submission to its SYCL queue that is not the loop's."""
+        if not self._library.finish_lane(ctypes.byref(self._lanes[lane])):
             raise ExecutionError("the runtime refuses an empty command", where=f"lane {lane}")
 
     def adopt(self, slot: int, lane: int, event: SyclEvent) -> None:

@@ -186,8 +186,8 @@ class Dispatcher(ProgramEngine):
         """Skip a host instruction but wait for its predecessors, because its successors rely on that order."""
         self.failures.lost(node.instruction)
         self.records[node.id] = Record(now_ns(), "cancelled")
-        if not self._ending and (events := self._submitter.events_before(node)):
-            self._host_lane(node).skip(node, events)
+        if not self._ending:
+            self._host_lane(node).skip(node, self._submitter.events_before(node))
         else:
             self._put_event(node)
             self._readiness.completed(node)
@@ -260,9 +260,12 @@ class Dispatcher(ProgramEngine):
         self._pass_over(request, ordered=True)
 
     def _pass_over(self, request: SubmissionRequest, *, ordered: bool) -> None:
-        """Let the successors of a failed or skipped instruction go on, after its predecessors if ordered."""
+        """Let the successors of a failed or skipped instruction go on, after its predecessors if ordered.
+
+        Those of its own lane are among them: memory is freed once the last instruction of a lane that used it completes.
+        """
         node = request.node
-        if ordered and node.events:
+        if ordered:
             self._submitter.put_noop(request)
             self._notify_waiters(node.id)
         else:
@@ -314,7 +317,8 @@ class Dispatcher(ProgramEngine):
             return
         if message == "memory":
             self._admission.woken()
-            self._admission.reap()
+            if not self._ending:  # instructions that are skipped then do not wait for those before
+                self._admission.reap()
         elif message == "room":
             self._throttled -= 1
         elif message == "overdue":
@@ -396,7 +400,7 @@ class Dispatcher(ProgramEngine):
 
     def _retry_allocations(self) -> bool:
         """Retry parked allocations; return False if the dispatcher must wait for a message."""
-        if self._admission.reap() or self._ending:
+        if self._ending or self._admission.reap():
             self._readiness.unpark()
             return True
         if self._admission.expect() or self._readiness.running or self._signals_due or self._throttled:

@@ -45,7 +45,7 @@ class LaneSet:
                 self.helpers[lane.device] = HelperThread(lane.device)
             helper_thread = self.helpers.get(lane.device)
             self.devices[index] = DeviceLane(
-                lane, queue, buffers, events, counts, report, partial(events.loop.finish_native, index), helper_thread
+                lane, queue, buffers, events, counts, report, partial(events.loop.finish_lane, index), helper_thread
             )
         #: Threads that libraries called by host functions may use; None without host lanes, and after the end.
         self._library_threads = library_threads if self.hosts else None

@@ -94,7 +94,7 @@ class DeviceLane:
         events: EventTable,
         counts: Counts,
         report: Callable[[Completion], None],
-        finish_native: Callable[[], None],
+        finish_before: Callable[[], None],
         helper_thread: HelperThread | None = None,
     ) -> None:
         import dpctl
@@ -108,7 +108,7 @@ class DeviceLane:
         self.pacing = Pacing(events.is_complete)
         self._report = report
         self._events = events
-        self._finish_native = finish_native
+        self._finish_before = finish_before
         self._last: int | None = None
         #: Event of the first step of the latest submission, if that is a sequence.
         self.first_event: SyclEvent | None = None
@@ -131,7 +131,7 @@ class DeviceLane:
             verdict = faults.submits(self.device, self.queue, kind, self._events.loop, node.id)
             if verdict == "refuse":
                 raise ExecutionError("the runtime refuses it", where=f"device {self.device!r}")
-        self._finish_native()
+        self._finish_before()
         if len(depends) > self._longest_list and not is_copy:
             self._lend(self._fence(depends))
             depends = []
@@ -155,11 +155,12 @@ class DeviceLane:
         """Submit a fence after these events, in place of a skipped instruction; return its event."""
         # Successors of the instruction may rely on its predecessors.
         try:
-            self._finish_native()
+            self._finish_before()
             event = self._fence(self._unfinished(events))
         except Exception:  # even the fence is refused: the host waits
             for before in events:
                 wait_for(before)
+            self.wait()
             return None
         self._lend(event)
         return event
