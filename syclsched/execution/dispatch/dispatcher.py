@@ -262,7 +262,7 @@ class Dispatcher(ProgramEngine):
     def _pass_over(self, request: SubmissionRequest, *, ordered: bool) -> None:
         """Let the successors of a failed or skipped instruction go on, after its predecessors if ordered.
 
-        Those of its own lane are among them: memory is freed once the last instruction of a lane that used it completes.
+        Those of its own lane are among them: memory is freed when the last one of a lane that uses it has completed.
         """
         node = request.node
         if ordered:
