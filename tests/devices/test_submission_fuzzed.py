@@ -89,8 +89,8 @@ def test_random_sequences_are_submitted_in_order_and_leave_nothing_behind(tool: 
             "before one it waits for|is made before what it waits for",
         ),
         (
-            "if (!lane->unsplit_done && (to_call || to_copy))",
-            "if (0)",
+            "if (!lane->unsplit_done && (to_call || to_copy) && !finish_unsplit(lane))",
+            "if (0 && !finish_unsplit(lane))",
             "before one it waits for|is made before what it waits for",
         ),
         (" || (is_call && unfinished)", "", "a command runs before one it waits for"),

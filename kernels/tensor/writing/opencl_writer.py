@@ -36,6 +36,7 @@ class _OpenCLWriter(KernelWriter):
         self._attribute = ""
         self._functions: dict[str, tuple[Function, int]] = {}
         self._types: dict[str, None] = {}  # definitions of vector types, in order
+        self._private: set[str] = set()  # arrays of the work-item's own
         #: Whether every index into an array, packed weights included, fits into 31 bits.
         self._is_small = all(math.prod(shape) < 1 << 30 for shape in signature.shapes.values())
 
@@ -70,6 +71,7 @@ class _OpenCLWriter(KernelWriter):
 
     def private(self, dtype: str, size: int) -> str:
         name = self.fresh("a")
+        self._private.add(name)
         self.line(f"{self._type(dtype)} {name}[{size}];")
         return name
 
@@ -193,9 +195,11 @@ class _OpenCLWriter(KernelWriter):
         return self.value(dtype, f"({C_TYPES[dtype]}{LANES})({', '.join(map(str, range(LANES)))})")
 
     def load_vector(self, array: str, index: str) -> str:
-        dtype = self.signature.dtypes.get(array)
-        if dtype is None or dtype == "float16":  # an array of the work-item's own
-            return f"vload{'_half' if dtype else ''}{self._lanes}(0, {array} + {index})"
+        if array in self._private:
+            return f"vload{self._lanes}(0, {array} + {index})"
+        dtype = self.signature.dtypes[array]
+        if dtype == "float16":
+            return f"vload_half{self._lanes}(0, {array} + {index})"
         return f"(*(__global const {self._vector_at_any(dtype)}*)({array} + {index}))"
 
     def _vector_at_any(self, dtype: str) -> str:
@@ -230,10 +234,10 @@ class _OpenCLWriter(KernelWriter):
             return
         if dtype != given:
             value = f"convert_{C_TYPES[dtype]}{self._lanes}({value})"
-        if array in self.signature.dtypes:
-            self.line(f"*(__global {self._vector_at_any(dtype)}*)({array} + {index}) = {value};")
-        else:
+        if array in self._private:
             self.line(f"vstore{self._lanes}({value}, 0, {array} + {index});")
+        else:
+            self.line(f"*(__global {self._vector_at_any(dtype)}*)({array} + {index}) = {value};")
 
     def halves(self, vector: str) -> tuple[str, str]:
         return f"{vector}.lo", f"{vector}.hi"
