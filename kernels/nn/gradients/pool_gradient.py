@@ -92,13 +92,16 @@ class _PoolGradient:
     width: int  # channels of a work-item
 
     @classmethod
-    def of(cls, signature: Signature, last_: bool) -> _PoolGradient:
-        """Return the shapes of a signature."""
+    def of(cls, signature: Signature, mode: str, last_: bool) -> _PoolGradient:
+        """Return the shapes of a signature.
+
+        Gradients of maxima are added to what is there, so that no two work-items may have the same channels.
+        """
         x, dy, dtype = signature.shapes["x"], signature.shapes["dy"], signature.dtypes["y"]
         if not last_:
             x, dy = ((size(shape[:2]), *shape[2:], 1) for shape in (x, dy))
         width = panels.VECTOR_BYTES // ITEM_BYTES[sum_dtype(dtype)]
-        while width > max(1, x[-1]):
+        while width > max(1, x[-1]) or (mode == "max" and x[-1] % width):
             width //= 2
         return cls(x, dy, width)
 
@@ -128,12 +131,12 @@ _MOST_UNROLLED = 16
 def _launch(signature: Signature, limits: DeviceLimits, *, mode: str, last_: bool) -> Launch:
     if not size(signature.shapes["y"]):
         return Launch((1,), (1,))
-    return panels.launch(limits, size(_PoolGradient.of(signature, last_).space(mode)), _MOST_ITEMS)
+    return panels.launch(limits, size(_PoolGradient.of(signature, mode, last_).space(mode)), _MOST_ITEMS)
 
 
 def _write(w: KernelWriter, *, mode: str, window: Window, kernel: Ints, last_: bool, count_include_pad: bool) -> None:
     """Emit the kernel."""
-    shapes = _PoolGradient.of(w.signature, last_)
+    shapes = _PoolGradient.of(w.signature, mode, last_)
     if not size(shapes.x):
         return
     space, item = shapes.space(mode), w.index(w.item)

@@ -14,8 +14,8 @@ from support.examples import examples
 from support.operations import NO_SHRINKING, UNCHECKED, close, implementations, last, numbers, on_host, unwritten
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.nn.gradients.pool_gradient import pool_gradient
-from syclsched.model.operation import Operation
+from syclsched.kernels.nn.gradients.pool_gradient import _PoolGradient, pool_gradient
+from syclsched.model.operation import Operation, Signature
 
 Case = tuple[Operation, dict[str, np.ndarray], np.ndarray, str]
 
@@ -107,6 +107,13 @@ def test_many_images(run: Any, images: int, channels: int, channels_last: bool) 
         x, dy = last(x), last(dy)
     arrays = {"y": unwritten(x.shape, "float32"), "x": x, "dy": dy}
     close(run(operation, "opencl-c", arrays)["y"], on_host(operation, arrays), "float32")
+
+
+@pytest.mark.parametrize("channels", [1, 6, 16, 24, 70])
+def test_no_two_work_items_add_to_the_same_channels(channels: int) -> None:
+    shapes = {"y": (2, 9, 5, channels), "x": (2, 9, 5, channels), "dy": (2, 5, 3, channels)}
+    of_maxima = _PoolGradient.of(Signature(shapes, dict.fromkeys(shapes, "float32")), "max", True)
+    assert of_maxima.panels * of_maxima.width == channels
 
 
 @pytest.mark.sycl
