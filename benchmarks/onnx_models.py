@@ -382,7 +382,7 @@ def first(name: str, options: argparse.Namespace) -> dict[str, Any]:
                     (cache / "fpga-emulator", data / "cache" / "syclsched" / "fpga-emulator"),
                 ):
                     if kept.exists():
-                        shutil.copytree(kept, copied)
+                        shutil.copytree(kept, copied, ignore_dangling_symlinks=True)
                 for which in kinds:
                     found[which].append(measured(names, data))
     return found

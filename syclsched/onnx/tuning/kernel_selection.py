@@ -45,8 +45,6 @@ MIDDLE_S: Final = 20e-3
 LONG_S: Final = 0.25
 #: Traced runs, of which the least time of each task counts: at most; and at least, after so many seconds.
 TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 1, 0.1
-#: Kernels of a kind, of different sizes, that must have run before others are estimated by them.
-_FEWEST_COMPARED: Final = 3
 #: Share of the time by the library from which on tasks of a kind of kernels are tried to know what such kernels take.
 _SAMPLED_SHARE: Final = 0.1
 #: Rounds of choosing tasks and measuring them.
@@ -164,13 +162,14 @@ def _seconds_by(
 
 
 def samples(graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory) -> frozenset[str]:
-    """Return tasks whose kernels tell what all of their kind take: the longest that have not run, if too few have.
+    """Return tasks whose kernels tell what all of their kind take: the longest of each kind of which none has run.
 
-    Kinds that the library does in a small share of the time are left out.
+    Kinds that the library does in a small share of the time are left out. To try three of each takes up to a second, and
+    finds no faster plans.
     """
     corrections = _corrections(graph, device, costs, history)
     library_s: dict[tuple[str, str], float] = {}
-    longest: dict[tuple[str, str], dict[HistoryKey, tuple[float, str]]] = {}
+    longest: dict[tuple[str, str], tuple[float, str]] = {}
     for task in graph.tasks:
         own = _seconds_by(task, device, costs, history, corrections, by_library=True)
         kernels = _seconds_by(task, device, costs, history, corrections, by_library=False)
@@ -183,14 +182,9 @@ def samples(graph: TaskGraph, device: Device, costs: CostModel, history: Recordi
         has_run = any(history.lookup(_key(task, each, device)) is not None for each in ways.values())
         if kind not in corrections and not has_run:
             library_s[kind] = library_s.get(kind, 0.0) + seconds
-            longest.setdefault(kind, {})[_key(task, best, device)] = seconds, task.name
+            longest[kind] = max(longest.get(kind, (0.0, "")), (seconds, task.name))
     least_s = _SAMPLED_SHARE * sum(task_times(graph, device, costs, history, by_library=True).values())
-    return frozenset(
-        name
-        for kind, each in longest.items()
-        if library_s[kind] >= least_s
-        for _, name in sorted(each.values(), reverse=True)[:_FEWEST_COMPARED]
-    )
+    return frozenset(name for kind, (_, name) in longest.items() if library_s[kind] >= least_s)
 
 
 def _compared_with_library(task: Task, by: Implementation, device: Device, history: RecordingHistory) -> list[float]:
@@ -214,7 +208,7 @@ def _corrections(
             if known is not None and stated:
                 ratio = (known.value + costs.launch_gap_s(each, device)) / min(stated)
                 found.setdefault(_kind(task, each), {})[key] = ratio
-    return {kind: median(each.values()) for kind, each in found.items() if len(each) >= _FEWEST_COMPARED}
+    return {kind: median(each.values()) for kind, each in found.items()}
 
 
 def _kind(task: Task, by: Implementation) -> tuple[str, str]:

@@ -208,7 +208,7 @@ def products_of(sizes, by=("onednn", "opencl-c")) -> TaskGraph:
 
 
 @needs_onednn
-def test_the_longest_tasks_of_a_kind_tell_what_its_kernels_take_until_they_have_run(quiet) -> None:
+def test_the_longest_task_of_a_kind_tells_what_its_kernels_take_until_it_has_run(quiet) -> None:
     platform = syclsched.describe(["cpu"])
     (device,) = platform.compute_devices
     costs, history, sizes = CostModel(platform), History(), (16, 32, 48, 64)
@@ -216,12 +216,11 @@ def test_the_longest_tasks_of_a_kind_tell_what_its_kernels_take_until_they_have_
     assert not samples(graph, device, costs, history)  # the library's times are unknown, too
     told = [OperatorTime("", name, device.name, "onednn", 1e-6 * (i + 1)) for i, name in enumerate(names)]
     assert record_times(graph, names, device, history, lambda: told)
-    assert samples(graph, device, costs, history) == set(names[1:])
-    assert samples(products_of(sizes[:2]), device, costs, history) == set(names[:2])
-    told = [OperatorTime("", name, device.name, "opencl-c", 1e-6) for name in names[1:]]
-    assert record_times(graph, names[1:], device, history, lambda: told)
+    assert samples(graph, device, costs, history) == {"of 64"}
+    told = [OperatorTime("", "of 64", device.name, "opencl-c", 1e-6)]
+    assert record_times(graph, ["of 64"], device, history, lambda: told)
     assert not samples(graph, device, costs, history)
-    assert not samples(products_of(sizes[1:3]), device, costs, history)  # too few to tell, but they are known
+    assert samples(products_of(sizes[:3]), device, costs, history) == {"of 48"}  # another model
 
 
 @needs_onednn
@@ -230,14 +229,14 @@ def test_tasks_that_have_run_by_another_kernel_than_expected_are_not_tried_again
     (device,) = platform.compute_devices
     costs, history = CostModel(platform), History()
     graph, names = products_of((16, 32), ("onednn", "opencl-c", "python")), ["of 16", "of 32"]
-    for name, seconds, expected in (("onednn", 1e-6, set(names)), ("python", 1.0, set())):
+    for name, seconds, expected in (("onednn", 1e-6, {"of 32"}), ("python", 1.0, set())):
         told = [OperatorTime("", each, device.name, name, seconds) for each in names]
         assert record_times(graph, names, device, history, lambda told=told: told)
         assert samples(graph, device, costs, history) == expected
 
 
 @needs_onednn
-@pytest.mark.parametrize(("sizes_that_ran", "is_corrected"), [((16, 32, 48), True), ((16, 32), False)])
+@pytest.mark.parametrize(("sizes_that_ran", "is_corrected"), [((16,), True), ((), False)])
 def test_a_kernel_that_never_ran_is_guessed_as_those_of_other_sizes_do(quiet, sizes_that_ran, is_corrected) -> None:
     platform = syclsched.describe(["cpu"])
     (device,) = platform.compute_devices
