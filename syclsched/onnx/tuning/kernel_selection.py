@@ -164,8 +164,8 @@ def _seconds_by(
 def samples(graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory) -> frozenset[str]:
     """Return tasks whose kernels tell what all of their kind take: the longest of each kind of which none has run.
 
-    Kinds that the library does in a small share of the time are left out. To try three of each takes up to a second, and
-    finds no faster plans.
+    Kinds that the library does in a small share of the time are left out. To try three of each takes up to a second,
+    and finds no faster plans.
     """
     corrections = _corrections(graph, device, costs, history)
     library_s: dict[tuple[str, str], float] = {}
