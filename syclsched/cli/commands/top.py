@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Annotated
 import typer
 
 from syclsched.cli.terminal import output
+from syclsched.execution.core.waiting import Flag
 
 
 def top_command(
@@ -54,12 +54,13 @@ def top_command(
 
 
 @contextmanager
-def _interrupted() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C and a request to end set, so that neither breaks off the output of a view."""
-    event = threading.Event()
-    before = {number: signal.signal(number, lambda *_: event.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+def _interrupted() -> Iterator[Flag]:
+    """Yield a flag that Ctrl-C and a request to end set, so that neither breaks off the output of a view."""
+    # `threading.Event` could deadlock: the handler runs on the thread that waits, which may hold the event's lock.
+    flag = Flag()
+    before = {number: signal.signal(number, lambda *_: flag.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield event
+        yield flag
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -11,6 +11,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -71,7 +73,7 @@ def test_the_live_view_is_left_with_a_clean_terminal(one_process: None, by: sign
     with subprocess.Popen(
         [sys.executable, "-m", "syclsched", "top", "--interval", "60"],
         stdin=terminal, stdout=terminal, stderr=subprocess.PIPE, env=environment, cwd=ROOT,
-    ) as process:  # fmt: skip
+    ) as process, _killed(process):  # fmt: skip
         os.close(terminal)
         seen = _read_until(controller, b"37/120 tasks")
         assert b"\x1b[?1049h" in seen  # the alternate screen
@@ -83,6 +85,35 @@ def test_the_live_view_is_left_with_a_clean_terminal(one_process: None, by: sign
     os.close(controller)
     assert b"\x1b[?1049l" in seen  # the usual screen
     assert seen.index(b"\x1b[?25h") >= 0  # the cursor
+
+
+@contextmanager
+def _killed(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """End a process that a failed test leaves; `subprocess.Popen` would wait for it."""
+    try:
+        yield
+    finally:
+        process.kill()
+
+
+SIGNAL_WITHIN_A_WAIT = """
+import signal, sys
+from syclsched.cli.commands.top import _interrupted
+
+def locked(frame, event, function):
+    if event == "c_return" and function.__name__ in ("__enter__", "acquire"):
+        sys.setprofile(None)
+        signal.raise_signal(signal.SIGINT)
+
+with _interrupted() as flag:
+    sys.setprofile(locked)
+    assert flag.wait(60)
+"""
+
+
+def test_a_signal_may_come_while_a_lock_of_the_wait_is_held() -> None:
+    """With `threading.Event` the handler, which runs on the thread that waits, waited for that lock."""
+    assert subprocess.run([sys.executable, "-c", SIGNAL_WITHIN_A_WAIT], cwd=ROOT, timeout=60).returncode == 0
 
 
 def _read_until(descriptor: int, text: bytes | None) -> bytes:
