@@ -28,7 +28,7 @@ from syclsched.devices.memory.resident_array import InputValue, ResidentArray
 from syclsched.devices.native.fences import lane_queue
 from syclsched.devices.submission import faultpoints
 from syclsched.errors import MemoryLimitError
-from syclsched.execution.recovery.health import PATIENCE_S
+from syclsched.execution.recovery.health import complete_in_time
 from syclsched.training.step_network import PARITY
 
 if TYPE_CHECKING:
@@ -111,14 +111,10 @@ class StateSnapshots:
     def drop(self) -> None:
         """Forget all snapshots, and wait for copies."""
         self._begun = self.last = None
-        end_s = time.monotonic() + PATIENCE_S
         with suppress(Exception):  # of a device that is lost
-            while not self._are_copied:
-                if time.monotonic() > end_s:
-                    _given_up.append(self._memory)
-                    self._memory = [{}, {}]
-                    break
-                time.sleep(1e-4)
+            if not complete_in_time(self._events):
+                _given_up.append(self._memory)
+                self._memory = [{}, {}]
         self._events = ()
 
     # --- around a step ----------------------------------------------------------------------------

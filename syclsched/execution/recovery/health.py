@@ -13,6 +13,7 @@ from syclsched.devices.native.fences import lane_queue, submit_fence
 from syclsched.devices.submission import faultpoints
 
 if TYPE_CHECKING:
+    from syclsched.devices.native.sycl_types import SyclEvent
     from syclsched.devices.opened_devices import OpenDevices
 
 #: A device that failed in this many recoveries is excluded, even if it responds.
@@ -66,12 +67,16 @@ def _responds(devices: OpenDevices, device: str) -> bool:
         queue = lane_queue(devices.queue(device))
         if faultpoints.active is not None:
             faultpoints.active.uses(queue)
-        event = submit_fence(queue, [])
-        deadline = time.monotonic() + PATIENCE_S
-        while event.execution_status.name != "complete":
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(1e-4)
+        return complete_in_time([submit_fence(queue, [])])
     except Exception:  # whatever the runtime raises, the device is unusable
         return False
+
+
+def complete_in_time(events: Iterable[SyclEvent]) -> bool:
+    """Wait for events of devices that may be lost, at most `PATIENCE_S`; return whether all have completed."""
+    waited, deadline = list(events), time.monotonic() + PATIENCE_S
+    while any(event.execution_status.name != "complete" for event in waited):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(1e-4)
     return True
