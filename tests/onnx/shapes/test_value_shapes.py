@@ -226,6 +226,16 @@ def test_slices_backwards(step: int) -> None:
     check(nodes, {"y": "float32", "z": "float32", "sums": "float32"}, values, 7)
 
 
+def check_refusal(nodes: Any, values: Any, refused: Any, reason: str) -> None:
+    """Check that a plan for several values refuses others, once they are known when it runs."""
+    both = Both(nodes, values[0], {"y": "float32", "sums": "float32"})
+    with both.compiled:
+        for each in values[:3]:
+            both.check(each)
+        with pytest.raises(ModelError, match=reason):
+            both.compiled(*refused)
+
+
 def test_slices_in_steps_that_values_decide() -> None:
     nodes = [
         node("Slice", ["rows", "start", "end", "first", "step"], ["y"]),
@@ -235,12 +245,7 @@ def test_slices_in_steps_that_values_decide() -> None:
     values = [{"start": two(a), "end": two(z), "step": two(s)} for (a, z), s in zip(BACKWARDS, steps, strict=True)]
     values += [{"start": two(0), "end": two(z), "step": two(s)} for z, s in ((40, 1), (30, 2), (7, 3), (-1, 1))]
     check(nodes, {"y": "float32", "sums": "float32"}, values, 8)
-    both = Both(nodes, values[0], {"y": "float32", "sums": "float32"})
-    with both.compiled:
-        for each in values[:3]:
-            both.check(each)
-        with pytest.raises(ModelError, match="a step is 0"):
-            both.compiled(two(0), two(3), two(0))
+    check_refusal(nodes, values, (two(0), two(3), two(0)), "a step is 0")
 
 
 def test_parts_whose_sizes_values_decide() -> None:
@@ -250,12 +255,7 @@ def test_parts_whose_sizes_values_decide() -> None:
     ]
     values = [{"sizes": two(n, 40 - n)} for n in (3, 7, 40, 0, 21, 5)]
     check(nodes, {"y": "float32", "sums": "float32"}, values, 7)
-    both = Both(nodes, values[0], {"y": "float32", "sums": "float32"})
-    with both.compiled:
-        for each in values[:3]:
-            both.check(each)
-        with pytest.raises(ModelError, match="parts"):
-            both.compiled(two(3, 30))
+    check_refusal(nodes, values, (two(3, 30),), "parts")
 
 
 PLACES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
