@@ -11,8 +11,10 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from syclsched.devices.memory.usm_memory import allocate
+from syclsched.devices.native.queue_release import on_release
 from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
 from syclsched.errors import ExecutionError
 from syclsched.kernels.onednn import c_api
@@ -242,13 +244,35 @@ class LoadedPrimitive:
         # On an out-of-order queue, two submissions in flight would share the scratchpad.
         if bound is None or not (queue.is_in_order or not bound[-1].is_running):
             bound = self._bound[key] = self._bind(queue, pointers)
+            with _bound_lock:
+                _with_bindings.add(self)
             while len(self._bound) > _MOST_BINDINGS:
                 self._bound.popitem(last=False)
         self._bound.move_to_end(key)
         return bound
 
+    def forget_bindings(self) -> None:
+        """Drop the cached bindings, with their memory and streams; one that runs is kept until it has completed."""
+        with self._lock:
+            self._bound.clear()
+
     def _pointers(self, arguments: Mapping[str, Any]) -> dict[int, int]:
         return {a.index: _pointer_of(arguments[a.parameter], a) for a in self.request.all_arguments()}
+
+
+#: Primitives that cache bindings: kept with their implementations, they outlive the queues.
+_with_bindings: Final[WeakSet[LoadedPrimitive]] = WeakSet()
+_bound_lock: Final = threading.Lock()
+
+
+@on_release
+def _forget_bindings() -> None:
+    """Drop the bindings that all primitives cache; a later submission binds again."""
+    with _bound_lock:
+        primitives = tuple(_with_bindings)
+        _with_bindings.clear()
+    for each in primitives:
+        each.forget_bindings()
 
 
 def _pointer_of(array: Any, argument: PrimitiveArgument) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 from weakref import WeakValueDictionary
 
+from syclsched.devices.native.queue_release import on_release
 from syclsched.devices.native.sycl_types import SyclContext, SyclDevice, SyclQueue
 from syclsched.kernels.onednn.handles import DnnlCache, Handle
 from syclsched.kernels.onednn.library import DnnlLibrary, load
@@ -27,7 +28,7 @@ class DnnlEngine:
     device: SyclDevice
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, as above
 class DnnlStream:
     """A oneDNN stream on a queue; its primitives share the scratchpad ``arena``, one after another."""
 
@@ -42,6 +43,9 @@ _engines: DnnlCache[DnnlEngine] = DnnlCache(_ENGINES)
 #: same device.
 _held: WeakValueDictionary[tuple[SyclContext, SyclDevice], DnnlEngine] = WeakValueDictionary()
 _streams: DnnlCache[DnnlStream] = DnnlCache(_STREAMS)
+#: Streams that bound primitives hold.
+_held_streams: WeakValueDictionary[SyclQueue, DnnlStream] = WeakValueDictionary()
+on_release(_streams.clear)  # with the scratchpads of those that nothing else holds
 
 
 def engine_of(queue: SyclQueue) -> DnnlEngine:
@@ -66,9 +70,12 @@ def engine_of(queue: SyclQueue) -> DnnlEngine:
 
 
 def stream_of(queue: SyclQueue) -> DnnlStream:
-    """Return the stream of a queue."""
+    """Return the stream of a queue: the same one as long as it is used."""
 
     def make() -> DnnlStream:
+        held = _held_streams.get(queue)
+        if held is not None:
+            return held
         engine = engine_of(queue)
         handle = Handle(engine.library, "stream").make(
             engine.library.dnnl_sycl_interop_stream_create,
@@ -76,6 +83,8 @@ def stream_of(queue: SyclQueue) -> DnnlStream:
             ctypes.c_void_p(queue.addressof_ref()),
             what="stream",
         )
-        return DnnlStream(engine, handle, queue, Arena(queue, shared=queue.is_in_order))
+        made = DnnlStream(engine, handle, queue, Arena(queue, shared=queue.is_in_order))
+        _held_streams[queue] = made
+        return made
 
     return _streams.get(queue, make)

@@ -18,6 +18,7 @@ from syclsched.devices.memory.constant_uploads import ConstantUploader
 from syclsched.devices.memory.memory_pool import MemoryInfo
 from syclsched.devices.memory.space_pools import SpacePools
 from syclsched.devices.native.host_tasks import wait_for_queue
+from syclsched.devices.native.queue_release import tell_released
 from syclsched.devices.native.submission_library import load_library
 from syclsched.devices.native.sycl_types import SyclContext, SyclDevice, SyclQueue
 from syclsched.errors import DeviceNotFoundError, PlatformError, SelectionError, UntrustedDeviceError
@@ -179,6 +180,7 @@ class OpenDevices:
                 self._closed = True
                 for table in (self._queues, self._allocators, self._contexts, self._devices, self._roots):
                     table.clear()
+            tell_released()
 
     def __enter__(self) -> OpenDevices:
         return self
