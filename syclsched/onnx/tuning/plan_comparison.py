@@ -36,9 +36,13 @@ _FLOOR: Final = 0.005
 #: tested after every turn, so it must be stricter.
 _CERTAIN, _EARLY = 2.0, 4.0
 #: Part of the keys of stored ratios: increased when the way in which plans are run changes.
-_REVISION: Final = 2
+_REVISION: Final = 3
 #: Samples of each plan stored by a full comparison, and the number of comparisons after which the ratio is final.
 _KEPT, _RACES = MOST_RUNS // 2 + 1, 3
+
+#: Pause before each run of a short plan: threads of the other plan that spin would take one of its cores, and its own
+#: would be awake, which they are not when calls of a model are apart.
+PAUSE_S: Final = 0.002
 
 Run = Callable[[], object]
 
@@ -76,8 +80,12 @@ def plan_ratio(without: Quantity, with_kernels: Quantity) -> _PlanRatio | None:
     return _PlanRatio(ratio, ratio * relative, min(without.samples, with_kernels.samples))
 
 
-def time_alternating(runs: Sequence[Run], clock: Callable[[], float] = time.perf_counter) -> list[list[float]]:
-    """Return the seconds of alternating runs of two plans, after one warm-up run of each.
+def time_alternating(
+    runs: Sequence[Run],
+    clock: Callable[[], float] = time.perf_counter,
+    pause: Callable[[], object] = lambda: None,
+) -> list[list[float]]:
+    """Return the seconds of alternating runs of two plans, after one warm-up run of each, with a pause before each run.
 
     Stops as soon as one is clearly faster.
     """
@@ -94,6 +102,7 @@ def time_alternating(runs: Sequence[Run], clock: Callable[[], float] = time.perf
         turn = list(zip(runs, found, strict=True))
         # The order alternates, because each run starts with the caches that the other left.
         for run, seconds in turn if len(found[-1]) % 2 == 0 else reversed(turn):
+            pause()
             start = clock()
             run()
             seconds.append(clock() - start)

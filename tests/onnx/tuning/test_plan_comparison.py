@@ -72,6 +72,14 @@ def test_a_race_ends_as_soon_as_it_is_clear() -> None:
     assert [len(each) for each in close.race()] == [MOST_RUNS] * 2
 
 
+def test_there_is_a_pause_before_every_run_that_is_timed() -> None:
+    order: list[str] = []
+    runs = [lambda: order.append("run")] * 2
+    time_alternating(runs, clock=lambda: float(len(order)), pause=lambda: order.append("pause"))
+    timed = order[2:]  # after a run of each that is not
+    assert timed and timed == ["pause", "run"] * (len(timed) // 2)
+
+
 def test_a_close_race_of_large_models_ends_after_a_while() -> None:
     found = Runs(noisy(1.0, 0.1, 1), noisy(0.98, 0.1, 2)).race()
     assert [len(each) for each in found] == [FEW_RUNS] * 2
