@@ -7,11 +7,11 @@ import contextlib
 import ctypes
 import sys
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakSet
+from weakref import ref
 
 from syclsched.devices.memory.usm_memory import allocate
 from syclsched.devices.native.queue_release import on_release
@@ -243,36 +243,47 @@ class LoadedPrimitive:
         bound = self._bound.get(key)
         # On an out-of-order queue, two submissions in flight would share the scratchpad.
         if bound is None or not (queue.is_in_order or not bound[-1].is_running):
-            bound = self._bound[key] = self._bind(queue, pointers)
-            with _bound_lock:
-                _with_bindings.add(self)
+            bound = self._bind(queue, pointers)
+            if not self._bound:
+                _with_bindings.append(ref(self))
+            self._bound[key] = bound
             while len(self._bound) > _MOST_BINDINGS:
                 self._bound.popitem(last=False)
         self._bound.move_to_end(key)
         return bound
 
-    def forget_bindings(self) -> None:
-        """Drop the cached bindings, with their memory and streams; one that runs is kept until it has completed."""
-        with self._lock:
+    def forget_bindings(self) -> bool:
+        """Drop the cached bindings, with their memory and streams; one that runs is kept until it has completed.
+
+        Returns False, and keeps them, while a thread submits: it may be this one, interrupted by the garbage collector.
+        """
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
             self._bound.clear()
+        finally:
+            self._lock.release()
+        return True
 
     def _pointers(self, arguments: Mapping[str, Any]) -> dict[int, int]:
         return {a.index: _pointer_of(arguments[a.parameter], a) for a in self.request.all_arguments()}
 
 
-#: Primitives that cache bindings: kept with their implementations, they outlive the queues.
-_with_bindings: Final[WeakSet[LoadedPrimitive]] = WeakSet()
-_bound_lock: Final = threading.Lock()
+#: Primitives that cache bindings: kept with their implementations, they outlive the queues. Without a lock, because the
+#: garbage collector may close devices while a primitive is added.
+_with_bindings: Final[deque[ref[LoadedPrimitive]]] = deque()
 
 
 @on_release
 def _forget_bindings() -> None:
-    """Drop the bindings that all primitives cache; a later submission binds again."""
-    with _bound_lock:
-        primitives = tuple(_with_bindings)
-        _with_bindings.clear()
-    for each in primitives:
-        each.forget_bindings()
+    """Drop the bindings that all primitives cache, but those that are being submitted; they are bound again when used."""
+    for _ in range(len(_with_bindings)):
+        try:
+            primitive = _with_bindings.popleft()()
+        except IndexError:  # another thread has done the rest
+            return
+        if primitive is not None and not primitive.forget_bindings():
+            _with_bindings.append(ref(primitive))
 
 
 def _pointer_of(array: Any, argument: PrimitiveArgument) -> int:

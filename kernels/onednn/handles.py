@@ -50,12 +50,15 @@ class DnnlCache(Generic[Made]):
     def get(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """Return the value of a key, made by ``make`` if missing; only one thread makes values at a time."""
         with self._lock:
-            if key in self._made:
-                self._made.move_to_end(key)
-                return self._made[key]
-            made = self._made[key] = make()
-            while len(self._made) > self.capacity:
-                self._made.popitem(last=False)
+            # The garbage collector may call `clear` between any two steps: it can close devices.
+            try:
+                made = self._made.pop(key)
+            except KeyError:
+                made = make()
+            self._made[key] = made
+            if len(self._made) > self.capacity:
+                for oldest in [*self._made][: -self.capacity]:
+                    self._made.pop(oldest, None)
             return made
 
     def clear(self) -> None:

@@ -132,7 +132,6 @@ void syclsched_spread_delete(struct spread *spread);
 int32_t syclsched_spread(struct spread *spread, int32_t except);
 void syclsched_spread_end(struct spread *spread);
 int32_t syclsched_thread_id(void);
-void syclsched_keep_off(int32_t id, int32_t core);
 
 /* Threads that help a caller to execute kernels; see _submit_helpers.c. */
 struct helpers;

@@ -7,12 +7,7 @@
  *
  * Each launch costs 1.5 us, so a thread takes several parts at a time while many are left, and single ones at the end
  * (Polychronopoulos, Kuck: Guided Self-Scheduling, IEEE Trans. Computers C-36, 1987).
- *
- * Helpers keep off the caller's core: Linux wakes a thread where it ran last, even if that is the core of the caller,
- * and a brief run has ended before it moves either of them.
  */
-#define _GNU_SOURCE
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -23,7 +18,6 @@ struct helper {
     const struct lane *lanes; /* queues that execute commands on its thread */
     pthread_t thread;
     uint32_t seen; /* the last run that it has helped */
-    int32_t id;    /* of its thread, for the system; 0 until that has begun */
 };
 
 /* `next` tells what there is to do: the run, the index of the command, its parts, and the next part to take. Only who
@@ -34,7 +28,6 @@ struct helpers {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     int closing;
-    int core; /* that helpers keep off; -1 if that has to be set */
     uint32_t run;
     const struct command *const *commands;
     uint64_t next;
@@ -106,8 +99,6 @@ static void *help(void *argument)
     struct helper *helper = argument;
     struct helpers *helpers = helper->all;
     pthread_mutex_lock(&helpers->mutex);
-    helper->id = syclsched_thread_id();
-    helpers->core = -1;
     for (;;) {
         while (!helpers->closing && helpers->run == helper->seen)
             pthread_cond_wait(&helpers->changed, &helpers->mutex);
@@ -135,14 +126,13 @@ struct helpers *syclsched_helpers_new(const struct lane *const *lanes, int64_t c
     sigset_t all, before;
     helpers->each = each;
     helpers->count = count;
-    helpers->core = -1;
     helpers->next = word(0, NONE, 0);
     pthread_mutex_init(&helpers->mutex, NULL);
     pthread_cond_init(&helpers->changed, NULL);
     sigfillset(&all); /* signals are handled by other threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int64_t i = 0; i < count; ++i) {
-        each[i] = (struct helper){helpers, lanes[i], 0, 0, 0};
+        each[i] = (struct helper){helpers, lanes[i], 0, 0};
         if (pthread_create(&each[i].thread, NULL, help, &each[i]) != 0)
             break;
         ++helpers->begun;
@@ -173,13 +163,7 @@ void syclsched_helpers_delete(struct helpers *helpers)
 /* Wake the helpers for a run of these commands, which the caller must end. */
 void syclsched_helpers_begin(struct helpers *helpers, const struct command *const *commands)
 {
-    int core = sched_getcpu();
     pthread_mutex_lock(&helpers->mutex);
-    if (core != helpers->core)
-        for (int64_t i = 0; i < helpers->begun; ++i)
-            if (helpers->each[i].id)
-                syclsched_keep_off(helpers->each[i].id, core);
-    helpers->core = core;
     helpers->commands = commands;
     ++helpers->run;
     __atomic_store_n(&helpers->next, word(helpers->run, 0, 0), __ATOMIC_RELEASE);

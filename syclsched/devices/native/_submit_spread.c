@@ -116,17 +116,6 @@ static int move(pid_t id, int core)
     return moved;
 }
 
-/* Let a thread run on the calling thread's cores other than this one; if there are none, change nothing. */
-void syclsched_keep_off(int32_t id, int32_t core)
-{
-    cpu_set_t rest;
-    if (core < 0 || core >= CPU_SETSIZE || sched_getaffinity(0, sizeof rest, &rest) != 0)
-        return;
-    CPU_CLR(core, &rest);
-    if (CPU_COUNT(&rest))
-        sched_setaffinity(id, sizeof rest, &rest);
-}
-
 /* Let the waiting thread, if it computes, keep off the cores that other computing threads are bound to. */
 static void keep_off(struct spread *spread, pid_t waiting)
 {

@@ -85,9 +85,9 @@ def time_alternating(
     clock: Callable[[], float] = time.perf_counter,
     pause: Callable[[], object] = lambda: None,
 ) -> list[list[float]]:
-    """Return the seconds of alternating runs of two plans, after one warm-up run of each, with a pause before each run.
+    """Return the seconds of alternating runs of two plans, after one warm-up run of each.
 
-    Stops as soon as one is clearly faster.
+    A pause before each run is not timed. Stops as soon as one is clearly faster.
     """
     for run in runs:
         run()

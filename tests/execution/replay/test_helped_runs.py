@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -86,25 +85,6 @@ def test_helped_calls_are_right(runs: list[NativeRun]) -> None:
             assert right(model(given(seed)), given(seed))
         assert [run._job.way for run in runs] == [HELPED]
         assert any(part > 1 for part in (c_int64 * runs[0]._job.count).from_address(runs[0]._job.parts))
-
-
-def test_helpers_keep_off_the_core_of_the_caller(runs: list[NativeRun]) -> None:
-    cores = os.sched_getaffinity(0)
-    if len(cores) < 2:
-        pytest.skip("there is one core, which helpers share with the caller")
-
-    def threads() -> set[int]:
-        return {int(name) for name in os.listdir("/proc/self/task")}
-
-    with compiled() as model:
-        model(given(0))  # other threads are made here
-        others = threads()
-    with compiled() as model:
-        for seed in range(5):
-            model(given(seed))
-        kept_off = [each for each in threads() - others if len(cores - os.sched_getaffinity(each)) == 1]
-        assert runs[1]._job.way == HELPED
-        assert len(kept_off) == 2
 
 
 def test_after_delayed_runs_more_and_more_are_made_without_helpers(runs: list[NativeRun]) -> None:

@@ -8,12 +8,14 @@ import gc
 import threading
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
 from support.gpu_shape import OTHER_DEVICE
 from support.onednn_calls import needs_onednn
 
+from syclsched.devices.native.queue_release import tell_released
 from syclsched.errors import CapabilityError
 from syclsched.kernels.onednn import c_api, calls, engines, handles, primitives
 from syclsched.kernels.onednn.calls import BoundPrimitive, LoadedPrimitive, implementation_of
@@ -150,6 +152,54 @@ def test_working_memory_is_shared_in_order_only(cpu: Any) -> None:
     assert arena.piece(0) is None
     free = stream_of(dpctl.SyclQueue(cpu.sycl_context, cpu.sycl_device)).arena
     assert free.piece(1000) is not free.piece(1000)
+
+
+def test_devices_may_be_closed_while_a_primitive_is_submitted(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the garbage collector does on the thread that submits, or another thread."""
+    loaded, lane = LoadedPrimitive(doubled(100)), lanes(cpu)[0]
+    x, y = array(np.arange(100), cpu), array(np.zeros(100), cpu)
+    submit = BoundPrimitive.submit
+
+    def closing(self: BoundPrimitive) -> Any:
+        tell_released()
+        return submit(self)
+
+    def work() -> None:
+        loaded.submit(lane, {"x": x, "y": y}, []).wait()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BoundPrimitive, "submit", closing)
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        thread.join(20)
+    assert not thread.is_alive()
+    np.testing.assert_array_equal(values_of(y), 2 * np.arange(100) + 1)
+    held = ref(stream_of(lane))
+    tell_released()  # what was submitted then is dropped now
+    gc.collect()
+    assert held() is None
+
+
+def test_a_stream_in_use_is_found_again_when_devices_were_closed(cpu: Any) -> None:
+    lane = lanes(cpu)[0]
+    stream = stream_of(lane)
+    tell_released()
+    assert stream_of(lane) is stream
+
+
+def test_a_cache_may_be_emptied_while_it_makes_a_value() -> None:
+    cache: handles.DnnlCache[int | None] = handles.DnnlCache(2)
+
+    def make(value: int | None) -> int | None:
+        cache.clear()
+        return value
+
+    assert [cache.get(each, lambda each=each: make(each)) for each in (1, 2, 3)] == [1, 2, 3]
+    assert cache.get("none", lambda: None) is None
+    assert cache.get("none", lambda: pytest.fail("made twice")) is None
+    for each in (4, 5):
+        cache.get(each, lambda each=each: each)
+    assert len(cache) == 2 and cache.get("none", lambda: 7) == 7
 
 
 def test_a_queue_without_order_does_it_too(cpu: Any) -> None:

@@ -401,7 +401,7 @@ class Stage:
 def test_kernels_alone_are_tried_for_short_models_whatever_is_predicted(monkeypatch, quiet, faster) -> None:
     stage = Stage(monkeypatch, kernel_s=1e-2)
     stage.seconds[kernel_selection.LIBRARY] = 2e-6
-    monkeypatch.setattr(autotune, "time_alternating", lambda runs, **_: [[2.0] * 9, [1.0 if faster else 3.0] * 9])
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs, pause: [[2.0] * 9, [1.0 if faster else 3.0] * 9])
     winner = stage.race()
     assert (set(winner.doing.values()) == {"opencl-c"}) == faster
     assert {id(each) for each in stage.closed} == {id(each) for each in stage.made if each is not winner}
@@ -417,7 +417,7 @@ def test_on_a_busy_machine_short_models_take_kernels_that_are_clearly_faster(
     stage = Stage(monkeypatch)
     for module in (plan_comparison, kernel_selection):
         monkeypatch.setattr(module, "is_disturbed", lambda _: True)
-    monkeypatch.setattr(autotune, "time_alternating", lambda runs, **_: [[2.0] * 9, [kernels_s] * 9])
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs, pause: [[2.0] * 9, [kernels_s] * 9])
     bound = stage.bound
 
     def planned(graph: TaskGraph, *, calibrate: bool = True) -> SimpleNamespace:
@@ -438,7 +438,7 @@ def test_of_long_models_kernels_that_may_save_little_are_not_made(monkeypatch, q
     stage.seconds[kernel_selection.LIBRARY] = by_library_s
     monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
     monkeypatch.setattr(autotune, "saved_share", lambda *_: 0.05)
-    monkeypatch.setattr(autotune, "time_alternating", lambda runs, **_: [[1.0] * 9, [2.0] * 9])
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[1.0] * 9, [2.0] * 9])
     stage.race(least_gain=0.06)
     assert any("opencl-c" in each.doing.values() for each in stage.made) == tried
 
@@ -465,7 +465,7 @@ def test_a_race_that_was_interrupted_leaves_nothing_open_and_can_be_run_again(mo
     with pytest.raises(KeyboardInterrupt):
         stage.race()
     assert stage.closed == stage.made and len(stage.made) >= 2
-    monkeypatch.setattr(autotune, "time_alternating", lambda runs, **_: [[2.0] * 9, [1.0] * 9])
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[2.0] * 9, [1.0] * 9])
     winner = stage.race()
     assert winner.doing != stage.made[0].doing and winner not in stage.closed
 
@@ -496,7 +496,7 @@ def test_a_plan_that_is_made_anyway_tells_what_other_kernels_take(monkeypatch, q
     chosen = iter([{"first"}, {"first", "second"} if wanted else {"first"}, *[{"first"}] * 9])
     monkeypatch.setattr(autotune, "select_kernels", lambda *_: frozenset(next(chosen)))
     monkeypatch.setattr(autotune, "samples", lambda *_: frozenset({"second"} if len(stage.made) == 1 else ()))
-    monkeypatch.setattr(autotune, "time_alternating", lambda runs, **_: [[2.0] * 9, [1.0] * 9])
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[2.0] * 9, [1.0] * 9])
     winner = stage.race()
     by_kernels = [{task for task, by in made.doing.items() if by == "opencl-c"} for made in stage.made]
     assert by_kernels[1] == {"first", "second"}
@@ -507,7 +507,7 @@ def test_a_plan_that_is_made_anyway_tells_what_other_kernels_take(monkeypatch, q
 @needs_onednn
 def test_kernels_that_cannot_win_are_not_raced(monkeypatch, quiet) -> None:
     stage = Stage(monkeypatch, kernel_s=3e-3)
-    monkeypatch.setattr(autotune, "time_alternating", lambda runs, **_: pytest.fail("raced"))
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs: pytest.fail("raced"))
     winner = stage.race()
     assert winner.doing == stage.made[0].doing
     # Planned anew, once the times of its tasks were known, and not once more.

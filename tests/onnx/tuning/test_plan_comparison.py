@@ -72,12 +72,16 @@ def test_a_race_ends_as_soon_as_it_is_clear() -> None:
     assert [len(each) for each in close.race()] == [MOST_RUNS] * 2
 
 
-def test_there_is_a_pause_before_every_run_that_is_timed() -> None:
-    order: list[str] = []
-    runs = [lambda: order.append("run")] * 2
-    time_alternating(runs, clock=lambda: float(len(order)), pause=lambda: order.append("pause"))
-    timed = order[2:]  # after a run of each that is not
-    assert timed and timed == ["pause", "run"] * (len(timed) // 2)
+def test_every_run_that_is_timed_follows_a_pause_that_is_not() -> None:
+    race, paused_after = Runs(lambda turn: 1.0, lambda turn: 2.0), []
+
+    def pause() -> None:
+        race.now += 0.5
+        paused_after.append(len(race.order))
+
+    found = time_alternating(race.runs, clock=lambda: race.now, pause=pause)
+    assert set(found[0]) == {1.0} and set(found[1]) == {2.0}
+    assert paused_after == [*range(2, len(race.order))]
 
 
 def test_a_close_race_of_large_models_ends_after_a_while() -> None:
