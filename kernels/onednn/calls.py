@@ -276,7 +276,7 @@ _with_bindings: Final[deque[ref[LoadedPrimitive]]] = deque()
 
 @on_release
 def _forget_bindings() -> None:
-    """Drop the bindings that all primitives cache, but those that are being submitted; they are bound again when used."""
+    """Drop the bindings of all primitives but those that are being submitted; others bind again when they are used."""
     for _ in range(len(_with_bindings)):
         try:
             primitive = _with_bindings.popleft()()

@@ -38,13 +38,7 @@ from syclsched.onnx.tuning.kernel_selection import (
     select_kernels,
     task_times,
 )
-from syclsched.onnx.tuning.plan_comparison import (
-    PAUSE_S,
-    comparison_key,
-    is_known_faster,
-    measure_is_faster,
-    time_alternating,
-)
+from syclsched.onnx.tuning.plan_comparison import comparison_key, is_known_faster, measure_is_faster, time_alternating
 
 if TYPE_CHECKING:
     from syclsched.costs.history import HistoryKey, RunKind
@@ -208,7 +202,6 @@ def _compare_plans(
             if sum(seconds()[0].values()) <= SHORT_S:  # their first runs find out whether the calling thread is faster
                 for each in runs * SHORT_WARM_UPS:
                     each()
-                return time_alternating(runs, pause=partial(time.sleep, PAUSE_S))
             return time_alternating(runs)
 
     def ensure_times(tried: BoundModel, tasks: Collection[str]) -> bool:

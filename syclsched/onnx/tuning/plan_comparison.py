@@ -36,13 +36,9 @@ _FLOOR: Final = 0.005
 #: tested after every turn, so it must be stricter.
 _CERTAIN, _EARLY = 2.0, 4.0
 #: Part of the keys of stored ratios: increased when the way in which plans are run changes.
-_REVISION: Final = 3
+_REVISION: Final = 2
 #: Samples of each plan stored by a full comparison, and the number of comparisons after which the ratio is final.
 _KEPT, _RACES = MOST_RUNS // 2 + 1, 3
-
-#: Pause before each run of a short plan: threads of the other plan that spin would take one of its cores, and its own
-#: would be awake, which they are not when calls of a model are apart.
-PAUSE_S: Final = 0.002
 
 Run = Callable[[], object]
 
@@ -80,14 +76,10 @@ def plan_ratio(without: Quantity, with_kernels: Quantity) -> _PlanRatio | None:
     return _PlanRatio(ratio, ratio * relative, min(without.samples, with_kernels.samples))
 
 
-def time_alternating(
-    runs: Sequence[Run],
-    clock: Callable[[], float] = time.perf_counter,
-    pause: Callable[[], object] = lambda: None,
-) -> list[list[float]]:
+def time_alternating(runs: Sequence[Run], clock: Callable[[], float] = time.perf_counter) -> list[list[float]]:
     """Return the seconds of alternating runs of two plans, after one warm-up run of each.
 
-    A pause before each run is not timed. Stops as soon as one is clearly faster.
+    Stops as soon as one is clearly faster.
     """
     for run in runs:
         run()
@@ -102,7 +94,6 @@ def time_alternating(
         turn = list(zip(runs, found, strict=True))
         # The order alternates, because each run starts with the caches that the other left.
         for run, seconds in turn if len(found[-1]) % 2 == 0 else reversed(turn):
-            pause()
             start = clock()
             run()
             seconds.append(clock() - start)

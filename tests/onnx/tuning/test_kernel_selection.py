@@ -401,7 +401,7 @@ class Stage:
 def test_kernels_alone_are_tried_for_short_models_whatever_is_predicted(monkeypatch, quiet, faster) -> None:
     stage = Stage(monkeypatch, kernel_s=1e-2)
     stage.seconds[kernel_selection.LIBRARY] = 2e-6
-    monkeypatch.setattr(autotune, "time_alternating", lambda runs, pause: [[2.0] * 9, [1.0 if faster else 3.0] * 9])
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[2.0] * 9, [1.0 if faster else 3.0] * 9])
     winner = stage.race()
     assert (set(winner.doing.values()) == {"opencl-c"}) == faster
     assert {id(each) for each in stage.closed} == {id(each) for each in stage.made if each is not winner}
@@ -417,7 +417,7 @@ def test_on_a_busy_machine_short_models_take_kernels_that_are_clearly_faster(
     stage = Stage(monkeypatch)
     for module in (plan_comparison, kernel_selection):
         monkeypatch.setattr(module, "is_disturbed", lambda _: True)
-    monkeypatch.setattr(autotune, "time_alternating", lambda runs, pause: [[2.0] * 9, [kernels_s] * 9])
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[2.0] * 9, [kernels_s] * 9])
     bound = stage.bound
 
     def planned(graph: TaskGraph, *, calibrate: bool = True) -> SimpleNamespace:

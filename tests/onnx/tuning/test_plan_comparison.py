@@ -72,18 +72,6 @@ def test_a_race_ends_as_soon_as_it_is_clear() -> None:
     assert [len(each) for each in close.race()] == [MOST_RUNS] * 2
 
 
-def test_every_run_that_is_timed_follows_a_pause_that_is_not() -> None:
-    race, paused_after = Runs(lambda turn: 1.0, lambda turn: 2.0), []
-
-    def pause() -> None:
-        race.now += 0.5
-        paused_after.append(len(race.order))
-
-    found = time_alternating(race.runs, clock=lambda: race.now, pause=pause)
-    assert set(found[0]) == {1.0} and set(found[1]) == {2.0}
-    assert paused_after == [*range(2, len(race.order))]
-
-
 def test_a_close_race_of_large_models_ends_after_a_while() -> None:
     found = Runs(noisy(1.0, 0.1, 1), noisy(0.98, 0.1, 2)).race()
     assert [len(each) for each in found] == [FEW_RUNS] * 2
