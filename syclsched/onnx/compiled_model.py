@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import partial
 from types import TracebackType
@@ -31,6 +31,7 @@ from syclsched.onnx.started_outputs import StartedOutputs
 
 if TYPE_CHECKING:
     from syclsched.execution import Run
+    from syclsched.execution.runner.input_copies import InputCopies
 
 _Result = TypeVar("_Result")
 
@@ -188,6 +189,20 @@ class CompiledModel:
     def carried_state(self) -> CarriedState | None:
         """The values that are carried from call to call, and where they are; None if there are none."""
         return self._state
+
+    def input_copies(self, names: Collection[str], least_s: float) -> InputCopies | None:
+        """Return memory to copy inputs of the next call to devices while one computes; see `Runner.input_copies`.
+
+        The copies can be given in place of the inputs that the graph's are named after, in calls of the last shapes.
+        """
+        bound = self._plans.last
+        is_plain = self._inputs.are_plain and self._buckets is None and not self._plans.by_value.inputs
+        if bound is None or self._plans.is_closed or not is_plain:
+            return None
+        made = bound.specialised
+        if made.checks is not None or made.elements or any(made.inputs.get(name, name) != name for name in names):
+            return None
+        return bound.runner.input_copies(names, least_s)
 
     def start(self, *inputs: Any, **named: Any) -> Run:
         """Start a run and return at once.

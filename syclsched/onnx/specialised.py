@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from syclsched.devices.memory.resident_array import CopiedArray
 from syclsched.errors import ArgumentError, ValueNeededError
 from syclsched.frontends.onnx.index_inputs import IndexInput
 from syclsched.frontends.onnx.model_file.dtypes import carrier, numpy_dtype
@@ -188,6 +189,8 @@ class ExtentExceededError(Exception):
 
 
 def _check(name: str, indices: Any, picked: IndexInput) -> None:
+    if isinstance(indices, CopiedArray):
+        indices = indices.host
     if not isinstance(indices, np.ndarray) or not indices.size:
         return
     low, high = int(indices.min()), int(indices.max())

@@ -8,19 +8,24 @@ Python function and object touched before the next step is submitted costs micro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from syclsched.frontends.onnx.importing.import_state import SEED
+from syclsched.onnx.compiled_model import CompiledModel
 from syclsched.training.step_network import TARGET, mixed_seed, scalar_name
 
 if TYPE_CHECKING:
-    from syclsched.onnx.compiled_model import CompiledModel
+    from syclsched.devices.memory.resident_array import CopiedArray
+    from syclsched.execution.runner.input_copies import InputCopies
     from syclsched.training.splitting.cluster_step import ClusterStep
     from syclsched.training.step_model import StepModel
 
 Array = np.ndarray[Any, Any]
+
+#: Predicted time of a batch's copies from which they are made ahead: another thread makes them, at some 0.1 ms.
+LEAST_S: Final = 2e-4
 
 
 class RepeatedStep:
@@ -70,12 +75,29 @@ class RepeatedStep:
         """Return the inputs of a batch that it `takes`, by name."""
         return dict(zip(self._names, x if type(x) is tuple else (x,), strict=True))
 
-    def run(self, x: Any, y: Array, steps: int, seed: int) -> dict[str, Array]:
-        """Do a step with a batch that it `takes`, after so many others; return its results."""
+    def input_copies(self) -> InputCopies | None:
+        """Return memory to copy the next batch to devices while a step computes; None if that is not worthwhile."""
+        compiled = self.compiled
+        return compiled.input_copies((*self._names, TARGET), LEAST_S) if isinstance(compiled, CompiledModel) else None
+
+    def copy(self, copies: InputCopies, x: tuple[Array, ...], y: Array) -> Mapping[str, CopiedArray] | None:
+        """Copy a batch to devices, if it `takes` that; return what is there."""
+        return copies.copy({**self.values(x), TARGET: y}) if self.takes(x, y) else None
+
+    def run(
+        self, x: Any, y: Array, steps: int, seed: int, copied: Mapping[str, CopiedArray] | None = None
+    ) -> dict[str, Array]:
+        """Do a step with a batch that it `takes`, after so many others; return its results.
+
+        What of the batch is on devices already is not copied again.
+        """
         self._check(y, self._prediction)
         for array, number in zip(self._scalars, self._numbers(steps).values(), strict=True):
             array[()] = number
         given = (*x, y, *self._scalars) if type(x) is tuple else (x, y, *self._scalars)
+        if copied:
+            names = (*self._names, TARGET)
+            given = (*(copied.get(name, each) for name, each in zip(names, given, strict=False)), *given[len(names) :])
         if self._has_seed:
             given = (*given, mixed_seed(seed, steps))
         if self._places is not None:

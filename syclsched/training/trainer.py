@@ -7,8 +7,8 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sized
-from contextlib import ExitStack, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
@@ -23,8 +23,8 @@ from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
 from syclsched.interrupts import interrupts_deferred
 from syclsched.onnx.compiled_model import CompiledModel
 from syclsched.progress import Progress, shown
-from syclsched.training.batches import ahead, batch_of
 from syclsched.training.checkpoints import read_checkpoint, write_checkpoint
+from syclsched.training.loading.batches import LoadedBatches, batch_of
 from syclsched.training.losses import CrossEntropy, loss_on_host
 from syclsched.training.not_finite import first_not_finite
 from syclsched.training.repeated_step import RepeatedStep
@@ -38,6 +38,8 @@ from syclsched.training.step_network import LOSS, NORM, PARITY, TARGET, mixed_se
 from syclsched.training.step_recipe import StepRecipe
 
 if TYPE_CHECKING:
+    from syclsched.devices.memory.resident_array import CopiedArray
+    from syclsched.execution.runner.input_copies import InputCopies
     from syclsched.model.plan import Plan
     from syclsched.onnx.carried_state import CarriedState
 
@@ -130,12 +132,15 @@ class Trainer:
             device is gone, they are those of the last snapshot, and the error says of which step; where the host
             reaches the memory, there are no snapshots.
         """
+        return self._step(x, y, None)
+
+    def _step(self, x: Any, y: Any, copied: Mapping[str, CopiedArray] | None) -> float:
         with self._lock:
             self._check_open()
             repeated = self._repeated
             if repeated is not None and repeated.compiled is self._compiled and repeated.takes(x, y):
                 with interrupts_deferred():
-                    run = partial(repeated.run, x, y, self._steps, self._seed)
+                    run = partial(repeated.run, x, y, self._steps, self._seed, copied)
                     made = self._called(repeated.compiled, run, is_new=False)
                     return self._finished(made, repeated.values, x, y)
             values, target = batch_of(x, y, self._model.batch_inputs)
@@ -242,7 +247,7 @@ class Trainer:
         progress: Progress | bool | None = True,
         after_step: Callable[[int, float], object] | None = None,
     ) -> TrainingRecord:
-        """Train on batches, loading and converting the next while one is computed.
+        """Train on batches, loading, converting and copying the next to the device while one is computed.
 
         Parameters
         ----------
@@ -281,8 +286,8 @@ class Trainer:
             try:
                 for epoch in range(epochs):
                     starts.append(len(losses))
-                    for x, y in ahead(batches, self._model.batch_inputs, "fit()"):
-                        losses.append(self.step(x, y))
+                    for loss, x in self._steps_of(batches):
+                        losses.append(loss)
                         if len(losses) == 1:
                             first_s = time.perf_counter()
                         else:
@@ -302,6 +307,23 @@ class Trainer:
         means = tuple(float(each.mean()) for each in parts if each.size)
         rate = samples / (end_s - first_s) if samples else 0.0
         return TrainingRecord(tuple(losses), means, rate, end_s - begun_s, interrupted)
+
+    def _steps_of(self, batches: Iterable[Any]) -> Iterator[tuple[float, tuple[Array, ...]]]:
+        """Do a step with each batch, and yield its loss and inputs; the next batch is loaded and copied meanwhile."""
+        with ExitStack() as held, closing(LoadedBatches(batches, self._model.batch_inputs, "fit()")) as loaded:
+            of: RepeatedStep | None = None
+            copies: InputCopies | None = None
+            for x, y, copied in loaded:
+                step = self._repeated
+                if step is None or step is not of or step.compiled is not self._compiled or not step.takes(x, y):
+                    held.close()  # a plan for another shape may need the memory
+                    of = step = step if step is not None and step.takes(x, y) else None
+                    copies = None if step is None else step.input_copies()
+                    if copies is not None:
+                        held.callback(copies.close)
+                if step is not None and copies is not None:
+                    loaded.copy_next(partial(step.copy, copies))
+                yield self._step(x, y, copied), x
 
     def predict(self, x: Any) -> dict[str, Array]:
         """Compute the model with its present parameters, as in inference: without dropout, by running moments.
@@ -350,7 +372,7 @@ class Trainer:
             If a batch does not fit the model, or there is none.
         """
         total = weight = right = labels = 0.0
-        for x, target in ahead(batches, self._model.batch_inputs, "evaluate()"):
+        for x, target in self._loaded(batches):
             prediction = self.predict(x)[self._model.output]
             target = target.astype(_TARGETS.get(target.dtype.kind, target.dtype.name), copy=False)
             loss = self._model.loss
@@ -365,6 +387,11 @@ class Trainer:
         if not weight:
             raise ArgumentError("there are no batches", where="evaluate()")
         return Evaluation(total / weight, right / labels if labels else None)
+
+    def _loaded(self, batches: Iterable[Any]) -> Iterator[tuple[tuple[Array, ...], Array]]:
+        with closing(LoadedBatches(batches, self._model.batch_inputs, "evaluate()")) as loaded:
+            for x, target, _ in loaded:
+                yield x, target
 
     def _as_scores(self, prediction: Array) -> Array:
         """Return a prediction as the loss takes it: of probabilities their logarithms."""

@@ -67,6 +67,20 @@ class ResidentArray:
             raise _not_copied("written", error) from error
 
 
+class CopiedArray(ResidentArray):
+    """An array in the host's memory that was copied to a device before the run that reads it; neither changes."""
+
+    __slots__ = ("host",)
+
+    def __init__(self, memory: MemoryRange, host: NumpyArray) -> None:
+        super().__init__(memory, host.shape, host.dtype.name)
+        self.host = host
+
+    def read(self) -> NumpyArray:
+        """Return the array in the host's memory."""
+        return self.host
+
+
 #: The value of an input.
 InputValue = NumpyArray | ResidentArray
 

@@ -279,6 +279,14 @@ class BufferTable(BufferLookup):
         """Select which allocation of a buffer that is allocated several times is current; by default the last."""
         self._buffers[buffer] = self._laid_out[self._last[buffer] if allocation is None else allocation]
 
+    def replace(self, buffer: Buffer, memory: MemoryRange) -> None:
+        """Use other memory on a device for a buffer, until `use` selects its own again."""
+        self._buffers[buffer] = AllocatedBuffer(self._arrays[buffer[0]], memory, on_host=False, owned=False)
+
+    def can_use(self, buffer: Buffer, value: ResidentArray) -> bool:
+        """Return whether kernels that use a buffer could use an array in its place."""
+        return value.is_reachable_by(self._devices.allocator_queue(self._keys[buffer].space))
+
     def allocate(self, buffer: Buffer) -> None:
         """Allocate a buffer; free its previous allocation."""
         self.free(buffer)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from syclsched.devices.memory.constant_uploads import uploaded_bytes
-from syclsched.devices.memory.resident_array import InputValue, address_of, host_value
+from syclsched.devices.memory.resident_array import CopiedArray, InputValue, address_of, host_value
 from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.executables import Executable
@@ -38,6 +38,7 @@ from syclsched.execution.lanes.host_thread import HostThread
 from syclsched.execution.lanes.instruction_commands import CommandCache
 from syclsched.execution.lanes.lanes import by_index, device_names
 from syclsched.execution.memory.buffers import NumpyArray
+from syclsched.execution.replay.copied_inputs import CopiedInputs
 from syclsched.execution.replay.end_watch import WORKER_WATCH, EndWatch, PolledEndWatch
 from syclsched.execution.replay.host_steps import HostSteps
 from syclsched.execution.replay.host_sync import HostSyncSchedule
@@ -97,6 +98,8 @@ class PlanInstance:
         #: Inputs at a new address whose commands are not updated yet: the update can fail or be interrupted.
         self._moved_inputs: set[str] = set()
         self._buffers = prepared.new_buffers(devices)
+        #: Inputs that were copied before the run.
+        self.copied = CopiedInputs(program, self._buffers)
         self.loop = SubmissionLoop(library, lanes, program.slots, device_names(plan))
         self.loop.use_native_queues(own_kernels=True)
         self._commands = CommandCache(self.loop, program, prepared.work, dict(executables), self._buffers, lanes)
@@ -310,18 +313,18 @@ class PlanInstance:
         Inputs that tasks write in host memory are copied to private memory.
         """
         written = self._prepared.program.written_inputs
-        inputs = self._prepared.inputs
+        inputs, values = self._select_copied(values)
         at = {name: address_of(values[name]) for name in inputs}
         residents = self._buffers.residents
-        if at == self._input_addresses and not written and not residents:
-            self._inputs = {name: values[name] for name in inputs}
+        if at == self._input_addresses and not written and not residents and not self.copied.has_changes:
+            self._inputs = {name: values[name] for name in self._prepared.inputs}
             return
         moved = self._moved_inputs
         moved |= {
             name
             for name in inputs
             if name not in residents
-            and (name not in self._inputs or (name not in written and self._input_addresses[name] != at[name]))
+            and (name not in self._inputs or (name not in written and self._input_addresses.get(name) != at[name]))
         }
         for name in residents:
             if self._buffers.set_resident(name, values[name]):
@@ -337,15 +340,36 @@ class PlanInstance:
             for node in self._levels.nodes:
                 if self._uses_inputs(node, moved):
                     self._calls.pop(node.id, None)
-        if moved and self._commands_made is not None:
+        if (moved or self.copied.has_changes) and self._commands_made is not None:
             for unit in self._units:
-                if any(self._uses_inputs(node, moved) for node in unit):
-                    command = self._command(unit)
+                anew = any(self._uses_inputs(node, moved) for node in unit)
+                if anew or self.copied.change(unit):
+                    command = self.copied.command(unit, self._command, anew=anew)
                     self._commands_made.replace(command)
                     if self._lane_batch is not None:
                         self._lane_batch.replace(command)
-        self._inputs, self._input_addresses = {name: values[name] for name in inputs}, at
+        self._inputs, self._input_addresses = {name: values[name] for name in self._prepared.inputs}, at
         self._moved_inputs = set()
+        self.copied.changed()
+
+    def _select_copied(self, values: Mapping[str, InputValue]) -> tuple[Sequence[str], Mapping[str, InputValue]]:
+        """Read inputs that are on a device already there; return the names of the others, and all values."""
+        copied = self.copied.among(values)
+        self.copied.select(copied)
+        if not any(isinstance(value, CopiedArray) for value in values.values()):
+            return self._prepared.inputs, values
+        used = {
+            name: value.host if isinstance(value, CopiedArray) and name not in copied else value
+            for name, value in values.items()
+        }
+        return [name for name in self._prepared.inputs if name not in copied], used
+
+    def forget_copied(self) -> None:
+        """Release memory of inputs that were copied before runs; none may be in flight."""
+        if any(isinstance(value, CopiedArray) for value in self._inputs.values()):
+            found = {name: v.host if isinstance(v, CopiedArray) else v for name, v in self._inputs.items()}
+            self._set_inputs(found)
+        self.copied.forget()
 
     def _uses_inputs(self, node: ProgramNode, inputs: Collection[str]) -> bool:
         """Return whether an instruction uses one of some inputs in its original memory."""
@@ -415,6 +439,8 @@ class PlanInstance:
                 )
 
     def _command(self, unit: tuple[ProgramNode, ...]) -> Command:
+        if self.copied.is_left_out(unit[0].id):
+            return self.loop.fence(unit[0].id, unit[0].lane, unit[0].events)
         with self._allocations_selected(unit):
             in_order = unit[0].id in self._chained
             command = self._commands.fused(unit, in_order=in_order) if len(unit) > 1 else self._commands.get(unit[0])

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies of a run's inputs to the devices while the run before computes, in memory beside that of the plan."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from syclsched.devices.memory import usm_memory
+from syclsched.devices.memory.resident_array import CopiedArray
+from syclsched.devices.native.fences import lane_queue
+from syclsched.devices.native.memory_range import MemoryRange
+from syclsched.devices.submission import faultpoints
+from syclsched.execution.recovery.health import complete_in_time
+from syclsched.model.plan import PlannedArray
+from syclsched.model.usm import PoolKey
+
+if TYPE_CHECKING:
+    from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
+    from syclsched.devices.opened_devices import OpenDevices
+
+NumpyArray = np.ndarray[Any, np.dtype[Any]]
+
+#: Memory that a device which hangs may still write.
+_given_up: list[Any] = []
+
+_LOGGER: Final = logging.getLogger("syclsched")
+
+
+class InputCopies:
+    """Memory on devices for inputs of two runs: copies of the next run's are made while the last ones are read.
+
+    Parameters
+    ----------
+    devices : OpenDevices
+        Where the memory is.
+    wanted : Mapping[str, tuple of PoolKey and PlannedArray]
+        The inputs, with the pool of each.
+    forget : callable
+        Releases what the runs still hold of the memory.
+
+    Raises
+    ------
+    MemoryLimitError
+        If there is no memory for them.
+    """
+
+    def __init__(
+        self,
+        devices: OpenDevices,
+        wanted: Mapping[str, tuple[PoolKey, PlannedArray]],
+        forget: Callable[[], object],
+    ) -> None:
+        self._forget = forget
+        self._sets: list[dict[str, MemoryRange]] = [{}, {}]
+        self._queues: dict[Any, SyclQueue] = {}
+        for memory in self._sets:
+            for name, (key, array) in wanted.items():
+                _, held = devices.pools.take(key, array.nbytes, touch=True)
+                assert isinstance(held, MemoryRange)
+                memory[name] = held
+        self._forms = {name: (array.shape, np.dtype(array.dtype)) for name, (_, array) in wanted.items()}
+
+    def copy(self, values: Mapping[str, NumpyArray]) -> dict[str, CopiedArray] | None:
+        """Copy inputs to the devices, and wait for that; return those copied, or None if a device does not do it.
+
+        The run before the last one must have ended, and the arrays must not change until theirs has.
+        """
+        if not self._sets:
+            return None
+        memory = self._sets[0]
+        events: list[SyclEvent] = []
+        found = {}
+        try:
+            for name, held in memory.items():
+                value = values[name]
+                if (value.shape, value.dtype) != self._forms[name] or not value.flags.c_contiguous:
+                    continue
+                found[name] = CopiedArray(held, value)
+                if value.nbytes:
+                    source = usm_memory.as_bytes(value)
+                    events.append(self._queue(held).memcpy_async(held.memory, source, value.nbytes, []))
+            is_done = complete_in_time(events)
+        except Exception as error:  # the device is lost, which the run finds out
+            _LOGGER.warning("inputs are not copied to the device ahead: %s", error)
+            is_done = False
+        if not is_done:
+            _given_up.append((self._sets, values, events))
+            self._sets = []
+            return None
+        self._sets.reverse()
+        return found
+
+    def close(self) -> None:
+        """Release the memory; no run may be in flight."""
+        self._sets = []
+        self._forget()
+
+    def _queue(self, held: MemoryRange) -> SyclQueue:
+        key = held.queue.sycl_context, held.queue.sycl_device
+        if key not in self._queues:
+            self._queues[key] = lane_queue(held.queue)
+        if faultpoints.active is not None:
+            faultpoints.active.uses(self._queues[key])
+        return self._queues[key]

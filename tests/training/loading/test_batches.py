@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches loaded and converted ahead of the computation."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syclsched.errors import ArgumentError
+from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
+from syclsched.training.loading.batches import LoadedBatches
+
+INPUTS = (DeclaredValue("x", "float32", (None, 2)),)
+
+
+class Loaded:
+    """A batch that says where and when it is converted."""
+
+    def __init__(self, value: float) -> None:
+        self.value, self.converted, self.thread = value, threading.Event(), ""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        self.thread = threading.current_thread().name
+        self.converted.set()
+        return np.full((3, 2), self.value, np.float64 if dtype is None else dtype)
+
+
+def test_the_next_batch_is_converted_while_one_is_computed() -> None:
+    given = [Loaded(float(i)) for i in range(4)]
+    with closing(LoadedBatches([(each, [i] * 3) for i, each in enumerate(given)], INPUTS, "fit()")) as loaded:
+        for i, ((x,), y, _) in enumerate(loaded):
+            assert x.dtype == np.float32 and (x == i).all() and y.tolist() == [i] * 3
+            # In place of a step; without a thread it would never end.
+            assert i + 1 == len(given) or given[i + 1].converted.wait(60)
+    assert {each.thread for each in given} == {"syclsched batches"}
+
+
+def test_the_next_batch_is_copied_while_one_is_computed() -> None:
+    copied = [threading.Event() for _ in range(4)]
+
+    def copy(x: Any, y: Any) -> None:
+        copied[int(y[0])].set()
+
+    with closing(LoadedBatches([(np.ones((3, 2)), [i] * 3) for i in range(4)], INPUTS, "fit()")) as loaded:
+        for i, _ in enumerate(loaded):
+            loaded.copy_next(copy)
+            assert i + 1 == len(copied) or copied[i + 1].wait(60)
+    assert not copied[0].is_set()
+
+
+def test_errors_come_after_the_batches_before() -> None:
+    def batches() -> Iterator[Any]:
+        yield np.ones((3, 2)), np.zeros(3)
+        yield np.array([["a", "b"]]), np.zeros(1)
+
+    with closing(LoadedBatches(batches(), INPUTS, "fit()")) as loaded:
+        found = iter(loaded)
+        assert next(found)[0][0].shape == (3, 2)
+        with pytest.raises(ArgumentError, match="it is no array of float32"):
+            next(found)
+    wrong = pytest.raises(ArgumentError, match=r"evaluate\(\).*not a int")
+    with closing(LoadedBatches([1], INPUTS, "evaluate()")) as loaded, wrong:
+        next(iter(loaded))

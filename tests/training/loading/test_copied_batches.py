@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches that are copied to a device while the step before computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from support.gpu_shape import OTHER_DEVICE
+from support.opened import with_own_memory
+
+import syclsched
+from syclsched.errors import ExecutionError
+from syclsched.execution.runner.input_copies import InputCopies
+from syclsched.model.platform import Platform
+from syclsched.testing import faults
+from syclsched.testing.training_models import perceptron
+from syclsched.training import Trainer, repeated_step
+from syclsched.training.repeated_step import RepeatedStep
+from syclsched.training.step_network import TARGET
+
+pytestmark = pytest.mark.sycl
+
+MODEL = perceptron((16, 48, 32, 8))
+BATCHES = [MODEL.batch(9 if seed == 5 else 24, seed) for seed in range(12)]
+
+
+def apart() -> Platform:
+    """Return the CPU device as if the host could not reach its memory."""
+    return with_own_memory(syclsched.discover("cpu"), "cpu")
+
+
+def trainer(platform: Platform, **more: Any) -> Trainer:
+    given = {"autotune": False, "deterministic": True, "without": ["python"], "policy": "heft", "snapshots": 0, **more}
+    return syclsched.train(MODEL.onnx, platform=platform, **given)
+
+
+def bits(found: Trainer) -> dict[str, bytes]:
+    return {name: value.tobytes() for name, value in found.parameters.items()}
+
+
+@pytest.fixture
+def order(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
+    """What was done, in order: small copies, too, and steps with the names of what was copied before."""
+    done: list[tuple[str, Any]] = []
+    copy, run = InputCopies.copy, RepeatedStep.run
+
+    def copied(copies: InputCopies, values: Mapping[str, Any]) -> Any:
+        found = copy(copies, values)
+        done.append(("copied", None if found is None else frozenset(found)))
+        return found
+
+    def stepped(step: RepeatedStep, *given: Any) -> Any:
+        done.append(("begun", frozenset(given[4] or ())))
+        return run(step, *given)
+
+    monkeypatch.setattr(repeated_step, "LEAST_S", 0.0)
+    monkeypatch.setattr(InputCopies, "copy", copied)
+    monkeypatch.setattr(RepeatedStep, "run", stepped)
+    return done
+
+
+def check_same_bits(platform: Platform, order: list[tuple[str, Any]]) -> None:
+    with trainer(platform) as one, trainer(platform) as other:
+        wanted = tuple(one.step(*each) for each in BATCHES)
+        order.clear()
+        assert other.fit(BATCHES, progress=False).losses == wanted
+        assert bits(other) == bits(one)
+        # Not the first two batches of a shape, nor the one of another shape.
+        assert sum(len(each) == 2 for what, each in order if what == "begun") == 7
+
+
+def test_results_have_the_same_bits(order: list[tuple[str, Any]]) -> None:
+    check_same_bits(apart(), order)
+
+
+@pytest.mark.other_device
+@pytest.mark.gpu_shape
+def test_results_have_the_same_bits_on_another_device(order: list[tuple[str, Any]]) -> None:
+    platform = syclsched.discover(OTHER_DEVICE)
+    check_same_bits(with_own_memory(platform, platform.compute_devices[0].space), order)
+
+
+def test_where_the_host_reaches_the_memory_nothing_is_copied(order: list[tuple[str, Any]]) -> None:
+    with trainer(syclsched.discover("cpu")) as found:
+        found.fit(BATCHES, progress=False)
+    assert {*order} == {("begun", frozenset())}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("the loader fails")])
+def test_the_loader_may_end_early(order: list[tuple[str, Any]], error: BaseException) -> None:
+    def batches() -> Iterator[Any]:
+        yield from BATCHES[:4]
+        raise error
+
+    with trainer(apart()) as found:
+        if isinstance(error, KeyboardInterrupt):
+            assert found.fit(batches(), progress=False).interrupted
+        else:
+            with pytest.raises(OSError, match="the loader fails"):
+                found.fit(batches(), progress=False)
+        assert found.steps == 4
+        found.step(*BATCHES[0])
+
+
+def test_a_lost_device_fails_the_step_as_before(order: list[tuple[str, Any]]) -> None:
+    with trainer(apart()) as found:
+        found.fit(BATCHES[:4], progress=False)
+        wanted = bits(found)
+        with faults.inject(faults.lose("cpu", after=0)), pytest.raises(ExecutionError):
+            found.fit(BATCHES[:4], progress=False)
+        assert bits(found) == wanted
+        found.fit(BATCHES[:4], progress=False)
+
+
+def test_without_memory_for_copies_there_are_none(order: list[tuple[str, Any]]) -> None:
+    with trainer(apart()) as found:
+        found.step(*BATCHES[0])
+        needed = found.plan.needed_bytes["cpu"]
+    with trainer(apart(), memory_limit={"cpu": needed}) as limited, trainer(apart()) as other:
+        losses = limited.fit(BATCHES[:4], progress=False).losses
+        assert losses == tuple(other.step(*each) for each in BATCHES[:4])
+    assert ("copied", frozenset({"x", TARGET})) not in order
