@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 from support.gpu_shape import OTHER_DEVICE
-from support.opened import with_own_memory
+from support.opened import two_memories, with_own_memory
 
 import syclsched
 from syclsched.errors import ExecutionError
@@ -80,6 +81,50 @@ def test_results_have_the_same_bits(order: list[tuple[str, Any]]) -> None:
 def test_results_have_the_same_bits_on_another_device(order: list[tuple[str, Any]]) -> None:
     platform = syclsched.discover(OTHER_DEVICE)
     check_same_bits(with_own_memory(platform, platform.compute_devices[0].space), order)
+
+
+@pytest.mark.parametrize("given", [{"micro_batches": 2}, {"micro_batches": 3, "clip_norm": 0.5}])
+def test_results_of_micro_batches_have_the_same_bits(order: list[tuple[str, Any]], given: dict[str, Any]) -> None:
+    batches = [MODEL.batch(24, seed) for seed in range(5)]
+    with trainer(apart(), **given) as one, trainer(apart(), **given) as other:
+        wanted = tuple(one.step(*each) for each in batches)
+        assert other.fit(batches, progress=False).losses == wanted
+        assert bits(other) == bits(one)
+
+
+@pytest.mark.parametrize("split", ["data", "stages"])
+def test_results_of_several_devices_have_the_same_bits(order: list[tuple[str, Any]], split: str) -> None:
+    platform, batches = two_memories(), [MODEL.batch(24, seed) for seed in range(5)]
+    with trainer(platform, split=split) as one, trainer(platform, split=split) as other:
+        wanted = tuple(one.step(*each) for each in batches)
+        assert other.fit(batches, progress=False).losses == wanted
+        assert bits(other) == bits(one)
+
+
+def test_the_next_batch_is_copied_before_the_step_ends(
+    order: list[tuple[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_copied = threading.Semaphore(0)
+    copy, run = InputCopies.copy, RepeatedStep.run
+
+    def copied(copies: InputCopies, values: Mapping[str, Any]) -> Any:
+        found = copy(copies, values)
+        is_copied.release()
+        return found
+
+    def stepped(step: RepeatedStep, *given: Any) -> Any:
+        if given[2] in with_copies:
+            ready.append(is_copied.acquire(timeout=60))  # it does not come if it waits for the end of this step
+        return run(step, *given)
+
+    ready: list[bool] = []
+    batches = [MODEL.batch(24, seed) for seed in range(5)]
+    with_copies = range(1, len(batches) - 1)  # the first step plans, the last has no next batch
+    monkeypatch.setattr(InputCopies, "copy", copied)
+    monkeypatch.setattr(RepeatedStep, "run", stepped)
+    with trainer(apart()) as found:
+        found.fit(batches, progress=False)
+    assert ready == [True] * len(with_copies)
 
 
 def test_where_the_host_reaches_the_memory_nothing_is_copied(order: list[tuple[str, Any]]) -> None:
