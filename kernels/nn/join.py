@@ -89,8 +89,8 @@ def _load_opencl(signature: Signature, *, count: int, activation: Activation) ->
 def _joined(names: Sequence[str], width: int, first: int, vector: int, finish: str) -> str:
     """Return code for neighbouring parts of one width: for several a loop, as each copy of its body is compiled."""
     statements = (
-        "const int k = at + j; AV v = LOADV(part + j) * LOADV(scale + k) + LOADV(shift + k); "
-        f"{finish} STOREV(y + k, v);"
+        "const int k = at + j; AV v = READV(__global, part + j) * READV(__global, scale + k) + "
+        f"READV(__global, shift + k); {finish} WRITEV(__global, y + k, v);"
     )
     body = _along(width, vector, statements)
     if len(names) < _LOOPED or width < 2 * vector or width % vector:

@@ -166,14 +166,22 @@ def step(block: RegisterBlock, values: list[str], weights: str) -> str:
     return "\n      ".join(lines)
 
 
-def packed(weights: Any, columns: int, block: RegisterBlock, ndim: int) -> Any:
-    """Return weights (groups, columns, terms) as panels (groups, panels, terms, columns of a block) in one line."""
+def packed(weights: Any, columns: int, block: RegisterBlock, ndim: int, *, streamed: bool = False) -> Any:
+    """Return weights (groups, columns, terms) as panels (groups, panels, terms, columns of a block) in one line.
+
+    If ``streamed``, all terms of a vector of columns are neighbours: (groups, panels, vectors, terms, vector's columns).
+    """
     import numpy as np
 
+    groups, _, terms = weights.shape
     count = block_count(columns, block.columns)
-    begins = [min(panel * block.columns, columns - block.columns) for panel in range(count)]
-    pieces = [weights[:, begin : begin + block.columns].transpose(0, 2, 1) for begin in begins]
-    return one_line(np.stack(pieces, axis=1), ndim)
+    made = np.empty((groups, count, block.vectors, terms, block.width), weights.dtype)
+    made = made if streamed else made.reshape(groups, count, terms, block.vectors, block.width).swapaxes(2, 3)
+    for panel in range(count):
+        begin = min(panel * block.columns, columns - block.columns)
+        piece = weights[:, begin : begin + block.columns]
+        made[:, panel] = piece.reshape(groups, block.vectors, block.width, terms).swapaxes(2, 3)
+    return one_line(made if streamed else made.swapaxes(2, 3), ndim)
 
 
 def one_line(array: Any, ndim: int) -> Any:

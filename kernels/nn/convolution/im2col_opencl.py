@@ -52,7 +52,7 @@ def load(signature: Signature, *, window: Window, kernel: Ints) -> OpenCLSource:
         into = f"y + {place * size(outputs)} + line * {line.length}"
         begin = place * window.dilations[-1] - window.begins[-1]
         seen.append(_copied(line, reading, begin, window.strides[-1], into))
-        missing.append(line.along(f"STOREV({into} + j, (AV)0);"))
+        missing.append(line.along(f"WRITEV(__global, {into} + j, (AV)0);"))
     out.append(f"{guard} {{ __global const T* x0 = x + {where};\n  {' '.join(seen)} }}")
     out.append(f"else {{ {' '.join(missing)} }} }}")
     head, body = line.head + lane_shuffles.reader(line.dtype, reading.block.width), "\n  ".join(out)
@@ -78,7 +78,7 @@ def _copied(line: RowCode, source: RowCode, begin: int, stride: int, into: str) 
     places = [[at if 0 <= at < source.length else -1] for at in range(begin, begin + line.length * stride, stride)]
     block = line.block.width, source.block.width
     found = lane_shuffles.shuffled_vectors(places, [[1.0]] * line.length, source.length, *block)
-    store = f"STOREV({into} + {{0}}, v);"
+    store = f"WRITEV(__global, {into} + {{0}}, v);"
     code = lane_shuffles.code(found, line.dtype, block, "LOADR(x0 + {0})", store) if found else None
     each = f"const int at = j * {stride} + {begin}; ({into})[j] = (uint)at < {source.length}u ? x0[at] : (T)0;"
     return code or f"for (int j = 0; j < {line.length}; ++j) {{ {each} }}"

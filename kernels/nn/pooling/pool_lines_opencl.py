@@ -91,7 +91,7 @@ class PooledLines:
             whole = join.format(whole, f"LOADR(x0 + {{0}} + {offset})")
         # At an edge, only the existing elements.
         edge = f"seen(x0 + {{0}}{''.join(f', low{axis}, high{axis}' for axis in outer)})"
-        store = f"{finish} STOREV(to_line + {{0}}, u);"
+        store = f"{finish} WRITEV(__global, to_line + {{0}}, u);"
         codes = [lane_shuffles.code(self.line, dtype, block, load, store, 1, wide, nothing) for load in (whole, edge)]
         lines, parts = size(y[:-1]), ceil_div(size(y[:-1]), self._each)
         out = [f"const int part = i % {parts} * {self._each};"]

@@ -76,7 +76,7 @@ def _whole(changed: list[Axis], extent: int, rows: RowCode) -> str:
     count = len(_choices(changed[:-1]))
     loads = [f"LOADR(x{number} + {{0}})" for number in range(count)]
     load = " + ".join(f"w{number} * {each}" for number, each in enumerate(loads)) if count > 1 else loads[0]
-    return lane_shuffles.code(line, rows.dtype, (width, reading), load, "STOREV(y + {0}, v);", count) or ""
+    return lane_shuffles.code(line, rows.dtype, (width, reading), load, "WRITEV(__global, y + {0}, v);", count) or ""
 
 
 def _choices(changed: list[Axis]) -> list[Ints]:
@@ -129,15 +129,15 @@ def load(signature: Signature, changed: list[Axis], extrapolation: float) -> Ope
             out.append(f"const A h{tap} = weights{last}[o * {count} + {tap}];")
         for number in range(len(choices)):
             shares = [*([f"w{number}"] if weighted else []), *([f"h{tap}"] if count > 1 else [])]
-            load = f"LOADV(x{number} + q{tap} + j)"
+            load = f"READV(__global, x{number} + q{tap} + j)"
             terms.append(f"({' * '.join(shares)}) * {load}" if shares else load)
-    interpolated = f"const AV v = {' + '.join(terms)}; STOREV(y + o * {inner} + j, v);"
+    interpolated = f"const AV v = {' + '.join(terms)}; WRITEV(__global, y + o * {inner} + j, v);"
     body = way.rows.along(interpolated)
     outside = [f"left{axis}[o{axis} / {taps[axis]}]" for axis in taps if f"left{axis}[]" in tables]
     outside += [f"left{last}[o]"] if f"left{last}[]" in tables else []
     if outside:
         extrapolated = (
-            f"const AV v = (AV)(A){literal(extrapolation, sum_dtype(dtype))}; STOREV(y + o * {inner} + j, v);"
+            f"const AV v = (AV)(A){literal(extrapolation, sum_dtype(dtype))}; WRITEV(__global, y + o * {inner} + j, v);"
         )
         body = f"if ({' | '.join(outside)}) {{ {way.rows.along(extrapolated)} }} else {{ {body} }}"
     return _kernel(way, tables, [*out, body, "}"], parameters)

@@ -116,10 +116,7 @@ def prepare(
     columns = b.reshape(size(b.shape[:-2]), *b.shape[-2:])
     columns = columns if transpose_b else columns.swapaxes(1, 2)
     block = shape.block(signature.dtypes["y"])
-    packed = panels.packed(columns, shape.n, block, b.ndim)
-    if _is_streamed(shape, block):
-        streams = packed.reshape(-1, shape.k, block.vectors, block.width).swapaxes(1, 2)
-        packed = panels.one_line(streams, b.ndim)
+    packed = panels.packed(columns, shape.n, block, b.ndim, streamed=_is_streamed(shape, block))
     return {**constants, "b": packed}
 
 

@@ -21,6 +21,7 @@ from syclsched.onnx.report import OperatorTime, measured_times
 from syclsched.onnx.specialised import Specialised
 from syclsched.onnx.tuning.implementations import on_devices, without_dominated, without_untimed
 from syclsched.onnx.tuning.kernel_selection import (
+    CLEAR_SHARE,
     LEAST_TRACED_RUNS,
     LIBRARY,
     LONG_S,
@@ -217,13 +218,14 @@ def _compare_plans(
     def chosen_kernels() -> frozenset[str]:
         return select_kernels(order, *seconds()).intersection(library)
 
-    def is_faster(mixed: BoundModel, between: str) -> bool:
-        if sum(seconds()[0].values()) >= LONG_S:  # the tasks' times tell, and more runs take long
-            return True
-        return measure_is_faster(device, history, between, partial(time_both, mixed))
-
     def may_win(kernels: Collection[str], share: float = WORTH_TRYING) -> bool:
         return saved_share(order, *seconds(), kernels) >= share
+
+    def is_faster(mixed: BoundModel, kernels: Collection[str], between: str) -> bool:
+        by_library_s = sum(seconds()[0].values())
+        if by_library_s >= LONG_S or (by_library_s >= MIDDLE_S and may_win(kernels, CLEAR_SHARE)):
+            return True  # the tasks' times tell, and more runs take long
+        return measure_is_faster(device, history, between, partial(time_both, mixed))
 
     def kernels_alone(by_library_s: float) -> BoundModel | None:
         if not library or by_library_s > SHORT_S or not seconds()[1].keys() >= {*library}:
@@ -253,7 +255,7 @@ def _compare_plans(
         if learnt_kernels and left and chosen_kernels() != kernels:
             mixed.close()
             continue
-        if learnt_kernels and (known or (may_win(kernels) and is_faster(mixed, between))):
+        if learnt_kernels and (known or (may_win(kernels) and is_faster(mixed, kernels, between))):
             return mixed
         break
     # The plan was made with estimated task times, which are measured by now: plan again.

@@ -26,7 +26,7 @@ CLEARLY: Final = 0.98
 #: The same while others use the machine: the times of both vary, one of them maybe by more.
 _CLEARLY_BUSY: Final = 0.75
 #: Runs of each plan, at least and at most, and seconds after which `FEW_RUNS` suffice.
-LEAST_RUNS, MOST_RUNS, ENOUGH_S = 5, 25, 0.3
+LEAST_RUNS, MOST_RUNS, ENOUGH_S = 5, 25, 0.15
 FEW_RUNS: Final = 2
 #: Processor time of others that may be a matter of counting.
 _FEW_TICKS_S: Final = 0.025
