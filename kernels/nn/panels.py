@@ -169,7 +169,7 @@ def step(block: RegisterBlock, values: list[str], weights: str) -> str:
 def packed(weights: Any, columns: int, block: RegisterBlock, ndim: int, *, streamed: bool = False) -> Any:
     """Return weights (groups, columns, terms) as panels (groups, panels, terms, columns of a block) in one line.
 
-    If ``streamed``, all terms of a vector of columns are neighbours: (groups, panels, vectors, terms, vector's columns).
+    If ``streamed``, all terms of a vector of columns are neighbours: (groups, panels, vectors, terms, its columns).
     """
     import numpy as np
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -188,10 +188,18 @@ class ExtentExceededError(Exception):
     """A run was beyond limits that its graph assumes: another one must be planned."""
 
 
+#: By the code of a signed type, the unsigned type of its size.
+_UNSIGNED: Final = {each.lower(): each for each in "BHILQ"}
+
+
 def _check(name: str, indices: Any, picked: IndexInput) -> None:
     if isinstance(indices, CopiedArray):
         indices = indices.host
     if not isinstance(indices, np.ndarray) or not indices.size:
+        return
+    # Read as unsigned, negative indices are the largest: one reduction tells of most inputs, and it is in each call.
+    unsigned = _UNSIGNED.get(indices.dtype.char)
+    if unsigned is not None and picked.least <= 0 and np.maximum.reduce(indices.view(unsigned), None) < picked.extent:
         return
     low, high = int(indices.min()), int(indices.max())
     if low >= picked.least and high < picked.extent:
