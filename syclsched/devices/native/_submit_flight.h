@@ -50,7 +50,7 @@ struct job {
     int64_t way;               /* how this run is made: SUBMITTED, ON_CALLER or HELPED */
     int64_t begun_at_ns;
     int64_t trials[3];         /* timed runs: submitted, on the calling thread, and there with helpers */
-    int64_t typical_ns[3];     /* the median of each */
+    int64_t least_ns[3];       /* the shortest of each */
     int64_t is_brief;          /* whether runs on the calling thread have proved faster and brief */
     const struct lane *const *helping; /* of each helper, as `local` */
     int64_t helpers_count;
@@ -60,14 +60,12 @@ struct job {
     int64_t delayed, alone;    /* helped runs in sequence that were delayed, and next runs that are made without helpers */
     int64_t company;           /* number of next runs for which other callers are expected */
     int64_t since_trials;      /* runs that began since all ways were last tried */
-    int64_t again;             /* runs after which they are tried again; 0 at first */
-    int64_t times_ns[3][TRIALS]; /* of the timed runs, in ascending order */
 };
 
 /* Return how the next run is made. */
 int syclsched_way_of(struct job *job);
 
-/* Note a completed run. */
+/* Count a completed run. */
 void syclsched_note(struct job *job);
 
 #endif

@@ -7,9 +7,8 @@
 
 #include "_submit_flight.h"
 
-/* Runs after which all ways are tried again, the first time and at most; each time twice as many. Others may have used the
- * machine meanwhile, or no longer use it, and calls may come one after the other, or after pauses. */
-enum { FIRST_AGAIN = 128, MOST_AGAIN = 2048 };
+/* Runs after which all ways are tried again: others may have used the machine meanwhile, or no longer use it. */
+enum { AGAIN = 2048 };
 
 /* Runs after which a way may have proved slower, as its first run takes long, and after which the calling thread may have
  * proved faster; the longest run for which others are tried, the longest that is brief, and the longest that proves it
@@ -39,25 +38,23 @@ static int divide(const struct job *job)
 int syclsched_way_of(struct job *job)
 {
     int next = -1, fastest = SUBMITTED;
-    if (++job->since_trials >= (job->again ? job->again : FIRST_AGAIN)) {
+    if (++job->since_trials >= AGAIN) {
         job->since_trials = 0;
-        job->again = job->again ? 2 * job->again : 2 * FIRST_AGAIN;
-        job->again = job->again < MOST_AGAIN ? job->again : MOST_AGAIN;
         memset(job->trials, 0, sizeof job->trials);
     }
-    if (!job->local || !job->trials[SUBMITTED] || job->typical_ns[SUBMITTED] > LONGEST_NS)
+    if (!job->local || !job->trials[SUBMITTED] || job->least_ns[SUBMITTED] > LONGEST_NS)
         return SUBMITTED;
     for (int way = SUBMITTED; way < WAYS; ++way) {
         if (way == HELPED && (!job->is_divided || job->company))
             continue;
         if (job->trials[way] < TRIALS && (next < 0 || job->trials[way] < job->trials[next]))
             next = way;
-        if (job->trials[way] && job->typical_ns[way] < job->typical_ns[fastest])
+        if (job->trials[way] && job->least_ns[way] < job->least_ns[fastest])
             fastest = way;
     }
     if (next < 0 && fastest == HELPED && job->alone)
         return ON_CALLER;
-    if (next < 0 && job->company && job->typical_ns[ON_CALLER] < 2 * job->typical_ns[SUBMITTED])
+    if (next < 0 && job->company && job->least_ns[ON_CALLER] < 2 * job->least_ns[SUBMITTED])
         return ON_CALLER;
     return next < 0 ? fastest : next;
 }
@@ -70,42 +67,30 @@ static void judge_helpers(struct job *job, int64_t took_ns)
         --job->alone;
     if (job->way != HELPED || job->trials[HELPED] < TRIALS)
         return;
-    job->delayed = took_ns > 2 * job->typical_ns[ON_CALLER] ? job->delayed + 1 : 0;
+    job->delayed = took_ns > 2 * job->least_ns[ON_CALLER] ? job->delayed + 1 : 0;
     if (job->delayed)
         job->alone = (int64_t)1 << (job->delayed < MOST_DELAYED ? job->delayed : MOST_DELAYED);
 }
 
-/* Count a completed run; while its way is tried, its time. Their median counts: the shortest run submitted to the runtime
- * is one that found its threads awake, which others rarely do. */
-static void count(struct job *job, int64_t took_ns)
-{
-    int64_t *times_ns = job->times_ns[job->way], at = job->trials[job->way]++;
-    if (at >= TRIALS)
-        return;
-    for (; at > 0 && times_ns[at - 1] > took_ns; --at)
-        times_ns[at] = times_ns[at - 1];
-    times_ns[at] = took_ns;
-    job->typical_ns[job->way] = times_ns[(job->trials[job->way] - 1) / 2];
-}
-
-/* Note a completed run. A way is not tried again once its runs take clearly longer than another's; nor is any once the
- * calling thread's are short and clearly the shortest: a thread's wake-up delays the others until then. */
+/* Count a completed run. A way is not tried again once its shortest run takes clearly longer than another's; nor is any
+ * once the calling thread's is short and clearly the shortest: a thread's wake-up delays the others until then. */
 void syclsched_note(struct job *job)
 {
     int64_t way = job->way, took_ns = syclsched_now_ns() - job->begun_at_ns, least_ns = INT64_MAX;
     judge_helpers(job, took_ns);
-    count(job, took_ns);
+    if (!job->trials[way]++ || took_ns < job->least_ns[way])
+        job->least_ns[way] = took_ns;
     if (way == ON_CALLER && job->trials[way] == FEWEST)
         job->is_divided = divide(job);
     for (int each = SUBMITTED; each < WAYS; ++each)
-        if (job->trials[each] >= FEWEST_FASTER && job->typical_ns[each] < least_ns)
-            least_ns = job->typical_ns[each];
-    int is_early = least_ns == job->typical_ns[ON_CALLER] && least_ns <= EARLY_NS &&
-                   job->trials[SUBMITTED] >= FEWEST_FASTER && 3 * least_ns <= 2 * job->typical_ns[SUBMITTED];
+        if (job->trials[each] >= FEWEST_FASTER && job->least_ns[each] < least_ns)
+            least_ns = job->least_ns[each];
+    int is_early = least_ns == job->least_ns[ON_CALLER] && least_ns <= EARLY_NS &&
+                   job->trials[SUBMITTED] >= FEWEST_FASTER && 3 * least_ns <= 2 * job->least_ns[SUBMITTED];
     for (int each = SUBMITTED; each < WAYS; ++each)
         if (job->trials[each] >= (is_early ? 1 : FEWEST) && job->trials[each] < TRIALS &&
-            (is_early || 4 * job->typical_ns[each] > 5 * least_ns))
+            (is_early || 4 * job->least_ns[each] > 5 * least_ns))
             job->trials[each] = TRIALS;
-    job->is_brief = job->trials[ON_CALLER] >= TRIALS && job->typical_ns[ON_CALLER] <= BRIEF_NS &&
-                    job->typical_ns[ON_CALLER] < job->typical_ns[SUBMITTED] && took_ns <= LONGEST_NS;
+    job->is_brief = job->trials[ON_CALLER] >= TRIALS && job->least_ns[ON_CALLER] <= BRIEF_NS &&
+                    job->least_ns[ON_CALLER] < job->least_ns[SUBMITTED] && took_ns <= LONGEST_NS;
 }

@@ -76,7 +76,7 @@ class _Job(ctypes.Structure):
         ("way", ctypes.c_int64),
         ("begun_at_ns", ctypes.c_int64),
         ("trials", ctypes.c_int64 * 3),
-        ("typical_ns", ctypes.c_int64 * 3),
+        ("least_ns", ctypes.c_int64 * 3),
         ("is_brief", ctypes.c_int64),
         ("helping", ctypes.c_void_p),
         ("helpers_count", ctypes.c_int64),
@@ -87,8 +87,6 @@ class _Job(ctypes.Structure):
         ("alone", ctypes.c_int64),
         ("company", ctypes.c_int64),
         ("since_trials", ctypes.c_int64),
-        ("again", ctypes.c_int64),
-        ("times_ns", ctypes.c_int64 * 6 * 3),
     ]
 
 

@@ -159,9 +159,9 @@ def test_ctrl_c_in_a_brief_call_leaves_the_next_one_alone(
     assert right(model(given(2)), given(2))
 
 
-@pytest.fixture
-def native_runs(local_queues: None, monkeypatch: pytest.MonkeyPatch) -> list[NativeRun]:
-    """The native runs that are made."""
+def test_among_other_callers_runs_stay_on_the_calling_thread(
+    local_queues: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[NativeRun] = []
     make = NativeRun.__init__
 
@@ -170,48 +170,18 @@ def native_runs(local_queues: None, monkeypatch: pytest.MonkeyPatch) -> list[Nat
         made.append(self)
 
     monkeypatch.setattr(NativeRun, "__init__", noted)
-    return made
-
-
-def test_among_other_callers_runs_stay_on_the_calling_thread(native_runs: list[NativeRun]) -> None:
     with syclsched.compile(MODEL, devices="cpu", autotune=False, without=["onednn"]) as model:
         for seed in range(3):
             assert right(model(given(seed)), given(seed))
-        job = native_runs[-1]._job
+        job = made[-1]._job
         ways = []
         for company, on_caller_ns in ((0, 15), (3, 15), (3, 25)):
-            job.trials[:], job.typical_ns[:] = (8, 8, 8), (10, on_caller_ns, 1000)  # no run takes less
+            job.trials[:], job.least_ns[:] = (8, 8, 8), (10, on_caller_ns, 1000)  # no run takes less
             job.company = company
             assert right(model(given(3)), given(3))
             ways.append(job.way)
             assert job.company == max(company - 1, 0)
+        job.since_trials = 2047
+        assert right(model(given(4)), given(4))
+        assert [*job.trials] == [1, 0, 0]
     assert ways == [0, 1, 0]
-
-
-def test_ways_are_tried_again_after_more_and_more_runs(native_runs: list[NativeRun]) -> None:
-    with syclsched.compile(MODEL, devices="cpu", autotune=False, without=["onednn"]) as model:
-        for seed in range(3):
-            assert right(model(given(seed)), given(seed))
-        job = native_runs[-1]._job
-        for runs in (128, 256, 512, 1024, 2048, 2048):
-            job.since_trials, job.trials[:] = runs - 2, (8, 8, 8)
-            model(given(0))
-            assert sum(job.trials) == 25
-            model(given(0))
-            assert [*job.trials] == [1, 0, 0]
-
-
-def test_the_median_of_the_timed_runs_counts(native_runs: list[NativeRun]) -> None:
-    with syclsched.compile(MODEL, devices="cpu", autotune=False, without=["onednn"]) as model:
-        for seed in range(3):
-            assert right(model(given(seed)), given(seed))
-        job, long_ns = native_runs[-1]._job, 1 << 60
-        job.since_trials, job.is_divided, job.company = 0, 0, 0
-        job.trials[:], job.typical_ns[:] = (5, 6, 0), (long_ns, 1000, 0)
-        job.times_ns[0][:] = (1, 2, long_ns, long_ns, long_ns, 0)
-        model(given(0))
-        assert (job.way, job.trials[0]) == (0, 6)
-        assert [*job.times_ns[0]] == sorted(job.times_ns[0])
-        assert 1000 < job.typical_ns[0] == job.times_ns[0][2] < long_ns
-        model(given(0))
-        assert job.way == 1

@@ -67,7 +67,7 @@ def runs(local_queues: None, monkeypatch: pytest.MonkeyPatch) -> list[NativeRun]
         job, commands = self._job, arguments[2].parts
         parts = (c_int64 * len(commands)).from_address(job.parts)
         parts[:] = [7 if each.is_divisible else 1 for each in commands]
-        job.trials[:], job.typical_ns[:], job.is_divided = [6, 6, 6], [1_000_000, 1 << 60, 1], 1
+        job.trials[:], job.least_ns[:], job.is_divided = [6, 6, 6], [1_000_000, 1 << 60, 1], 1
         made.append(self)
 
     monkeypatch.setattr(native_run, "helpers_wanted", lambda: 2)
@@ -91,12 +91,12 @@ def test_after_delayed_runs_more_and_more_are_made_without_helpers(runs: list[Na
     with compiled() as model:
         model(given(0))
         job, ways = runs[0]._job, []
-        job.typical_ns[:] = [1, 2, 0]  # each run with helpers takes longer than twice the second
+        job.least_ns[:] = [1, 2, 0]  # each run with helpers takes longer than twice the second
         for seed in range(12):
             assert right(model(given(seed)), given(seed))
             ways.append(job.way)
         assert ways == [HELPED, 1, 1, HELPED, 1, 1, 1, 1, HELPED, 1, 1, 1]
-        job.typical_ns[1], job.alone = 1 << 60, 0
+        job.least_ns[1], job.alone = 1 << 60, 0
         for _ in range(3):
             model(given(0))
             assert job.way == HELPED
