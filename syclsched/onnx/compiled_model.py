@@ -174,6 +174,8 @@ class CompiledModel:
     def carried(self) -> dict[str, Array]:
         """Return copies of the values that are carried from call to call, by input, as far as there are any yet.
 
+        They can be read after `close`, too.
+
         Raises
         ------
         ArgumentError
@@ -333,7 +335,7 @@ class CompiledModel:
 
     @property
     def plan(self) -> Plan:
-        """The plan of the last call; made now if there was no call."""
+        """The plan of the last call, also after `close`; made now if there was no call."""
         return self._current().plan
 
     @property

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -160,6 +160,20 @@ class StepRecipe:
         if self.platform is not None:
             raise ArgumentError("both a platform and devices are given", where="train()", hint="Leave one of them out")
         return replace(self, platform=self.used_platform(), devices=None)
+
+    def without_devices(self, lost: Collection[str]) -> StepRecipe | None:
+        """Return the recipe on the devices of this machine that are left; None if all are, or none is."""
+        platform = self.used_platform()
+        kept = [device.name for device in platform.compute_devices if device.name not in lost]
+        if not lost or not kept:
+            return None
+        platform, options = platform.select(kept), self.options
+        limit = options.get("memory_limit")
+        if isinstance(limit, Mapping):
+            known = {*(device.name for device in platform.devices), *(space.name for space in platform.spaces)}
+            limits = {name: size for name, size in limit.items() if name in known}
+            options = {**options, "memory_limit": limits}
+        return replace(self, platform=platform, devices=None, options=options)
 
     @property
     def may_try(self) -> bool:

@@ -222,11 +222,10 @@ class Trainer:
                 with suppress(Exception):  # of a device that is lost
                     each.close()
         self._compiled = self._predictor = None
-        platform = self._recipe.used_platform()
-        kept = [device.name for device in platform.compute_devices if device.name not in lost]
-        if not lost or not kept:
+        left = self._recipe.without_devices(lost)
+        if left is None:
             return ()
-        self._recipe = replace(self._recipe, platform=platform.select(kept), devices=None)
+        self._recipe = left
         return lost
 
     def _not_finite(self, given: Mapping[str, Array], loss: float) -> NotFiniteError:

@@ -14,6 +14,7 @@ from support.commands import call
 
 import syclsched
 from syclsched.testing.training_models import convolutional, perceptron
+from syclsched.training.state_snapshots import StateSnapshots
 
 pytestmark = pytest.mark.sycl
 
@@ -80,6 +81,20 @@ def test_wrong_data(folder: Path, capsys: pytest.CaptureFixture[str], arrays: An
     found = call(capsys, "train", "net.onnx", "--data", "data.npz", "--devices", "cpu")
     assert found.code == 2 and wrong in found.err
     assert not (folder / "net-trained.onnx").exists()
+
+
+@pytest.mark.parametrize(("steps", "code"), [("3", 0), ("-1", 2)])
+def test_snapshots(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any, steps: str, code: int) -> None:
+    given: list[int | None] = []
+    make = StateSnapshots.__init__
+
+    def noted(self: StateSnapshots, every: int | None) -> None:
+        given.append(every)
+        make(self, every)
+
+    monkeypatch.setattr(StateSnapshots, "__init__", noted)
+    found = call(capsys, "train", "net.onnx", "--data", "data.npz", "--devices", "cpu", "--snapshots", steps)
+    assert (found.code, given) == (code, [] if code else [int(steps)])
 
 
 def test_resume_needs_a_checkpoint(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

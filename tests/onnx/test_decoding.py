@@ -369,6 +369,21 @@ def model_of(nodes: list[Any], inputs: dict[str, Any], outputs: dict[str, Any], 
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11)
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_carried_values_and_the_plan_can_be_read_from_a_closed_model(apart: bool) -> None:
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "xs"]
+    outputs = [helper.make_tensor_value_info("t", TensorProto.FLOAT, [3])]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "s"], ["t"])], "sums", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    platform = syclsched.discover("cpu")
+    platform = with_own_memory(platform, "cpu") if apart else platform
+    with syclsched.compile(model, platform, carried={"t": "s"}, autotune=False) as compiled:
+        for _ in range(2):
+            compiled(np.ones(3, np.float32))
+    assert compiled.carried()["s"].tolist() == [2.0, 2.0, 2.0]
+    assert compiled.plan.expected_s > 0
+
+
 def test_a_value_passes_from_one_carried_input_to_another() -> None:
     nodes = [
         helper.make_node("Mul", ["x", "factor"], ["n0"]),

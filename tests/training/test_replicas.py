@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from support.opened import two_memories, with_own_memory
 
 import syclsched
 from syclsched.devices.memory.resident_array import host_value
-from syclsched.errors import NotFiniteError
+from syclsched.errors import ExecutionError, NotFiniteError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
+from syclsched.testing import faults
 from syclsched.testing.training_models import convolutional, perceptron
 from syclsched.training import Adam, Trainer
 from syclsched.training.splitting import split_planner
@@ -173,3 +175,28 @@ def test_after_a_failed_task_all_replicas_are_those_of_the_last_step_or_lost(
 
         lost = fail_each_submission(found, other, MODEL.batch(8, 0), tmp_path, check, every=20)
     assert {*lost} == {False, True}
+
+
+def test_a_snapshot_is_written_to_all_replicas(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    batches, lost = [MODEL.batch(24, seed) for seed in range(3)], 0
+    with trainer(monkeypatch, far(), copied=False, snapshots=1) as found:
+        found.step(*batches[0])
+        found.checkpoint(tmp_path / "first.ckpt")
+        found.step(*batches[1])
+        found.step(*batches[2])
+        wanted = bits(found)
+        for number in count(1):
+            found.restore(tmp_path / "first.ckpt")
+            found.step(*batches[1])
+            with faults.inject(faults.fail_submission(number)) as seen:
+                try:
+                    found.step(*batches[2])
+                except ExecutionError as error:
+                    lost += "the state was lost" in str(error)
+            if not seen.injected:
+                break
+            while found.steps < 3:
+                found.step(*batches[found.steps])
+            assert bits(found) == wanted
+            check_replicas(found, 3 * len(found.parameters))
+        assert lost

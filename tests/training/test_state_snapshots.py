@@ -114,10 +114,13 @@ def test_the_state_of_a_lost_device_can_be_read_and_saved(tmp_path: Path, monkey
         assert bits(other) == wanted[left + 1]
 
 
-def test_training_goes_on_without_a_lost_device(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_training_goes_on_without_a_lost_device(monkeypatch: pytest.MonkeyPatch, is_limited: bool) -> None:
     near = two_memories()
     platform = with_own_memory(with_own_memory(near, "other"), near.spaces[0].name)
-    with trainer(platform, snapshots=1, split="single") as found:
+    names = [device.name for device in platform.compute_devices]
+    limit = {"memory_limit": dict.fromkeys(names, "64 MiB")} if is_limited else {}
+    with trainer(platform, snapshots=1, split="single", **limit) as found:
         for each in BATCHES[:3]:
             found.step(*each)
         (used,) = {each.device for each in found.plan.schedule.assignments if each.device != "host"}

@@ -92,6 +92,16 @@ def train_command(
         typer.Option("--checkpoint", metavar="FILE", help="Write a checkpoint after every epoch and on Ctrl-C."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")] = False,
+    snapshots: Annotated[
+        int | None,
+        typer.Option(
+            "--snapshots",
+            metavar="STEPS",
+            min=0,
+            help="Copy the state to the host's memory every so many steps, for when a device is lost; 0 for never. By "
+            "default as often as takes 2 % of the time. Never where the host reaches the devices' memory.",
+        ),
+    ] = None,
     chart_file: Annotated[
         Path | None, typer.Option("--chart", metavar="FILE", help="Draw the losses (.png, .svg, .pdf).")
     ] = None,
@@ -129,6 +139,7 @@ def train_command(
                 activations=activations,
                 clip_norm=clip_norm,
                 seed=seed,
+                snapshots=snapshots,
                 progress=False,
             )
         )
