@@ -514,3 +514,18 @@ def test_kernels_that_cannot_win_are_not_raced(monkeypatch, quiet) -> None:
     assert winner is stage.made[-1] and winner is not stage.made[0]
     before = len(stage.made)
     assert stage.race() is stage.made[before] and len(stage.made) == before + 1
+
+
+@needs_onednn
+@pytest.mark.parametrize(
+    ("by_library_s", "share", "raced"), [(15e-3, 0.2, False), (15e-3, 0.1, True), (5e-3, 0.2, True), (0.2, 0.05, False)]
+)
+def test_a_clear_saving_by_the_tasks_times_is_not_raced(monkeypatch, quiet, by_library_s, share, raced) -> None:
+    stage, races = Stage(monkeypatch, kernel_s=1e-3), []
+    stage.seconds[kernel_selection.LIBRARY] = by_library_s  # of each of two tasks
+    monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
+    monkeypatch.setattr(autotune, "saved_share", lambda *_: share)
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs: races.append(1) or [[1.0] * 9, [2.0] * 9])
+    winner = stage.race()
+    assert bool(races) == raced
+    assert (set(winner.doing.values()) == {"opencl-c"}) == (not raced)
