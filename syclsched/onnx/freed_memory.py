@@ -26,13 +26,13 @@ def give_back(*, library_pages: bool) -> None:
     Most of that code is only used to compile kernels. The system maps a page again when it is used, from its cache of
     the file. Nothing is lost: only pages are given back that are as in the file and cannot be written.
     """
-    trim = _function("malloc_trim", c_size_t)
-    if trim is not None:
-        trim(0)
     advise = _function("madvise", c_void_p, c_size_t, c_int) if library_pages else None
     if advise is not None:
         for start, size in _large_unchanged_mappings():
             advise(start, size, mmap.MADV_DONTNEED)
+    trim = _function("malloc_trim", c_size_t)
+    if trim is not None:  # last: the text of all mappings takes a megabyte of heap
+        trim(0)
 
 
 def _large_unchanged_mappings() -> Iterator[tuple[int, int]]:
