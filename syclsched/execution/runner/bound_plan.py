@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections import Counter
 from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from syclsched.devices.memory.constant_uploads import uploaded_bytes
-from syclsched.devices.memory.memory_pool import padded
 from syclsched.devices.memory.resident_array import InputValue
-from syclsched.errors import ExecutionError, MemoryLimitError
+from syclsched.errors import ExecutionError
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
 from syclsched.execution.handle import run_observer
@@ -25,7 +23,7 @@ from syclsched.execution.recovery.run_start import start_run
 from syclsched.execution.replay.input_commands import InputSpec
 from syclsched.execution.replay.instance_pool import InstancePool
 from syclsched.execution.replay.replay import Replay
-from syclsched.execution.runner.input_copies import InputCopies
+from syclsched.execution.runner.input_copies import InputCopies, copies_for
 from syclsched.execution.runner.one_off import start
 from syclsched.execution.runner.plan_binding import PlanBinding
 from syclsched.execution.runner.plan_makespans import MakespanKey, PlanMakespans
@@ -34,7 +32,6 @@ from syclsched.execution.runner.task_durations import DurationRecorder
 from syclsched.execution.runner.zero_copy_inputs import ZeroCopyInputs
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
-from syclsched.model.usm import PoolKeys
 from syclsched.oneapi.fork_check import LockUnlessForked, check_not_forked, is_forked
 from syclsched.progress import Progress
 
@@ -567,24 +564,9 @@ class Runner:
             instances = self._bound.instances
             if self._closed or instances is None:
                 return None
-            plan, instance = self._bound.prepared.plan, instances.generations[0]
-            targets = {name: each for name, each in instance.copied.targets.items() if name in names}
-            copies = {number for number, _ in targets.values()}
-            if sum(each.duration_s for _, each in plan.instructions() if each.id in copies) < least_s:
-                return None
-            keys = PoolKeys(plan.platform, plan.memory)
-            arrays = {each.name: each for each in plan.arrays if each.name in targets}
-            wanted = {name: (keys[buffer], arrays[name]) for name, (_, buffer) in targets.items()}
-            needed = Counter(plan.needed_bytes)
-            for key, array in wanted.values():
-                needed[key.space] += 2 * padded(array.nbytes)
-            capacities = {space.name: space.capacity_bytes for space in plan.platform.spaces}
-            if any(nbytes > capacities[space] for space, nbytes in needed.items()):
-                return None
-            try:
-                return InputCopies(self._devices, wanted, self._forget_copies) if wanted else None
-            except MemoryLimitError:
-                return None
+            targets = instances.generations[0].copied.targets
+            wanted = {name: each for name, each in targets.items() if name in names}
+            return copies_for(self._bound.prepared.plan, wanted, self._devices, least_s, self._forget_copies)
 
     def _forget_copies(self) -> None:
         with self._lock:

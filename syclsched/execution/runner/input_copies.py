@@ -4,19 +4,23 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from syclsched.devices.memory import usm_memory
+from syclsched.devices.memory.memory_pool import padded
 from syclsched.devices.memory.resident_array import CopiedArray
 from syclsched.devices.native.fences import lane_queue
 from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.submission import faultpoints
+from syclsched.errors import MemoryLimitError
+from syclsched.execution.core.program import Buffer
 from syclsched.execution.recovery.health import complete_in_time
-from syclsched.model.plan import PlannedArray
-from syclsched.model.usm import PoolKey
+from syclsched.model.plan import Plan, PlannedArray
+from syclsched.model.usm import PoolKey, PoolKeys
 
 if TYPE_CHECKING:
     from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
@@ -106,3 +110,32 @@ class InputCopies:
         if faultpoints.active is not None:
             faultpoints.active.uses(self._queues[key])
         return self._queues[key]
+
+
+def copies_for(
+    plan: Plan,
+    targets: Mapping[str, tuple[int, Buffer]],
+    devices: OpenDevices,
+    least_s: float,
+    forget: Callable[[], object],
+) -> InputCopies | None:
+    """Return memory for inputs of a plan's next run; None if that is not worthwhile.
+
+    It is not where copies are predicted to take less than ``least_s`` seconds, or the memory is too small. ``targets``
+    are the number of each input's copy, and the buffer that it fills.
+    """
+    copies = {number for number, _ in targets.values()}
+    if not targets or sum(each.duration_s for _, each in plan.instructions() if each.id in copies) < least_s:
+        return None
+    keys, arrays = PoolKeys(plan.platform, plan.memory), {each.name: each for each in plan.arrays}
+    wanted = {name: (keys[buffer], arrays[name]) for name, (_, buffer) in targets.items()}
+    needed = Counter(plan.needed_bytes)
+    for key, array in wanted.values():
+        needed[key.space] += 2 * padded(array.nbytes)
+    capacities = {space.name: space.capacity_bytes for space in plan.platform.spaces}  # 0: unknown
+    if any(0 < capacities[space] < nbytes for space, nbytes in needed.items()):
+        return None
+    try:
+        return InputCopies(devices, wanted, forget)
+    except MemoryLimitError:
+        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -157,6 +158,14 @@ def test_a_lost_device_fails_the_step_as_before(order: list[tuple[str, Any]]) ->
             found.fit(BATCHES[:4], progress=False)
         assert bits(found) == wanted
         found.fit(BATCHES[:4], progress=False)
+
+
+def test_memory_of_unknown_size_is_used(order: list[tuple[str, Any]]) -> None:
+    platform = apart()
+    spaces = tuple(replace(each, capacity_bytes=0) if each.name == "cpu" else each for each in platform.spaces)
+    with trainer(replace(platform, spaces=spaces)) as found:
+        found.fit(BATCHES[:4], progress=False)
+    assert ("copied", frozenset({"x", TARGET})) in order
 
 
 def test_without_memory_for_copies_there_are_none(order: list[tuple[str, Any]]) -> None:
