@@ -395,7 +395,7 @@ def show_first(rows: list[dict[str, Any]]) -> None:
         return median_and_range([each[key] / unit for each in row[which]], digits, 0)
 
     columns = ("model", "first process, s", "wall, s", "memory, MiB", "second process, s", "memory, MiB")
-    columns += (f"after {_BEFORE}, s",)
+    columns += (f"after {_BEFORE}, s", "it adds, MiB")
     lines = [
         (
             row["model"],
@@ -405,6 +405,7 @@ def show_first(rows: list[dict[str, Any]]) -> None:
             told(row, "second", "cpu_seconds"),
             told(row, "second", "bytes", 2**20, 0),
             told(row, "after", "cpu_seconds"),
+            told(row, "after", "grown_bytes", 2**20),
         )
         for row in rows
     ]
