@@ -23,6 +23,8 @@ def copied_buffers(program: Program) -> dict[str, tuple[int, Buffer]]:
     Nothing else may use the input in the host's memory, or write it.
     """
     plan, found = program.plan, dict[str, tuple[int, Buffer]]()
+    if all(space.host_accessible for space in plan.platform.spaces):  # as on a CPU: nothing is looked through
+        return found
     keys = PoolKeys(plan.platform, plan.memory)
     left_out = {*program.segments, *plan.residents, *program.whole, *program.written_inputs}
     inputs = {each.name for each in plan.arrays if each.is_input} - left_out

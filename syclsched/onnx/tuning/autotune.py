@@ -218,12 +218,13 @@ def _compare_plans(
     def chosen_kernels() -> frozenset[str]:
         return select_kernels(order, *seconds()).intersection(library)
 
-    def may_win(kernels: Collection[str], share: float = WORTH_TRYING) -> bool:
-        return saved_share(order, *seconds(), kernels) >= share
+    def saved(kernels: Collection[str]) -> float:
+        return saved_share(order, *seconds(), kernels)
 
-    def is_faster(mixed: BoundModel, kernels: Collection[str], between: str) -> bool:
-        by_library_s = sum(seconds()[0].values())
-        if by_library_s >= LONG_S or (by_library_s >= MIDDLE_S and may_win(kernels, CLEAR_SHARE)):
+    def is_faster(mixed: BoundModel, share: float, between: str, by_library_s: float) -> bool:
+        if share < WORTH_TRYING:
+            return False
+        if by_library_s >= LONG_S or (by_library_s >= MIDDLE_S and share >= CLEAR_SHARE):
             return True  # the tasks' times tell, and more runs take long
         return measure_is_faster(device, history, between, partial(time_both, mixed))
 
@@ -248,14 +249,14 @@ def _compare_plans(
         between = comparison_key(tried)
         known = is_known_faster(device, history, between)
         share = WORTH_TRYING if is_known(tried, kernels, device, history) else least_gain if is_long else 0.0
-        if not chosen or known is False or (share and not may_win(chosen, share)):
+        if not chosen or known is False or (share and saved(chosen) < share):
             break
         mixed = make(tried)
         learnt_kernels = ensure_times(mixed, kernels)
         if learnt_kernels and left and chosen_kernels() != kernels:
             mixed.close()
             continue
-        if learnt_kernels and (known or (may_win(kernels) and is_faster(mixed, kernels, between))):
+        if learnt_kernels and (known or is_faster(mixed, saved(kernels), between, by_library_s)):
             return mixed
         break
     # The plan was made with estimated task times, which are measured by now: plan again.
