@@ -25,14 +25,13 @@ import numpy as np
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.memory.memory_pool import padded
 from syclsched.devices.memory.resident_array import InputValue, ResidentArray
-from syclsched.devices.native.fences import lane_queue
-from syclsched.devices.submission import faultpoints
+from syclsched.devices.submission.copy_queues import CopyQueues, given_up
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.recovery.health import complete_in_time
 from syclsched.training.step_network import PARITY
 
 if TYPE_CHECKING:
-    from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
+    from syclsched.devices.native.sycl_types import SyclEvent
     from syclsched.onnx.carried_state import CarriedState
     from syclsched.training.step_model import StepModel
 
@@ -45,8 +44,6 @@ _SHARE: Final = 0.02
 _NEWEST: Final = 0.25
 #: Steps whose times are compared with those of steps during which the state is copied.
 _TIMED: Final = 15
-#: Memory that a device which hangs may still write.
-_given_up: list[Any] = []
 
 _LOGGER = logging.getLogger("syclsched")
 
@@ -77,7 +74,7 @@ class StateSnapshots:
         self._events: tuple[SyclEvent, ...] = ()
         #: Two pieces of host memory, as the values in them.
         self._memory: list[dict[str, Array]] = [{}, {}]
-        self._queues: dict[Any, SyclQueue] = {}
+        self._queues = CopyQueues()
         #: Since one was begun.
         self._steps, self._seconds = 0, 0.0
         #: Whether steps wait for copies: one changed the state before it was copied, or they took longer with copies.
@@ -113,7 +110,7 @@ class StateSnapshots:
         self._begun = self.last = None
         with suppress(Exception):  # of a device that is lost
             if not complete_in_time(self._events):
-                _given_up.append(self._memory)
+                given_up.append(self._memory)
                 self._memory = [{}, {}]
         self._events = ()
 
@@ -187,20 +184,12 @@ class StateSnapshots:
             if not isinstance(value, ResidentArray):
                 np.copyto(values[name], value)
             elif values[name].nbytes:
-                queue = self._queue(value)
+                queue = self._queues.beside(value.memory.queue)
                 before = [events[queue]] if queue in events else []
                 events[queue] = usm_memory.start_reading(values[name], value.memory.memory, queue, before)
                 self._events = (*events.values(),)
         _ = self._are_copied  # to ask makes a runtime that collects commands begin
         return Snapshot(steps, values)
-
-    def _queue(self, value: ResidentArray) -> SyclQueue:
-        key = value.memory.queue.sycl_context, value.memory.queue.sycl_device
-        if key not in self._queues:
-            self._queues[key] = lane_queue(value.memory.queue)
-        if faultpoints.active is not None:
-            faultpoints.active.uses(self._queues[key])
-        return self._queues[key]
 
 
 def _target(values: dict[str, Array], held: Mapping[str, InputValue]) -> dict[str, Array]:

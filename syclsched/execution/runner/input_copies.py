@@ -13,9 +13,8 @@ import numpy as np
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.memory.memory_pool import padded
 from syclsched.devices.memory.resident_array import CopiedArray
-from syclsched.devices.native.fences import lane_queue
 from syclsched.devices.native.memory_range import MemoryRange
-from syclsched.devices.submission import faultpoints
+from syclsched.devices.submission.copy_queues import CopyQueues, given_up
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.core.program import Buffer
 from syclsched.execution.recovery.health import complete_in_time
@@ -23,13 +22,10 @@ from syclsched.model.plan import Plan, PlannedArray
 from syclsched.model.usm import PoolKey, PoolKeys
 
 if TYPE_CHECKING:
-    from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
+    from syclsched.devices.native.sycl_types import SyclEvent
     from syclsched.devices.opened_devices import OpenDevices
 
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
-
-#: Memory that a device which hangs may still write.
-_given_up: list[Any] = []
 
 _LOGGER: Final = logging.getLogger("syclsched")
 
@@ -60,7 +56,7 @@ class InputCopies:
     ) -> None:
         self._forget = forget
         self._sets: list[dict[str, MemoryRange]] = [{}, {}]
-        self._queues: dict[Any, SyclQueue] = {}
+        self._queues = CopyQueues()
         for memory in self._sets:
             for name, (key, array) in wanted.items():
                 _, held = devices.pools.take(key, array.nbytes, touch=True)
@@ -86,13 +82,13 @@ class InputCopies:
                 found[name] = CopiedArray(held, value)
                 if value.nbytes:
                     source = usm_memory.as_bytes(value)
-                    events.append(self._queue(held).memcpy_async(held.memory, source, value.nbytes, []))
+                    events.append(self._queues.beside(held.queue).memcpy_async(held.memory, source, value.nbytes, []))
             is_done = complete_in_time(events)
         except Exception as error:  # the device is lost, which the run finds out
             _LOGGER.warning("inputs are not copied to the device ahead: %s", error)
             is_done = False
         if not is_done:
-            _given_up.append((self._sets, values, events))
+            given_up.append((self._sets, values, events))
             self._sets = []
             return None
         self._sets.reverse()
@@ -102,14 +98,6 @@ class InputCopies:
         """Release the memory; no run may be in flight."""
         self._sets = []
         self._forget()
-
-    def _queue(self, held: MemoryRange) -> SyclQueue:
-        key = held.queue.sycl_context, held.queue.sycl_device
-        if key not in self._queues:
-            self._queues[key] = lane_queue(held.queue)
-        if faultpoints.active is not None:
-            faultpoints.active.uses(self._queues[key])
-        return self._queues[key]
 
 
 def copies_for(
