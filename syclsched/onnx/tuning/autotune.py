@@ -171,6 +171,13 @@ def _traced(tried: BoundModel, variants: VariantBuilder, run: Callable[[Runner],
         return [each for times in runs for each in times]
 
 
+def _told_by_times(share: float, by_library_s: float) -> bool | None:
+    """Return whether kernels are kept that save this share by the tasks' times; None if runs must tell."""
+    if share < WORTH_TRYING:
+        return False
+    return True if by_library_s >= LONG_S or (by_library_s >= MIDDLE_S and share >= CLEAR_SHARE) else None
+
+
 def _compare_plans(
     bound: BoundModel,
     graph: TaskGraph,
@@ -222,11 +229,8 @@ def _compare_plans(
         return saved_share(order, *seconds(), kernels)
 
     def is_faster(mixed: BoundModel, share: float, between: str, by_library_s: float) -> bool:
-        if share < WORTH_TRYING:
-            return False
-        if by_library_s >= LONG_S or (by_library_s >= MIDDLE_S and share >= CLEAR_SHARE):
-            return True  # the tasks' times tell, and more runs take long
-        return measure_is_faster(device, history, between, partial(time_both, mixed))
+        told = _told_by_times(share, by_library_s)
+        return measure_is_faster(device, history, between, partial(time_both, mixed)) if told is None else told
 
     def kernels_alone(by_library_s: float) -> BoundModel | None:
         if not library or by_library_s > SHORT_S or not seconds()[1].keys() >= {*library}:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,107 +20,13 @@ onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 ort = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
 
 from onnx import helper  # noqa: E402
-from onnx.reference import ReferenceEvaluator  # noqa: E402
 from support.examples import examples  # noqa: E402
 from support.small_models import model_of  # noqa: E402
+from support.value_extents import CONSTANTS, EXTENTS, Both, array, check, node, two, x  # noqa: E402
 
 from syclsched.errors import ArgumentError, HostOperatorWarning, ModelError, RemadeModelWarning  # noqa: E402
 
 pytestmark = pytest.mark.sycl
-
-node = helper.make_node
-TYPES = {"float32": 1, "int64": 7}
-RANDOM = np.random.default_rng(0)
-ROWS = RANDOM.standard_normal((40, 6)).astype(np.float32)
-#: Extents that need plans for bounds of 4, 8 and 32 after one for the first alone.
-EXTENTS = (3, 4, 1, 7, 5, 30, 17, 9, 31, 3)
-INTEGERS = {
-    "zero": 0,
-    "one": 1,
-    "first": [0],
-    "four": [4],
-    "lines": [-1, 2, 3],
-    "flat": [6],
-    "minus": [-1],
-    "low": [-1000],
-}
-CONSTANTS: dict[str, Any] = {name: np.array(value) for name, value in INTEGERS.items()}
-CONSTANTS |= {"w": ROWS[:4, :3].copy(), "hot": np.array([1, 5], np.float32), "rows": ROWS}
-CONSTANTS |= {
-    "kernels": RANDOM.standard_normal((4, 3, 3, 3)).astype(np.float32),
-    "grid": RANDOM.random((1, 4, 2, 2), np.float32),
-}
-
-
-def array(value: Any, kind: str) -> Any:
-    return np.array(value, kind)
-
-
-class Both:
-    """A model compiled, and in ONNX Runtime or by ONNX's definition; with the number of plans made."""
-
-    def __init__(
-        self,
-        nodes: Iterable[Any],
-        first: Mapping[str, Any],
-        outputs: Mapping[str, str],
-        *,
-        by_definition: bool = False,
-    ) -> None:
-        kinds = {name: TYPES[value.dtype.name] for name, value in first.items()}
-        kinds |= {name: TYPES[kind] for name, kind in outputs.items()}
-        shapes = {name: value.shape for name, value in first.items()}
-        model = model_of(list(nodes), shapes, list(outputs), CONSTANTS, opset=19, dtypes=kinds)
-        self.session: Any = ReferenceEvaluator(model)
-        if not by_definition:
-            self.session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-        self.compiled = syclsched.compile(model, devices="cpu", autotune=False)
-        self.outputs, self.plans = list(outputs), 0
-        make = self.compiled._builder.make
-
-        def counted(*arguments: Any) -> Any:
-            made = make(*arguments)
-            self.plans += 1
-            return made
-
-        self.compiled._builder.make = counted  # type: ignore[method-assign]
-
-    def wanted(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(zip(self.outputs, self.session.run(None, dict(values)), strict=True))
-
-    def check(self, values: Mapping[str, Any], found: Mapping[str, Any] | None = None) -> None:
-        found = self.compiled(dict(values)) if found is None else found
-        for name, wanted in self.wanted(values).items():
-            assert (found[name].dtype, found[name].shape) == (wanted.dtype, wanted.shape)
-            np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-6)
-
-
-def check(
-    nodes: Iterable[Any],
-    outputs: Mapping[str, str],
-    values: list[dict[str, Any]],
-    most: int,
-    *,
-    by_definition: bool = False,
-) -> None:
-    """Compare for some values, which need so many plans at most; and again, which need none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        both = Both(nodes, values[0], outputs, by_definition=by_definition)
-        with both.compiled:
-            for each in values:
-                both.check(each)
-            assert both.plans <= most
-            made = both.plans
-            for each in values:
-                both.check(each)
-            assert both.plans == made
-            assert not both.compiled._plans.by_value.inputs
-            assert len(both.compiled.kept_shapes) == 1
-
-
-def x(*shape: int) -> Any:
-    return RANDOM.standard_normal(shape).astype(np.float32)
 
 
 @pytest.mark.parametrize("kind", ["float32", "int64"])
@@ -166,10 +72,6 @@ def test_extents_from_a_real_number() -> None:
     ]
     values = [{"n": array([n], "float32"), "x": x(1, 4)} for n in EXTENTS]
     check(nodes, {"y": "float32", "z": "float32", "means": "float32"}, values, 4)
-
-
-def two(*numbers: int) -> Any:
-    return np.array(numbers, np.int64)
 
 
 CASES: dict[str, tuple[Any, Callable[[int, int], dict[str, Any]]]] = {
@@ -258,81 +160,6 @@ def test_parts_whose_sizes_values_decide() -> None:
     check_refusal(nodes, values, (two(3, 30),), "parts")
 
 
-PLACES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
-MODES = [*(("linear", each, {}) for each in PLACES), ("nearest", "half_pixel", {})]
-MODES += [("cubic", each, {}) for each in (*PLACES, "half_pixel_symmetric")]
-MODES += [
-    ("cubic", "half_pixel", {"exclude_outside": 1, "cubic_coeff_a": -0.5}),
-    ("linear", "half_pixel_symmetric", {}),
-]
-MODES += [("nearest", "asymmetric", {"nearest_mode": each}) for each in ("floor", "ceil", "round_prefer_ceil")]
-
-
-@pytest.mark.parametrize(("mode", "places", "more"), MODES)
-def test_pictures_of_any_size(mode: str, places: str, more: dict[str, str]) -> None:
-    how = {"mode": mode, "coordinate_transformation_mode": places, **more}
-    nodes = [node("Resize", ["x", "", "", "n"], ["y"], **how), node("ReduceMean", ["y"], ["mean"])]
-    values = [{"x": x(1, 2, 5, 6), "n": two(1, 2, n, k)} for n in EXTENTS[:7] for k in (1, 6, 12)]
-    check(nodes, {"y": "float32", "mean": "float32"}, values, 6, by_definition=mode == "cubic")
-
-
-@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
-@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
-def test_pictures_that_keep_their_proportions(policy: str, mode: str) -> None:
-    nodes = [node("Resize", ["x", "", "", "n"], ["y"], mode=mode, keep_aspect_ratio_policy=policy, axes=[2, 3])]
-    values = [{"x": x(1, 2, 5, 6), "n": two(n, k)} for n in EXTENTS[:6] for k in (1, 6, 12)]
-    check(nodes, {"y": "float32"}, values, 7, by_definition=True)
-
-
-REGIONS = ((0, 1, 0.1, 0.9), (0.25, 0.75, 0, 1), (-0.2, 1.1, 0.3, 0.5), (0, 1, 0.1, 0.9), (0.5, 0.4, 0, 0.7))
-
-
-@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
-@pytest.mark.parametrize("sizes", ["n", "size"])
-def test_parts_of_pictures(mode: str, sizes: str) -> None:
-    how = {"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 7.0}
-    nodes = [
-        node("Constant", [], ["size"], value_ints=[1, 2, 4, 7]),
-        node("Concat", ["begins", "ends"], ["roi"], axis=0),
-        node("Resize", ["x", "roi", "", sizes], ["y"], **how),
-    ]
-    values = []
-    for i, (top, bottom, left, right) in enumerate(REGIONS):
-        each = {"x": x(1, 2, 5, 6), "begins": array([0, 0, top, left], "float32")}
-        each["ends"] = array([1, 1, bottom, right], "float32")
-        values.append(each | ({"n": two(1, 2, 3 + i % 3, 5)} if sizes == "n" else {}))
-    check(nodes, {"y": "float32"}, values, 4, by_definition=True)
-
-
-@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
-def test_parts_of_pictures_scaled_by_real_numbers(mode: str) -> None:
-    how = {"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 7.0}
-    inputs = ["x", "roi", "s"]
-    shapes = {"x": (1, 2, 5, 6), "roi": (8,), "s": (4,)}
-    model = model_of([node("Resize", inputs, ["y"], **how)], shapes, ["y"], {}, opset=19)
-    with syclsched.compile(model, devices="cpu", autotune=False) as compiled:
-        for i, (top, bottom, left, right) in enumerate(REGIONS[:4]):
-            picture, region = x(1, 2, 5, 6), array([0, 0, top, left, 1, 1, bottom, right], "float32")
-            scales = array([1, 1, 1 + i % 2, 2.5], "float32")
-            constants = {"roi": region, "s": scales}
-            fixed = model_of([node("Resize", inputs, ["y"], **how)], {"x": shapes["x"]}, ["y"], constants, opset=19)
-            with syclsched.compile(fixed, devices="cpu", autotune=False) as other:
-                wanted = other(picture)["y"]
-            found = compiled(picture, region, scales)["y"]
-            assert found.shape == wanted.shape
-            np.testing.assert_allclose(found, wanted, atol=2e-6)
-        assert not compiled._plans.by_value.inputs and len(compiled.kept_shapes) == 1
-
-
-@pytest.mark.parametrize("mode", ["linear", "nearest"])
-def test_pictures_scaled_by_real_numbers(mode: str) -> None:
-    nodes = [node("Resize", ["x", "", "s"], ["y"], mode=mode)]
-    values = [
-        {"x": x(1, 2, 5, 6), "s": array([1, 1, a, b], "float32")} for a in (1, 1.5, 2, 0.7) for b in (2, 0.5, 1.25)
-    ]
-    check(nodes, {"y": "float32"}, values, 5)
-
-
 def test_a_value_that_stays_the_same_gives_exact_extents() -> None:
     both = Both([node("Tile", ["x", "n"], ["y"])], {"x": x(2, 3), "n": two(3, 1)}, {"y": "float32"})
     with both.compiled as compiled:
@@ -390,16 +217,6 @@ def test_a_shape_of_other_elements_is_refused() -> None:
             with pytest.raises(ModelError, match="Reshape"):
                 compiled(x(4, 6), shape)
         both.check({"x": x(4, 6), "n": two(12, 2)})
-
-
-def test_convolutions_of_resized_pictures() -> None:
-    nodes = [
-        node("Resize", ["x", "", "", "n"], ["h"], mode="linear"),
-        node("Conv", ["h", "kernels"], ["c"], pads=[1, 1, 1, 1], strides=[2, 1]),
-        node("MaxPool", ["c"], ["y"], kernel_shape=[2, 2], pads=[1, 0, 0, 1]),
-    ]
-    values = [{"x": x(1, 3, 5, 6), "n": two(1, 3, n, k)} for n in EXTENTS[:7] for k in (4, 6, 12)]
-    check(nodes, {"y": "float32"}, values, 7)
 
 
 def test_a_node_that_takes_no_such_extent_is_planned_for_each_value_of_what_decides_it() -> None:
