@@ -11,6 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from support.host_evaluation import evaluate
+from support.rounding import assert_rounded_alike
 from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
 from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, rewrite
 
@@ -268,10 +269,7 @@ def assert_same(one: Network, other: Network, given: dict[str, Any], tolerance: 
     assert one.outputs == other.outputs
     before, after = evaluate(one, given), evaluate(other, given)
     for name in one.outputs:
-        assert before[name].dtype == after[name].dtype
-        np.testing.assert_allclose(
-            after[name], before[name], rtol=tolerance, atol=tolerance * max(1.0, np.abs(before[name]).max(initial=0))
-        )
+        assert_rounded_alike(after[name], before[name], tolerance)
 
 
 def assert_whole(network: Network) -> None:

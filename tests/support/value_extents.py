@@ -18,6 +18,7 @@ ort = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not 
 from onnx import helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
+from support.rounding import assert_rounded_alike  # noqa: E402
 from support.small_models import model_of  # noqa: E402
 
 node = helper.make_node
@@ -84,7 +85,7 @@ class Both:
         found = self.compiled(dict(values)) if found is None else found
         for name, wanted in self.wanted(values).items():
             assert (found[name].dtype, found[name].shape) == (wanted.dtype, wanted.shape)
-            np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-6)
+            assert_rounded_alike(found[name], wanted)
 
 
 def check(
