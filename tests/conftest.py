@@ -17,6 +17,8 @@ from hypothesis import HealthCheck, settings
 # Helpers are imported as `support.<module>` under importlib mode.
 sys.path.insert(0, str(Path(__file__).parent))
 
+from support.repeatable import restart
+
 for _profile, _same_examples, _examples in (("ci", True, 15), ("new examples", False, 40)):
     settings.register_profile(
         _profile,
@@ -56,6 +58,12 @@ def _freeze_imported_objects() -> None:
     _imported = len(sys.modules)
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _values_of_its_own(request: pytest.FixtureRequest) -> None:
+    """Let random values of a test be the same in every run, whichever tests ran before."""
+    restart(request.node.nodeid)
 
 
 @pytest.fixture

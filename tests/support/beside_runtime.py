@@ -11,10 +11,11 @@ from onnx import helper
 
 from support.host_evaluation import evaluate
 from support.node_cases import differences
+from support.repeatable import generator
 from support.small_models import imported, model_of
 from syclsched.frontends.onnx.model_file.dtypes import NUMBERS
 
-RANDOM = np.random.default_rng(5)
+RANDOM = generator(5)
 
 
 def array(*shape: int) -> Any:

@@ -10,11 +10,12 @@ from onnx import helper
 
 from support.beside_runtime import same_as_runtime
 from support.host_evaluation import evaluate
+from support.repeatable import generator
 from support.small_models import imported, model_of
 from syclsched.frontends.onnx.model_file.dtypes import NUMBERS
 from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT
 
-RANDOM = np.random.default_rng(23)
+RANDOM = generator(23)
 
 
 def same(

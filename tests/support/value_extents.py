@@ -18,12 +18,13 @@ ort = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not 
 from onnx import helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
+from support.repeatable import generator  # noqa: E402
 from support.rounding import assert_rounded_alike  # noqa: E402
 from support.small_models import model_of  # noqa: E402
 
 node = helper.make_node
 TYPES = {"float32": 1, "int64": 7}
-RANDOM = np.random.default_rng(0)
+RANDOM = generator(0)
 ROWS = RANDOM.standard_normal((40, 6)).astype(np.float32)
 #: Extents that need plans for bounds of 4, 8 and 32 after one for the first alone.
 EXTENTS = (3, 4, 1, 7, 5, 30, 17, 9, 31, 3)

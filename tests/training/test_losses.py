@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.repeatable import generator
 
 from syclsched.frontends.onnx.host_evaluation import evaluate_node
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.training.losses import LOSSES, CrossEntropy, Loss, loss_on_host
 
-RANDOM = np.random.default_rng(0)
+RANDOM = generator(0)
 SCORES = RANDOM.standard_normal((5, 4))
 LABELS = np.array([0, 3, -100, 1, 1])
 

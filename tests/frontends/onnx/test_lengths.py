@@ -17,6 +17,7 @@ ort = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not 
 
 from onnx import helper  # noqa: E402
 from support.host_evaluation import evaluate  # noqa: E402
+from support.repeatable import generator  # noqa: E402
 from support.rounding import assert_rounded_alike  # noqa: E402
 from support.small_models import imported, model_of  # noqa: E402
 
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.sycl
 
 node = helper.make_node
 DTYPES = {"float32": 1, "int64": 7, "bool": 9, "uint8": 2}
-RANDOM = np.random.default_rng(0)
+RANDOM = generator(0)
 X = RANDOM.standard_normal((3, 5)).astype(np.float32)
 NOTHING, ALL = np.full_like(X, -1), np.full_like(X, 2)
 ROWS = RANDOM.standard_normal((15, 4)).astype(np.float32)

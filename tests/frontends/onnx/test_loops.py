@@ -17,6 +17,7 @@ ort = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not 
 
 from onnx import helper, numpy_helper  # noqa: E402
 from support.host_evaluation import evaluate  # noqa: E402
+from support.repeatable import generator  # noqa: E402
 from support.small_models import imported  # noqa: E402
 
 from syclsched.errors import ModelError  # noqa: E402
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.sycl
 node = helper.make_node
 DTYPES = {"i": 7, "n": 7, "c": 9, "d": 9, "e": 9, "go": 9}
 SHAPES = {"i": (), "n": (), "c": (), "go": ()}
-RANDOM = np.random.default_rng(0)
+RANDOM = generator(0)
 X = RANDOM.standard_normal((6, 3, 4)).astype(np.float32)
 H = RANDOM.standard_normal((3, 4)).astype(np.float32)
 W = RANDOM.standard_normal((4, 4)).astype(np.float32)

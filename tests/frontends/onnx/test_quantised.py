@@ -13,9 +13,10 @@ pytest.importorskip("onnxruntime", reason="the package onnxruntime is not instal
 
 from onnx import helper  # noqa: E402
 from support.beside_runtime import array, same_as_runtime  # noqa: E402
+from support.repeatable import generator  # noqa: E402
 
 node = helper.make_node
-RANDOM = np.random.default_rng(11)
+RANDOM = generator(11)
 
 
 def whole(*shape: int, dtype: str = "uint8") -> Any:

@@ -14,11 +14,12 @@ pytest.importorskip("onnxruntime", reason="the package onnxruntime is not instal
 from support.beside_runtime import session
 from support.host_evaluation import evaluate
 from support.ml_nodes import model, same
+from support.repeatable import generator
 from support.small_models import imported
 
 from syclsched.errors import ModelError
 
-RANDOM = np.random.default_rng(11)
+RANDOM = generator(11)
 X = RANDOM.standard_normal((9, 4)).astype(np.float32)
 RULES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 

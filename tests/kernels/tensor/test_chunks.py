@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.repeatable import generator
 from support.trying_tensors import on_host, signature_of
 
 from syclsched.kernels.tensor.concat import concat
@@ -21,7 +22,7 @@ from syclsched.kernels.tensor.strided_slice import slice_of
 from syclsched.kernels.tensor.transpose import transpose
 from syclsched.model.operation import Operation
 
-RANDOM = np.random.default_rng(0)
+RANDOM = generator(0)
 X = RANDOM.integers(-9, 9, (6, 6, 5)).astype("float32")
 SQUARE = np.ascontiguousarray(X[:, :, 0])
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.examples import examples
+from support.repeatable import generator
 from support.trying_tensors import Try, on_host, signature_of
 
 from syclsched.errors import ArgumentError
@@ -22,7 +23,7 @@ from syclsched.kernels.tensor.scatter import REDUCTIONS, scatter_elements, scatt
 from syclsched.model.operation import Operation
 
 LANGUAGES = ["opencl-c", "python"]
-RANDOM = np.random.default_rng(5)
+RANDOM = generator(5)
 
 
 def check(on_device: Try, operation: Operation, language: str, expected: dict[str, Any], **arrays: np.ndarray) -> None:

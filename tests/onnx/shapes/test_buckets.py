@@ -19,6 +19,7 @@ ort = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not 
 
 from onnx import helper  # noqa: E402
 from support.examples import examples  # noqa: E402
+from support.repeatable import generator  # noqa: E402
 from support.small_models import model_of  # noqa: E402
 
 from syclsched.errors import ArgumentError  # noqa: E402
@@ -27,7 +28,7 @@ from syclsched.testing.models import encoder_model  # noqa: E402
 pytestmark = pytest.mark.sycl
 
 node = helper.make_node
-RANDOM = np.random.default_rng(0)
+RANDOM = generator(0)
 WIDTH, HEADS = 8, 2
 
 
