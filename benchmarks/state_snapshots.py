@@ -37,7 +37,7 @@ def main() -> None:
         with syclsched.train(model.onnx, platform=platform, snapshots=0) as trainer:
             for turn in range(-1, given.runs):
                 for what in [*ways][:: 1 if turn % 2 else -1]:
-                    trainer._snapshots = ways[what]
+                    trainer._session.snapshots = ways[what]
                     times = time.perf_counter(), time.process_time()
                     for _ in range(given.steps):
                         before = ways[what].last

@@ -122,8 +122,8 @@ def divided(name: str, samples: int, platform: str, **options: Any) -> SplitChoi
     """Return how steps of a model are divided on a described platform."""
     from syclsched.training.losses import CrossEntropy
     from syclsched.training.sources.trained_model import trained_model
-    from syclsched.training.step_network import TARGET
     from syclsched.training.step_recipe import StepRecipe
+    from syclsched.training.steps.step_network import TARGET
 
     model = MODELS[name]()
     recipe = StepRecipe(

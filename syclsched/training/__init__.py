@@ -23,9 +23,10 @@ Examples
 
 from __future__ import annotations
 
+from syclsched.training.fitting import TrainingRecord
 from syclsched.training.losses import BinaryCrossEntropy, CrossEntropy, MeanAbsoluteError, MeanSquaredError
 from syclsched.training.optimisers import SGD, Adagrad, Adam, AdamW, CosineDecay, StepDecay
-from syclsched.training.trainer import Trainer, TrainingRecord
+from syclsched.training.trainer import Trainer
 from syclsched.training.training import train
 
 __all__ = [

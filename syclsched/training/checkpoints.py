@@ -16,7 +16,7 @@ import numpy as np
 
 from syclsched.atomic_write import write_atomically
 from syclsched.errors import FormatError, StorageError
-from syclsched.training.step_network import slot_name
+from syclsched.training.steps.step_network import slot_name
 
 Array = np.ndarray[Any, Any]
 

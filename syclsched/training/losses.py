@@ -17,6 +17,9 @@ from syclsched.training.named_choice import chosen
 
 Array = np.ndarray[Any, Any]
 
+#: Dtypes that targets are converted to, by the kind of their own.
+TARGET_DTYPES: Final = {"i": "int64", "u": "int64", "b": "int64", "f": "float32"}
+
 
 @dataclass(frozen=True, slots=True)
 class LossNodes:

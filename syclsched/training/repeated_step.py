@@ -14,13 +14,13 @@ import numpy as np
 
 from syclsched.frontends.onnx.importing.import_state import SEED
 from syclsched.onnx.compiled_model import CompiledModel
-from syclsched.training.step_network import TARGET, mixed_seed, scalar_name
+from syclsched.training.steps.step_network import TARGET, mixed_seed, scalar_name
 
 if TYPE_CHECKING:
     from syclsched.devices.memory.resident_array import CopiedArray
     from syclsched.execution.runner.input_copies import InputCopies
     from syclsched.training.splitting.cluster_step import ClusterStep
-    from syclsched.training.step_model import StepModel
+    from syclsched.training.steps.step_model import StepModel
 
 Array = np.ndarray[Any, Any]
 

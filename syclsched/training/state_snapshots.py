@@ -28,12 +28,12 @@ from syclsched.devices.memory.resident_array import InputValue, ResidentArray
 from syclsched.devices.submission.copy_queues import CopyQueues, given_up
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.recovery.health import complete_in_time
-from syclsched.training.step_network import PARITY
+from syclsched.training.steps.step_network import PARITY
 
 if TYPE_CHECKING:
     from syclsched.devices.native.sycl_types import SyclEvent
     from syclsched.onnx.carried_state import CarriedState
-    from syclsched.training.step_model import StepModel
+    from syclsched.training.steps.step_model import StepModel
 
 Array = np.ndarray[Any, Any]
 Made = TypeVar("Made")

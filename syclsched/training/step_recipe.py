@@ -29,8 +29,8 @@ from syclsched.training.splitting.cluster_step import ClusterStep, ConnectedClus
 from syclsched.training.splitting.micro_batches import MicroBatchPlanner
 from syclsched.training.splitting.split_planner import SplitPlanner
 from syclsched.training.splitting.splits import AUTO, SPLITS
-from syclsched.training.step_model import StepModel
-from syclsched.training.step_network import TARGET
+from syclsched.training.steps.step_model import StepModel
+from syclsched.training.steps.step_network import TARGET
 
 
 class StepOptions(TypedDict, total=False):

@@ -18,8 +18,8 @@ from syclsched.training.losses import Loss, MeanSquaredError
 from syclsched.training.optimisers import SGD, Optimiser
 from syclsched.training.sources.trained_graph import trained_graph
 from syclsched.training.sources.trained_model import trained_model
-from syclsched.training.step_model import StepModel
-from syclsched.training.step_network import LOSS, TARGET, next_name, scalar_name
+from syclsched.training.steps.step_model import StepModel
+from syclsched.training.steps.step_network import LOSS, TARGET, next_name, scalar_name
 
 Array = np.ndarray[Any, Any]
 

@@ -23,7 +23,7 @@ from syclsched.training import Adam, Trainer
 from syclsched.training.splitting import split_planner
 from syclsched.training.splitting.split_planner import SplitPlanner
 from syclsched.training.splitting.task_roles import replica_of
-from syclsched.training.step_network import PARITY
+from syclsched.training.steps.step_network import PARITY
 
 pytestmark = pytest.mark.sycl
 

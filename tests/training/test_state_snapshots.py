@@ -21,7 +21,7 @@ from syclsched.testing import faults
 from syclsched.testing.training_models import perceptron
 from syclsched.training import Trainer, state_snapshots
 from syclsched.training.state_snapshots import Snapshot, StateSnapshots
-from syclsched.training.step_network import PARITY
+from syclsched.training.steps.step_network import PARITY
 
 pytestmark = pytest.mark.sycl
 
@@ -171,7 +171,7 @@ def test_a_copy_that_an_update_overtakes_is_not_taken(monkeypatch: pytest.Monkey
     with trainer(apart(), snapshots=1) as found:
         for steps, copied in enumerate((0, 1, 1, 3, 4), 1):
             found.step(*BATCHES[steps - 1])
-            last = found._snapshots.last
+            last = found._session.snapshots.last
             # The first is waited for; so are others, at once, after one that was overtaken.
             assert last is not None and last.steps == copied
             assert {name: last.values[name].tobytes() for name in wanted[0]} == wanted[copied]
@@ -181,7 +181,7 @@ def test_nothing_is_copied_where_the_host_reaches_the_memory() -> None:
     with trainer(syclsched.discover("cpu"), snapshots=1) as found:
         for each in BATCHES:
             found.step(*each)
-        assert found._snapshots._memory == [{}, {}]
+        assert found._session.snapshots._memory == [{}, {}]
 
 
 class Clock:
@@ -243,7 +243,7 @@ def test_another_devices_state_is_copied_while_it_computes() -> None:
         for each in BATCHES:
             found.step(*each)
             made.append(bits(found))
-            last = found._snapshots.last
+            last = found._session.snapshots.last
             assert last is not None
             assert {name: last.values[name].tobytes() for name in made[0]} == made[last.steps]
         assert last.steps >= len(BATCHES) - 2

@@ -22,8 +22,9 @@ from syclsched.interrupts import INTERRUPTED
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from syclsched.training.evaluation import Evaluation
     from syclsched.training.optimisers import Optimiser
-    from syclsched.training.trainer import Evaluation, Trainer
+    from syclsched.training.trainer import Trainer
 
 
 def train_command(

@@ -37,9 +37,9 @@ def training_step(
     from syclsched.training.losses import CrossEntropy, loss_of
     from syclsched.training.optimisers import Adam
     from syclsched.training.sources.trained_model import trained_model
-    from syclsched.training.step_model import without_gradient
-    from syclsched.training.step_network import TARGET
     from syclsched.training.step_recipe import StepRecipe
+    from syclsched.training.steps.step_model import without_gradient
+    from syclsched.training.steps.step_network import TARGET
 
     if model is None:
         raise ArgumentError("only ONNX models are trained", where="--train", hint="Give a file that ends in .onnx")

@@ -20,7 +20,7 @@ from syclsched.onnx.lru_cache import BoundModelCache
 from syclsched.onnx.specialised import Specialised
 from syclsched.onnx.tuning.implementations import on_devices
 from syclsched.planner import plan_graph
-from syclsched.training.step_model import StepModel
+from syclsched.training.steps.step_model import StepModel
 
 if TYPE_CHECKING:
     from syclsched.onnx.specialised import Shapes

@@ -11,7 +11,7 @@ from syclsched.frontends.onnx.network import Network
 
 if TYPE_CHECKING:
     from syclsched.onnx.specialised import Shapes
-    from syclsched.training.step_model import StepModel
+    from syclsched.training.steps.step_model import StepModel
 
 
 def why_not_in_parts(model: StepModel, shapes: Shapes) -> str | None:

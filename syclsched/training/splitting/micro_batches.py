@@ -29,7 +29,7 @@ from syclsched.training.splitting.independence import why_not_in_parts
 
 if TYPE_CHECKING:
     from syclsched.onnx.specialised import Shapes
-    from syclsched.training.step_model import Division, StepModel
+    from syclsched.training.steps.step_model import Division, StepModel
 
 _LOGGER = logging.getLogger("syclsched")
 

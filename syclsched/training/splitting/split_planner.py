@@ -33,7 +33,7 @@ from syclsched.training.splitting.task_roles import layers_of, part_of, replica_
 
 if TYPE_CHECKING:
     from syclsched.onnx.specialised import Shapes
-    from syclsched.training.step_model import Division, StepModel
+    from syclsched.training.steps.step_model import Division, StepModel
 
 _LOGGER = logging.getLogger("syclsched")
 
@@ -192,7 +192,12 @@ class _Choosing:
         devices, counts = self._dealt(fixed_s, each_s)
         if self._planner.kind == "data" and len(set(devices)) < 2:  # it is wanted, even if it takes longer
             whole_s = [fixed + each * self._samples for fixed, each in zip(fixed_s, each_s, strict=True)]
-            devices, counts = self._dealt([0.0] * len(whole_s), whole_s)
+            # Of devices that are slow, two still get a part: the least part takes no longer than the others elsewhere.
+            least = min(counts) if len(self._planner.shares) > 1 else 1
+            most_s = 0.99 * min(whole_s) * (self._samples - least) / least
+            devices, counts = self._dealt(
+                [0.0] * len(whole_s), [min(s, most_s) if s < math.inf else s for s in whole_s]
+            )
         if len(set(devices)) < 2:
             what = f"{self._devices[devices[0]]} ends all before another device ends one sample"
             raise ArgumentError(what, where="split='data'", hint="Take larger batches")

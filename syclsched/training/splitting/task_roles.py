@@ -9,7 +9,7 @@ from typing import Final
 
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
-from syclsched.training.step_network import part_prefix, replica_name
+from syclsched.training.steps.step_network import part_prefix, replica_name
 
 _PART: Final = re.compile("(?:gradient of )?" + part_prefix(0).replace("0", r"(\d+)"))
 _REPLICA: Final = re.compile("(?:update of )?" + replica_name("", 1).replace("1", r"(\d+)"))

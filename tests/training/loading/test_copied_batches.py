@@ -20,7 +20,7 @@ from syclsched.testing import faults
 from syclsched.testing.training_models import perceptron
 from syclsched.training import Trainer, repeated_step
 from syclsched.training.repeated_step import RepeatedStep
-from syclsched.training.step_network import TARGET
+from syclsched.training.steps.step_network import TARGET
 
 pytestmark = pytest.mark.sycl
 

@@ -60,7 +60,7 @@ def test_plans_stay_bound_for_the_last_shapes_only(cluster: Cluster, monkeypatch
     batches = [MODEL.batch(samples, seed) for seed, samples in enumerate(sizes)]
     with syclsched.train(MODEL.onnx, cluster=cluster, split="single", policy="heft") as found:
         losses = [found.step(*each) for each in batches]
-        step = found._compiled
+        step = found._session.compiled
         assert isinstance(step, ClusterStep) and len(step._kept.all()) == 2
     with syclsched.train(MODEL.onnx, devices="cpu", autotune=False, without=["python"]) as alone:
         assert losses == pytest.approx([alone.step(*each) for each in batches], rel=1e-5)

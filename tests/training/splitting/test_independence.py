@@ -15,8 +15,8 @@ from syclsched.training.losses import MeanSquaredError
 from syclsched.training.optimisers import SGD
 from syclsched.training.sources.trained_model import trained_model
 from syclsched.training.splitting.independence import mixing_node
-from syclsched.training.step_model import StepModel
-from syclsched.training.step_network import TARGET
+from syclsched.training.steps.step_model import StepModel
+from syclsched.training.steps.step_network import TARGET
 
 
 def mixing(model: Any, shape: tuple[int, ...], frozen: tuple[str, ...] = ()) -> str | None:

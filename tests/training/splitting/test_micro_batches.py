@@ -13,8 +13,8 @@ from syclsched.training.losses import loss_of
 from syclsched.training.optimisers import SGD, Adam
 from syclsched.training.sources.trained_model import TrainedModel, trained_model
 from syclsched.training.splitting.micro_batches import MicroBatchChoice, MicroBatchPlanner
-from syclsched.training.step_network import TARGET
 from syclsched.training.step_recipe import StepRecipe
+from syclsched.training.steps.step_network import TARGET
 
 PLATFORM = syclsched.describe("max1550")
 #: Its activations are what takes memory.

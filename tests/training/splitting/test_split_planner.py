@@ -27,9 +27,9 @@ from syclsched.training.splitting import split_planner
 from syclsched.training.splitting.split_planner import SplitPlanner
 from syclsched.training.splitting.splits import SplitChoice
 from syclsched.training.splitting.task_roles import layers_of, part_of
-from syclsched.training.step_model import StepModel
-from syclsched.training.step_network import TARGET
 from syclsched.training.step_recipe import StepRecipe
+from syclsched.training.steps.step_model import StepModel
+from syclsched.training.steps.step_network import TARGET
 
 SIZES = (784, 2048, 2048, 10)
 
@@ -134,6 +134,22 @@ def test_parts_that_the_user_wants_are_dealt_out() -> None:
     assert found.best.parts == (3.0, 1.0, 2.0)
     devices = {part_of(task): device for task, device in found.best.stay.items()}
     assert devices[0] != devices[1] == devices[2]
+
+
+@pytest.mark.parametrize("parts", [(1.0,), (1.0, 1.0), (1.0, 3.0)])
+def test_a_device_that_is_a_thousand_times_slower_gets_a_part_if_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, parts: tuple[float, ...]
+) -> None:
+    seconds_on = split_planner._Choosing._seconds_on
+
+    def slow(self: Any, device: str, graph: TaskGraph) -> float:
+        return seconds_on(self, device, graph) * (1000 if device == "max1550.1" else 1)
+
+    monkeypatch.setattr(split_planner._Choosing, "_seconds_on", slow)
+    recipe = recipe_for(syclsched.describe("max1550,max1550"), split="data", parts=parts)
+    model, planner = planner_of(recipe)
+    found = planner.choose(model.full_shapes({"x": (64, SIZES[0]), TARGET: (64,)})).best
+    assert {*found.stay.values()} == {"max1550", "max1550.1"}
 
 
 def test_what_is_asked_for_is_done_or_refused() -> None:

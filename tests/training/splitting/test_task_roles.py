@@ -10,8 +10,8 @@ from syclsched.training.losses import CrossEntropy
 from syclsched.training.optimisers import Adam
 from syclsched.training.sources.trained_model import trained_model
 from syclsched.training.splitting.task_roles import layers_of, part_of, replica_of
-from syclsched.training.step_model import StepModel
-from syclsched.training.step_network import TARGET
+from syclsched.training.steps.step_model import StepModel
+from syclsched.training.steps.step_network import TARGET
 
 
 @pytest.mark.parametrize(

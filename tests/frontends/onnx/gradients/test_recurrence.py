@@ -13,7 +13,7 @@ from support.training_steps import HostStep, check_gradients
 
 import syclsched
 from syclsched.training import SGD, MeanSquaredError
-from syclsched.training.step_network import LOSS, next_name
+from syclsched.training.steps.step_network import LOSS, next_name
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 STEPS, BATCH, FEATURES, HIDDEN = 4, 3, 2, 5

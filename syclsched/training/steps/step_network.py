@@ -19,9 +19,9 @@ from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
 from syclsched.frontends.onnx.shapes import infer
 from syclsched.kernels.tensor.writing.expression import inputs_of, substitute
 from syclsched.training.losses import Loss, LossNodes
-from syclsched.training.narrow_activations import emit_rounded, kept_values, widen_for_each_reader
 from syclsched.training.operations import operation_gradients  # noqa: F401  # it registers its rule
 from syclsched.training.optimisers import Optimiser
+from syclsched.training.steps.narrow_activations import emit_rounded, kept_values, widen_for_each_reader
 
 #: Names of inputs and outputs of a step besides those of the model.
 LOSS: Final = "loss of the step"

@@ -22,7 +22,7 @@ from syclsched.onnx.model import GivenShapes, OnnxModel
 from syclsched.training.losses import CrossEntropy, Loss
 from syclsched.training.optimisers import Optimiser
 from syclsched.training.sources.trained_model import TrainedModel, chosen_output
-from syclsched.training.step_network import (
+from syclsched.training.steps.step_network import (
     LOSS,
     NORM,
     PARITY,

@@ -22,7 +22,7 @@ from syclsched.frontends.onnx.network import Network  # noqa: E402
 from syclsched.frontends.onnx.rewrites import rewrite  # noqa: E402
 from syclsched.testing.training_models import convolutional, perceptron, recurrent, transformer  # noqa: E402
 from syclsched.training import SGD, Adam, CrossEntropy  # noqa: E402
-from syclsched.training.narrow_activations import NARROWED, WIDENED  # noqa: E402
+from syclsched.training.steps.narrow_activations import NARROWED, WIDENED  # noqa: E402
 
 
 def rounded(x: Any) -> Any:

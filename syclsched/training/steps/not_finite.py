@@ -13,7 +13,7 @@ from syclsched.frontends.onnx.host_evaluation import evaluate_node
 from syclsched.frontends.onnx.lowering import lower
 from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
 from syclsched.model.platform import Platform
-from syclsched.training.step_model import StepModel
+from syclsched.training.steps.step_model import StepModel
 
 Array = np.ndarray[Any, Any]
 

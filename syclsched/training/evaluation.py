@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Evaluation of a model in training: loss and accuracy over batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from syclsched.errors import ArgumentError
+from syclsched.training.loading.batches import LoadedBatches
+from syclsched.training.losses import TARGET_DTYPES, CrossEntropy, loss_on_host
+from syclsched.training.steps.step_model import StepModel
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The result of `Trainer.evaluate`."""
+
+    loss: float  # the mean
+    accuracy: float | None  # share of right labels, of cross-entropy
+
+
+def evaluate(model: StepModel, predict: Callable[[Any], Mapping[str, Array]], batches: Iterable[Any]) -> Evaluation:
+    """Compute loss and accuracy over batches; see `Trainer.evaluate`."""
+    total = weight = right = labels = 0.0
+    with closing(LoadedBatches(batches, model.batch_inputs, "evaluate()")) as loaded:
+        for x, target, _ in loaded:
+            prediction = predict(x)[model.output]
+            target = target.astype(TARGET_DTYPES.get(target.dtype.kind, target.dtype.name), copy=False)
+            loss = model.loss
+            loss.check(target, prediction.shape)
+            if isinstance(loss, CrossEntropy) and target.dtype.kind == "i":
+                guessed = prediction.argmax(loss.class_axis(prediction.shape, target.shape))
+                counted = target != loss.ignored
+                right += float((guessed == target)[counted].sum())
+                labels += float(counted.sum())
+            more = loss_on_host(loss, _as_scores(model, prediction), target)
+            total, weight = total + more[0], weight + more[1]
+    if not weight:
+        raise ArgumentError("there are no batches", where="evaluate()")
+    return Evaluation(total / weight, right / labels if labels else None)
+
+
+def _as_scores(model: StepModel, prediction: Array) -> Array:
+    """Return a prediction as the loss takes it: of probabilities their logarithms."""
+    if not isinstance(model.loss, CrossEntropy) or not model.ends_with_softmax:
+        return prediction
+    with np.errstate(divide="ignore"):
+        logs: Array = np.log(prediction)
+    return logs
