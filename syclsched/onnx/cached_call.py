@@ -35,7 +35,8 @@ RUNNERS_PER_CORE: Final = 2
 class CachedCall:
     """A fast path for inputs of known shapes and dtypes; made by `cached_call_for`.
 
-    Where calls of several threads meet and are short, each core gets runners of its own.
+    Where calls of several threads meet and are short, each core gets runners of its own. ``has_checks`` says whether
+    values are to be checked in Python; C checks the indices of `INDEX_DTYPES`.
     """
 
     def __init__(
@@ -44,6 +45,8 @@ class CachedCall:
         dtypes: Mapping[str, np.dtype[Any]],
         repeat: Repeat,
         another: Callable[[], Repeat | None],
+        *,
+        has_checks: bool,
     ) -> None:
         self.bound = bound
         self._names = tuple(dtypes)
@@ -55,7 +58,7 @@ class CachedCall:
         self._is_full = False
         self._results = None if bound.specialised.returns_fetched else bound.specialised.results
         self._forms = [(bound.specialised.shapes[name], dtype) for name, dtype in dtypes.items()]
-        self._checks = bound.specialised.check_values if bound.specialised.has_checks else None
+        self._checks = bound.specialised.check_values if has_checks else None
 
     def run(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
         """Return the model's outputs; None, without any run, if the inputs differ or the fast path does not apply."""
@@ -105,9 +108,16 @@ def cached_call_for(
     another_runner: Callable[[BoundModel], Runner | None],
 ) -> CachedCall | None:
     """Return a fast path for repeated calls; None if there is none."""
+    from syclsched.devices.native.input_arrays import INDEX_DTYPES
+    from syclsched.execution.replay.input_commands import InputSpec
+
     specialised = bound.specialised
     read = {name: array for name, array in specialised.inputs.items() if array in specialised.graph.inputs()}
-    inputs = [(read.get(name), dtype, specialised.shapes[name]) for name, dtype in dtypes.items()]
+    picked = {name: (each.least, each.extent) for name, each in specialised.picked.items()}
+    ranges = {name: picked[name] for name, dtype in dtypes.items() if name in picked and dtype in INDEX_DTYPES}
+    inputs = [
+        InputSpec(read.get(name), dtype, specialised.shapes[name], ranges.get(name)) for name, dtype in dtypes.items()
+    ]
     repeat = None if specialised.elements else bound.runner.repeat(inputs, specialised.fetched)
     most = RUNNERS_PER_CORE * len(os.sched_getaffinity(0))
 
@@ -118,4 +128,5 @@ def cached_call_for(
         bound.add(runner)
         return runner.repeat(inputs, specialised.fetched)
 
-    return None if repeat is None else CachedCall(bound, dtypes, repeat, another)
+    has_checks = specialised.checks is not None or not picked.keys() & dtypes.keys() <= ranges.keys()
+    return None if repeat is None else CachedCall(bound, dtypes, repeat, another, has_checks=has_checks)

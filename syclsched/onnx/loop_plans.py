@@ -47,8 +47,10 @@ class PlannedBody:
         """Compute the outputs from the inputs."""
         found = None if self._repeat is None else self._repeat(tuple(self._given.values()))
         if found is None:
+            from syclsched.execution.replay.input_commands import InputSpec
+
             found = self._runner(self._given, self._wanted)
-            specs = [(name, each.dtype, each.shape) for name, each in self._given.items()]
+            specs = [InputSpec(name, each.dtype, each.shape) for name, each in self._given.items()]
             self._repeat = self._runner.repeat(specs, self._wanted)
         for name, target in zip(self._names, self.outputs, strict=True):
             np.copyto(target, found[name])

@@ -110,11 +110,6 @@ class Specialised:
             given[self.inputs[name]] = np.asarray(values[name]).astype(carrier(self.elements[name]))
         return given
 
-    @property
-    def has_checks(self) -> bool:
-        """Whether values of inputs are checked before a run."""
-        return bool(self.picked) or self.checks is not None
-
     def check_values(self, values: Mapping[str, Any]) -> None:
         """Raise if values of inputs do not fit.
 

@@ -43,6 +43,22 @@ static int is_as(const struct array *array, const struct given *wanted)
     return 1;
 }
 
+/* Return whether an array of the expected form has values in the range of its indices, if they have one. */
+static int has_indices(const struct array *array, const struct given *wanted)
+{
+    const int64_t *wide = array->data;
+    const int32_t *narrow = array->data;
+    int64_t count = wanted->index_bytes ? 1 : 0;
+    int beyond = 0;
+    for (int64_t i = 0; i < wanted->dimensions; ++i)
+        count *= wanted->shape[i];
+    for (int64_t i = 0; i < count; ++i) {
+        int64_t value = wanted->index_bytes == sizeof *wide ? wide[i] : narrow[i];
+        beyond |= (value < wanted->least) | (value >= wanted->extent);
+    }
+    return !beyond;
+}
+
 static const struct array *const *items_of(const void *tuple)
 {
     return (const void *)((const char *)tuple + syclsched_tuple_bytes);
@@ -53,14 +69,15 @@ void *syclsched_data_of(const void *tuple, int64_t index)
     return items_of(tuple)[index]->data;
 }
 
-/* Read the data addresses of all arrays in a tuple. Returns 0 if one is not an array of the expected form. */
+/* Read the data addresses of all arrays in a tuple. Returns 0 if one is not an array of the expected form, or has an
+ * index out of range. */
 int32_t syclsched_look(struct given *given, int64_t count, const void *tuple)
 {
     const struct array *const *items = items_of(tuple);
     if (((const struct tuple *)tuple)->count != count)
         return 0;
     for (int64_t i = 0; i < count; ++i) {
-        if (!is_as(items[i], &given[i]))
+        if (!is_as(items[i], &given[i]) || !has_indices(items[i], &given[i]))
             return 0;
         given[i].data = items[i]->data;
     }

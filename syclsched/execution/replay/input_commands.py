@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from syclsched.devices.native.input_arrays import InputArrays
+from syclsched.devices.native.input_arrays import IndexRange, InputArrays
 from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.submission.command_list import CommandList
 from syclsched.devices.submission.commands import CallCommand, Command
@@ -17,8 +17,14 @@ from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.execution.core.program import Program, ProgramNode
 from syclsched.model.platform import HOST
 
-#: One input: its name in the graph (None if no task reads it), dtype and shape.
-InputSpec = tuple[str | None, np.dtype[Any], tuple[int, ...]]
+
+class InputSpec(NamedTuple):
+    """The form of one input array."""
+
+    name: str | None  # in the graph; None if no task reads it
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    indices: IndexRange | None = None  # that its values must be in; only of `INDEX_DTYPES`
 
 
 def make_input_commands(
@@ -29,14 +35,15 @@ def make_input_commands(
     inputs: Sequence[InputSpec],
 ) -> InPlaceCommands | None:
     """Return commands whose inputs C resolves at each run; None if an input is not read by exactly one copy."""
-    given = InputArrays([(np.empty(0, dtype).dtype, shape) for _, dtype, shape in inputs])
+    ranges = {number: each.indices for number, each in enumerate(inputs) if each.indices is not None}
+    given = InputArrays([(np.empty(0, each.dtype).dtype, each.shape) for each in inputs], ranges)
     if program.segments or program.written_inputs or not given.layout_matches(library):
         return None
-    if not program.plan.residents.keys().isdisjoint(name for name, _, _ in inputs):
+    if not program.plan.residents.keys().isdisjoint(each.name for each in inputs):
         return None
     made, omitted = list(commands.parts), []
     nodes = {program.nodes[slot]: command for command in commands.commands for slot in command.slots}
-    for number, (name, _, _) in enumerate(inputs):
+    for number, (name, *_) in enumerate(inputs):
         users = [node for node in nodes if any(use.array == name for use in node.instruction.uses)]
         if not users:
             continue
@@ -57,7 +64,7 @@ def make_input_commands(
             made[reader_at] = loop.call(reader.id, reader.lane, reader.events, in_place.call)
             structure.move, structure.moved = in_place.move, in_place.moved
             omitted.append((at, reader_at, number, to, nbytes))
-    return InPlaceCommands(made, given, [name for name, _, _ in inputs], omitted)
+    return InPlaceCommands(made, given, [each.name for each in inputs], omitted)
 
 
 def _touches(node: ProgramNode, name: str | None, space: str) -> bool:

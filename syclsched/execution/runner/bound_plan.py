@@ -531,7 +531,7 @@ class Runner:
         """
         with self._lock:
             instances = self._bound.instances
-            needed = frozenset(name for name, _, _ in inputs if name is not None)
+            needed = frozenset(each.name for each in inputs if each.name is not None)
             # Buffers read in place stay where they are.
             if instances is None or self._bound.repeatable_inputs != needed | self.zero_copy_inputs.views.keys():
                 return None

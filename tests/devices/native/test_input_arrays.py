@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syclsched.devices.native.input_arrays import InputArrays
+from syclsched.devices.native.input_arrays import INDEX_DTYPES, InputArrays
 from syclsched.devices.native.submission_library import load_library
 from syclsched.oneapi import load
 
@@ -82,3 +82,16 @@ def test_a_python_of_another_build_is_noticed(
     assert not given.layout_matches(Blind())
     monkeypatch.setattr("syclsched.devices.native.input_arrays._OBJECT", 24)
     assert not given.layout_matches(library)
+
+
+@pytest.mark.parametrize("dtype", INDEX_DTYPES, ids=str)
+def test_arrays_with_an_index_out_of_range_are_not_seen(library: Any, dtype: np.dtype[Any]) -> None:
+    given = InputArrays([(dtype, (2, 3)), (dtype, (2, 3))], {1: (-4, 7)})
+    assert given.layout_matches(library)
+    any_numbers = np.full((2, 3), 1000, dtype)
+    for number, seen in ((-5, False), (-4, True), (6, True), (7, False), (np.iinfo(dtype).min, False)):
+        for place in range(6):
+            indices = np.zeros((2, 3), dtype)
+            indices.flat[place] = number
+            assert look(library, given, any_numbers, indices) == seen
+    assert look(library, InputArrays([(dtype, (0, 3))], {0: (1, 1)}), np.empty((0, 3), dtype))

@@ -18,6 +18,7 @@ from syclsched.devices.submission.native_run import NativeRun
 from syclsched.errors import TaskFailedError
 from syclsched.execution import Runner, bind
 from syclsched.execution.replay import native_run_cache
+from syclsched.execution.replay.input_commands import InputSpec
 from syclsched.execution.replay.plan_instance import PlanInstance
 from syclsched.kernels.onednn import c_api
 from syclsched.kernels.onednn.calls import LoadedPrimitive
@@ -40,7 +41,7 @@ from syclsched.testing import faults
 pytestmark = [pytest.mark.sycl, needs_onednn]
 SIZE = 1000
 FLOAT = np.dtype("float32")
-BUSY = [("x", FLOAT, (SIZE,))]
+BUSY = [InputSpec("x", FLOAT, (SIZE,))]
 
 
 def operation(loaded: Any) -> Operation:
@@ -192,7 +193,11 @@ def test_what_is_read_twice_or_written_is_copied() -> None:
     graph.kernel(doubled(), name="first", x=x, y=y)
     graph.kernel(doubled(), name="second", x=x, y=z)
     graph.kernel(linear(), name="third", y=w, alpha=2.0, beta=0.0)
-    inputs = [("w", FLOAT, (SIZE,)), (None, np.dtype("int64"), (3,)), ("x", FLOAT, (SIZE,))]
+    inputs = [
+        InputSpec("w", FLOAT, (SIZE,)),
+        InputSpec(None, np.dtype("int64"), (3,)),
+        InputSpec("x", FLOAT, (SIZE,)),
+    ]
     with bound(graph) as made:
         made({"x": values(0), "w": values(0)}, ("y", "z", "w"))
         again = made.repeat(inputs, ("y", "z", "w"))
@@ -321,4 +326,4 @@ def test_there_is_none_for_other_inputs_than_the_plan_has(runner: Runner) -> Non
     assert runner.repeat(BUSY, ("y1",)) is None  # there was no call yet
     assert repeat_of(runner, ("y1",)) is not None
     assert runner.repeat([], ("y1",)) is None
-    assert runner.repeat([*BUSY, ("more", FLOAT, (1,))], ("y1",)) is None
+    assert runner.repeat([*BUSY, InputSpec("more", FLOAT, (1,))], ("y1",)) is None
