@@ -5,7 +5,8 @@
 
 Both sides get NumPy arrays and give NumPy arrays; each caller has inputs of its own. ONNX Runtime computes each call on
 one thread, since the callers keep all cores busy. The sides take turns. The processor time of a call tells what is left
-where others use the machine, too.
+where others use the machine, too. "Fewest" is the number of calls of the caller that gets the fewest, over that of all
+callers on average: 1.0 if none waits longer than others.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ _MODELS = ["perceptron, 64", "isolation forest, 30 trees", "text classifier, 64 
 
 def calls_a_second(
     call: Callable[[Arrays], object], inputs: Sequence[Arrays], callers: int, seconds: float
-) -> tuple[float, float]:
-    """Return the calls that several threads complete together in a second, and the processor time of each, us."""
+) -> tuple[float, float, float]:
+    """Return the calls that several threads complete together in a second, and the processor time of each, us.
+
+    And of the caller with the fewest calls, their number over that of all callers on average.
+    """
     counts = [0] * callers
     ends = threading.Event()
 
@@ -43,7 +47,8 @@ def calls_a_second(
     for thread in threads:
         thread.join()
     calls = sum(counts)
-    return calls / (time.perf_counter() - begun), 1e6 * (time.process_time() - used) / calls
+    fewest = min(counts) * callers / calls
+    return calls / (time.perf_counter() - begun), 1e6 * (time.process_time() - used) / calls, fewest
 
 
 def main() -> None:
@@ -56,16 +61,19 @@ def main() -> None:
         with ours(path, shapes_of(name)) as compiled:
             sides = {"ours": compiled, "runtime": lambda x, s=session: s.run(None, x)}
             for callers in options.callers:
-                found: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
+                found: dict[str, list[tuple[float, float, float]]] = {side: [] for side in sides}
                 for turn in range(options.rounds + 1):
                     for side, call in sides.items():
                         rate = calls_a_second(call, inputs, callers, options.seconds if turn else 0.3)
                         found[side] += [rate] if turn else []
-                rates, used = ([[one[i] for one in found[side]] for side in sides] for i in range(2))
+                rates, used, fewest = ([[one[i] for one in found[side]] for side in sides] for i in range(3))
                 ratio = statistics.median(rates[0]) / statistics.median(rates[1])
                 said = [median_and_range(each, 0, 0) for each in rates]
-                rows.append((name, str(callers), *said, f"{ratio:.2f}", *(f"{statistics.median(u):.1f}" for u in used)))
+                medians = [f"{statistics.median(each):.1f}" for each in used]
+                medians += [f"{statistics.median(each):.2f}" for each in fewest]
+                rows.append((name, str(callers), *said, f"{ratio:.2f}", *medians))
     columns = ("model", "callers", "ours", "ONNX Runtime", "ratio", "processor, µs", "ONNX Runtime's")
+    columns += ("fewest", "ONNX Runtime's fewest")
     print_table("Calls a second: median (least to most)", columns, rows, ["model"])
 
 

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("syclsched")
 
-#: A call that waits for others and takes no longer justifies a further runner: longer runs use all cores themselves.
+#: Calls that take no longer, with waiting for others, justify further runners: longer runs use all cores themselves.
 SHORT_S: Final = 2e-3
-#: Runners for each core: while one waits for the interpreter's lock another computes, and fewer calls wait for others.
-RUNNERS_PER_CORE: Final = 2
+#: Runners at most: for each core, and of so many bytes of planned memory together. Callers that wait for a runner
+#: starve: the thread that returns it has the interpreter's lock, and takes it again for its next call.
+RUNNERS_PER_CORE, MOST_BYTES = 8, 1 << 26
 
 
 class CachedCall:
@@ -55,7 +56,7 @@ class CachedCall:
         self._idle = [repeat]
         self._another = another
         self._making = threading.Lock()
-        self._is_full = False
+        self._is_short = self._is_full = False
         self._results = None if bound.specialised.returns_fetched else bound.specialised.results
         self._forms = [(bound.specialised.shapes[name], dtype) for name, dtype in dtypes.items()]
         self._checks = bound.specialised.check_values if has_checks else None
@@ -72,9 +73,11 @@ class CachedCall:
                 return None  # other plans allow other indices, and other types may not be compared
             self._checks(dict(zip(self._names, given, strict=True)))
         try:
-            repeat = self._idle.pop()
+            repeat: Repeat | None = self._idle.pop()
         except IndexError:
-            outputs = self._first(given) if self._is_full else self._grow(given)
+            repeat = self._further_runner()
+        if repeat is None:
+            outputs = self._run_behind_others(given)
         else:
             try:
                 outputs = repeat(given)
@@ -82,23 +85,29 @@ class CachedCall:
                 self._idle.append(repeat)
         return outputs if outputs is None or self._results is None else self._results(outputs)
 
-    def _grow(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
-        """Return the outputs of a call behind others; make a further runner if such calls are short."""
-        begun_s = time.perf_counter()
-        outputs = self._first(given)
-        is_short = time.perf_counter() - begun_s < SHORT_S
-        if outputs is not None and is_short and self._making.acquire(blocking=False):
+    def _further_runner(self) -> Repeat | None:
+        """Return a runner that has become idle, or another one; None if calls are not short or there are enough."""
+        if not self._is_short or self._is_full:
+            return None
+        with self._making:
+            try:
+                return self._idle.pop()
+            except IndexError:
+                pass
+            made = None
             try:
                 made = None if self._is_full else self._another()
-            except Exception as error:  # such as too little memory: this call has its outputs, and others will wait
+            except Exception as error:  # such as too little memory: calls will wait
                 _LOGGER.info("calls wait for each other: %s: %s", type(error).__name__, error)
-                made = None
-            finally:
-                self._making.release()
-            if made is None:
-                self._is_full = True
-            else:
-                self._idle.append(made)
+            self._is_full = made is None
+            return made
+
+    def _run_behind_others(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
+        """Return the outputs of a call by the first runner, once it is idle; note whether calls are short."""
+        begun_s = time.perf_counter()
+        outputs = self._first(given)
+        if outputs is not None and time.perf_counter() - begun_s < SHORT_S:
+            self._is_short = True
         return outputs
 
 
@@ -119,7 +128,8 @@ def cached_call_for(
         InputSpec(read.get(name), dtype, specialised.shapes[name], ranges.get(name)) for name, dtype in dtypes.items()
     ]
     repeat = None if specialised.elements else bound.runner.repeat(inputs, specialised.fetched)
-    most = RUNNERS_PER_CORE * len(os.sched_getaffinity(0))
+    planned_bytes = sum(bound.plan.peak_bytes.values())
+    most = min(RUNNERS_PER_CORE * len(os.sched_getaffinity(0)), MOST_BYTES // max(planned_bytes, 1))
 
     def another() -> Repeat | None:
         runner = another_runner(bound) if len(bound.others) + 1 < most else None

@@ -195,6 +195,30 @@ def call_at_once(model: Any, given: Any, callers: int = 4) -> None:
         assert all(pool.map(lambda _: all(right(model(given), given) for _ in range(20)), range(callers)))
 
 
+def test_a_caller_gets_a_runner_while_all_others_are_in_use(onednn_on_cpu, monkeypatch) -> None:
+    monkeypatch.setattr(cached_call, "SHORT_S", 60.0)
+    with syclsched.compile(MODEL, devices="cpu", autotune=False) as model:
+        model(images(0))
+        call_at_once(model, images(0))  # calls have met, and are short
+        bound = model._current()
+        idle, count = bound.cached_call._idle, len(bound.others)
+        used, idle[:] = [*idle], []
+        with bound.runner._lock, ThreadPoolExecutor(1) as pool:
+            assert right(pool.submit(model, images(1)).result(timeout=60), images(1))
+        assert len(bound.others) == count + 1 and len(idle) == 1
+        idle.extend(used)
+
+
+def test_runners_are_few_where_they_need_much_memory(onednn_on_cpu, monkeypatch) -> None:
+    monkeypatch.setattr(cached_call, "SHORT_S", 60.0)
+    monkeypatch.setattr(cached_call, "MOST_BYTES", 1)
+    with syclsched.compile(MODEL, devices="cpu", autotune=False) as model:
+        model(images(0))
+        call_at_once(model, images(0))
+        call_at_once(model, images(0))
+        assert not model._current().others
+
+
 def test_a_runner_that_cannot_be_made_costs_no_call(onednn_on_cpu, monkeypatch) -> None:
     monkeypatch.setattr(cached_call, "SHORT_S", 60.0)
 
