@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -31,6 +32,9 @@ SHORT_S: Final = 2e-3
 #: Runners at most: for each core, and of so many bytes of planned memory together. Callers that wait for a runner
 #: starve: the thread that returns it has the interpreter's lock, and takes it again for its next call.
 RUNNERS_PER_CORE, MOST_BYTES = 8, 1 << 26
+
+#: Longest wait for a runner that another caller makes, which usually takes some hundredths of a second.
+PATIENCE_S: Final = 0.1
 
 
 class CachedCall:
@@ -89,18 +93,20 @@ class CachedCall:
         """Return a runner that has become idle, or another one; None if calls are not short or there are enough."""
         if not self._is_short or self._is_full:
             return None
-        with self._making:
-            try:
+        if not self._making.acquire(timeout=PATIENCE_S):
+            return None
+        try:
+            with suppress(IndexError):
                 return self._idle.pop()
-            except IndexError:
-                pass
-            made = None
-            try:
-                made = None if self._is_full else self._another()
-            except Exception as error:  # such as too little memory: calls will wait
-                _LOGGER.info("calls wait for each other: %s: %s", type(error).__name__, error)
+            made = None if self._is_full else self._another()
             self._is_full = made is None
             return made
+        except Exception as error:  # such as too little memory: calls will wait
+            _LOGGER.info("calls wait for each other: %s: %s", type(error).__name__, error)
+            self._is_full = True
+            return None
+        finally:
+            self._making.release()
 
     def _run_behind_others(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
         """Return the outputs of a call by the first runner, once it is idle; note whether calls are short."""

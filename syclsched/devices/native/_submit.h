@@ -89,8 +89,8 @@ struct given {
     const void *type, *dtype; /* addresses of the Python objects */
     int64_t dimensions;
     const int64_t *shape;
-    int64_t index_bytes;   /* of a signed integer whose values must be indices, or 0 */
-    int64_t least, extent; /* these are at least the one, and less than the other */
+    int64_t index_bytes;   /* of each element, a signed integer, if the elements are indices; else 0 */
+    int64_t least, extent; /* the least index, and one past the last */
     void *data;           /* data address of the last array */
     struct command *copy; /* the command that copies it, or null */
     ref move;             /* or a function that sets a library's pointer: int32_t (*)(moved, data), 0 on success */

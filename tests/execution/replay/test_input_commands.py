@@ -143,7 +143,7 @@ def values(turn: int) -> Any:
 
 
 def repeat_of(runner: Runner, results: tuple[str, ...], inputs: Any = BUSY) -> Any:
-    runner({name: np.zeros(shape, dtype) for name, dtype, shape in inputs}, results)
+    runner({name: np.zeros(shape, dtype) for name, dtype, shape, _ in inputs}, results)
     return runner.repeat(inputs, results)
 
 
@@ -269,7 +269,7 @@ def test_what_is_refused_before_an_input_is_copied_is_tried_again_with_its_own()
         graph.kernel(operation(library) if n == 3 else doubled(), name=f"t{n}", x=array[one], y=array[other])
     graph.kernel(doubled(), name="last", x=array["late"], y=array["g"])
     with bound(graph) as made:
-        again = repeat_of(made, ("e", "f", "g"), [("x", FLOAT, (SIZE,)), ("late", FLOAT, (SIZE,))])
+        again = repeat_of(made, ("e", "f", "g"), [*BUSY, InputSpec("late", FLOAT, (SIZE,))])
         library.refuses_once = 7
         found = again((values(1), values(5)))
         assert np.array_equal(found["e"], 4 * values(1) + 3) and np.array_equal(found["f"], found["e"])
