@@ -105,6 +105,34 @@ def test_indices_of_another_dtype_are_refused_as_ever(wrong: Any) -> None:
             made(np.asarray(wrong))
 
 
+@pytest.mark.parametrize(("dtype", "kind"), [("int16", 5), ("int32", 6), ("int64", 7)])
+def test_indices_are_checked_in_each_call_and_negative_ones_are_taken(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, kind: int
+) -> None:
+    found: list[bool] = []
+    call = CachedCall.run
+
+    def noted(self: CachedCall, given: tuple[Any, ...]) -> Any:
+        found.append(False)
+        found[-1] = (made := call(self, given)) is not None
+        return made
+
+    nodes = [
+        onnx.helper.make_node("Cast", ["i"], ["wide"], to=7),
+        onnx.helper.make_node("Gather", ["r", "wide"], ["y"]),
+    ]
+    model = model_of(nodes, {"i": (2,)}, ["y"], {"r": np.arange(5, dtype=np.float32)}, dtypes={"i": kind})
+    with syclsched.compile(model, devices="cpu", autotune=False) as made:
+        made(np.zeros(2, dtype))
+        made(np.zeros(2, dtype))
+        monkeypatch.setattr(CachedCall, "run", noted)
+        for good, bad in (((0, 4), (0, 5)), ((-5, -1), (-6, 0)), ((3, -2), (2, 30_000))):
+            assert made(np.array(good, dtype))["y"].tolist() == [each % 5 for each in good]
+            with pytest.raises(ArgumentError, match="out of range: Gather"):
+                made(np.array(bad, dtype))
+    assert found == [True, False] * 3
+
+
 def test_empty_inputs_are_taken() -> None:
     model = model_of([onnx.helper.make_node("Relu", ["x"], ["y"])], {"x": ("n", 3)}, ["y"])
     with syclsched.compile(model, devices="cpu", autotune=False) as made:
