@@ -198,6 +198,9 @@ class _Choosing:
             devices, counts = self._dealt(
                 [0.0] * len(whole_s), [min(s, most_s) if s < math.inf else s for s in whole_s]
             )
+        if sum(map(math.isfinite, each_s)) < 2:
+            what = f"no device but {self._devices[devices[0]]} can do all of the step"
+            raise ArgumentError(what, where="split='data'", hint="Leave split out, or choose other devices")
         if len(set(devices)) < 2:
             what = f"{self._devices[devices[0]]} ends all before another device ends one sample"
             raise ArgumentError(what, where="split='data'", hint="Take larger batches")

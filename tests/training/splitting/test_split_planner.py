@@ -152,6 +152,18 @@ def test_a_device_that_is_a_thousand_times_slower_gets_a_part_if_that_is_asked_f
     assert {*found.stay.values()} == {"max1550", "max1550.1"}
 
 
+def test_parts_need_a_second_device_that_can_do_all_of_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds_on = split_planner._Choosing._seconds_on
+
+    def unable(self: Any, device: str, graph: TaskGraph) -> float:
+        return float("inf") if device == "max1550" else seconds_on(self, device, graph)
+
+    monkeypatch.setattr(split_planner._Choosing, "_seconds_on", unable)
+    model, planner = planner_of(recipe_for(syclsched.describe("max1550,max1550"), split="data"))
+    with pytest.raises(ArgumentError, match=r"no device but max1550\.1 can do all of the step"):
+        planner.choose(model.full_shapes({"x": (64, SIZES[0]), TARGET: (64,)}))
+
+
 def test_what_is_asked_for_is_done_or_refused() -> None:
     assert chosen("max1550,max1550", 2048, "single").best.kind == "single"
     assert not chosen("max1550,max1550", 2048, "tasks").best.stay
