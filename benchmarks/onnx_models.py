@@ -2,7 +2,7 @@
 """Latency of whole models beside ONNX Runtime's CPU provider, alternating in one process, on the same cores.
 
     python benchmarks/onnx_models.py [--models resnet50 bert] [--families] [--runs 30] [--blocks 10] [--operators 12]
-                                       [--memory] [--first] [--tuned]
+                                       [--memory] [--first] [--tuned | --untuned]
 
 The models are the networks in the ``onnx`` package with seeded random weights, batch 1, and an encoder of the size of
 BERT's base model on 128 tokens; with ``--families`` those of ``model_families.py``: recurrent, with control flow, tiny,
@@ -20,7 +20,8 @@ of their own and shows by how much they grow, once loaded, while they run: what 
 
 ``--first`` shows how long it takes from `syclsched.compile` to the results of the first call: in the first process that
 has the model, with nothing but what ``syclsched profile`` leaves in the user's folders, in one after that, and in a
-process that had another model before. On a busy machine plans are not tuned, unless ``--tuned`` is given.
+process that had another model before. On a busy machine plans are not tuned, unless ``--tuned`` is given; with
+``--untuned`` they never are (``autotune=False``).
 """
 
 from __future__ import annotations
@@ -137,11 +138,11 @@ def openvino_call(path: Path, shapes: Any, threads: int) -> Callable[[Arrays], A
     return lambda inputs: request.infer(dict(inputs))
 
 
-def ours(path: Path, shapes: Any) -> Any:
+def ours(path: Path, shapes: Any, *, autotune: bool = True) -> Any:
     """Return the model compiled for the CPU device."""
     import syclsched
 
-    return syclsched.compile(path, devices="cpu", shapes=shapes)
+    return syclsched.compile(path, devices="cpu", shapes=shapes, autotune=autotune)
 
 
 def difference(found: Arrays, expected: Mapping[str, Any]) -> float:
@@ -332,7 +333,7 @@ def memory(name: str, folder: Path) -> dict[str, Any]:
     return found
 
 
-def measure_first(names: list[str], folder: Path, *, tuned: bool) -> None:
+def measure_first(names: list[str], folder: Path, *, tuned: bool, untuned: bool) -> None:
     """Print, as JSON, what the first call of each model takes, one after another, compilation included."""
     if tuned:
         from syclsched.onnx.tuning import kernel_selection, plan_comparison
@@ -342,7 +343,7 @@ def measure_first(names: list[str], folder: Path, *, tuned: bool) -> None:
     found, kept = [], []
     for name, (path, (inputs, *_)) in zip(names, files, strict=True):
         before, begun, begun_cpu = resident_bytes(), time.perf_counter(), time.process_time()
-        compiled = ours(path, shapes_of(name))
+        compiled = ours(path, shapes_of(name), autotune=not untuned)
         compiled(inputs)
         took = {"seconds": time.perf_counter() - begun, "cpu_seconds": time.process_time() - begun_cpu}
         found.append({**took, "bytes": resident_bytes(), "grown_bytes": resident_bytes() - before})
@@ -362,7 +363,7 @@ def first(name: str, options: argparse.Namespace) -> dict[str, Any]:
     cache = cache_root()
     found: dict[str, Any] = {"model": name, "first": [], "second": [], "after": []}
     command = [sys.executable, __file__, "--folder", str(options.folder), "--first-of"]
-    command += ["--tuned"] * options.tuned + ["--models"]
+    command += ["--tuned"] * options.tuned + ["--untuned"] * options.untuned + ["--models"]
 
     def measured(names: list[str], data: Path) -> Any:
         surroundings = {**os.environ, "XDG_DATA_HOME": str(data), "XDG_CACHE_HOME": str(data / "cache")}
@@ -505,7 +506,9 @@ def main() -> None:
     arguments.add_argument("--memory-of", choices=("ours", "arena", "plain"), help=argparse.SUPPRESS)
     arguments.add_argument("--first", action="store_true", help="time first calls")
     arguments.add_argument("--first-of", action="store_true", help=argparse.SUPPRESS)
-    arguments.add_argument("--tuned", action="store_true", help="with --first: tune plans on a busy machine, too")
+    tuning = arguments.add_mutually_exclusive_group()
+    tuning.add_argument("--tuned", action="store_true", help="with --first: tune plans on a busy machine, too")
+    tuning.add_argument("--untuned", action="store_true", help="with --first: tune no plans")
     arguments.add_argument("--repeat", type=int, default=3, metavar="N", help="time first calls so often")
     arguments.add_argument("--folder", type=Path, default=default_folder(), help="where models are kept")
     arguments.add_argument("--json", type=Path, help="write what was found to this file")
@@ -515,7 +518,7 @@ def main() -> None:
         measure_memory(options.models[0], options.memory_of, options.folder)
         return
     if options.first_of:
-        measure_first(options.models, options.folder, tuned=options.tuned)
+        measure_first(options.models, options.folder, tuned=options.tuned, untuned=options.untuned)
         return
     if options.first:
         rows = [first(name, options) for name in options.models]

@@ -12,8 +12,10 @@ import logging
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -29,10 +31,9 @@ _LOGGER = logging.getLogger("syclsched")
 
 #: Calls that take no longer, with waiting for others, justify further runners: longer runs use all cores themselves.
 SHORT_S: Final = 2e-3
-#: Runners at most: for each core, and of so many bytes of planned memory together. Callers that wait for a runner
-#: starve: the thread that returns it has the interpreter's lock, and takes it again for its next call.
+#: Runners at most: for each core, and of so many bytes of planned memory together. To wait for one takes a switch of
+#: threads, which is longer than many runs.
 RUNNERS_PER_CORE, MOST_BYTES = 8, 1 << 26
-
 #: Longest wait for a runner that another caller makes, which usually takes some hundredths of a second.
 PATIENCE_S: Final = 0.1
 
@@ -40,8 +41,8 @@ PATIENCE_S: Final = 0.1
 class CachedCall:
     """A fast path for inputs of known shapes and dtypes; made by `cached_call_for`.
 
-    Where calls of several threads meet and are short, each core gets runners of its own. ``has_checks`` says whether
-    values are to be checked in Python; C checks the indices of `INDEX_DTYPES`.
+    Where calls of several threads meet and are short, each caller gets a runner; else they wait in their order.
+    ``has_checks`` says whether values are to be checked in Python; C checks the indices of `INDEX_DTYPES`.
     """
 
     def __init__(
@@ -56,10 +57,11 @@ class CachedCall:
         self.bound = bound
         self._names = tuple(dtypes)
         self._count = len(dtypes)
-        self._first = repeat
         self._idle = [repeat]
         self._another = another
-        self._making = threading.Lock()
+        self._making, self._handing = threading.Lock(), threading.Lock()
+        #: Callers for which there is no runner.
+        self._waiting: deque[SimpleQueue[Repeat]] = deque()
         self._is_short = self._is_full = False
         self._results = None if bound.specialised.returns_fetched else bound.specialised.results
         self._forms = [(bound.specialised.shapes[name], dtype) for name, dtype in dtypes.items()]
@@ -76,17 +78,18 @@ class CachedCall:
             if [(getattr(each, "shape", None), getattr(each, "dtype", None)) for each in given] != self._forms:
                 return None  # other plans allow other indices, and other types may not be compared
             self._checks(dict(zip(self._names, given, strict=True)))
+        waited_from_s = 0.0
         try:
-            repeat: Repeat | None = self._idle.pop()
+            repeat = self._idle.pop()
         except IndexError:
-            repeat = self._further_runner()
-        if repeat is None:
-            outputs = self._run_behind_others(given)
-        else:
-            try:
-                outputs = repeat(given)
-            finally:
-                self._idle.append(repeat)
+            waited_from_s = time.perf_counter()
+            repeat = self._further_runner() or self._next_idle()
+        try:
+            outputs = repeat(given)
+        finally:
+            self._return(repeat)
+        if waited_from_s and outputs is not None and time.perf_counter() - waited_from_s < SHORT_S:
+            self._is_short = True
         return outputs if outputs is None or self._results is None else self._results(outputs)
 
     def _further_runner(self) -> Repeat | None:
@@ -108,13 +111,31 @@ class CachedCall:
         finally:
             self._making.release()
 
-    def _run_behind_others(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
-        """Return the outputs of a call by the first runner, once it is idle; note whether calls are short."""
-        begun_s = time.perf_counter()
-        outputs = self._first(given)
-        if outputs is not None and time.perf_counter() - begun_s < SHORT_S:
-            self._is_short = True
-        return outputs
+    def _next_idle(self) -> Repeat:
+        """Return a runner once one is idle, to callers in their order: one that returns it must not take it again."""
+        mine: SimpleQueue[Repeat] = SimpleQueue()
+        self._waiting.append(mine)
+        self._hand_over()  # one may have become idle in the meantime
+        try:
+            return mine.get()
+        except BaseException:  # Ctrl-C
+            with self._handing, suppress(ValueError):
+                self._waiting.remove(mine)
+            with suppress(Empty):
+                self._return(mine.get_nowait())
+            raise
+
+    def _return(self, repeat: Repeat) -> None:
+        self._idle.append(repeat)
+        if self._waiting:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Give idle runners to the callers that wait, the longest first."""
+        with self._handing, suppress(IndexError):
+            while self._waiting:
+                repeat = self._idle.pop()
+                self._waiting.popleft().put(repeat)
 
 
 def cached_call_for(

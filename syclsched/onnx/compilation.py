@@ -63,7 +63,8 @@ def compile(
     policy, rewrite, subject_to, memory_limit
         As for `syclsched.plan`. By default tasks are split and merged only if there is more than one lane.
     autotune : bool, optional
-        Time the implementations of every operation on every device, once per shape; the times are stored.
+        Time the implementations of every operation on every device, once per shape; the times are stored. Without, the
+        first call is ready earlier, and later ones may take longer.
     reuse : bool, optional
         Use plans of earlier processes again; and as `syclsched.run`, try the plans whose predictions lie within their
         uncertainty, one in each process or set of shapes, and keep the fastest. Of the calls of a model, the first five

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -235,6 +237,59 @@ def test_a_caller_gets_a_runner_while_all_others_are_in_use(onednn_on_cpu, monke
             assert right(pool.submit(model, images(1)).result(timeout=60), images(1))
         assert len(bound.others) == count + 1 and len(idle) == 1
         idle.extend(used)
+
+
+@pytest.fixture
+def one_runner(onednn_on_cpu, monkeypatch) -> Any:
+    """A model of one runner, and its fast path."""
+    monkeypatch.setattr(cached_call, "MOST_BYTES", 1)
+    with syclsched.compile(MODEL, devices="cpu", autotune=False) as model:
+        model(images(0))
+        model(images(0))
+        yield model, model._current().cached_call
+
+
+def test_callers_get_a_runner_in_their_order(one_runner) -> None:
+    model, path = one_runner
+    order: list[int] = []
+    given = [images(number) for number in range(4)]
+    runner = path._idle.pop()
+
+    def noting(arrays: tuple[Any, ...]) -> Any:
+        order.append([each is arrays[0] for each in given].index(True))
+        return runner(arrays)
+
+    with ThreadPoolExecutor(4) as pool:
+        calls = []
+        for number, image in enumerate(given):
+            calls.append(pool.submit(model, image))
+            while len(path._waiting) < number + 1 and not calls[-1].done():
+                time.sleep(1e-3)
+        path._return(noting)
+        assert all(right(each.result(timeout=60), image) for each, image in zip(calls, given, strict=True))
+    assert order == [0, 1, 2, 3]
+    assert path._idle == [noting] and not path._waiting
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_an_interrupted_caller_does_not_keep_its_turn(one_runner, monkeypatch, given: bool) -> None:
+    model, path = one_runner
+    runner = path._idle.pop()
+
+    class Interrupted(SimpleQueue):
+        def get(self, *_: Any) -> Any:
+            if given:  # just before
+                path._return(runner)
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as changed:
+        changed.setattr(cached_call, "SimpleQueue", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model(images(1))
+    assert not path._waiting and path._idle == [runner] * given
+    if not given:
+        path._return(runner)
+    assert right(model(images(2)), images(2))
 
 
 def test_runners_are_few_where_they_need_much_memory(onednn_on_cpu, monkeypatch) -> None:
