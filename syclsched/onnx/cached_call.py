@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from syclsched.oneapi.fork_check import check_not_forked
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.specialised import Array
 
@@ -82,6 +83,7 @@ class CachedCall:
         try:
             repeat = self._idle.pop()
         except IndexError:
+            check_not_forked(f"model {self.bound.plan.name!r}")  # those in use are returned in the other process
             waited_from_s = time.perf_counter()
             repeat = self._further_runner() or self._next_idle()
         try:

@@ -17,7 +17,8 @@ import pytest
 from support.onednn_calls import needs_onednn
 
 import syclsched
-from syclsched.errors import ArgumentError, ExecutionError, MemoryLimitError
+from syclsched.errors import ArgumentError, ExecutionError, ForkedError, MemoryLimitError
+from syclsched.oneapi import fork_check
 from syclsched.onnx import cached_call
 from syclsched.onnx.cached_call import CachedCall
 from syclsched.onnx.model_build import ModelBuilder
@@ -269,6 +270,16 @@ def test_callers_get_a_runner_in_their_order(one_runner) -> None:
         assert all(right(each.result(timeout=60), image) for each, image in zip(calls, given, strict=True))
     assert order == [0, 1, 2, 3]
     assert path._idle == [noting] and not path._waiting
+
+
+def test_a_forked_process_does_not_wait_for_runners(one_runner, monkeypatch) -> None:
+    model, path = one_runner
+    runner = path._idle.pop()  # in use when the process was forked
+    with monkeypatch.context() as changed, pytest.raises(ForkedError, match="forked"):
+        changed.setattr(fork_check, "_forked", True)
+        model(images(1))
+    path._return(runner)
+    assert right(model(images(1)), images(1))
 
 
 @pytest.mark.parametrize("given", [False, True])
