@@ -226,18 +226,20 @@ def call_at_once(model: Any, given: Any, callers: int = 4) -> None:
         assert all(pool.map(lambda _: all(right(model(given), given) for _ in range(20)), range(callers)))
 
 
-def test_a_caller_gets_a_runner_while_all_others_are_in_use(onednn_on_cpu, monkeypatch) -> None:
-    monkeypatch.setattr(cached_call, "SHORT_S", 60.0)
-    with syclsched.compile(MODEL, devices="cpu", autotune=False) as model:
+def test_a_caller_gets_a_runner_while_all_others_are_in_use(onednn_on_cpu) -> None:
+    with syclsched.compile(MODEL, devices="cpu", autotune=False) as model, ThreadPoolExecutor(1) as pool:
         model(images(0))
-        call_at_once(model, images(0))  # calls have met, and are short
+        model(images(0))
         bound = model._current()
-        idle, count = bound.cached_call._idle, len(bound.others)
-        used, idle[:] = [*idle], []
-        with bound.runner._lock, ThreadPoolExecutor(1) as pool:
-            assert right(pool.submit(model, images(1)).result(timeout=60), images(1))
-        assert len(bound.others) == count + 1 and len(idle) == 1
-        idle.extend(used)
+        path = bound.cached_call
+        path._is_short = True  # as after calls that have met
+        used = path._idle.pop()
+        call = pool.submit(model, images(1))
+        try:
+            assert right(call.result(timeout=60), images(1))
+        finally:
+            path._return(used)
+        assert len(bound.others) == 1 and len(path._idle) == 2
 
 
 @pytest.fixture
