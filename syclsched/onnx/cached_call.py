@@ -37,6 +37,8 @@ SHORT_S: Final = 2e-3
 RUNNERS_PER_CORE, MOST_BYTES = 8, 1 << 26
 #: Longest wait for a runner that another caller makes, which usually takes some hundredths of a second.
 PATIENCE_S: Final = 0.1
+#: Longest wait for a runner in use. Ctrl-C just after it was taken may have lost it; if not, its lock is waited for.
+LONGEST_S: Final = 10.0
 
 
 class CachedCall:
@@ -58,6 +60,7 @@ class CachedCall:
         self.bound = bound
         self._names = tuple(dtypes)
         self._count = len(dtypes)
+        self._first = repeat
         self._idle = [repeat]
         self._another = another
         self._making, self._handing = threading.Lock(), threading.Lock()
@@ -116,19 +119,22 @@ class CachedCall:
     def _next_idle(self) -> Repeat:
         """Return a runner once one is idle, to callers in their order: one that returns it must not take it again."""
         mine: SimpleQueue[Repeat] = SimpleQueue()
-        self._waiting.append(mine)
-        self._hand_over()  # one may have become idle in the meantime
         try:
-            return mine.get()
-        except BaseException:  # Ctrl-C
+            self._waiting.append(mine)
+            self._hand_over()  # one may have become idle in the meantime
+            return mine.get(timeout=LONGEST_S)
+        except BaseException as error:  # it took too long, or Ctrl-C
             with self._handing, suppress(ValueError):
                 self._waiting.remove(mine)
             with suppress(Empty):
                 self._return(mine.get_nowait())
+            if isinstance(error, Empty):
+                return self._first
             raise
 
     def _return(self, repeat: Repeat) -> None:
-        self._idle.append(repeat)
+        if repeat not in self._idle:  # the first may be used by two callers after a long wait
+            self._idle.append(repeat)
         if self._waiting:
             self._hand_over()
 

@@ -274,6 +274,16 @@ def test_callers_get_a_runner_in_their_order(one_runner) -> None:
     assert path._idle == [noting] and not path._waiting
 
 
+def test_a_runner_that_an_interrupted_call_has_lost_is_found_again(one_runner, monkeypatch) -> None:
+    model, path = one_runner
+    runner = path._idle.pop()
+    monkeypatch.setattr(cached_call, "LONGEST_S", 0.01)
+    assert right(model(images(1)), images(1))
+    assert path._idle == [runner] and not path._waiting
+    path._return(runner)  # it was not lost
+    assert path._idle == [runner]
+
+
 def test_a_forked_process_does_not_wait_for_runners(one_runner, monkeypatch) -> None:
     model, path = one_runner
     runner = path._idle.pop()  # in use when the process was forked
@@ -290,7 +300,7 @@ def test_an_interrupted_caller_does_not_keep_its_turn(one_runner, monkeypatch, g
     runner = path._idle.pop()
 
     class Interrupted(SimpleQueue):
-        def get(self, *_: Any) -> Any:
+        def get(self, *_: Any, **__: Any) -> Any:
             if given:  # just before
                 path._return(runner)
             raise KeyboardInterrupt
