@@ -14,6 +14,7 @@ from typing import Any
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import OPENCL_C, numpy_implementation, with_recipe
+from syclsched.kernels.extent_arguments import ExtentArguments
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import size
@@ -28,6 +29,8 @@ MOST_PARTS = 64
 #: Neighbouring parts of one width, of two vectors or more, from which on a loop goes over them: it takes as long to run
 #: then, and a part of the time to compile. Loops over fewer or narrower parts take up to a quarter longer.
 _LOOPED = 12
+#: Most vectors of a part whose width the kernel contains, so that its loop is unrolled.
+_NARROW = 4
 
 
 def _names(count: int) -> tuple[str, ...]:
@@ -63,52 +66,60 @@ def _rows(signature: Signature) -> int:
 def _load_opencl(signature: Signature, *, count: int, activation: Activation) -> OpenCLSource:
     dtype = signature.dtypes["y"]
     names = _names(count)
-    given = ", ".join(f"__global const T* restrict {name}" for name in (*names, "scale", "shift"))
-    parameters = f"__global T* restrict y, {given}"
-    rows, channels = _rows(signature), signature.shapes["y"][-1]
-    if not rows:
+    arrays = ", ".join(f"__global const T* restrict {name}" for name in (*names, "scale", "shift"))
+    parameters = f"__global T* restrict y, {arrays}"
+    if not _rows(signature):
         return empty_kernel("join", parameters.replace("T*", "uchar*"))
     widths = [signature.shapes[name][-1] for name in names]
     # All parts use the vector width of the narrowest.
     shared = RowCode(min(width for width in widths if width), dtype)
     finish = act.opencl(activation, "v", sum_dtype(dtype), "AV")
-    code, first = [], 0
+    given, code, first = ExtentArguments(), [], 0
+    rows, channels = given("rows", _rows(signature)), given("channels", signature.shapes["y"][-1])
     for width, group in groupby(zip(widths, names, strict=True), key=itemgetter(0)):
         alike = [name for _, name in group]
         if width:
-            code.append(_joined(alike, width, first, shared.block.width, finish))
+            code.append(_joined(alike, width, first, shared.block.width, finish, given))
         first += len(alike) * width
     body = "\n  ".join(code)
     return OpenCLSource(
-        f"{shared.head}WHOLE_VECTORS __kernel void join({parameters}) {{\n"
+        f"{shared.head}WHOLE_VECTORS __kernel void join({parameters}{given.declared}) {{\n"
         f"  const size_t i = get_global_id(0);\n  if (i >= {rows}) return;\n  y += i * {channels};\n  {body}\n}}\n",
         "join",
+        extents=given.values,
     )
 
 
-def _joined(names: Sequence[str], width: int, first: int, vector: int, finish: str) -> str:
+def _joined(names: Sequence[str], width: int, first: int, vector: int, finish: str, given: ExtentArguments) -> str:
     """Return code for neighbouring parts of one width: for several a loop, as each copy of its body is compiled."""
+    length = str(width) if width <= _NARROW * vector else given(f"{names[0]}_width", width)
+    start = given(f"{names[0]}_start", first)
     statements = (
         "const int k = at + j; AV v = READV(__global, part + j) * READV(__global, scale + k) + "
         f"READV(__global, shift + k); {finish} WRITEV(__global, y + k, v);"
     )
-    body = _along(width, vector, statements)
+    body = _along(length, vector, statements) + _rest(length, vector, statements) * (width % vector > 0)
     if len(names) < _LOOPED or width < 2 * vector or width % vector:
         return "\n  ".join(
-            f"{{ const int at = {first + n * width}; __global const T* const part = {name} + i * {width}; {body} }}"
+            f"{{ const int at = {start} + {n} * {length}; "
+            f"__global const T* const part = {name} + i * {length}; {body} }}"
             for n, name in enumerate(names)
         )
     return (
         f"{{ __global const T* const parts[] = {{{', '.join(names)}}};\n"
         f"  __attribute__((opencl_unroll_hint(1))) for (int n = 0; n < {len(names)}; ++n) {{\n"
-        f"  const int at = {first} + n * {width}; __global const T* const part = parts[n] + i * {width}; {body} }} }}"
+        f"  const int at = {start} + n * {length}; __global const T* const part = parts[n] + i * {length}; {body} }} }}"
     )
 
 
-def _along(length: int, width: int, statements: str) -> str:
-    """Return a loop over a part's vectors; the last vector ends with the part."""
-    code = f"for (int j = 0; j + {width} <= {length}; j += {width}) {{ {statements} }}"
-    return code + (f" {{ const int j = {length - width}; {statements} }}" if length % width else "")
+def _along(length: str, vector: int, statements: str) -> str:
+    """Return a loop over a part's whole vectors."""
+    return f"for (int j = 0; j + {vector} <= {length}; j += {vector}) {{ {statements} }}"
+
+
+def _rest(length: str, vector: int, statements: str) -> str:
+    """Return statements for the vector that ends with a part."""
+    return f" {{ const int j = {length} - {vector}; {statements} }}"
 
 
 @cache
@@ -131,6 +142,7 @@ def _join(count: int, activation: Activation) -> Operation:
                 partial(lines_launch, count=_rows),
                 OPENCL_C,
                 efficiency=0.6,
+                revision="2",
             ),
             numpy_implementation(partial(_host, **attributes), efficiency=0.2),
         ),

@@ -47,7 +47,8 @@ def concat(axis: int, count: int) -> Operation:
                 parameters,
                 partial(_write, axis=axis, names=names),
                 partial(_launch, axis=axis, names=names),
-                revision="2",
+                revision="3",
+                takes_extents=True,
             ),
         ),
     )
@@ -108,12 +109,17 @@ def _write(w: KernelWriter, *, axis: int, names: tuple[str, ...]) -> None:
         return
     pieces, total, rows = _pieces(widths), sum(widths), _rows(w.signature, axis)
     if not pieces:
+        lines, apart = w.number("rows", rows), w.number("apart", total)
+        known = [
+            (name, w.number(f"{name}_width", width), w.number(f"{name}_start", start), width)
+            for name, width, start in zip(names, widths, starts, strict=True)
+        ]
 
         def line(row: str) -> None:
-            for name, width, start in zip(names, widths, starts, strict=True):
-                _write_copy(w, name, f"{row} * {width}", f"{row} * {total} + {start}", width)
+            for name, width, start, count in known:
+                _write_copy(w, name, f"{row} * {width}", f"{row} * {apart} + {start}", width, count)
 
-        write_rows(w, rows, line)
+        write_rows(w, lines, line)
         return
     item = w.index(w.item)
     with w.if_block(f"{item} < {rows * sum(pieces)}"):
@@ -126,15 +132,18 @@ def _write(w: KernelWriter, *, axis: int, names: tuple[str, ...]) -> None:
                 begin, most = w.index(f"({piece} - {first}) * {_PIECE}"), max(width - _PIECE, 0)
                 begin = w.index(w.select(f"({begin} < {most})", begin, str(most)))
                 source, target = f"{row} * {width} + {begin}", f"{row} * {total} + {start} + {begin}"
-                _write_copy(w, name, source, target, min(width, _PIECE))
+                _write_copy(w, name, source, target, str(min(width, _PIECE)), min(width, _PIECE))
 
 
-def _write_copy(w: KernelWriter, name: str, source: str, target: str, count: int) -> None:
-    """Emit a copy of contiguous elements in vectors; the last vector may overlap the one before."""
+def _write_copy(w: KernelWriter, name: str, source: str, target: str, length: str, count: int) -> None:
+    """Emit a copy of contiguous elements in vectors; the last vector may overlap the one before.
+
+    ``count`` is the ``length`` when the kernel is generated.
+    """
     source, target, dtype = w.index(source), w.index(target), w.signature.dtypes["y"]
     if count < LANES:
         if count:
-            with w.loop("0", str(count)) as k:
+            with w.loop("0", length) as k:
                 w.store("y", f"{target} + {k}", w.load(name, f"{source} + {k}"))
         return
 
@@ -142,10 +151,10 @@ def _write_copy(w: KernelWriter, name: str, source: str, target: str, count: int
         found = w.value(dtype, w.load_vector(name, f"{source} + {k}"))
         w.store_vector("y", f"{target} + {k}", found, dtype)
 
-    with w.loop("0", str(count // LANES * LANES), str(LANES)) as k:
+    with w.loop("0", f"{length} - {LANES - 1}", str(LANES)) as k:
         w.each_vector(1, lambda pick, _: vector(k))
     if count % LANES:
-        w.each_vector(1, lambda pick, _: vector(str(count - LANES)))
+        w.each_vector(1, lambda pick, _: vector(f"({length} - {LANES})"))
 
 
 def _write_elements(w: KernelWriter, axis: int, names: tuple[str, ...], widths: list[int], starts: list[int]) -> None:

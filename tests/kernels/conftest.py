@@ -14,7 +14,7 @@ from support.gpu_shape import OTHER_DEVICE
 from support.grouped import skip_where_groups_crash
 from support.kernel_builds import build_programs_of_other_devices, record_program
 
-from syclsched.devices.programs.arguments import ArrayForm, flatten_array, flatten_scalar
+from syclsched.devices.programs.arguments import ArrayForm, flatten_array, flatten_extents, flatten_scalar
 from syclsched.devices.programs.programs import compile_code
 from syclsched.devices.programs.python_kernels.kernel_arguments import operation_arguments
 from syclsched.devices.programs.python_kernels.python_compiler import compile_python
@@ -97,6 +97,7 @@ def _run_kernel(
         code, form = made.module, made.form
     pairs = zip(values, kinds, strict=True)
     arguments = [each for value, kind in pairs for each in (flatten_array(value, form) if kind is None else value)]
+    arguments += flatten_extents(code)
     build_programs_of_other_devices(queue)
     record_program(queue, code)
     kernel = _built(code, queue)

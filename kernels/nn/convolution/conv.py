@@ -101,6 +101,7 @@ def _winograd(convolution: Convolution, extra: Mapping[str, Any]) -> tuple[Imple
                 OPENCL_C, device_kinds=("cpu", "accelerator"), dtypes=("float32",), refuses=winograd_opencl.refuses
             ),
             efficiency=1.5,
+            revision="2",
             prepare=winograd_opencl.prepare,
         ),
     )
@@ -123,8 +124,9 @@ def _conv(convolution: Convolution, bias: bool, residual: str) -> Operation:
             arrays,
             partial(conv_blocks.write, **extra, **attributes),
             partial(conv_blocks.launch, **attributes),
-            revision="5",
+            revision="6",
             numba_dtypes=REAL_DTYPES,
+            takes_extents=True,
         )
     )
     numba = replace(numba, requires=replace(numba.requires, refuses=_refuses_empty), efficiency=0.3)

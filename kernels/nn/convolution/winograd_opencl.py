@@ -16,8 +16,9 @@ last block of tiles repeats its last tile. Output channels that do not fill a ve
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
+from syclsched.kernels.extent_arguments import ExtentArguments
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.activation import Activation
@@ -27,6 +28,9 @@ from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.opencl_types import header
 from syclsched.kernels.windows import Window
 from syclsched.model.operation import OpenCLSource, Signature
+
+#: Elements of scratch that are declared: the least that suffices.
+_SCRATCH: Final = (SCRATCH_BYTES // 8, SCRATCH_BYTES // 4)
 
 
 def is_supported(window: Window, groups: int, last: bool) -> bool:
@@ -68,17 +72,16 @@ def load(signature: Signature, *, window: Window, activation: Activation, bias: 
     tiled = tiling(signature)
     added = ["b"] * bias + ["r"] * (residual == "r")
     parameters = "".join(f", __global const T* restrict {name}" for name in ("x", "w", *added))
+    given = ExtentArguments()
     lines = [
-        *_beginning(tiled),
-        *_inputs(tiled, signature, window),
-        *_products(tiled),
-        *_outputs(tiled, signature, activation, bias, residual),
+        *_beginning(tiled, given),
+        *_inputs(tiled, given, signature, window),
+        *_products(tiled, given),
+        *_outputs(tiled, given, signature, activation, bias, residual),
     ]
-    body = "\n  ".join(lines)
-    head = header("float32") + panels.preamble(tiled.block, "float32")
-    return OpenCLSource(
-        f"{head}WHOLE_VECTORS __kernel void conv(__global T* restrict y{parameters}) {{\n  {body}\n}}\n", "conv"
-    )
+    body, head = "\n  ".join(lines), header("float32") + panels.preamble(tiled.block, "float32")
+    head += f"WHOLE_VECTORS __kernel void conv(__global T* restrict y{parameters}{given.declared})"
+    return OpenCLSource(f"{head} {{\n  {body}\n}}\n", "conv", extents=given.values)
 
 
 def _names(kind: str, count: int) -> list[str]:
@@ -91,36 +94,42 @@ def _loop(name: str, count: int, *, unrolled: bool) -> str:
     return f"\n#pragma {'unroll' if unrolled else 'nounroll'}\nfor (int {name} = 0; {name} < {count}; ++{name}) {{"
 
 
-def _beginning(tiled: WinogradTiling) -> list[str]:
-    tall = tiled.block.rows
+def _beginning(tiled: WinogradTiling, given: ExtentArguments) -> list[str]:
+    tall, most = tiled.block.rows, given("most", tiled.most)
+    tiles, count = given("tiles", tiled.tiles), given("panels", tiled.panels)
+    # Sums of a position use its own plane, transformed inputs the next one. More is declared than is used, so that more
+    # shapes have the same code.
+    used = (tiled.places + 1) * tiled.plane
+    scratch = next((size for size in _SCRATCH if size >= used), used)
     return [
         "const int blocks = get_num_groups(0), parts = get_num_groups(1);",
-        f"const int begin = (long){tiled.tiles} * get_group_id(0) / blocks;",
-        f"const int end = (long){tiled.tiles} * (get_group_id(0) + 1) / blocks;",
-        f"const int from = {tiled.panels} * get_group_id(1) / parts;",
-        f"const int to = {tiled.panels} * (get_group_id(1) + 1) / parts;",
-        # Sums of a position use its own plane, transformed inputs the next one.
-        f"__attribute__((aligned({panels.VECTOR_BYTES}))) T s[{(tiled.places + 1) * tiled.plane}];",
+        f"const int begin = (long){tiles} * get_group_id(0) / blocks;",
+        f"const int end = (long){tiles} * (get_group_id(0) + 1) / blocks;",
+        f"const int from = {count} * get_group_id(1) / parts;",
+        f"const int to = {count} * (get_group_id(1) + 1) / parts;",
+        f"__attribute__((aligned({panels.VECTOR_BYTES}))) T s[{scratch}];",
         # One iteration, unless there are fewer groups than intended.
-        f"for (int first = begin; first < end; first += {tiled.most}) {{",
-        f"const int count = min({tiled.most}, end - first);",
+        f"for (int first = begin; first < end; first += {most}) {{",
+        f"const int count = min({most}, end - first);",
         f"const int rows = (count + {tall - 1}) / {tall} * {tall};",
     ]
 
 
-def _position(tiled: WinogradTiling, number: str) -> list[str]:
+def _position(tiled: WinogradTiling, given: ExtentArguments, number: str) -> list[str]:
     """Return code that splits a tile's number into image, line and column."""
+    across, down = given("across", tiled.across), given("down", tiled.down)
     return [
         f"int image = {number};",
-        f"const int column = image % {tiled.across} * {tiled.m}; image /= {tiled.across};",
-        f"const int line = image % {tiled.down} * {tiled.m}; image /= {tiled.down};",
+        f"const int column = image % {across} * {tiled.m}; image /= {across};",
+        f"const int line = image % {down} * {tiled.m}; image /= {down};",
     ]
 
 
-def _inputs(tiled: WinogradTiling, signature: Signature, window: Window) -> list[str]:
+def _inputs(tiled: WinogradTiling, given: ExtentArguments, signature: Signature, window: Window) -> list[str]:
     """Return code that transforms the tiles' input."""
-    n, inside = tiled.n, tiled.inside
-    _, high, wide, _ = signature.shapes["x"]
+    n, inside = tiled.n, given("inside", tiled.inside)
+    high, wide = (given(f"x_{axis}", signature.shapes["x"][axis]) for axis in (1, 2))
+    plane, row = given("plane", tiled.plane), given("row", tiled.row)
 
     def transformed(load: Callable[[int], str], *, unrolled: bool) -> list[str]:
         loads = ", ".join(f"d{i} = {load(i)}" for i in range(n))
@@ -133,19 +142,19 @@ def _inputs(tiled: WinogradTiling, signature: Signature, window: Window) -> list
         ]
 
     def inner(i: int) -> str:
-        return f"READV(__global, p + j * {inside} + {i * wide * inside})"
+        return f"READV(__global, p + (j + {i} * {wide}) * {inside})"
 
     def careful(i: int) -> str:
-        return f"((uint)(iy + {i}) < {high}u && (uint)(ix + j) < {wide}u ? {inner(i)} : (AV)0)"
+        return f"((uint)(iy + {i}) < (uint){high} && (uint)(ix + j) < (uint){wide} ? {inner(i)} : (AV)0)"
 
     return [
         "for (int t = 0; t < rows; ++t) {",
-        *_position(tiled, "first + min(t, count - 1)"),
+        *_position(tiled, given, "first + min(t, count - 1)"),
         f"const int iy = line - {window.begins[0]}, ix = column - {window.begins[1]};",
         f"const bool whole = iy >= 0 && ix >= 0 && iy + {n} <= {high} && ix + {n} <= {wide};",
         f"for (int q = 0; q < {inside}; q += {WIDTH}) {{",
         # The last vector starts where it still fits.
-        f"const int c = min(q, {inside - WIDTH});",
+        f"const int c = min(q, {inside} - {WIDTH});",
         f"__global const T* p = x + (((long)image * {high} + iy) * {wide} + ix) * {inside} + c;",
         f"AV a[{n}][{n}];",
         "if (whole) {",
@@ -153,58 +162,64 @@ def _inputs(tiled: WinogradTiling, signature: Signature, window: Window) -> list
         "} else {",
         *transformed(careful, unrolled=False),  # few tiles are at the edge
         "}",
-        f"T* to_s = s + {tiled.plane} + t * {tiled.row} + c;",
+        f"T* to_s = s + {plane} + t * {row} + c;",
         _loop("i", n, unrolled=True),
         f"AV {', '.join(_names('d', n))};",
         *winograd.inputs(tiled.m, [f"a[{j}][i]" for j in range(n)], _names("d", n)),
-        *(f"WRITEV(__private, to_s + (i * {n} + {j}) * {tiled.plane}, d{j});" for j in range(n)),
+        *(f"WRITEV(__private, to_s + (i * {n} + {j}) * {plane}, d{j});" for j in range(n)),
         *["}", "}", "}"],
     ]
 
 
-def _products(tiled: WinogradTiling) -> list[str]:
+def _products(tiled: WinogradTiling, given: ExtentArguments) -> list[str]:
     """Return code that multiplies tiles by weights, position by position."""
-    block, inside = tiled.block, tiled.inside
-    panel = inside * block.columns
-    values = [f"p[c + {r * tiled.row}]" for r in range(block.rows)]
+    block, inside, count = tiled.block, given("inside", tiled.inside), given("panels", tiled.panels)
+    plane, row = given("plane", tiled.plane), given("row", tiled.row)
+    panel = f"({inside} * {block.columns})"
+    values = [f"p[c + {r} * {row}]" for r in range(block.rows)]
     out = [
         f"for (int place = 0; place < {tiled.places}; ++place)",
         "for (int panel = from; panel < to; ++panel) {",
-        f"__global const T* u = w + ((long)place * {tiled.panels} + panel) * {panel};",
-        f"const int step = panel + 1 < to ? 1 : place + 1 < {tiled.places} ? {tiled.panels} + from - panel : 0;",
+        f"__global const T* u = w + ((long)place * {count} + panel) * {panel};",
+        f"const int step = panel + 1 < to ? 1 : place + 1 < {tiled.places} ? {count} + from - panel : 0;",
         # A volatile read is not optimised away.
         f"__global volatile const T* next = u + (long)step * {panel};",
         f"for (int t = 0; t < rows; t += {block.rows}) {{",
-        f"const T* p = s + (place + 1) * {tiled.plane} + t * {tiled.row};",
+        f"const T* p = s + (place + 1) * {plane} + t * {row};",
         panels.declare(block),
         f"for (int c = 0; c < {inside}; ++c) {{",
         f"if (t < {block.vectors * block.rows}) next[(t / {block.rows} * {inside} + c) * {WIDTH}];",
         panels.step(block, values, f"u + c * {block.columns}"),
         "}",
-        f"T* to_s = s + place * {tiled.plane} + t * {tiled.row} + (panel - from) * {block.columns};",
+        f"T* to_s = s + place * {plane} + t * {row} + (panel - from) * {block.columns};",
     ]
     for r in range(block.rows):
-        out += [f"WRITEV(__private, to_s + {r * tiled.row + j * WIDTH}, s{r}_{j});" for j in range(block.vectors)]
+        out += [f"WRITEV(__private, to_s + {r} * {row} + {j * WIDTH}, s{r}_{j});" for j in range(block.vectors)]
     return [*out, "}", "}"]
 
 
 def _outputs(
-    tiled: WinogradTiling, signature: Signature, activation: Activation, bias: bool, residual: str
+    tiled: WinogradTiling,
+    given: ExtentArguments,
+    signature: Signature,
+    activation: Activation,
+    bias: bool,
+    residual: str,
 ) -> list[str]:
     """Return code that transforms sums to outputs, finishes and stores them."""
-    m, n, block, outside = tiled.m, tiled.n, tiled.block, tiled.outside
-    _, high, wide, _ = signature.shapes["y"]
-    left = outside % WIDTH
+    m, n, block, outside = tiled.m, tiled.n, tiled.block, given("outside", tiled.outside)
+    high, wide = (given(f"y_{axis}", signature.shapes["y"][axis]) for axis in (1, 2))
+    plane, left = given("plane", tiled.plane), tiled.outside % WIDTH
     out = [
         "for (int t = 0; t < count; ++t) {",
-        *_position(tiled, "first + t"),
+        *_position(tiled, given, "first + t"),
         f"const int lines = min({m}, {high} - line), columns = min({m}, {wide} - column);",
         f"const long at = (((long)image * {high} + line) * {wide} + column) * {outside};",
         f"for (int o = from * {block.columns}; o < min(to * {block.columns}, {outside}); o += {WIDTH}) {{",
-        f"const T* p = s + t * {tiled.row} + o - from * {block.columns};",
+        f"const T* p = s + t * {given('row', tiled.row)} + o - from * {block.columns};",
         f"AV a[{n}][{m}], e[{m}][{m}];",
         _loop("j", n, unrolled=True),
-        f"const AV {', '.join(f'd{i} = READV(__private, p + ({i * n} + j) * {tiled.plane})' for i in range(n))};",
+        f"const AV {', '.join(f'd{i} = READV(__private, p + ({i * n} + j) * {plane})' for i in range(n))};",
         *winograd.results(m, _names("d", n), [f"a[j][{i}]" for i in range(m)]),
         "}",
         _loop("i", m, unrolled=True),

@@ -9,6 +9,7 @@ from typing import Any
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import C_TYPES, ITEM_BYTES, OPENCL_C, Ints, numpy_implementation, with_recipe
+from syclsched.kernels.extent_arguments import ExtentArguments
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, last, size, spatial
@@ -165,10 +166,11 @@ def _load_opencl(
             tables += table
             value += f" * {share}"
     finish = f"AV u = {value}; {act.opencl(activation, 'u', kind, 'AV')}"
-    functions, body = generator.code(join, least, finish)
-    start = f"const size_t i = get_global_id(0);\n  if (i >= {generator.items}) return;"
-    head = f"{generator.head}{tables}{functions}WHOLE_VECTORS __kernel void pool({_PARAMETERS})"
-    return OpenCLSource(f"{head} {{\n  {start}\n  {body}\n}}\n", "pool")
+    given = ExtentArguments()
+    start = f"const size_t i = get_global_id(0);\n  if (i >= {given('items', generator.items)}) return;"
+    functions, body = generator.code(join, least, finish, given)
+    head = f"{generator.head}{tables}{functions}WHOLE_VECTORS __kernel void pool({_PARAMETERS}{given.declared})"
+    return OpenCLSource(f"{head} {{\n  {start}\n  {body}\n}}\n", "pool", extents=given.values)
 
 
 def _lowest(dtype: str) -> str:
@@ -216,7 +218,7 @@ def _pool(
                 partial(_launch_opencl, **attributes),
                 OPENCL_C,
                 efficiency=0.4,
-                revision="3",
+                revision="4",
             ),
             pool_numba.pool(dtypes=dtypes, **how, **attributes),
             numpy_implementation(partial(_host, **how, **attributes), efficiency=0.1),

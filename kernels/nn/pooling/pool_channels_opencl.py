@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from syclsched.kernels.common import Ints, ceil_div
+from syclsched.kernels.extent_arguments import ExtentArguments
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.pooling.pool_lines_opencl import seen_along
 from syclsched.kernels.nn.rows_opencl import RowCode
@@ -26,6 +28,10 @@ class PooledChannels:
     dtype: str
     window: Window
     kernel: Ints
+
+    @property
+    def _arrays(self) -> tuple[tuple[str, Ints], ...]:
+        return ("y", self.y), ("x", self.x)
 
     @property
     def width(self) -> int:
@@ -60,41 +66,45 @@ class PooledChannels:
         """Return the expression of a window's index along an axis, and how many windows a vector covers."""
         return f"o{axis}", 1
 
-    def code(self, join: str, nothing: str, finish: str) -> tuple[str, str]:
+    def code(self, join: str, nothing: str, finish: str, given: ExtentArguments) -> tuple[str, str]:
         """Return functions and the statements of work-item ``i``; see `pool_lines_opencl.Lines.code`."""
-        y, x, count = self.y[1:-1], self.x[1:-1], self.y[-1]
-        last, join = len(y) - 1, join.replace("{kind}", "AV")
-        block, parts = self._vectors * self.width, ceil_div(y[-1], self._each)
-        steps = [self.window.dilations[axis] * size(x[axis + 1 :]) * count for axis in range(len(x))]
-        vectors = range(self._vectors)
+        last, join = len(self.kernel) - 1, join.replace("{kind}", "AV")
+        y, x = ([given(f"{name}_{axis}", shape[axis + 1]) for axis in range(last + 1)] for name, shape in self._arrays)
+        count, each = given("channels", self.y[-1]), given("each", self._each)
+        pieces, parts = given("pieces", self._pieces), given("parts", ceil_div(self.y[-2], self._each))
+        block, vectors = self._vectors * self.width, range(self._vectors)
+        number = "uint" if self.items < 1 << 32 else "size_t"  # divisions of 64 bits take longer
+        strides = ["(size_t)" + " * ".join([*x[axis + 1 :], count]) for axis in range(last + 1)]
 
         def read(at: str) -> str:
             loads = [f"READV(__global, p + {at} + {k * self.width})" for k in vectors]
             return " ".join(f"s{k} = {join.format(f's{k}', loads[k])};" for k in vectors)
 
-        out = [f"const int c = min((int)(i % {self._pieces}) * {block}, {count - block});"]
-        out.append(f"const int part = i / {self._pieces} % {parts} * {self._each};")
-        out.append(f"size_t rest = i / {self._pieces * parts}; y += rest * {y[-1] * count} + c;")
+        out = [f"const long stride{axis} = {stride};" for axis, stride in enumerate(strides)]
+        out.append(f"const int c = min((int)(({number})i % {pieces}) * {block}, {count} - {block});")
+        out.append(f"{number} rest = ({number})i / {pieces}; const int part = rest % {parts} * {each};")
+        out.append(f"rest /= {parts}; y += (size_t)rest * {y[-1]} * {count} + c;")
         for axis in reversed(range(last)):
             out.append(f"const int o{axis} = rest % {y[axis]}; rest /= {y[axis]};")
             out.append(seen_along(axis, self.window, self.kernel, x[axis]))
-            out.append(f"x += b{axis} * {size(x[axis + 1 :]) * count};")
-        out.append(f"x += rest * {size(self.x[1:])} + c;")
-        out.append(f"for (int o{last} = part; o{last} < min(part + {self._each}, {y[-1]}); ++o{last}) {{")
+            out.append(f"x += b{axis} * stride{axis};")
+        out.append(f"x += (size_t)rest * {x[0]} * stride0 + c;")
+        out.append(f"for (int o{last} = part; o{last} < min(part + {each}, {y[-1]}); ++o{last}) {{")
         out.append(seen_along(last, self.window, self.kernel, x[-1]))
         out.append(f"__global const T* p = x + b{last} * {count};")
         out.append(f"AV {', '.join(f's{k} = (AV){nothing}' for k in vectors)};")
-        places = " + ".join(f"k{axis} * {step}" for axis, step in enumerate(steps))
-        loops = "".join(
-            f"for (int k{axis} = low{axis}; k{axis} < high{axis}; ++k{axis}) " for axis in range(len(steps))
-        )
-        each = f"{loops} {{ {read(places)} }}"
+        axes, apart = range(last + 1), self.window.dilations
+
+        def place(choice: Sequence[int | str]) -> str:
+            return " + ".join(f"{k} * {apart[axis]} * stride{axis}" for axis, k in enumerate(choice))
+
+        loops = "".join(f"for (int k{axis} = low{axis}; k{axis} < high{axis}; ++k{axis}) " for axis in axes)
+        taps = f"{loops} {{ {read(place([f'k{axis}' for axis in axes]))} }}"
         if size(self.kernel) * self._vectors <= _MOST_UNROLLED:
-            choices = itertools.product(*map(range, self.kernel))
-            taps = [sum(k * step for k, step in zip(choice, steps, strict=True)) for choice in choices]
-            inside = " && ".join(f"low{a} == 0 && high{a} == {self.kernel[a]}" for a in range(len(steps)))
-            each = f"if ({inside}) {{ {' '.join(read(str(at)) for at in taps)} }} else {each}"
-        out.append(each)
+            inside = " && ".join(f"low{axis} == 0 && high{axis} == {self.kernel[axis]}" for axis in axes)
+            reads = [read(place(choice)) for choice in itertools.product(*map(range, self.kernel))]
+            taps = f"if ({inside}) {{ {' '.join(reads)} }} else {taps}"
+        out.append(taps)
         for k in vectors:
             store = f"WRITEV(__global, y + o{last} * {count} + {k * self.width}, u);"
             out.append(f"{{ const AV v = s{k}; {finish.format('0')} {store} }}")

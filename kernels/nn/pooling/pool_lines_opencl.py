@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 
 from syclsched.kernels.common import Ints, ceil_div
+from syclsched.kernels.extent_arguments import ExtentArguments
 from syclsched.kernels.nn import lane_shuffles
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.opencl_types import literal, sum_dtype
@@ -77,7 +78,7 @@ class PooledLines:
         """Return the expression of a window's index along an axis, and how many windows a vector covers."""
         return ("{0}", self.width) if axis == len(self.kernel) - 1 else (f"o{axis}", 1)
 
-    def code(self, join: str, nothing: str, finish: str) -> tuple[str, str]:
+    def code(self, join: str, nothing: str, finish: str, given: ExtentArguments) -> tuple[str, str]:
         """Return functions and the statements of work-item ``i``."""
         y, x = self.signature.shapes["y"][2:], self.signature.shapes["x"][2:]
         dtype, window, outer = self.signature.dtypes["y"], self.window, range(len(y) - 1)
@@ -116,12 +117,12 @@ class PooledLines:
         return f"inline AR seen(__global const T* p{given}) {{ AR s = (AR){nothing}; {loops}s = {total}; return s; }}\n"
 
 
-def seen_along(axis: int, window: Window, kernel: Ints, extent: int) -> str:
+def seen_along(axis: int, window: Window, kernel: Ints, extent: int | str) -> str:
     """Return code that computes a window's start along an axis and the range of its positions within the array."""
     apart = window.dilations[axis]
     begin = f"const int b{axis} = o{axis} * {window.strides[axis]} - {window.begins[axis]};"
     low = f"const int low{axis} = max(0, ({apart - 1} - b{axis}) / {apart});"
-    return f"{begin} {low} const int high{axis} = min({kernel[axis]}, ({extent + apart - 1} - b{axis}) / {apart});"
+    return f"{begin} {low} const int high{axis} = min({kernel[axis]}, ({extent} + {apart - 1} - b{axis}) / {apart});"
 
 
 def reciprocal_table(axis: int, counts: list[int], dtype: str, at: str, width: int) -> tuple[str, str]:

@@ -26,13 +26,16 @@ def generated_implementations(
     efficiency: float = 0.5,
     revision: str = "1",
     numba_dtypes: tuple[str, ...] = NUMBA_DTYPES,
+    takes_extents: bool = False,
 ) -> tuple[Implementation, ...]:
-    """Return the implementations of a kernel in OpenCL C and in Python."""
+    """Return the implementations of a kernel in OpenCL C and in Python; see `opencl_writer` for ``takes_extents``."""
     return (
         Implementation(
             "opencl-c",
             "opencl-c",
-            partial(_load, writer=opencl_writer, parameters=parameters, body=body),
+            partial(
+                _load, writer=partial(opencl_writer, takes_extents=takes_extents), parameters=parameters, body=body
+            ),
             launch,
             OPENCL_C,
             efficiency=efficiency,

@@ -77,7 +77,11 @@ class KernelWriter(ABC):
 
     @abstractmethod
     def extents(self, array: str) -> tuple[str, ...]:
-        """Return the extents of an array: constants in OpenCL C; read at run time, by one kernel for all, in Python."""
+        """Return the extents of an array; in OpenCL C constants, or arguments of a kernel that is one for all."""
+
+    def number(self, name: str, value: int) -> str:
+        """Return the text of a number that follows from shapes: a constant, or an argument as those of `extents`."""
+        return str(value)
 
     def read(self, array: str, index: str, stride: str = "1") -> str:
         """Define the number, or in `vectors_of` the vector, at an index of an array, and return its name."""

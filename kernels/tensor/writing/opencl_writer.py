@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from syclsched.kernels.common import C_TYPES, ITEM_BYTES, VECTOR_AT_ANY, transpose_shuffles
+from syclsched.kernels.extent_arguments import ExtentArguments
 from syclsched.kernels.tensor.writing.kernel_writer import LANES, UNSIGNED, KernelWriter, compute_dtype
 from syclsched.kernels.vectors import inverse_root, scaled_exponential
 from syclsched.kernels.vectors.error_function import error_function
@@ -19,9 +20,14 @@ from syclsched.model.operation import OpenCLSource, Parameter, Signature
 _BRANCH_FREE = scaled_exponential.FUNCTIONS | inverse_root.FUNCTIONS
 
 
-def opencl_writer(signature: Signature, parameters: tuple[Parameter, ...]) -> KernelWriter:
-    """Return a `KernelWriter` whose ``finish`` returns an `OpenCLSource`."""
-    return _OpenCLWriter(signature, parameters)
+def opencl_writer(
+    signature: Signature, parameters: tuple[Parameter, ...], *, takes_extents: bool = False
+) -> KernelWriter:
+    """Return a `KernelWriter` whose ``finish`` returns an `OpenCLSource`.
+
+    With ``takes_extents`` the kernel takes those that `KernelWriter.extents` returns as arguments.
+    """
+    return _OpenCLWriter(signature, parameters, ExtentArguments() if takes_extents else None)
 
 
 class _OpenCLWriter(KernelWriter):
@@ -31,8 +37,11 @@ class _OpenCLWriter(KernelWriter):
     group, groups, local, width = "get_group_id(0)", "get_num_groups(0)", "get_local_id(0)", "get_local_size(0)"
     plane_row, plane_column = "get_global_id(1)", "get_global_id(0)"
 
-    def __init__(self, signature: Signature, parameters: tuple[Parameter, ...]) -> None:
+    def __init__(
+        self, signature: Signature, parameters: tuple[Parameter, ...], arguments: ExtentArguments | None
+    ) -> None:
         super().__init__(signature, parameters)
+        self._arguments = arguments
         self._attribute = ""
         self._functions: dict[str, tuple[Function, int]] = {}
         self._types: dict[str, None] = {}  # definitions of vector types, in order
@@ -44,7 +53,11 @@ class _OpenCLWriter(KernelWriter):
         return "bool" if dtype == "bool" else f"{C_TYPES[compute_dtype(dtype)]}{self._lanes if self._lanes > 1 else ''}"
 
     def extents(self, array: str) -> tuple[str, ...]:
-        return tuple(map(str, self.signature.shapes[array]))
+        return tuple(self.number(f"{array}_{axis}", n) for axis, n in enumerate(self.signature.shapes[array]))
+
+    def number(self, name: str, value: int) -> str:
+        # As an index, of 64 bits, so that products do not overflow.
+        return str(value) if self._arguments is None else self.index(self._arguments(name, value))
 
     def index(self, expression: str) -> str:
         # Signed and of 64 bits: with indices that may wrap, the CPU compiler does not recognise contiguous access.
@@ -299,7 +312,9 @@ class _OpenCLWriter(KernelWriter):
                 "static float half_rounded(float x) {\n"
                 "  ushort bits;\n  vstore_half_rte(x, 0, (half*)&bits);\n  return vload_half(0, (half*)&bits);\n}\n"
             )
-        return OpenCLSource(f"{head}__kernel {self._attribute}void kernel_({arguments}) {{\n{body}\n}}\n", "kernel_")
+        extents = self._arguments or ExtentArguments()
+        head += f"__kernel {self._attribute}void kernel_({arguments}{extents.declared})"
+        return OpenCLSource(f"{head} {{\n{body}\n}}\n", "kernel_", extents=extents.values)
 
 
 def _of_long(to: str, given: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import ArgumentError
-from syclsched.model.operation import Parameter, Scalar, Signature
+from syclsched.model.operation import OpenCLSource, Parameter, Scalar, Signature
 
 _CTYPES: dict[str, Any] = {
     "bool": ctypes.c_uint8,
@@ -58,6 +58,11 @@ def flatten_scalar(name: str, value: Scalar, dtype: str) -> list[Any]:
     if dtype != "bool" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
         raise ArgumentError(f"{value!r} does not fit dtype {dtype}", where=f"argument {name!r}")
     return [_CTYPES[dtype](bool(value) if dtype == "bool" else int(value))]  # ctypes wraps negative bytes
+
+
+def flatten_extents(code: Any) -> list[Any]:
+    """Return the extents of OpenCL C as a kernel's last arguments; other code has none."""
+    return [ctypes.c_int32(each) for each in code.extents] if isinstance(code, OpenCLSource) else []
 
 
 class ArrayForm(Enum):

@@ -14,7 +14,14 @@ from syclsched.devices.native.fences import submit_fence
 from syclsched.devices.native.host_tasks import expect_host_tasks
 from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
-from syclsched.devices.programs.arguments import ArrayForm, BoundArray, flatten_array, flatten_scalar, scalar_dtype
+from syclsched.devices.programs.arguments import (
+    ArrayForm,
+    BoundArray,
+    flatten_array,
+    flatten_extents,
+    flatten_scalar,
+    scalar_dtype,
+)
 from syclsched.errors import ExecutionError, SyclschedError
 from syclsched.model.operation import Copies, NativeCall, OpenCLSource, Operation, Scalar, Signature, SpirvModule
 
@@ -154,6 +161,7 @@ class KernelExecutable:
 
     __slots__ = (
         "_array_count",
+        "_extents",
         "_form",
         "_kernel",
         "_names",
@@ -186,6 +194,7 @@ class KernelExecutable:
         self.divisible = isinstance(code, OpenCLSource) and is_divisible(code, operation)
         self._kernel = kernel
         self._form = form
+        self._extents = flatten_extents(code)
         self._scalars = {p.name: scalar_dtype(p, signature) for p in operation.parameters if not p.is_array}
         self._array_count = len(operation.arrays)
         #: Keep the bound constants alive.
@@ -209,7 +218,7 @@ class KernelExecutable:
     @property
     def arguments_count(self) -> int:
         """The number of kernel arguments, if arrays are passed as bare pointers."""
-        return sum(1 if isinstance(part, str) else len(part) for part in self._parts)
+        return sum(1 if isinstance(part, str) else len(part) for part in self._parts) + len(self._extents)
 
     @property
     def kernel_arguments_count(self) -> int:
@@ -250,6 +259,7 @@ class KernelExecutable:
                 flat += part
                 continue
             flat += self._flat_array(arguments[part])
+        flat += self._extents
         return KernelSubmission(self._kernel, flat, self.global_range, self.local_range, self.divisible)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -48,7 +48,7 @@ class ChainLink:
     """A launch that can be part of a chain."""
 
     part: ProgramPart  # its kernel as a function, which takes the indices of a work-item first
-    parameters: tuple[tuple[str, str], ...]  # of the kernel: declaration and name
+    parameters: tuple[tuple[str, str], ...]  # of the kernel, its extents left out: declaration and name
     global_range: tuple[int, ...]
     local_range: tuple[int, ...] | None
 
@@ -78,7 +78,9 @@ def chain_launches(
     links = tuple(link for link in map(chain_link, executables) if link is not None)
     kernel = _kernel(links, queue.sycl_context, queue.sycl_device)
     assert kernel is not None
-    arguments = [a for each in submissions if isinstance(each, KernelSubmission) for a in each.arguments]
+    given = zip(links, submissions, strict=True)
+    # The chain's code contains the extents.
+    arguments = [a for link, each in given for a in each.arguments[: len(link.parameters)]]  # type: ignore[attr-defined]
     return KernelSubmission(kernel=kernel, arguments=arguments, global_range=[1], local_range=[1])
 
 
@@ -106,10 +108,10 @@ def _function(code: OpenCLSource) -> tuple[ProgramPart, tuple[tuple[str, str], .
     if _QUERY.search(before) or _QUERY.search(behind):  # other functions and macros do not know the indices
         return None
     head = f"void {code.kernel_name}(const size_t syclsched_id_0, const size_t syclsched_id_1, "
-    part = program_part(OpenCLSource(declared.sub(head, code.source), code.kernel_name, code.options))
+    part = program_part(replace(code, source=declared.sub(head, code.source)))
     if part is None or {word for head, _ in found for word in _WORD.findall(head)} & {*part.names, *part.macros}:
         return None
-    return part, tuple(found)
+    return part, tuple(found[: len(found) - len(code.extents)])
 
 
 def _end_of_body(source: str, begin: int) -> int:
@@ -140,6 +142,7 @@ def chain_source(links: Sequence[ChainLink]) -> OpenCLSource:
         texts += [f"#undef {name.partition('(')[0]}" for name in macros]
         declared += [f"{_RESTRICT.sub('', head)}{own}_{number}" for head, own in link.parameters]
         arguments = "".join(f", {own}_{number}" for _, own in link.parameters)
+        arguments += "".join(f", {extent}" for extent in link.part.code.extents)
         calls += [
             f"  for (size_t j = 0; j < {sizes[1]}; ++j)",
             f"    for (size_t i = 0; i < {sizes[0]}; ++i)",

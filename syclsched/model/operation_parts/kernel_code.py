@@ -72,6 +72,9 @@ class OpenCLSource:
         Name of the kernel in it.
     options : str, optional
         Build options.
+    extents : tuple[int, ...], optional
+        Numbers of 32 bits that the kernel takes as its last arguments, each an ``int``. A kernel that takes all numbers
+        that depend on shapes so is compiled once for all shapes.
 
     Examples
     --------
@@ -84,6 +87,7 @@ class OpenCLSource:
     source: str
     kernel_name: str
     options: str = ""
+    extents: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         options = f", options {self.options!r}" if self.options else ""

@@ -202,5 +202,5 @@ def test_code_for_tiles_at_the_edge_is_a_loop_which_is_compiled_sooner() -> None
     operation = nn.conv(2, (1, 1), (1, 1, 1, 1), channels_last=True)
     source = minimal(operation).load(signature()).source
     n = winograd_tiling.tiling(signature()).n
-    assert source.count(f"(uint)(ix + j) < {28}u ?") == n  # one column of a tile, not all
+    assert source.count("(uint)(ix + j) < (uint)x_2 ?") == n  # one column of a tile, not all
     assert "vload" not in re.sub("#define.*", "", source)

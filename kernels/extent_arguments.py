@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers that an OpenCL C kernel takes as arguments instead of containing them, so that shapes share its code."""
+
+from __future__ import annotations
+
+
+class ExtentArguments:
+    """The last parameters of a kernel, of type ``int``, with their arguments; see `syclsched.OpenCLSource`."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, int] = {}
+
+    def __call__(self, name: str, value: int) -> str:
+        """Return the text of a number: the parameter's name, or the number itself if 32 bits do not hold it."""
+        if value >= 1 << 31:
+            return f"{value}L"
+        assert self._values.setdefault(name, value) == value, name
+        return name
+
+    @property
+    def declared(self) -> str:
+        """The parameters, behind others."""
+        return "".join(f", const int {name}" for name in self._values)
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The arguments, in the parameters' order."""
+        return tuple(self._values.values())
