@@ -48,7 +48,7 @@ def concat(axis: int, count: int) -> Operation:
                 partial(_write, axis=axis, names=names),
                 partial(_launch, axis=axis, names=names),
                 revision="3",
-                takes_extents=True,
+                takes_extents=partial(_takes_extents, axis=axis, names=names),
             ),
         ),
     )
@@ -99,6 +99,11 @@ def _in_vectors(signature: Signature) -> bool:
 def _pieces(widths: list[int]) -> list[int]:
     """Return the number of pieces per line of each array; empty if a work-item copies whole lines."""
     return [ceil_div(width, _PIECE) for width in widths] if sum(widths) > _PIECE else []
+
+
+def _takes_extents(signature: Signature, *, axis: int, names: tuple[str, ...]) -> bool:
+    """Return whether the kernel takes extents as arguments: lines that are no whole vectors then take longer."""
+    return all(width % LANES == 0 for width in _widths(signature, axis, names))
 
 
 def _write(w: KernelWriter, *, axis: int, names: tuple[str, ...]) -> None:

@@ -126,7 +126,7 @@ def _conv(convolution: Convolution, bias: bool, residual: str) -> Operation:
             partial(conv_blocks.launch, **attributes),
             revision="6",
             numba_dtypes=REAL_DTYPES,
-            takes_extents=True,
+            takes_extents=partial(conv_blocks.takes_extents, window=window, groups=groups),
         )
     )
     numba = replace(numba, requires=replace(numba.requires, refuses=_refuses_empty), efficiency=0.3)

@@ -47,6 +47,15 @@ def _is_pointwise(signature: Signature, window: Window) -> bool:
     return size(kernel) == 1 and not any(window.pads) and size(window.strides) == 1
 
 
+def takes_extents(signature: Signature, *, window: Window, groups: int) -> bool:
+    """Return whether the kernel takes extents as arguments.
+
+    Others have shorter loops, over positions or few channels, which take up to a quarter longer if the compiler does
+    not know their lengths.
+    """
+    return groups == 1 and _is_pointwise(signature, window)
+
+
 def geometry(signature: Signature, window: Window, last: bool) -> tuple[int, Ints, Ints, Ints, Window]:
     """Return batch, extents of input, output and kernel, and the window, with as few axes as possible."""
     y, x, w = (signature.shapes[name] for name in ("y", "x", "w"))

@@ -77,8 +77,16 @@ class WinogradTiling:
 
     @property
     def plane(self) -> int:
-        """Stride between positions in scratch, in elements."""
-        return self.most * self.row + WIDTH
+        """Stride between positions in scratch, in elements: one of few, as kernels contain it."""
+        used = self.most * self.row
+        return next(size for size in self._planes if size >= used) + WIDTH
+
+    @property
+    def _planes(self) -> tuple[int, ...]:
+        """Elements of a plane, ascending; the largest suffices for all shapes."""
+        return tuple(
+            ceil_div(nbytes // 4, (self.places + 1) * WIDTH) * WIDTH for nbytes in (SCRATCH_BYTES // 2, SCRATCH_BYTES)
+        )
 
     def scratch_bytes(self, tiles: int) -> int:
         """Return the scratch bytes of ``tiles`` tiles."""

@@ -26,16 +26,17 @@ def generated_implementations(
     efficiency: float = 0.5,
     revision: str = "1",
     numba_dtypes: tuple[str, ...] = NUMBA_DTYPES,
-    takes_extents: bool = False,
+    takes_extents: Callable[[Signature], bool] | None = None,
 ) -> tuple[Implementation, ...]:
-    """Return the implementations of a kernel in OpenCL C and in Python; see `opencl_writer` for ``takes_extents``."""
+    """Return the implementations of a kernel in OpenCL C and in Python.
+
+    ``takes_extents`` returns for which signatures the one in OpenCL C takes extents as arguments; see `opencl_writer`.
+    """
     return (
         Implementation(
             "opencl-c",
             "opencl-c",
-            partial(
-                _load, writer=partial(opencl_writer, takes_extents=takes_extents), parameters=parameters, body=body
-            ),
+            partial(_load_opencl, parameters=parameters, body=body, takes_extents=takes_extents),
             launch,
             OPENCL_C,
             efficiency=efficiency,
@@ -45,7 +46,7 @@ def generated_implementations(
         Implementation(
             "python",
             "python",
-            partial(_load, writer=numba_writer, parameters=parameters, body=body),
+            partial(_load_python, parameters=parameters, body=body),
             launch,
             Requirements(packages=PYTHON_KERNEL.packages, dtypes=numba_dtypes),
             efficiency=efficiency,
@@ -55,9 +56,21 @@ def generated_implementations(
     )
 
 
-def _load(
-    signature: Signature, *, writer: Callable[..., KernelWriter], parameters: tuple[Parameter, ...], body: KernelBody
+def _load_opencl(
+    signature: Signature,
+    *,
+    parameters: tuple[Parameter, ...],
+    body: KernelBody,
+    takes_extents: Callable[[Signature], bool] | None,
 ) -> Any:
-    w = writer(signature, parameters)
+    takes = takes_extents is not None and takes_extents(signature)
+    return _written(opencl_writer(signature, parameters, takes_extents=takes), body)
+
+
+def _load_python(signature: Signature, *, parameters: tuple[Parameter, ...], body: KernelBody) -> Any:
+    return _written(numba_writer(signature, parameters), body)
+
+
+def _written(w: KernelWriter, body: KernelBody) -> Any:
     body(w)
     return w.finish()
