@@ -14,13 +14,13 @@ from typing import Any
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import OPENCL_C, numpy_implementation, with_recipe
-from syclsched.kernels.extent_arguments import ExtentArguments
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.line_operations import lines_launch, work
 from syclsched.kernels.nn.opencl_types import FLOATS, empty_kernel, sum_dtype
 from syclsched.kernels.nn.rows_opencl import RowCode
+from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split
 

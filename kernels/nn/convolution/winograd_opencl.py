@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from syclsched.kernels.extent_arguments import ExtentArguments
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.activation import Activation
@@ -26,6 +25,7 @@ from syclsched.kernels.nn.convolution import winograd
 from syclsched.kernels.nn.convolution.winograd_tiling import SCRATCH_BYTES, WIDTH, WinogradTiling, is_profitable, tiling
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.opencl_types import header
+from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.kernels.windows import Window
 from syclsched.model.operation import OpenCLSource, Signature
 

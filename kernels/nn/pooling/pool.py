@@ -9,7 +9,6 @@ from typing import Any
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import C_TYPES, ITEM_BYTES, OPENCL_C, Ints, numpy_implementation, with_recipe
-from syclsched.kernels.extent_arguments import ExtentArguments
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, last, size, spatial
@@ -17,6 +16,7 @@ from syclsched.kernels.nn.line_operations import lines_launch
 from syclsched.kernels.nn.opencl_types import FLOATS, empty_kernel, sum_dtype
 from syclsched.kernels.nn.pooling import pool_channels_opencl, pool_lines_opencl, pool_numba, pool_whole_channels
 from syclsched.kernels.onednn.operations import pool as onednn
+from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.kernels.tensor.writing.opencl_writer import opencl_writer
 from syclsched.kernels.windows import Window, times
 from syclsched.model.access import AccessMode

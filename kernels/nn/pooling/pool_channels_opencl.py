@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from syclsched.kernels.common import Ints, ceil_div
-from syclsched.kernels.extent_arguments import ExtentArguments
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.pooling.pool_lines_opencl import seen_along
 from syclsched.kernels.nn.rows_opencl import RowCode
+from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.kernels.windows import Window
 
 #: Most vectors of channels per work-item; target number of work-items; most unrolled reads of an interior window.

@@ -12,11 +12,11 @@ import math
 from dataclasses import dataclass
 
 from syclsched.kernels.common import Ints, ceil_div
-from syclsched.kernels.extent_arguments import ExtentArguments
 from syclsched.kernels.nn import lane_shuffles
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.opencl_types import literal, sum_dtype
 from syclsched.kernels.nn.rows_opencl import RowCode
+from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.kernels.windows import Window
 from syclsched.model.operation import Signature
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from syclsched.kernels.common import C_TYPES, ITEM_BYTES, VECTOR_AT_ANY, transpose_shuffles
-from syclsched.kernels.extent_arguments import ExtentArguments
+from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.kernels.tensor.writing.kernel_writer import LANES, UNSIGNED, KernelWriter, compute_dtype
 from syclsched.kernels.vectors import inverse_root, scaled_exponential
 from syclsched.kernels.vectors.error_function import error_function

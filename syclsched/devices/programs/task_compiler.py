@@ -233,12 +233,14 @@ def _check_argument_count(made: KernelExecutable, code: Any, operation: Operatio
     """Raise if a kernel takes another number of arguments than the operation has: the runtime would not say why."""
     taken, passed = made.kernel_arguments_count, made.arguments_count
     if taken != passed:
-        names = ", ".join(parameter.name for parameter in operation.parameters)
+        extents = f" and the extents {', '.join(map(str, code.extents))}" if code.extents else ""
+        names = ", ".join(parameter.name for parameter in operation.parameters) + extents
         raise ExecutionError(
             f"the kernel {code.kernel_name!r} takes {taken} argument{'s' * (taken != 1)}, and the operation passes "
             f"{passed}: {names}",
             where=where,
-            hint="Give the kernel one argument for each parameter of the operation, in the same order",
+            hint="Give the kernel one argument for each parameter of the operation, and an int for each extent of the "
+            "code, in the same order",
         )
 
 

@@ -103,6 +103,21 @@ def test_several_are_one_program_and_each_keeps_its_own_names(queue: Any, built:
     assert "FACTOR 0.5f" not in built[1]
 
 
+def test_code_that_takes_extents_is_built_once_for_all(queue: Any, built: list[str]) -> None:
+    source = f"// {next(_numbers)}\n"
+    source += "__kernel void k(__global float *y, int low, int high) { y[get_global_id(0)] = low - high; }"
+
+    def taking(*extents: int) -> task_compiler.CompileRequest:
+        code = OpenCLSource(source, "k", extents=extents)
+        way = Implementation("cl", "opencl-c", lambda _: code, lambda s, _: Launch((5,)))
+        made = Operation(f"{extents}", (Parameter("y", AccessMode.WRITE),), (way,), lambda _: Work(1, 1))
+        return task_compiler.CompileRequest(made, way, SIGNATURE, queue, LIMITS)
+
+    made = task_compiler.compile_tasks([taking(7, 2), taking(-1, 1 << 20)])
+    assert [result(each, queue) for each in made] == [[5.0] * 5, [float(-1 - (1 << 20))] * 5]
+    assert len(built) == 1
+
+
 def test_what_cannot_be_a_part_is_built_alone(queue: Any, built: list[str]) -> None:
     made = task_compiler.compile_tasks([piece(queue, "1"), piece(queue, "2", ALONE), piece(queue, "3")])
     assert len(built) == 2

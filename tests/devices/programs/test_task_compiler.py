@@ -318,6 +318,17 @@ def test_a_refused_source_comes_with_the_compilers_log_and_the_line(queue: Any) 
 
 
 @pytest.mark.sycl
+def test_extents_count_as_arguments(queue: Any) -> None:
+    source = "__kernel void grid(__global const float *x, __global float *y, int a, int n) { y[0] = x[0]; }"
+    implementation = kernel_implementation("opencl-c", lambda _: OpenCLSource(source, "grid", extents=(7, 8)))
+    signature = Signature({"x": (2, 2), "y": (2, 2)}, {"x": "float32", "y": "float32"}, {"a": 1})
+    with pytest.raises(
+        ExecutionError, match="takes 4 arguments, and the operation passes 5: x, y, a and the extents 7, 8"
+    ):
+        task_compiler.compile_task(operation(implementation), implementation, signature, queue, LIMITS)
+
+
+@pytest.mark.sycl
 @pytest.mark.parametrize(("given", "count"), [("int a, int b", "4 arguments"), ("", "2 arguments")])
 def test_another_number_of_kernel_arguments_is_found_when_it_is_compiled(given: str, count: str, queue: Any) -> None:
     source = (

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -67,6 +68,12 @@ def operation(source: str, flops: float = 1e3) -> Operation:
     return Operation("indices", parameters, (way,), lambda _: Work(flops, 1e3, "int64"))
 
 
+def replaced_code(given: Operation, code: OpenCLSource) -> Operation:
+    """Return an operation with other code."""
+    (way,) = given.implementations
+    return replace(given, implementations=(replace(way, load=lambda _: code),))
+
+
 def chain_of(operations: Sequence[Operation]) -> TaskGraph:
     """Return tasks that read x and update y, and the other way round, in turns."""
     graph = TaskGraph("chain")
@@ -110,6 +117,17 @@ def same_as_alone(graph: TaskGraph, launches: list[int], lanes: int = 1) -> None
 
 def test_every_index_is_that_of_a_launch() -> None:
     same_as_alone(chain_of([operation(INDICES)] * 5), [5])
+
+
+def test_a_chain_contains_extents() -> None:
+    source = INDICES.replace("long *restrict y)", "long *restrict y, const int n, int factor)").replace(
+        "* 3", "* factor - n"
+    )
+
+    def taking(*extents: int) -> Operation:
+        return replaced_code(operation(source), OpenCLSource(source, "indices", extents=extents))
+
+    same_as_alone(chain_of([taking(7, 3), taking(8, -2), operation(INDICES), taking(7, 5)]), [4])
 
 
 def test_nothing_is_chained_in_a_run_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers that kernels take as arguments, and operations whose shapes share one code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from syclsched.kernels import nn
+from syclsched.kernels.tensor.concat import concat
+from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
+from syclsched.model.operation import OpenCLSource, Operation, Signature
+
+
+def test_numbers_are_parameters_in_the_order_of_their_first_use() -> None:
+    given = ExtentArguments()
+    assert [given("rows", 7), given("columns", 8), given("rows", 7)] == ["rows", "columns", "rows"]
+    assert given.declared == ", const int rows, const int columns"
+    assert given.values == (7, 8)
+
+
+def test_a_number_that_no_argument_holds_is_a_constant() -> None:
+    given = ExtentArguments()
+    assert given("most", (1 << 31) - 1) == "most"
+    assert given("more", 1 << 31) == "2147483648L"
+    assert given.values == ((1 << 31) - 1,)
+
+
+def code(operation: Operation, name: str = "opencl-c", **shapes: tuple[int, ...]) -> OpenCLSource:
+    signature = Signature(shapes, dict.fromkeys(shapes, "float32"), {}, frozenset({"w"} & shapes.keys()))
+    assert operation.check(signature) is None
+    found = operation.implementation(name).load(signature)
+    assert isinstance(found, OpenCLSource)
+    return found
+
+
+def conv(size: int, inside: int, outside: int, kernel: int, name: str = "opencl-c", groups: int = 1) -> OpenCLSource:
+    operation = nn.conv(2, pads=(kernel // 2,) * 4, channels_last=True, groups=groups)
+    y, x, w = (1, size, size, outside), (1, size, size, inside), (outside, inside // groups, kernel, kernel)
+    return code(operation, name, y=y, x=x, w=w)
+
+
+def pooled(size: int, channels: int) -> OpenCLSource:
+    shape = (1, size, size, channels)
+    return code(nn.pool("max", (3, 3), pads=(1,) * 4, channels_last=True), y=shape, x=shape)
+
+
+def concatenated(*widths: int) -> OpenCLSource:
+    parts = {f"x{n}": (5, width) for n, width in enumerate(widths)}
+    return code(concat(1, len(widths)), y=(5, sum(widths)), **parts)
+
+
+def joined(rows: int, *widths: int) -> OpenCLSource:
+    parts, whole = {f"x{n}": (rows, width) for n, width in enumerate(widths)}, (sum(widths),)
+    return code(nn.join(len(widths)), y=(rows, *whole), **parts, scale=whole, shift=whole)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (conv(14, 64, 128, 1), conv(28, 96, 64, 1)),
+        (conv(28, 96, 128, 3, "opencl-c-winograd"), conv(27, 128, 192, 3, "opencl-c-winograd")),
+        (pooled(28, 192), pooled(14, 480)),
+        (concatenated(64, 32), concatenated(128, 96)),
+        (joined(100, 128, 32), joined(30, 256, 32)),
+    ],
+    ids=["1x1", "minimal filtering", "pool", "concat", "join"],
+)
+def test_shapes_share_code(one: OpenCLSource, other: OpenCLSource) -> None:
+    assert one.source == other.source
+    assert one.extents != other.extents
+
+
+@pytest.mark.parametrize(
+    "found",
+    [conv(14, 64, 64, 3), conv(14, 64, 64, 3, groups=64), conv(14, 64, 64, 1, groups=4), concatenated(64, 33)],
+    ids=["3x3", "depthwise", "groups", "parts of vectors"],
+)
+def test_short_loops_know_their_lengths(found: Any) -> None:
+    assert not found.extents
