@@ -2,7 +2,7 @@
 """Latency of whole models beside ONNX Runtime's CPU provider, alternating in one process, on the same cores.
 
     python benchmarks/onnx_models.py [--models resnet50 bert] [--families] [--runs 30] [--blocks 10] [--operators 12]
-                                       [--memory] [--first] [--tuned | --untuned]
+                                       [--memory] [--first] [--after MODEL] [--tuned | --untuned]
 
 The models are the networks in the ``onnx`` package with seeded random weights, batch 1, and an encoder of the size of
 BERT's base model on 128 tokens; with ``--families`` those of ``model_families.py``: recurrent, with control flow, tiny,
@@ -20,8 +20,8 @@ of their own and shows by how much they grow, once loaded, while they run: what 
 
 ``--first`` shows how long it takes from `syclsched.compile` to the results of the first call: in the first process that
 has the model, with nothing but what ``syclsched profile`` leaves in the user's folders, in one after that, and in a
-process that had another model before. On a busy machine plans are not tuned, unless ``--tuned`` is given; with
-``--untuned`` they never are (``autotune=False``).
+process that had another model before, that of ``--after``. On a busy machine plans are not tuned, unless ``--tuned`` is
+given; with ``--untuned`` they never are (``autotune=False``).
 """
 
 from __future__ import annotations
@@ -351,10 +351,6 @@ def measure_first(names: list[str], folder: Path, *, tuned: bool, untuned: bool)
     print(json.dumps(found))
 
 
-#: The model called first where another one is the second of its process.
-_BEFORE = "perceptron, 64"
-
-
 def first(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Return what first calls take in processes that know nothing of a model, in others, and after another model."""
     from syclsched.oneapi.cache_folder import cache_root
@@ -373,7 +369,7 @@ def first(name: str, options: argparse.Namespace) -> dict[str, Any]:
         return json.loads(done.stdout.splitlines()[-1])[-1]
 
     for _ in range(options.repeat):
-        for kinds, names in ((("first", "second"), [name]), (("after",), [_BEFORE, name])):
+        for kinds, names in ((("first", "second"), [name]), (("after",), [options.after, name])):
             with tempfile.TemporaryDirectory() as folder:
                 data = Path(folder)
                 # What `syclsched profile` leaves: profiles, and the devices' passed tests.
@@ -389,14 +385,14 @@ def first(name: str, options: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def show_first(rows: list[dict[str, Any]]) -> None:
+def show_first(rows: list[dict[str, Any]], after: str) -> None:
     """Print how long first calls took."""
 
     def told(row: dict[str, Any], which: str, key: str, unit: float = 1.0, digits: int = 1) -> str:
         return median_and_range([each[key] / unit for each in row[which]], digits, 0)
 
     columns = ("model", "first process, s", "wall, s", "memory, MiB", "second process, s", "memory, MiB")
-    columns += (f"after {_BEFORE}, s", "it adds, MiB")
+    columns += (f"after {after}, s", "it adds, MiB")
     lines = [
         (
             row["model"],
@@ -510,6 +506,9 @@ def main() -> None:
     tuning.add_argument("--tuned", action="store_true", help="with --first: tune plans on a busy machine, too")
     tuning.add_argument("--untuned", action="store_true", help="with --first: tune no plans")
     arguments.add_argument("--repeat", type=int, default=3, metavar="N", help="time first calls so often")
+    arguments.add_argument(
+        "--after", choices=list(TARGETS), default="perceptron, 64", help="the model that is called before, with --first"
+    )
     arguments.add_argument("--folder", type=Path, default=default_folder(), help="where models are kept")
     arguments.add_argument("--json", type=Path, help="write what was found to this file")
     options = arguments.parse_args()
@@ -522,7 +521,7 @@ def main() -> None:
         return
     if options.first:
         rows = [first(name, options) for name in options.models]
-        show_first(rows)
+        show_first(rows, options.after)
     elif options.memory:
         rows = [memory(name, options.folder) for name in options.models]
         show_memory(rows)
