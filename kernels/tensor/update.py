@@ -55,6 +55,8 @@ def update(expressions: tuple[Expression, ...], inputs: int) -> Operation:
             parameters,
             partial(_write, expressions=expressions, updated=updated, read=read),
             partial(_launch, updated=updated, read=read),
+            revision="2",
+            takes_extents=lambda signature: _space(signature, updated, read).shares_code,
         ),
     )
 

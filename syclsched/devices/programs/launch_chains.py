@@ -127,31 +127,41 @@ def _end_of_body(source: str, begin: int) -> int:
 def chain_source(links: Sequence[ChainLink]) -> OpenCLSource:
     """Return a program with a kernel that does the work of launches of programs with equal settings, in order.
 
-    It takes the arguments of all launches, one after another, and is launched with a single work-item.
+    It takes the arguments of all launches, one after another, and is launched with a single work-item. Launches that
+    differ in extents and ranges alone call the same function.
     """
-    texts, declared, calls = [], [], []
+    texts, declared, calls, functions = [], [], [], dict[str, int]()
     for number, link in enumerate(links):
         sizes = _extents(link.global_range)
-        macros = {f"{name}(d)": value for name, value in _QUERIES.items()}
-        macros |= {f"syclsched_size_{d}": f"((size_t){size})" for d, size in enumerate(sizes)}
-        if link.local_range is not None:
-            local = _extents(link.local_range)
-            macros |= {f"syclsched_local_{d}": f"((size_t){size})" for d, size in enumerate(local)}
-        texts += [f"#define {name} {value}" for name, value in macros.items()]
-        texts += [link.part.numbered(number)]
-        texts += [f"#undef {name.partition('(')[0]}" for name in macros]
+        defined, undefined = _macros(link)
+        text = f"{defined}{link.part.code.source}"
+        function = functions.setdefault(text, number)
+        if function == number:
+            texts += [defined, link.part.numbered(number), undefined]
         declared += [f"{_RESTRICT.sub('', head)}{own}_{number}" for head, own in link.parameters]
         arguments = "".join(f", {own}_{number}" for _, own in link.parameters)
         arguments += "".join(f", {extent}" for extent in link.part.code.extents)
         calls += [
             f"  for (size_t j = 0; j < {sizes[1]}; ++j)",
             f"    for (size_t i = 0; i < {sizes[0]}; ++i)",
-            f"      {link.part.code.kernel_name}{suffix(number)}(i, j{arguments});",
+            f"      {link.part.code.kernel_name}{suffix(function)}(i, j{arguments});",
         ]
     name = f"syclsched_chain_of_{len(links)}"
     hint = "__attribute__((reqd_work_group_size(1, 1, 1)))"
     texts += [f"__kernel {hint} void {name}({', '.join(declared)}) {{", *calls, "}", ""]
     return OpenCLSource("\n".join(texts), name, links[0].part.code.options)
+
+
+def _macros(link: ChainLink) -> tuple[str, str]:
+    """Return definitions of the queries that a kernel makes, and what ends them."""
+    macros = {f"{name}(d)": value for name, value in _QUERIES.items() if name in link.part.code.source}
+    if macros.keys() - {"get_global_id(d)"}:
+        macros |= {f"syclsched_size_{d}": f"((size_t){size})" for d, size in enumerate(_extents(link.global_range))}
+        if link.local_range is not None:
+            local = _extents(link.local_range)
+            macros |= {f"syclsched_local_{d}": f"((size_t){size})" for d, size in enumerate(local)}
+    defined = "".join(f"#define {name} {value}\n" for name, value in macros.items())
+    return defined, "".join(f"#undef {name.partition('(')[0]}\n" for name in macros)
 
 
 def _extents(extents: Sequence[int]) -> tuple[int, int]:
