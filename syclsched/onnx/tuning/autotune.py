@@ -32,6 +32,7 @@ from syclsched.onnx.tuning.kernel_selection import (
     TRACED_S,
     WORTH_TRYING,
     is_known,
+    record_corrections,
     record_times,
     sample_inputs,
     samples,
@@ -216,7 +217,10 @@ def _compare_plans(
         if is_known(tried.specialised.graph, tasks, device, history):
             return True
         variants.report_progress("running the model to time its tasks")
-        return record_times(tried.specialised.graph, tasks, device, history, lambda: _traced(tried, variants, run))
+        if not record_times(tried.specialised.graph, tasks, device, history, lambda: _traced(tried, variants, run)):
+            return False
+        record_corrections(graph, device, CostModel(platform, history), history)
+        return True
 
     def seconds() -> tuple[dict[str, float], dict[str, float]]:
         known = partial(task_times, graph, device, CostModel(platform, history), history)

@@ -8,7 +8,7 @@ waits for one side to complete and wakes the other.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
@@ -127,8 +127,8 @@ def task_times(
     """Return the seconds of each task by the library, or by its best kernel; measured within a run if known.
 
     Those of a kernel that has not run are estimated by its work, and by the library's time, as the stated efficiencies
-    compare, or as kernels of that kind have compared that ran: the less counts, so that no error of the device's rates
-    keeps a kernel from being tried.
+    compare, or as kernels of that kind have compared that ran, in this model or else in others. The less counts, so
+    that no error of the device's rates keeps a kernel from being tried.
     """
     corrections = {} if by_library else _corrections(graph, device, costs, history)
     found = {}
@@ -171,6 +171,7 @@ def samples(graph: TaskGraph, device: Device, costs: CostModel, history: Recordi
     and finds no faster plans.
     """
     corrections = _corrections(graph, device, costs, history)
+    known = _own_corrections(graph, device, costs, history).keys()
     library_s: dict[tuple[str, str], float] = {}
     longest: dict[tuple[str, str], tuple[float, str]] = {}
     for task in graph.tasks:
@@ -183,7 +184,7 @@ def samples(graph: TaskGraph, device: Device, costs: CostModel, history: Recordi
         kind, seconds = _kind(task, best), min(own.values())
         # A plan may have taken another kernel than was expected: then it is not tried in every process.
         has_run = any(history.lookup(_key(task, each, device)) is not None for each in ways.values())
-        if kind not in corrections and not has_run:
+        if kind not in known and not has_run:
             library_s[kind] = library_s.get(kind, 0.0) + seconds
             longest[kind] = max(longest.get(kind, (0.0, "")), (seconds, task.name))
     least_s = _SAMPLED_SHARE * sum(task_times(graph, device, costs, history, by_library=True).values())
@@ -197,21 +198,56 @@ def _compared_with_library(task: Task, by: Implementation, device: Device, histo
     return [time.value * each.efficiency / by.efficiency for each, time in known if time is not None]
 
 
+def _kernels(graph: TaskGraph) -> Iterator[tuple[Task, Implementation]]:
+    """Yield the tasks with each of their kernels."""
+    for task in graph.tasks:
+        for each in task.operation.implementations if task.operation is not None else ():
+            if each.name != LIBRARY and each.kind != "host":
+                yield task, each
+
+
 def _corrections(
     graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory
 ) -> dict[tuple[str, str], float]:
-    """Return by kind how kernels that ran compare with the library, over how their stated efficiencies do: medians."""
+    """Return by kind how kernels compare with the library, over how their stated efficiencies do.
+
+    They are those of this graph, or, of kinds of which none has run in it, those of other models.
+    """
+    found = {}
+    for task, each in _kernels(graph):
+        known = history.lookup(_correction_key(task, each, device))
+        if known is not None:
+            found[_kind(task, each)] = known.value
+    return found | _own_corrections(graph, device, costs, history)
+
+
+def _own_corrections(
+    graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory
+) -> dict[tuple[str, str], float]:
+    """Return those of the kernels that have run in this graph: medians."""
     found: dict[tuple[str, str], dict[HistoryKey, float]] = {}
-    for task in graph.tasks:
-        for each in task.operation.implementations if task.operation is not None else ():
-            if each.name == LIBRARY or each.kind == "host" or costs.supports(task, each, device) is not None:
-                continue
-            key = _key(task, each, device)
-            known, stated = history.lookup(key), _compared_with_library(task, each, device, history)
-            if known is not None and stated:
-                ratio = (known.value + costs.launch_gap_s(each, device)) / min(stated)
-                found.setdefault(_kind(task, each), {})[key] = ratio
+    for task, each in _kernels(graph):
+        if costs.supports(task, each, device) is not None:
+            continue
+        key = _key(task, each, device)
+        known, stated = history.lookup(key), _compared_with_library(task, each, device, history)
+        if known is not None and stated:
+            ratio = (known.value + costs.launch_gap_s(each, device)) / min(stated)
+            found.setdefault(_kind(task, each), {})[key] = ratio
     return {kind: median(each.values()) for kind, each in found.items()}
+
+
+def record_corrections(graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory) -> None:
+    """Store for other models how kernels that have run in this graph compare with the library."""
+    own = _own_corrections(graph, device, costs, history)
+    keys = {_kind(task, each): _correction_key(task, each, device) for task, each in _kernels(graph)}
+    for kind, correction in own.items():
+        history.record(keys[kind], [correction], source="selection")
+
+
+def _correction_key(task: Task, by: Implementation, device: Device) -> HistoryKey:
+    """Return the key of the seconds that kernels of a kind take for what they are stated to do in one."""
+    return HistoryKey(device.timing_key, *_kind(task, by), by.revision, "work of one second, as stated")
 
 
 def _kind(task: Task, by: Implementation) -> tuple[str, str]:

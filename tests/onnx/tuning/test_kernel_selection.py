@@ -29,6 +29,7 @@ from syclsched.onnx.tuning import autotune, kernel_selection, plan_comparison
 from syclsched.onnx.tuning.implementations import on_devices
 from syclsched.onnx.tuning.kernel_selection import (
     is_known,
+    record_corrections,
     record_times,
     samples,
     saved_share,
@@ -251,6 +252,31 @@ def test_a_kernel_that_never_ran_is_guessed_as_those_of_other_sizes_do(quiet, si
     compared = (1e-9 + costs.launch_gap_s(by["opencl-c"], device)) / (1e-7 * stated) if is_corrected else 1.0
     assert compared != 1.0 or not is_corrected
     assert found == pytest.approx(1e-8 * stated * compared)
+
+
+@needs_onednn
+def test_kernels_of_another_model_tell_what_these_take_until_one_has_run(quiet) -> None:
+    platform = syclsched.describe(["cpu"])
+    (device,) = platform.compute_devices
+    costs, history, other, graph = CostModel(platform), History(), products_of((16, 32)), products_of((48, 64))
+    by = {each.name: each for each in graph.find_task("of 64").operation.implementations}
+    stated, gap_s = by["onednn"].efficiency / by["opencl-c"].efficiency, costs.launch_gap_s(by["opencl-c"], device)
+
+    def ran(whole: TaskGraph, name: str, **seconds: float) -> None:
+        told = [OperatorTime("", name, device.name, way.replace("_", "-"), each) for way, each in seconds.items()]
+        assert record_times(whole, [name], device, history, lambda: told)
+
+    def guessed() -> float:
+        return task_times(graph, device, costs, history, by_library=False)["of 64"]
+
+    ran(other, "of 16", onednn=1e-7, opencl_c=1e-9)
+    ran(graph, "of 64", onednn=1e-8)
+    assert guessed() == pytest.approx(1e-8 * stated)  # as stated
+    record_corrections(other, device, costs, history)
+    assert guessed() == pytest.approx(1e-8 * (1e-9 + gap_s) / 1e-7)
+    assert samples(graph, device, costs, history) == {"of 64"}  # it is tried all the same
+    ran(graph, "of 48", onednn=1e-7, opencl_c=2e-9)
+    assert guessed() == pytest.approx(1e-8 * (2e-9 + gap_s) / 1e-7)
 
 
 @pytest.mark.parametrize("wins", ["library", "kernels", None])
