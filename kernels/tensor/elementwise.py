@@ -73,7 +73,7 @@ def _make(expression: Expression, inputs: int) -> Operation:
                 partial(_write, expression=expression, names=names, axes=axes),
                 partial(_launch, names=names, axes=axes),
                 revision="4",
-                takes_extents=lambda signature: _walk(signature, names, axes).shares_code,
+                takes_extents=partial(_takes_extents, names=names, axes=axes),
             ),
             *([table_lookup.implementation(expression)] if inputs == 1 else []),
         ),
@@ -117,6 +117,10 @@ def _walk(signature: Signature, names: tuple[str, ...], axes: tuple[int, ...]) -
     strides = [broadcast_strides(signature.shapes[name], shape) for name in names]
     strides += [tuple(int(at == axis + len(shape)) for at in range(len(shape))) for axis in axes]
     return iteration_space(shape, strides)
+
+
+def _takes_extents(signature: Signature, *, names: tuple[str, ...], axes: tuple[int, ...]) -> bool:
+    return _walk(signature, names, axes).shares_code
 
 
 def _write(w: KernelWriter, *, expression: Expression, names: tuple[str, ...], axes: tuple[int, ...]) -> None:

@@ -56,7 +56,7 @@ def update(expressions: tuple[Expression, ...], inputs: int) -> Operation:
             partial(_write, expressions=expressions, updated=updated, read=read),
             partial(_launch, updated=updated, read=read),
             revision="2",
-            takes_extents=lambda signature: _space(signature, updated, read).shares_code,
+            takes_extents=partial(_takes_extents, updated=updated, read=read),
         ),
     )
 
@@ -103,6 +103,10 @@ def _host(
 def _space(signature: Signature, updated: tuple[str, ...], read: tuple[str, ...]) -> IterationSpace:
     shape = signature.shapes["y0"]
     return iteration_space(shape, [broadcast_strides(signature.shapes[name], shape) for name in read])
+
+
+def _takes_extents(signature: Signature, *, updated: tuple[str, ...], read: tuple[str, ...]) -> bool:
+    return _space(signature, updated, read).shares_code
 
 
 def _write(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from syclsched.errors import ArgumentError
 from syclsched.model.text.units import plural
 
 
@@ -76,6 +77,11 @@ class OpenCLSource:
         Numbers of 32 bits that the kernel takes as its last arguments, each an ``int``. A kernel that takes all numbers
         that depend on shapes so is compiled once for all shapes.
 
+    Raises
+    ------
+    syclsched.errors.ArgumentError
+        An extent does not fit into 32 bits.
+
     Examples
     --------
     >>> import syclsched
@@ -88,6 +94,15 @@ class OpenCLSource:
     kernel_name: str
     options: str = ""
     extents: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for each in self.extents:
+            if not -(1 << 31) <= each < 1 << 31:
+                raise ArgumentError(
+                    f"{each} does not fit into an int of 32 bits",
+                    where=f"extents of kernel {self.kernel_name!r}",
+                    hint="Write it into the source, or pass it as a scalar of the operation",
+                )
 
     def __repr__(self) -> str:
         options = f", options {self.options!r}" if self.options else ""
