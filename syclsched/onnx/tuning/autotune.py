@@ -172,6 +172,26 @@ def _traced(tried: BoundModel, variants: VariantBuilder, run: Callable[[Runner],
         return [each for times in runs for each in times]
 
 
+def _ensure_times(
+    tried: BoundModel,
+    tasks: Collection[str],
+    *,
+    graph: TaskGraph,
+    variants: VariantBuilder,
+    run: Callable[[Runner], None],
+) -> bool:
+    """Run a plan if the times of some of its tasks are unknown; return whether they are known now."""
+    platform, history = variants.session.platform, variants.session.history
+    (device,) = platform.compute_devices
+    if is_known(tried.specialised.graph, tasks, device, history):
+        return True
+    variants.report_progress("running the model to time its tasks")
+    if not record_times(tried.specialised.graph, tasks, device, history, lambda: _traced(tried, variants, run)):
+        return False
+    record_corrections(graph, device, CostModel(platform, history), history)
+    return True
+
+
 def _told_by_times(share: float, by_library_s: float) -> bool | None:
     """Return whether kernels are kept that save this share by the tasks' times; None if runs must tell."""
     if share < WORTH_TRYING:
@@ -213,14 +233,7 @@ def _compare_plans(
                     each()
             return time_alternating(runs)
 
-    def ensure_times(tried: BoundModel, tasks: Collection[str]) -> bool:
-        if is_known(tried.specialised.graph, tasks, device, history):
-            return True
-        variants.report_progress("running the model to time its tasks")
-        if not record_times(tried.specialised.graph, tasks, device, history, lambda: _traced(tried, variants, run)):
-            return False
-        record_corrections(graph, device, CostModel(platform, history), history)
-        return True
+    ensure_times = partial(_ensure_times, graph=graph, variants=variants, run=run)
 
     def seconds() -> tuple[dict[str, float], dict[str, float]]:
         known = partial(task_times, graph, device, CostModel(platform, history), history)
