@@ -74,13 +74,13 @@ def _load_opencl(signature: Signature, *, count: int, activation: Activation) ->
     # All parts use the vector width of the narrowest.
     shared = RowCode(min(width for width in widths if width), dtype)
     finish = act.opencl(activation, "v", sum_dtype(dtype), "AV")
-    given, code, first = ExtentArguments(), [], 0
+    # Where a part begins is computed: with widths alone, arguments of `MOST_PARTS` parts fit.
+    given, code = ExtentArguments(), ["int first = 0;"]
     rows, channels = given("rows", _rows(signature)), given("channels", signature.shapes["y"][-1])
     for width, group in groupby(zip(widths, names, strict=True), key=itemgetter(0)):
         alike = [name for _, name in group]
         if width:
-            code.append(_joined(alike, width, first, shared.block.width, finish, given))
-        first += len(alike) * width
+            code.append(_joined(alike, width, shared.block.width, finish, given))
     body = "\n  ".join(code)
     return OpenCLSource(
         f"{shared.head}WHOLE_VECTORS __kernel void join({parameters}{given.declared}) {{\n"
@@ -90,10 +90,9 @@ def _load_opencl(signature: Signature, *, count: int, activation: Activation) ->
     )
 
 
-def _joined(names: Sequence[str], width: int, first: int, vector: int, finish: str, given: ExtentArguments) -> str:
+def _joined(names: Sequence[str], width: int, vector: int, finish: str, given: ExtentArguments) -> str:
     """Return code for neighbouring parts of one width: for several a loop, as each copy of its body is compiled."""
     length = str(width) if width <= _NARROW * vector else given(f"{names[0]}_width", width)
-    start = given(f"{names[0]}_start", first)
     statements = (
         "const int k = at + j; AV v = READV(__global, part + j) * READV(__global, scale + k) + "
         f"READV(__global, shift + k); {finish} WRITEV(__global, y + k, v);"
@@ -101,14 +100,15 @@ def _joined(names: Sequence[str], width: int, first: int, vector: int, finish: s
     body = _along(length, vector, statements) + _rest(length, vector, statements) * (width % vector > 0)
     if len(names) < _LOOPED or width < 2 * vector or width % vector:
         return "\n  ".join(
-            f"{{ const int at = {start} + {n} * {length}; "
-            f"__global const T* const part = {name} + i * {length}; {body} }}"
-            for n, name in enumerate(names)
+            f"{{ const int at = first; __global const T* const part = {name} + i * {length}; {body} }}\n"
+            f"  first += {length};"
+            for name in names
         )
     return (
         f"{{ __global const T* const parts[] = {{{', '.join(names)}}};\n"
         f"  __attribute__((opencl_unroll_hint(1))) for (int n = 0; n < {len(names)}; ++n) {{\n"
-        f"  const int at = {start} + n * {length}; __global const T* const part = parts[n] + i * {length}; {body} }} }}"
+        f"  const int at = first + n * {length}; __global const T* const part = parts[n] + i * {length}; {body} }}\n"
+        f"  first += {len(names)} * {length}; }}"
     )
 
 

@@ -78,6 +78,8 @@ def _widths(signature: Signature, axis: int, names: tuple[str, ...]) -> list[int
     return [math.prod(signature.shapes[name][axis:]) for name in names]
 
 
+#: Most arrays whose extents are arguments, two each: OpenCL guarantees only 1,024 bytes of kernel arguments.
+_MOST_SHARED = 32
 #: Maximum elements of a line that a work-item copies; of shorter lines it copies several.
 _PIECE = 1 << 12
 
@@ -103,7 +105,7 @@ def _pieces(widths: list[int]) -> list[int]:
 
 def _takes_extents(signature: Signature, *, axis: int, names: tuple[str, ...]) -> bool:
     """Return whether the kernel takes extents as arguments: lines that are no whole vectors then take longer."""
-    return all(width % LANES == 0 for width in _widths(signature, axis, names))
+    return len(names) <= _MOST_SHARED and all(width % LANES == 0 for width in _widths(signature, axis, names))
 
 
 def _write(w: KernelWriter, *, axis: int, names: tuple[str, ...]) -> None:

@@ -73,6 +73,20 @@ def test_shapes_share_code(one: OpenCLSource, other: OpenCLSource) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arrays", "found"),
+    [
+        (67, joined(3, *(80 + 16 * (n % 2) for n in range(64)))),
+        (33, concatenated(*[16] * 32)),
+        (41, concatenated(*[16] * 40)),
+    ],
+    ids=["join", "concat", "concat of more"],
+)
+def test_arguments_fit_into_the_bytes_that_opencl_guarantees(arrays: int, found: OpenCLSource) -> None:
+    assert 8 * arrays + 4 * len(found.extents) <= 1024
+    assert bool(found.extents) == (arrays != 41)
+
+
+@pytest.mark.parametrize(
     "found",
     [conv(14, 64, 64, 3), conv(14, 64, 64, 3, groups=64), conv(14, 64, 64, 1, groups=4), concatenated(64, 33)],
     ids=["3x3", "depthwise", "groups", "parts of vectors"],
