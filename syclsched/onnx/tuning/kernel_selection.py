@@ -213,11 +213,8 @@ def _corrections(
 
     They are those of this graph, or, of kinds of which none has run in it, those of other models.
     """
-    found = {}
-    for task, each in _kernels(graph):
-        known = history.lookup(_correction_key(task, each, device))
-        if known is not None:
-            found[_kind(task, each)] = known.value
+    stored = {kind: history.lookup(key) for kind, key in _correction_keys(graph, device).items()}
+    found = {kind: known.value for kind, known in stored.items() if known is not None}
     return found | _own_corrections(graph, device, costs, history)
 
 
@@ -239,15 +236,16 @@ def _own_corrections(
 
 def record_corrections(graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory) -> None:
     """Store for other models how kernels that have run in this graph compare with the library."""
-    own = _own_corrections(graph, device, costs, history)
-    keys = {_kind(task, each): _correction_key(task, each, device) for task, each in _kernels(graph)}
-    for kind, correction in own.items():
+    keys = _correction_keys(graph, device)
+    for kind, correction in _own_corrections(graph, device, costs, history).items():
         history.record(keys[kind], [correction], source="selection")
 
 
-def _correction_key(task: Task, by: Implementation, device: Device) -> HistoryKey:
-    """Return the key of the seconds that kernels of a kind take for what they are stated to do in one."""
-    return HistoryKey(device.timing_key, *_kind(task, by), by.revision, "work of one second, as stated")
+def _correction_keys(graph: TaskGraph, device: Device) -> dict[tuple[str, str], HistoryKey]:
+    """Return by kind the key of the seconds that kernels take for what they are stated to do in one."""
+    revisions = {_kind(task, each): each.revision for task, each in _kernels(graph)}
+    text = "work of one second, as stated"
+    return {kind: HistoryKey(device.timing_key, *kind, revision, text) for kind, revision in revisions.items()}
 
 
 def _kind(task: Task, by: Implementation) -> tuple[str, str]:
