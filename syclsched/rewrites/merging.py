@@ -22,7 +22,7 @@ def merge(graph: TaskGraph, merges: Iterable[Merge]) -> Rewrite:
     """Return the graph with some of its tasks merged."""
     merges = tuple(merges)
     group_of = _groups(graph, merges)
-    new = _with_arrays(graph)
+    new = with_arrays_only(graph)
     names: dict[str, str] = {}  # by original task
     operations: dict[object, Operation] = {}
     for node in _contracted_order(graph, merges, group_of):
@@ -66,7 +66,7 @@ def _groups(graph: TaskGraph, merges: tuple[Merge, ...]) -> dict[str, int]:
     return group_of
 
 
-def _with_arrays(graph: TaskGraph) -> TaskGraph:
+def with_arrays_only(graph: TaskGraph) -> TaskGraph:
     """Return a graph with the same arrays and data, without tasks."""
     new = TaskGraph(graph.name, longest_name=MAX_NAME)
     data, arrays = graph.data, graph.arrays

@@ -24,25 +24,51 @@ MODELS: dict[str, Callable[[], TrainingModel]] = {
 }
 
 
+class Steps:
+    """PyTorch's steps of a model with Adam; each returns the loss before it."""
+
+    def __init__(self, torch: Any, model: TrainingModel) -> None:
+        self._torch, self._model = torch, model
+        self._weights = {each: torch.from_numpy(array.copy()) for each, array in model.weights.items()}
+        trained = [each.requires_grad_() for key, each in self._weights.items() if not key.endswith((".mean", ".var"))]
+        self._optimiser = torch.optim.Adam(trained, lr=1e-3)
+
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
+        torch = self._torch
+        self._optimiser.zero_grad()
+        scores = self._model.forward(torch, self._weights, torch.from_numpy(x))
+        loss = torch.nn.functional.cross_entropy(scores, torch.from_numpy(y))
+        loss.backward()
+        self._optimiser.step()
+        return float(loss.detach())
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_losses_follow_those_of_pytorch(name: str) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install syclsched[pytorch]")
     model = MODELS[name]()
-    weights = {each: torch.from_numpy(array.copy()) for each, array in model.weights.items()}
-    trained = [each.requires_grad_() for key, each in weights.items() if not key.endswith((".mean", ".var"))]
-    optimiser = torch.optim.Adam(trained, lr=1e-3)
+    step_of_pytorch = Steps(torch, model)
     batches = [model.batch(16, seed) for seed in range(4)]
     given: Any = {"devices": "cpu", "autotune": False, "without": ["python"]}
     with syclsched.train(model.onnx, "cross_entropy", Adam(1e-3), **given) as trainer:
         for step in range(100):
             x, y = batches[step % len(batches)]
-            optimiser.zero_grad()
-            loss = torch.nn.functional.cross_entropy(
-                model.forward(torch, weights, torch.from_numpy(x)), torch.from_numpy(y)
-            )
-            loss.backward()
-            optimiser.step()
-            assert trainer.step(x, y) == pytest.approx(float(loss.detach()), rel=1e-4), f"step {step}"
+            assert trainer.step(x, y) == pytest.approx(step_of_pytorch(x, y), rel=1e-4), f"step {step}"
+
+
+def test_losses_with_minimal_filtering_follow_those_of_pytorch() -> None:
+    """Filters that change are transformed in each step."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install syclsched[pytorch]")
+    model = convolutional((16, 16, 16, 16), 8, 5)
+    step_of_pytorch = Steps(torch, model)
+    batches = [model.batch(16, seed) for seed in range(4)]
+    others = ["onednn", "python", "opencl-c", "opencl-c-groups", "numpy"]  # which tasks without minimal filtering keep
+    with syclsched.train(model.onnx, optimizer=Adam(1e-3), devices="cpu", without=others) as trainer:
+        for step in range(100):
+            x, y = batches[step % len(batches)]
+            assert trainer.step(x, y) == pytest.approx(step_of_pytorch(x, y), rel=1e-4), f"step {step}"
+        used = {each.implementation for each in trainer.plan.schedule.assignments}
+    assert "opencl-c-winograd" in used
 
 
 @pytest.mark.parametrize(

@@ -35,17 +35,21 @@ def _squares(outputs: int) -> list[float]:
     return [round(point * point, 6) for point in POINTS[outputs]]
 
 
-def filters(weights: Any, outputs: int) -> Any:
-    """Return the transformed filters G g G^T of weights (..., 3, 3): an array (..., m + 2, m + 2) of float64."""
-    import numpy as np
-
-    pairs = POINTS[outputs]
-    points = [0.0, *(sign * point for point in pairs for sign in (1.0, -1.0))]
+def _filter_transform(outputs: int) -> list[list[float]]:
+    """Return the matrix G, with a row for each interpolation point, and one for infinity."""
+    points = [0.0, *(sign * point for point in POINTS[outputs] for sign in (1.0, -1.0))]
     rows = [
         [point**tap / math.prod(point - other for other in points if other != point) for tap in range(TAPS)]
         for point in points
     ]
-    transform = np.array([*rows, [0.0, 0.0, 1.0]])
+    return [*rows, [0.0, 0.0, 1.0]]
+
+
+def filters(weights: Any, outputs: int) -> Any:
+    """Return the transformed filters G g G^T of weights (..., 3, 3): an array (..., m + 2, m + 2) of float64."""
+    import numpy as np
+
+    transform = np.array(_filter_transform(outputs))
     taken = weights.reshape(-1, TAPS * TAPS).astype(np.float64) @ np.kron(transform, transform).T
     return taken.reshape(*weights.shape[:-2], outputs + TAPS - 1, outputs + TAPS - 1)
 
@@ -86,6 +90,12 @@ def inputs(outputs: int, names: list[str], results: list[str]) -> list[str]:
         lines.append(f"{{ const AV same = {first}; const AV other = {second}; {' '.join(signed)} }}")
     lines.append(f"{results[-1]} = {_sum(list(zip(whole, odd, strict=True)))};")
     return lines
+
+
+def taps(outputs: int, names: list[str], results: list[str]) -> list[str]:
+    """Return OpenCL C for ``results`` = G ``names``: m + 2 declared vectors ``AV`` of 3."""
+    rows = zip(results, _filter_transform(outputs), strict=True)
+    return [f"{made} = {_sum(list(zip(row, names, strict=True)))};" for made, row in rows]
 
 
 def results(outputs: int, names: list[str], made: list[str]) -> list[str]:

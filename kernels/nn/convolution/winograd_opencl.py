@@ -37,11 +37,14 @@ def is_supported(window: Window, groups: int, last: bool) -> bool:
 
 def refuses(signature: Signature) -> str | None:
     """Return why a signature is not supported, or None."""
+    return refuses_shapes(signature) if "w" in signature.constants else "minimal filtering needs constant weights"
+
+
+def refuses_shapes(signature: Signature) -> str | None:
+    """Return why convolutions of these shapes are not supported, or None."""
     w, y = signature.shapes["w"], signature.shapes["y"]
     if w[2:] != (winograd.TAPS, winograd.TAPS):
         return f"minimal filtering is of 3x3 filters, not {w[2]}x{w[3]}"
-    if "w" not in signature.constants:
-        return "minimal filtering needs constant weights"
     if min(w[:2]) < WIDTH:
         return f"minimal filtering is of {WIDTH} channels or more, and w is {w}"
     if not size(y) or not is_profitable((y[1], y[2])):

@@ -139,7 +139,7 @@ def _tiling(batch: int, extents: tuple[int, int], inside: int, outside: int) -> 
 def tiling(signature: Signature) -> WinogradTiling:
     """Return the tiling of a convolution; an image's tiles do not depend on the batch, only the blocks do."""
     y = signature.shapes["y"]
-    return _tiling(y[0], (y[1], y[2]), signature.shapes["w"][1], y[3])
+    return _tiling(y[0], (y[1], y[2]), signature.shapes["x"][3], y[3])
 
 
 @cache

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Winograd's minimal filtering by weights that change: one kernel transforms the filters, a second one convolves.
+
+The transformed filters are in an array that the caller provides. The gradient of such a convolution by what it reads is
+one of the turned filters, so `conv_transpose` of stride 1 is computed in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, Final
+
+from syclsched.kernels.common import GROUPS_PER_UNIT, ITEM_BYTES, OPENCL_C, numpy_implementation
+from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn import panels
+from syclsched.kernels.nn.convolution import winograd, winograd_opencl, winograd_tiling
+from syclsched.kernels.nn.convolution.conv_parameters import label
+from syclsched.kernels.nn.geometry import size
+from syclsched.kernels.nn.opencl_types import header
+from syclsched.kernels.nn.panels import RegisterBlock
+from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
+from syclsched.kernels.windows import Convolution, Window
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import (
+    DeviceLimits,
+    Implementation,
+    Launch,
+    OpenCLSource,
+    Operation,
+    OperationStep,
+    Parameter,
+    Shape,
+    Signature,
+    Work,
+)
+from syclsched.model.sequence import SequencePart, step_signature
+
+#: The parameter of the transformed filters.
+FILTERS: Final = "filters"
+_NAME: Final = "opencl-c-winograd"
+_ONLY_CPUS: Final = replace(OPENCL_C, device_kinds=("cpu", "accelerator"), dtypes=("float32",))
+
+
+def with_filters(operation: Operation, signature: Signature) -> tuple[Operation, Shape] | None:
+    """Return a convolution with the further parameter ``filters``, and the shape of its array.
+
+    Implementations other than minimal filtering leave the array as it is. None where minimal filtering does not apply,
+    or the weights are constants, which are transformed in advance.
+    """
+    kind, given = operation.recipe or ("", {})
+    if kind not in ("conv", "conv_transpose") or "w" in signature.constants or given["ndim"] != 2:
+        return None
+    if set(signature.dtypes.values()) != {"float32"} or any(given.get("output_padding", ())):
+        return None
+    window = Window.of(2, given["strides"], given["pads"], given["dilations"])
+    is_transposed = kind == "conv_transpose"
+    if not winograd_opencl.is_supported(window, given["groups"], given["channels_last"]):
+        return None
+    if is_transposed and max(window.pads) >= winograd.TAPS:
+        return None
+    y, x, w = (signature.shapes[name] for name in "yxw")
+    straight = Signature({"y": y, "x": x, "w": (y[3], x[3], *w[2:])}, {})
+    if min(window.pads) < 0 or winograd_opencl.refuses_shapes(straight) is not None:
+        return None
+    tiled = winograd_tiling.tiling(straight)
+    return _with_filters(operation), (tiled.places, tiled.panels, tiled.inside, tiled.block.columns)
+
+
+@cache
+def _with_filters(operation: Operation) -> Operation:
+    kind, given = operation.recipe or ("", {})
+    window, is_transposed = Window.of(2, (), given["pads"], ()), kind == "conv_transpose"
+    if is_transposed:
+        window = replace(window, pads=tuple(winograd.TAPS - 1 - pad for pad in window.pads))
+    activation = act.checked(given["activation"])
+    others = [each for each in operation.parameters if each.name != "w"]
+    turned = (("filters", FILTERS), ("w", "w"))
+    steps = (
+        OperationStep(_transform(is_transposed), turned),
+        OperationStep(
+            _convolve(Convolution(window, 1, True, activation), tuple(others)),
+            (*((each.name, each.name) for each in others), ("w", FILTERS)),
+        ),
+    )
+    minimal = Implementation(
+        _NAME,
+        "sequence",
+        partial(_parts, steps),
+        requires=_ONLY_CPUS,
+        efficiency=1.5,
+        parts=(_NAME, _NAME),
+    )
+    return replace(
+        operation,
+        name=f"{operation.name} filters",
+        parameters=(*operation.parameters, Parameter(FILTERS, AccessMode.WRITE, ndim=4, dtypes=("float32",))),
+        implementations=(
+            *(_without_filters(operation, each) for each in operation.implementations if each.name != _NAME),
+            minimal,
+        ),
+        split=None,  # chunks would share the array
+        steps=steps,
+        recipe=None,
+    )
+
+
+def _without_filters(operation: Operation, by: Implementation) -> Implementation:
+    """Return an implementation of the convolution that takes the further array, too."""
+    if by.kind == "host":
+        return replace(by, load=partial(_load_host, by))
+    if by.kind == "library":
+        return by
+    return replace(by, kind="sequence", load=partial(_alone, operation, by), launch=None, prepare=None, form=None)
+
+
+def _load_host(by: Implementation, signature: Signature) -> Callable[..., None]:
+    function = by.load(signature)
+
+    def convolve(*, filters: Any, **arguments: Any) -> None:
+        function(**arguments)
+
+    return convolve
+
+
+def _alone(operation: Operation, by: Implementation, signature: Signature) -> tuple[SequencePart, ...]:
+    """Return the convolution by one kernel as a sequence of one step."""
+    step = OperationStep(operation, tuple((each.name, each.name) for each in operation.parameters))
+    return (SequencePart(operation, by, step_signature(step, signature), step.arguments),)
+
+
+def _parts(steps: tuple[OperationStep, ...], signature: Signature) -> tuple[SequencePart, ...]:
+    return tuple(
+        SequencePart(
+            each.operation, each.operation.implementation(_NAME), step_signature(each, signature), each.arguments
+        )
+        for each in steps
+    )
+
+
+# --- first step -----------------------------------------------------------------------------------
+
+
+@cache
+def _transform(is_transposed: bool) -> Operation:
+    """Return the operation that transforms weights, or turned ones, and packs them as minimal filtering reads them."""
+    return Operation(
+        name=f"filters{' turned' * is_transposed}",
+        parameters=(
+            Parameter("filters", AccessMode.WRITE, ndim=4, dtypes=("float32",)),
+            Parameter("w", AccessMode.READ, ndim=4, like="filters"),
+        ),
+        implementations=(
+            Implementation(
+                _NAME,
+                "opencl-c",
+                partial(_transforming, is_transposed=is_transposed),
+                _transforming_launch,
+                _ONLY_CPUS,
+            ),
+            numpy_implementation(partial(_transform_on_host, is_transposed=is_transposed), efficiency=0.1),
+        ),
+        work=_transforming_work,
+    )
+
+
+def _block(signature: Signature) -> tuple[int, RegisterBlock]:
+    """Return the rows of a tile's outputs, and the block whose columns a panel has."""
+    places, _, _, columns = signature.shapes["filters"]
+    m = next(m for m in winograd.POINTS if (m + winograd.TAPS - 1) ** 2 == places)
+    return m, RegisterBlock(1, columns // winograd_tiling.WIDTH, winograd_tiling.WIDTH)
+
+
+def _transforming_work(signature: Signature) -> Work:
+    made, given = (size(signature.shapes[name]) for name in ("filters", "w"))
+    return Work(2.0 * winograd.TAPS * made, (made + given) * ITEM_BYTES["float32"], "float32", float(max(1, given)))
+
+
+def _transforming_launch(signature: Signature, limits: DeviceLimits) -> Launch:
+    _, count, inside, _ = signature.shapes["filters"]
+    return Launch((max(1, min(count * inside, GROUPS_PER_UNIT * limits.compute_units)),), (1,))
+
+
+def _transforming(signature: Signature, *, is_transposed: bool) -> OpenCLSource:
+    """Return the kernel: a work-item transforms the filters of some panels and input channels, a vector at a time."""
+    (m, block), taps = _block(signature), winograd.TAPS
+    n, width, given = m + taps - 1, block.width, ExtentArguments()
+    _, count, inside, _ = signature.shapes["filters"]
+    outside, area = signature.shapes["w"][is_transposed], taps * taps
+    panels_, channels, outputs = given("panels", count), given("inside", inside), given("outside", outside)
+    by_output = given("by_output", area if is_transposed else inside * area)
+    by_input = given("by_input", outside * area if is_transposed else area)
+    first = given("first", area - 1 if is_transposed else 0)  # the tap that comes first, from where others are counted
+    lines = [
+        f"const long lines = (long){panels_} * {channels};",
+        "const long end = lines * (get_group_id(0) + 1) / get_num_groups(0);",
+        "for (long line = lines * get_group_id(0) / get_num_groups(0); line < end; ++line) {",
+        f"const long panel = line / {channels}, c = line % {channels};",
+        f"for (int j = 0; j < {block.vectors}; ++j) {{",
+        f"T g[{area}][{width}];",
+        f"for (int lane = 0; lane < {width}; ++lane) {{",
+        f"const long o = panel * {block.columns} + j * {width} + lane;",
+        # Columns beyond the last output channel are not stored by convolutions: any number will do.
+        f"__global const T* p = w + min(o, (long){outputs} - 1) * {by_output} + c * {by_input};",
+        *(f"g[{tap}][lane] = p[abs({first} - {tap})];" for tap in range(area)),
+        "}",
+        f"AV a[{n}][{taps}];",
+    ]
+    for b in range(taps):
+        names = [f"READV(__private, g[{tap * taps + b}])" for tap in range(taps)]
+        lines += winograd.taps(m, names, [f"a[{i}][{b}]" for i in range(n)])
+    lines += [
+        f"__global T* to = filters + (panel * {channels} + c) * {block.columns} + j * {width};",
+        f"const long plane = lines * {block.columns};",
+        f"for (int i = 0; i < {n}; ++i) {{",
+        f"AV {', '.join(f'd{j}' for j in range(n))};",
+        *winograd.taps(m, [f"a[i][{b}]" for b in range(taps)], [f"d{j}" for j in range(n)]),
+        *(f"WRITEV(__global, to + (i * {n} + {j}) * plane, d{j});" for j in range(n)),
+        *["}", "}", "}"],
+    ]
+    body, head = "\n  ".join(lines), header("float32") + panels.preamble(block, "float32")
+    head += "WHOLE_VECTORS __kernel void transform(__global T* restrict filters, __global const T* restrict w"
+    return OpenCLSource(f"{head}{given.declared}) {{\n  {body}\n}}\n", "transform", extents=given.values)
+
+
+def _transform_on_host(*, filters: Any, w: Any, is_transposed: bool) -> None:
+    places, count, inside, columns = filters.shape
+    given = w[:, :, ::-1, ::-1].swapaxes(0, 1) if is_transposed else w
+    made = winograd.filters(given, round(places**0.5) - winograd.TAPS + 1)
+    filters[...] = 0
+    whole = filters.transpose(1, 3, 2, 0).reshape(count * columns, inside, places)
+    whole[: len(made)] = made.reshape(len(made), inside, places)
+    filters[...] = whole.reshape(count, columns, inside, places).transpose(3, 0, 2, 1)
+
+
+# --- second step ----------------------------------------------------------------------------------
+
+
+@cache
+def _convolve(convolution: Convolution, others: tuple[Parameter, ...]) -> Operation:
+    """Return the operation that convolves with transformed filters ``w``."""
+    names = {each.name for each in others}
+    updated = any(each.name == "y" and each.mode is AccessMode.UPDATE for each in others)
+    settings = {
+        "window": convolution.window,
+        "activation": convolution.activation,
+        "bias": "b" in names,
+        "residual": "y" if updated else "r" if "r" in names else "",
+    }
+    return Operation(
+        name=label("conv", convolution, more="by filters", bias="b" in names, residual=str(settings["residual"])),
+        parameters=(*others[:2], Parameter("w", AccessMode.READ, ndim=4, like="y"), *others[2:]),
+        implementations=(
+            Implementation(
+                _NAME, "opencl-c", partial(winograd_opencl.load, **settings), winograd_tiling.launch, _ONLY_CPUS, 1.5
+            ),
+        ),
+        work=_convolving_work,
+    )
+
+
+def _convolving_work(signature: Signature) -> Work:
+    y, x = signature.shapes["y"], signature.shapes["x"]
+    moved = sum(map(size, signature.shapes.values())) * ITEM_BYTES["float32"]
+    return Work(2.0 * winograd.TAPS**2 * size(y) * x[3], float(moved), "float32", float(max(1, size(y))))
