@@ -157,9 +157,9 @@ def declare(block: RegisterBlock) -> str:
     return f"AV {', '.join(names)};"
 
 
-def step(block: RegisterBlock, values: list[str], weights: str) -> str:
-    """Return code that adds one term to all sums; the weights are in global memory."""
-    lines = [f"const AV w{j} = READV(__global, {weights} + {j * block.width});" for j in range(block.vectors)]
+def step(block: RegisterBlock, values: list[str], weights: str, space: str = "__global") -> str:
+    """Return code that adds one term to all sums; the weights are in memory of an address space."""
+    lines = [f"const AV w{j} = READV({space}, {weights} + {j * block.width});" for j in range(block.vectors)]
     for r, value in enumerate(values):
         updates = " ".join(f"s{r}_{j} = fma((AV)v, w{j}, s{r}_{j});" for j in range(block.vectors))
         lines.append(f"{{ const A v = {value}; {updates} }}")

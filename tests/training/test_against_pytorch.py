@@ -12,7 +12,7 @@ import pytest
 import syclsched
 from syclsched.kernels.nn.product.matmul import matmul
 from syclsched.onnx import model_build
-from syclsched.onnx.tuning.variable_weights import with_variable_filters
+from syclsched.onnx.tuning.variable_weights import with_scratch_arrays
 from syclsched.testing.training_models import TrainingModel, convolutional, perceptron, recurrent, transformer
 from syclsched.training import SGD, Adam, AdamW, CrossEntropy
 
@@ -61,13 +61,15 @@ def test_losses_follow_those_of_pytorch(name: str) -> None:
 
 
 def test_losses_with_minimal_filtering_follow_those_of_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Filters that change are transformed in each step."""
+    """Filters that change are transformed in each step; so are the sums that are their gradients."""
 
-    def only_minimal(graph: syclsched.TaskGraph) -> syclsched.TaskGraph:
-        found = with_variable_filters(graph)
-        return found.with_implementations(lambda task, by: "filters" not in task.arguments or by.name == MINIMAL)
+    def only_minimal(graph: syclsched.TaskGraph, device: syclsched.Device) -> syclsched.TaskGraph:
+        found = with_scratch_arrays(graph, device)
+        return found.with_implementations(
+            lambda task, by: by.name == MINIMAL or {"filters", "sums"}.isdisjoint(task.arguments)
+        )
 
-    monkeypatch.setattr(model_build, "with_variable_filters", only_minimal)
+    monkeypatch.setattr(model_build, "with_scratch_arrays", only_minimal)
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install syclsched[pytorch]")
     model = convolutional((16, 16, 16), 8, 5)
     step_of_pytorch = Steps(torch, model)
@@ -77,7 +79,7 @@ def test_losses_with_minimal_filtering_follow_those_of_pytorch(monkeypatch: pyte
             x, y = batches[step % len(batches)]
             assert trainer.step(x, y) == pytest.approx(step_of_pytorch(x, y), rel=1e-4), f"step {step}"
         used = [each.task for each in trainer.plan.schedule.assignments if each.implementation == MINIMAL]
-    assert {"conv1", "gradient of conv1.1"} <= {*used}
+    assert {"conv1", "gradient of conv1", "gradient of conv1.1"} <= {*used}
 
 
 @pytest.mark.parametrize(

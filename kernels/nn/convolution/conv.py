@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import ITEM_BYTES, OPENCL_C, REAL_DTYPES, numpy_implementation, with_recipe
+from syclsched.kernels.common import ITEM_BYTES, REAL_DTYPES, numpy_implementation, with_recipe
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.convolution import conv_blocks, conv_groups, winograd_opencl, winograd_tiling
@@ -92,14 +92,11 @@ def _winograd(convolution: Convolution, extra: Mapping[str, Any]) -> tuple[Imple
         return ()
     return (
         Implementation(
-            "opencl-c-winograd",
+            winograd_opencl.NAME,
             "opencl-c",
             partial(winograd_opencl.load, window=convolution.window, **extra),
             winograd_tiling.launch,
-            # A work-item's scratch is sized for a core's caches.
-            replace(
-                OPENCL_C, device_kinds=("cpu", "accelerator"), dtypes=("float32",), refuses=winograd_opencl.refuses
-            ),
+            replace(winograd_opencl.REQUIRES, refuses=winograd_opencl.refuses),
             efficiency=1.5,
             revision="2",
             prepare=winograd_opencl.prepare,

@@ -54,6 +54,16 @@ def filters(weights: Any, outputs: int) -> Any:
     return taken.reshape(*weights.shape[:-2], outputs + TAPS - 1, outputs + TAPS - 1)
 
 
+def filter_gradients(sums: Any) -> Any:
+    """Return the gradients G^T sums G of filters, given sums ((m + 2)^2, ...): an array (..., 3, 3)."""
+    import numpy as np
+
+    n = round(len(sums) ** 0.5)
+    transform = np.array(_filter_transform(n - TAPS + 1))
+    taken = np.tensordot(sums, np.kron(transform, transform), (0, 0))
+    return taken.reshape(*sums.shape[1:], TAPS, TAPS)
+
+
 def _number(value: float) -> str:
     return f"{float(value).hex()}f"
 
@@ -96,6 +106,23 @@ def taps(outputs: int, names: list[str], results: list[str]) -> list[str]:
     """Return OpenCL C for ``results`` = G ``names``: m + 2 declared vectors ``AV`` of 3."""
     rows = zip(results, _filter_transform(outputs), strict=True)
     return [f"{made} = {_sum(list(zip(row, names, strict=True)))};" for made, row in rows]
+
+
+def filter_sums(outputs: int, names: list[str], results: list[str]) -> list[str]:
+    """Return OpenCL C for ``results`` = G^T ``names``: 3 declared vectors ``AV`` of m + 2."""
+    columns = zip(results, zip(*_filter_transform(outputs), strict=True), strict=True)
+    return [f"{made} = {_sum(list(zip(column, names, strict=True)))};" for made, column in columns]
+
+
+def gradients(outputs: int, names: list[str], results: list[str]) -> list[str]:
+    """Return OpenCL C for ``results`` = A ``names``: m + 2 declared vectors ``AV`` of m."""
+    lines = [f"{results[0]} = {names[0]};"]
+    for index, (point, square) in enumerate(zip(POINTS[outputs], _squares(outputs), strict=True)):
+        same = _sum([(square ** (power // 2), name) for power, name in enumerate(names) if power % 2 == 0])
+        other = _sum([(square ** (power // 2) * point, name) for power, name in enumerate(names) if power % 2])
+        a, b = results[1 + 2 * index : 3 + 2 * index]
+        lines.append(f"{{ const AV same = {same}; const AV other = {other}; {a} = same + other; {b} = same - other; }}")
+    return [*lines, f"{results[-1]} = {names[-1]};"]
 
 
 def results(outputs: int, names: list[str], made: list[str]) -> list[str]:

@@ -7,12 +7,11 @@ one of the turned filters, so `conv_transpose` of stride 1 is computed in the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Final
 
-from syclsched.kernels.common import GROUPS_PER_UNIT, ITEM_BYTES, OPENCL_C, numpy_implementation
+from syclsched.kernels.common import GROUPS_PER_UNIT, ITEM_BYTES, numpy_implementation
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.convolution import winograd, winograd_opencl, winograd_tiling
@@ -20,6 +19,7 @@ from syclsched.kernels.nn.convolution.conv_parameters import label
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.opencl_types import header
 from syclsched.kernels.nn.panels import RegisterBlock
+from syclsched.kernels.scratch import with_scratch
 from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.kernels.windows import Convolution, Window
 from syclsched.model.access import AccessMode
@@ -35,12 +35,9 @@ from syclsched.model.operation import (
     Signature,
     Work,
 )
-from syclsched.model.sequence import SequencePart, step_signature
 
 #: The parameter of the transformed filters.
 FILTERS: Final = "filters"
-_NAME: Final = "opencl-c-winograd"
-_ONLY_CPUS: Final = replace(OPENCL_C, device_kinds=("cpu", "accelerator"), dtypes=("float32",))
 
 
 def with_filters(operation: Operation, signature: Signature) -> tuple[Operation, Shape] | None:
@@ -84,59 +81,8 @@ def _with_filters(operation: Operation) -> Operation:
             (*((each.name, each.name) for each in others), ("w", FILTERS)),
         ),
     )
-    minimal = Implementation(
-        _NAME,
-        "sequence",
-        partial(_parts, steps),
-        requires=_ONLY_CPUS,
-        efficiency=1.5,
-        parts=(_NAME, _NAME),
-    )
-    return replace(
-        operation,
-        name=f"{operation.name} filters",
-        parameters=(*operation.parameters, Parameter(FILTERS, AccessMode.WRITE, ndim=4, dtypes=("float32",))),
-        implementations=(
-            *(_without_filters(operation, each) for each in operation.implementations if each.name != _NAME),
-            minimal,
-        ),
-        split=None,  # chunks would share the array
-        steps=steps,
-        recipe=None,
-    )
-
-
-def _without_filters(operation: Operation, by: Implementation) -> Implementation:
-    """Return an implementation of the convolution that takes the further array, too."""
-    if by.kind == "host":
-        return replace(by, load=partial(_load_host, by))
-    if by.kind == "library":
-        return by
-    return replace(by, kind="sequence", load=partial(_alone, operation, by), launch=None, prepare=None, form=None)
-
-
-def _load_host(by: Implementation, signature: Signature) -> Callable[..., None]:
-    function = by.load(signature)
-
-    def convolve(*, filters: Any, **arguments: Any) -> None:
-        function(**arguments)
-
-    return convolve
-
-
-def _alone(operation: Operation, by: Implementation, signature: Signature) -> tuple[SequencePart, ...]:
-    """Return the convolution by one kernel as a sequence of one step."""
-    step = OperationStep(operation, tuple((each.name, each.name) for each in operation.parameters))
-    return (SequencePart(operation, by, step_signature(step, signature), step.arguments),)
-
-
-def _parts(steps: tuple[OperationStep, ...], signature: Signature) -> tuple[SequencePart, ...]:
-    return tuple(
-        SequencePart(
-            each.operation, each.operation.implementation(_NAME), step_signature(each, signature), each.arguments
-        )
-        for each in steps
-    )
+    array = Parameter(FILTERS, AccessMode.WRITE, ndim=4, dtypes=("float32",))
+    return with_scratch(operation, array, steps, winograd_opencl.NAME, winograd_opencl.REQUIRES, efficiency=1.5)
 
 
 # --- first step -----------------------------------------------------------------------------------
@@ -153,11 +99,11 @@ def _transform(is_transposed: bool) -> Operation:
         ),
         implementations=(
             Implementation(
-                _NAME,
+                winograd_opencl.NAME,
                 "opencl-c",
                 partial(_transforming, is_transposed=is_transposed),
                 _transforming_launch,
-                _ONLY_CPUS,
+                winograd_opencl.REQUIRES,
             ),
             numpy_implementation(partial(_transform_on_host, is_transposed=is_transposed), efficiency=0.1),
         ),
@@ -253,7 +199,12 @@ def _convolve(convolution: Convolution, others: tuple[Parameter, ...]) -> Operat
         parameters=(*others[:2], Parameter("w", AccessMode.READ, ndim=4, like="y"), *others[2:]),
         implementations=(
             Implementation(
-                _NAME, "opencl-c", partial(winograd_opencl.load, **settings), winograd_tiling.launch, _ONLY_CPUS, 1.5
+                winograd_opencl.NAME,
+                "opencl-c",
+                partial(winograd_opencl.load, **settings),
+                winograd_tiling.launch,
+                winograd_opencl.REQUIRES,
+                1.5,
             ),
         ),
         work=_convolving_work,

@@ -16,18 +16,31 @@ last block of tiles repeats its last tile. Output channels that do not fill a ve
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
+from syclsched.kernels.common import OPENCL_C
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.convolution import winograd
-from syclsched.kernels.nn.convolution.winograd_tiling import SCRATCH_BYTES, WIDTH, WinogradTiling, is_profitable, tiling
+from syclsched.kernels.nn.convolution.winograd_tiling import (
+    SCRATCH_BYTES,
+    WIDTH,
+    Tiles,
+    WinogradTiling,
+    is_profitable,
+    tiling,
+)
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.opencl_types import header
 from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.kernels.windows import Window
 from syclsched.model.operation import OpenCLSource, Signature
+
+NAME: Final = "opencl-c-winograd"
+#: A work-item's scratch is sized for a core's caches.
+REQUIRES: Final = replace(OPENCL_C, device_kinds=("cpu", "accelerator"), dtypes=("float32",))
 
 
 def is_supported(window: Window, groups: int, last: bool) -> bool:
@@ -75,7 +88,9 @@ def load(signature: Signature, *, window: Window, activation: Activation, bias: 
     given = ExtentArguments()
     lines = [
         *_beginning(tiled, given),
-        *_inputs(tiled, given, signature, window),
+        *transformed_inputs(
+            tiled, given, signature, window, given("row", tiled.row), tiled.plane, f"s + {tiled.plane}"
+        ),
         *_products(tiled, given),
         *_outputs(tiled, given, signature, activation, bias, residual),
     ]
@@ -84,12 +99,12 @@ def load(signature: Signature, *, window: Window, activation: Activation, bias: 
     return OpenCLSource(f"{head} {{\n  {body}\n}}\n", "conv", extents=given.values)
 
 
-def _names(kind: str, count: int) -> list[str]:
+def names_of(kind: str, count: int) -> list[str]:
     """Return variable names with an index."""
     return [f"{kind}{i}" for i in range(count)]
 
 
-def _loop(name: str, count: int, *, unrolled: bool) -> str:
+def loop(name: str, count: int, *, unrolled: bool) -> str:
     """Return the beginning of a loop; one that is not unrolled is compiled in a fraction of the time."""
     return f"\n#pragma {'unroll' if unrolled else 'nounroll'}\nfor (int {name} = 0; {name} < {count}; ++{name}) {{"
 
@@ -112,7 +127,7 @@ def _beginning(tiled: WinogradTiling, given: ExtentArguments) -> list[str]:
     ]
 
 
-def _position(tiled: WinogradTiling, given: ExtentArguments, number: str) -> list[str]:
+def position(tiled: Tiles, given: ExtentArguments, number: str) -> list[str]:
     """Return code that splits a tile's number into image, line and column."""
     across, down = given("across", tiled.across), given("down", tiled.down)
     return [
@@ -122,19 +137,23 @@ def _position(tiled: WinogradTiling, given: ExtentArguments, number: str) -> lis
     ]
 
 
-def _inputs(tiled: WinogradTiling, given: ExtentArguments, signature: Signature, window: Window) -> list[str]:
-    """Return code that transforms the tiles' input."""
+def transformed_inputs(
+    tiled: Tiles, given: ExtentArguments, signature: Signature, window: Window, row: str, plane: int, to: str
+) -> list[str]:
+    """Return code that transforms the input of ``rows`` tiles, of which those from ``count`` on repeat the last one.
+
+    Each position of a tile has a plane, from ``to`` on, and each tile a row.
+    """
     n, inside = tiled.n, given("inside", tiled.inside)
     high, wide = (given(f"x_{axis}", signature.shapes["x"][axis]) for axis in (1, 2))
-    row = given("row", tiled.row)
 
     def transformed(load: Callable[[int], str], *, unrolled: bool) -> list[str]:
         loads = ", ".join(f"d{i} = {load(i)}" for i in range(n))
         columns = [f"a[j][{i}]" for i in range(n)]
         return [
-            _loop("j", n, unrolled=unrolled),
+            loop("j", n, unrolled=unrolled),
             f"const AV {loads};",
-            *winograd.inputs(tiled.m, _names("d", n), columns),
+            *winograd.inputs(tiled.m, names_of("d", n), columns),
             "}",
         ]
 
@@ -146,7 +165,7 @@ def _inputs(tiled: WinogradTiling, given: ExtentArguments, signature: Signature,
 
     return [
         "for (int t = 0; t < rows; ++t) {",
-        *_position(tiled, given, "first + min(t, count - 1)"),
+        *position(tiled, given, "first + min(t, count - 1)"),
         f"const int iy = line - {window.begins[0]}, ix = column - {window.begins[1]};",
         f"const bool whole = iy >= 0 && ix >= 0 && iy + {n} <= {high} && ix + {n} <= {wide};",
         f"for (int q = 0; q < {inside}; q += {WIDTH}) {{",
@@ -160,11 +179,11 @@ def _inputs(tiled: WinogradTiling, given: ExtentArguments, signature: Signature,
         "} else {",
         *transformed(careful, unrolled=False),  # few tiles are at the edge
         "}",
-        f"T* to_s = s + {tiled.plane} + t * {row} + c;",
-        _loop("i", n, unrolled=True),
-        f"AV {', '.join(_names('d', n))};",
-        *winograd.inputs(tiled.m, [f"a[{j}][i]" for j in range(n)], _names("d", n)),
-        *(f"WRITEV(__private, to_s + (i * {n} + {j}) * {tiled.plane}, d{j});" for j in range(n)),
+        f"T* to_s = {to} + t * {row} + c;",
+        loop("i", n, unrolled=True),
+        f"AV {', '.join(names_of('d', n))};",
+        *winograd.inputs(tiled.m, [f"a[{j}][i]" for j in range(n)], names_of("d", n)),
+        *(f"WRITEV(__private, to_s + (i * {n} + {j}) * {plane}, d{j});" for j in range(n)),
         *["}", "}", "}"],
     ]
 
@@ -212,17 +231,17 @@ def _outputs(
     left = tiled.outside % WIDTH
     out = [
         "for (int t = 0; t < count; ++t) {",
-        *_position(tiled, given, "first + t"),
+        *position(tiled, given, "first + t"),
         f"const int lines = min({m}, {high} - line), columns = min({m}, {wide} - column);",
         f"const long at = (((long)image * {high} + line) * {wide} + column) * {outside};",
         f"for (int o = from * {block.columns}; o < min(to * {block.columns}, {outside}); o += {WIDTH}) {{",
         f"const T* p = s + t * {given('row', tiled.row)} + o - from * {block.columns};",
         f"AV a[{n}][{m}], e[{m}][{m}];",
-        _loop("j", n, unrolled=True),
+        loop("j", n, unrolled=True),
         f"const AV {', '.join(f'd{i} = READV(__private, p + ({i * n} + j) * {tiled.plane})' for i in range(n))};",
-        *winograd.results(m, _names("d", n), [f"a[j][{i}]" for i in range(m)]),
+        *winograd.results(m, names_of("d", n), [f"a[j][{i}]" for i in range(m)]),
         "}",
-        _loop("i", m, unrolled=True),
+        loop("i", m, unrolled=True),
         *winograd.results(m, [f"a[{j}][i]" for j in range(n)], [f"e[i][{j}]" for j in range(m)]),
         "}",
     ]

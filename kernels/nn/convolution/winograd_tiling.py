@@ -36,8 +36,8 @@ _FETCHING_AFRESH: Final = 13
 
 
 @dataclass(frozen=True, slots=True)
-class WinogradTiling:
-    """Tiles, blocks and panels of a convolution."""
+class Tiles:
+    """Tiles of the images that a convolution makes."""
 
     m: int  # rows and columns of a tile's outputs
     down: int  # tiles of an image along its height
@@ -45,7 +45,6 @@ class WinogradTiling:
     tiles: int  # tiles of all images
     inside: int  # input channels
     outside: int  # output channels
-    block: RegisterBlock  # register block: rows are tiles, columns are output channels
 
     @property
     def n(self) -> int:
@@ -56,6 +55,13 @@ class WinogradTiling:
     def places(self) -> int:
         """Elements of a transformed tile and of a transformed filter."""
         return self.n * self.n
+
+
+@dataclass(frozen=True, slots=True)
+class WinogradTiling(Tiles):
+    """Tiles, blocks and panels of a convolution."""
+
+    block: RegisterBlock  # register block: rows are tiles, columns are output channels
 
     @property
     def panels(self) -> int:
@@ -108,13 +114,14 @@ class WinogradTiling:
         return ceil_div(blocks * parts, units) * one
 
 
-def _cut(extents: tuple[int, int], m: int) -> tuple[int, int]:
+def cut(extents: tuple[int, int], m: int) -> tuple[int, int]:
+    """Return the tiles of ``m`` rows and columns along the height and the width of an image."""
     return ceil_div(extents[0], m), ceil_div(extents[1], m)
 
 
 def _products(extents: tuple[int, int], m: int) -> int:
     """Return the cost of the products of a pair of channels, weight fetches included."""
-    down, across = _cut(extents, m)
+    down, across = cut(extents, m)
     return (m + TAPS - 1) ** 2 * (down * across + _FETCHING_AFRESH)
 
 
@@ -128,7 +135,7 @@ def is_profitable(extents: tuple[int, int]) -> bool:
 def _tiling(batch: int, extents: tuple[int, int], inside: int, outside: int) -> WinogradTiling:
     # Chosen per image, not per batch: an image must give the same bits alone and in a batch.
     m = min(POINTS, key=lambda m: _products(extents, m))
-    down, across = _cut(extents, m)
+    down, across = cut(extents, m)
     tiles, vectors = batch * down * across, ceil_div(outside, WIDTH)
     # As many accumulators as leave registers for the operands.
     width = min((2, 3), key=lambda width: ceil_div(vectors, width) * width) if vectors > 1 else 1

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import ITEM_BYTES, numpy_implementation
+from syclsched.kernels.common import ITEM_BYTES, numpy_implementation, with_recipe
 from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.block_sums import BlockStart, BlockSums
 from syclsched.kernels.nn.convolution.conv_parameters import label
@@ -154,6 +154,7 @@ def _conv_weights(convolution: Convolution) -> Operation:
     )
 
 
+@with_recipe
 def conv_weights(
     ndim: int,
     strides: Sequence[int] = (),

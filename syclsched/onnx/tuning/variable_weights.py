@@ -1,28 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions by weights that change, such as those of training: with arrays for transformed filters."""
+"""Convolutions by weights that change, and gradients of weights: with arrays that minimal filtering needs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from syclsched.kernels.nn.convolution.winograd_filters import FILTERS, with_filters
+from syclsched.kernels.nn.convolution.winograd_filters import with_filters
+from syclsched.kernels.nn.gradients.winograd_weights import with_sums
 from syclsched.model.access import Access, AccessMode
 from syclsched.model.graph import TaskGraph
+from syclsched.model.platform import Device
 from syclsched.model.task import Task
 from syclsched.rewrites.merging import with_arrays_only
 
 
-def with_variable_filters(graph: TaskGraph) -> TaskGraph:
-    """Return a graph in which minimal filtering is an implementation of convolutions whose weights change.
+def with_scratch_arrays(graph: TaskGraph, device: Device) -> TaskGraph:
+    """Return a graph in which minimal filtering on a device implements convolutions whose weights change.
 
-    Each of them gets an array for its transformed filters, which nobody else accesses.
+    Each of them gets an array for transformed filters, and each gradient of weights one for sums.
     """
-    found = {task.name: each for task in graph.tasks if (each := _with_filters(task)) is not None}
+    found = {task.name: each for task in graph.tasks if (each := _with_scratch_array(task, device)) is not None}
     if not found:
         return graph
     made = with_arrays_only(graph)
-    for task, shape in found.values():
-        made.array(task.arguments[FILTERS], shape, "float32", temporary=True)
+    for _, (array, shape) in found.values():
+        made.array(array, shape, "float32", temporary=True)
     for task in graph.tasks:
         made.insert(found[task.name][0] if task.name in found else task)
     for before, after in graph.edges:
@@ -30,25 +32,27 @@ def with_variable_filters(graph: TaskGraph) -> TaskGraph:
     return made
 
 
-def _with_filters(task: Task) -> tuple[Task, tuple[int, ...]] | None:
-    """Return a convolution with the further argument, and the shape of its array; None for other tasks."""
+def _with_scratch_array(task: Task, device: Device) -> tuple[Task, tuple[str, tuple[int, ...]]] | None:
+    """Return a task with the further argument, and the name and shape of its array; None for other tasks."""
     if task.operation is None or task.signature is None or task.rows:
         return None
     found = with_filters(task.operation, task.signature)
+    found = found or with_sums(task.operation, task.signature, device.compute_units)
     if found is None:
         return None
     operation, shape = found
-    array = f"{task.name} {FILTERS}"
+    parameter = operation.parameters[-1].name
+    array = f"{task.name} {parameter}"
     signature = replace(
         task.signature,
-        shapes={**task.signature.shapes, FILTERS: shape},
-        dtypes={**task.signature.dtypes, FILTERS: "float32"},
+        shapes={**task.signature.shapes, parameter: shape},
+        dtypes={**task.signature.dtypes, parameter: "float32"},
     )
     changed = replace(
         task,
         operation=operation,
         signature=signature,
-        arguments={**task.arguments, FILTERS: array},
+        arguments={**task.arguments, parameter: array},
         accesses=(*task.accesses, Access(array, AccessMode.WRITE)),
     )
-    return changed, shape
+    return changed, (array, shape)

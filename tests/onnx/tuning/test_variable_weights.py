@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions by weights that change, with arrays for transformed filters."""
+"""Convolutions by weights that change, with arrays for transformed filters and for sums."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import pytest
 
 import syclsched
 from syclsched.kernels.nn import conv, conv_transpose
+from syclsched.kernels.nn.gradients.conv_weights import conv_weights
 from syclsched.model.graph import TaskGraph
-from syclsched.onnx.tuning.variable_weights import with_variable_filters
+from syclsched.onnx.tuning.variable_weights import with_scratch_arrays
 
 NAME = "opencl-c-winograd"
+(CPU,) = syclsched.describe(["cpu"]).compute_devices
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
@@ -21,14 +23,16 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def network() -> TaskGraph:
-    """A convolution, its gradient by what it reads, and a convolution by constant weights."""
+    """A convolution, its gradients by what it reads and by its weights, and a convolution by constant weights."""
     graph, pads = TaskGraph("network"), (1,) * 4
     x, w = graph.array("x", data=numbers(2, 14, 14, 32)), graph.array("w", data=numbers(48, 32, 3, 3))
     y = graph.array("y", (2, 14, 14, 48), "float32")
     z, known = (graph.array(name, (2, 14, 14, 32), "float32") for name in ("z", "known"))
+    gradient = graph.array("gradient", (48, 32, 3, 3), "float32")
     constant = syclsched.constant(numbers(32, 32, 3, 3, seed=1))
     forward = graph.kernel(conv(2, pads=pads, channels_last=True), name="forward", y=y, x=x, w=w)
     graph.kernel(conv_transpose(2, pads=pads, channels_last=True), name="backward", y=z, x=y, w=w)
+    graph.kernel(conv_weights(2, pads=pads, channels_last=True), name="weights", y=gradient, x=x, dy=y)
     other = graph.kernel(conv(2, pads=pads, channels_last=True), name="constant", y=known, x=x, w=constant)
     graph.edge(forward, other)
     return graph
@@ -36,11 +40,13 @@ def network() -> TaskGraph:
 
 def test_each_convolution_by_variable_weights_gets_an_array_of_its_own() -> None:
     graph = network()
-    changed = with_variable_filters(graph)
-    assert {name for name in changed.arrays if name not in graph.arrays} == {"forward filters", "backward filters"}
+    changed = with_scratch_arrays(graph, CPU)
+    assert {name for name in changed.arrays if name not in graph.arrays} == {
+        *("forward filters", "backward filters", "weights sums")
+    }
     assert changed.edges == graph.edges
     for task, before in zip(changed.tasks, graph.tasks, strict=True):
-        assert ("filters" in task.arguments) == (task.name != "constant")
+        assert len(task.arguments) - len(before.arguments) == (task.name != "constant")
         assert {name: task.arguments[name] for name in before.arguments} == before.arguments
 
 
@@ -48,7 +54,7 @@ def test_a_graph_without_them_is_returned_as_it_is() -> None:
     graph = TaskGraph()
     x, y = graph.array("x", (1, 14, 14, 32), "float32"), graph.array("y", (1, 14, 14, 32), "float32")
     graph.kernel(conv(2, pads=(1,) * 4, channels_last=True), y=y, x=x, w=syclsched.constant(numbers(32, 32, 3, 3)))
-    assert with_variable_filters(graph) is graph
+    assert with_scratch_arrays(graph, CPU) is graph
 
 
 @pytest.mark.sycl
@@ -57,9 +63,9 @@ def test_every_implementation_gives_the_results_of_the_host(names: set[str]) -> 
     def results(graph: TaskGraph, kept: set[str]) -> list[Any]:
         chosen = graph.with_implementations(lambda _, each: each.name in kept)
         with syclsched.run(chosen) as run:
-            return [run.result(name) for name in ("y", "z", "known")]
+            return [run.result(name) for name in ("y", "z", "gradient", "known")]
 
     for got, wanted in zip(
-        results(with_variable_filters(network()), names), results(network(), {"numpy"}), strict=True
+        results(with_scratch_arrays(network(), CPU), names), results(network(), {"numpy"}), strict=True
     ):
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
