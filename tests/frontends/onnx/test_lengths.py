@@ -293,3 +293,19 @@ def test_slices_from_the_end() -> None:
         for begin in (2, 1, 2, -1, 2):
             assert np.array_equal(compiled(np.float32(begin), X)["y"], X[begin:0:-1])
         assert len(compiled.kept_shapes) == 1
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_values_of_unknown_length_beside_an_empty_one(count: int) -> None:
+    nodes = [
+        *POSITIVE,
+        node("Concat", ["places", "more"], ["y"], axis=1),
+        node("Concat", ["more", "places", "more", "places"], ["z"], axis=1),
+    ]
+    more = np.ones((2, count), np.int64)
+    check(nodes, {"y": "int64", "z": "int64"}, *({"x": x, "more": more} for x in (X, NOTHING, ALL)))
+
+
+def test_empty_values_of_unknown_length() -> None:
+    nodes = [*POSITIVE, node("Concat", ["places", "places"], ["y"], axis=1)]
+    check(nodes, {"y": "int64"}, {"x": X[:0]})
