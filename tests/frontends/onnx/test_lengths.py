@@ -309,3 +309,19 @@ def test_values_of_unknown_length_beside_an_empty_one(count: int) -> None:
 def test_empty_values_of_unknown_length() -> None:
     nodes = [*POSITIVE, node("Concat", ["places", "places"], ["y"], axis=1)]
     check(nodes, {"y": "int64"}, {"x": X[:0]})
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_an_axis_of_unknown_length_that_is_at_most_one_stays_where_it_is(axis: int) -> None:
+    """Beside other axes of extent 1 the shapes alone do not say which axis it is."""
+    nodes = [
+        node("Constant", [], ["where"], value_ints=[axis]),
+        node("Constant", [], ["both"], value_ints=[-1, axis]),
+        node("Greater", ["x", "zero"], ["mask"]),
+        node("Compress", ["line", "mask"], ["kept"], axis=0),
+        node("Unsqueeze", ["kept", "where"], ["y"]),
+        node("Squeeze", ["y", "where"], ["same"]),
+        node("Unsqueeze", ["kept", "both"], ["z"]),
+    ]
+    inputs = ({"x": np.array([value], np.float32), "line": ROWS[:1]} for value in (1, -1))
+    check(nodes, {"y": "float32", "same": "float32", "z": "float32"}, *inputs)
