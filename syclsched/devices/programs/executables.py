@@ -67,6 +67,7 @@ class KernelSubmission:
     global_range: list[int]
     local_range: list[int] | None
     divisible: bool = False  # whether launches of parts of its work-groups do the same, any number of times
+    open_ended: bool = False  # whether its time follows from values and has no limit
 
     def submit(self, queue: SyclQueue, depends: list[SyclEvent]) -> SyclEvent:
         """Submit the kernel; see `Submission.submit`."""
@@ -172,6 +173,7 @@ class KernelExecutable:
         "function",
         "global_range",
         "local_range",
+        "open_ended",
         "uploads",
     )
 
@@ -192,6 +194,8 @@ class KernelExecutable:
         self.local_range = local_range
         #: Whether launches of parts of its work-groups do the same, any number of times.
         self.divisible = isinstance(code, OpenCLSource) and is_divisible(code, operation)
+        #: Whether its time follows from values and has no limit.
+        self.open_ended = isinstance(code, OpenCLSource) and code.open_ended
         self._kernel = kernel
         self._form = form
         self._extents = flatten_extents(code)
@@ -260,7 +264,9 @@ class KernelExecutable:
                 continue
             flat += self._flat_array(arguments[part])
         flat += self._extents
-        return KernelSubmission(self._kernel, flat, self.global_range, self.local_range, self.divisible)
+        return KernelSubmission(
+            self._kernel, flat, self.global_range, self.local_range, self.divisible, self.open_ended
+        )
 
 
 def is_divisible(code: OpenCLSource, operation: Operation) -> bool:

@@ -74,6 +74,7 @@ def join_launches(executable: Executable, submissions: Sequence[Submission], que
         arguments=[a for each in submissions if isinstance(each, KernelSubmission) for a in each.arguments],
         global_range=[len(submissions), *[1] * (2 - len(extents)), *extents],
         local_range=local and [1, *[1] * (2 - len(local)), *local],
+        open_ended=executable.open_ended,
     )
 
 

@@ -81,7 +81,13 @@ def chain_launches(
     given = zip(links, submissions, strict=True)
     # The chain's code contains the extents.
     arguments = [a for link, each in given for a in each.arguments[: len(link.parameters)]]  # type: ignore[attr-defined]
-    return KernelSubmission(kernel=kernel, arguments=arguments, global_range=[1], local_range=[1])
+    return KernelSubmission(
+        kernel=kernel,
+        arguments=arguments,
+        global_range=[1],
+        local_range=[1],
+        open_ended=any(link.part.code.open_ended for link in links),
+    )
 
 
 @lru_cache(maxsize=256)

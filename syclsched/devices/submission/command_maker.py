@@ -237,7 +237,8 @@ class CommandMaker:
         own = self._own_kernel(lane, submission, values) if self._own_kernels else None
         if own is not None:
             structure.kernel, structure.arguments_count = own.handle, 0
-        return Command(structure, (submission, values, form, listed, own))
+        kept = submission, values, form, listed, own
+        return Command(structure, kept, is_open_ended=submission.open_ended)
 
     def kernel_template(self, lane: int, submission: KernelSubmission) -> tuple[Any, _ArgumentForm]:
         """Return what all launches of one kernel over one index space on a lane have in common."""

@@ -43,10 +43,12 @@ class CommandStructure(ctypes.Structure):
 class Command:
     """One submission, ready for the loop; keeps all memory alive that it points to."""
 
-    __slots__ = ("_kept", "_structure", "address", "slot")
+    __slots__ = ("_kept", "_structure", "address", "is_open_ended", "slot")
 
-    def __init__(self, structure: CommandStructure, kept: tuple[Any, ...]) -> None:
+    def __init__(self, structure: CommandStructure, kept: tuple[Any, ...], *, is_open_ended: bool = False) -> None:
         self.slot = int(structure.slot)
+        #: Whether it is a kernel whose time follows from values and has no limit.
+        self.is_open_ended = is_open_ended
         self._structure = structure
         self._kept = kept
         self.address = ctypes.addressof(structure)
@@ -164,7 +166,7 @@ class JointCommand(Command):
     def __init__(
         self, whole: Command, slots: tuple[int, ...], apart: Callable[[int], Command], *, in_order: bool = False
     ) -> None:
-        super().__init__(whole._structure, (whole,))
+        super().__init__(whole._structure, (whole,), is_open_ended=whole.is_open_ended)
         self._slots = slots
         self._apart = apart
         self._in_order = in_order

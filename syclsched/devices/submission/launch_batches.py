@@ -48,7 +48,7 @@ def launch_commands(
     rows[:, _word("waits_count")] = lengths
     rows[:, _word("arguments")] = values.ctypes.data + values.strides[0] * np.arange(count)
     kept = first, form, values, awaited
-    return [Command(structures[n], kept) for n in range(count)]
+    return [Command(structures[n], kept, is_open_ended=first.open_ended) for n in range(count)]
 
 
 def _word(field: str) -> int:

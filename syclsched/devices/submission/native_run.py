@@ -266,8 +266,8 @@ def native_run_for(
     has_calls = any(isinstance(part, CallCommand) for part in parts)
     others = takewhile(lambda part: not part.is_copy and isinstance(part, CallCommand) == has_calls, parts[copies:])
     ahead = copies + min(sum(1 for _ in others), MAX_CALLS_IN_FLIGHT)
-    # The calling thread is tried for plans of few kernels; library calls submit to queues of their own.
-    is_small = len(parts) <= MOST_ON_CALLER and not has_calls
+    # The calling thread is tried for plans of few kernels that surely end; library calls submit to queues of their own.
+    is_small = len(parts) <= MOST_ON_CALLER and not has_calls and not any(part.is_open_ended for part in parts)
     threads = 1 + (helpers_wanted() if any(part.is_divisible for part in parts) else 0)
     opened = [loop.local_queues(lanes) for _ in range(threads if is_small else 0)]
     local = [each for each in opened if each is not None]

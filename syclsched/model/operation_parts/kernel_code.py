@@ -76,6 +76,9 @@ class OpenCLSource:
     extents : tuple[int, ...], optional
         Numbers of 32 bits that the kernel takes as its last arguments, each an ``int``. A kernel that takes all numbers
         that depend on shapes so is compiled once for all shapes.
+    open_ended : bool, optional
+        Whether the time of the kernel follows from values of its arrays and has no limit of some seconds, as that of a
+        loop until a condition. No run executes such a kernel on the thread that calls it, where Ctrl-C would wait.
 
     Raises
     ------
@@ -94,6 +97,7 @@ class OpenCLSource:
     kernel_name: str
     options: str = ""
     extents: tuple[int, ...] = ()
+    open_ended: bool = False
 
     def __post_init__(self) -> None:
         for each in self.extents:

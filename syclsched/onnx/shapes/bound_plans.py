@@ -109,6 +109,7 @@ class BoundPlans:
             try:
                 with self._bound(by_value.key(shapes_key, values), make, awaited=awaited) as bound:
                     entered = True
+                    by_value.confirm(shapes_key, version)
                     yield bound
                 return
             except ValueNeededError as error:
@@ -117,6 +118,10 @@ class BoundPlans:
                 if self._buckets is not None:
                     self._buckets.check_inputs(error)
                 by_value.learn(error, shapes_key, version, lambda: self._shapes_of(values), values)
+            except Exception:
+                # One call's numbers must not make those after it fail.
+                if entered or not by_value.take_back(shapes_key, version):
+                    raise
 
     def load(self, declared: Shapes) -> None:
         """Plan and bind the model for shapes of all inputs, if not done yet."""

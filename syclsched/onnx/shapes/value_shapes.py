@@ -40,6 +40,8 @@ class ValueShapes:
         #: Inputs whose values decide extents with upper bounds.
         self._observed_inputs: tuple[str, ...] = ()
         self._observed: OrderedDict[tuple[Any, ...], ObservedExtents] = OrderedDict()
+        #: Extents for which no plan was made yet: those before them, and the thread whose call has them.
+        self._untried: dict[tuple[Any, ...], tuple[ObservedExtents | None, int]] = {}
         self._lock = threading.Lock()
 
     def key(self, shapes: tuple[Any, ...], values: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -105,12 +107,10 @@ class ValueShapes:
     ) -> bool:
         """Compute the extents that follow from values; return whether the plan of a version does not have them."""
         with self._lock:
-            found = self._observed.setdefault(key, ObservedExtents())
-            self._observed.move_to_end(key)
-            while len(self._observed) > _KEPT:
-                self._observed.popitem(last=False)
-            if found.version != version:
+            before = self._observed.get(key)
+            if before is not None and before.version != version:
                 return True  # another call has done it
+            found = ObservedExtents() if before is None else before.copy()  # if it fails, nothing is learnt
             while True:
                 names = dict.fromkeys((*self.inputs, *self._observed_inputs))
                 try:
@@ -121,7 +121,32 @@ class ValueShapes:
                     if not set(needed.inputs) - names.keys() or not set(needed.inputs) <= values.keys():
                         raise
                     self._add_observed(needed)
+            if found.version != version:
+                self._untried.setdefault(key, (before, threading.get_ident()))
+            self._observed[key] = found
+            self._observed.move_to_end(key)
+            while len(self._observed) > _KEPT:
+                self._untried.pop(self._observed.popitem(last=False)[0], None)
             return found.version != version
+
+    def confirm(self, key: tuple[Any, ...], version: int) -> None:
+        """Note that there is a plan for the extents of a version."""
+        if key in self._untried and self.version(key) == version:
+            self._untried.pop(key, None)
+
+    def take_back(self, key: tuple[Any, ...], version: int) -> bool:
+        """Forget the extents of a version for which no plan can be made; return whether another call had them."""
+        with self._lock:
+            if self.version(key) != version:
+                return True  # another call has changed them
+            before, thread = self._untried.pop(key, (None, None))
+            if thread is None:
+                return False
+            if before is None:
+                del self._observed[key]
+            else:
+                self._observed[key] = before
+            return thread != threading.get_ident()
 
     def _add_observed(self, error: ValueNeededError) -> None:
         self._observed_inputs = (*dict.fromkeys((*self._observed_inputs, *error.inputs)),)

@@ -57,10 +57,10 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
     """Return a graph whose tasks run on the host only if no device can run them: a host task stalls the devices.
 
     Tasks that do not fit into device memory (`oversized_tasks`) also run on the host. If all devices are CPUs, the
-    library does every task that it supports on one of them, except those named in ``kernels``: CPU devices share the
-    host's cores, and another maker's, which the library may refuse, adds none. The smallest tasks then take kernels of
-    OpenCL C where they have them: several of those can be made by one launch. So do those of the library's that have
-    tasks of kernels on all sides: to change to the library and back takes longer than they do.
+    library does every task that it supports on one of them, except those named in ``kernels`` that have one: CPU
+    devices share the host's cores, and another maker's, which the library may refuse, adds none. The smallest tasks
+    then take kernels of OpenCL C where they have them: several of those can be made by one launch. So do those of the
+    library's that have tasks of kernels on all sides: to change to the library and back takes longer than they do.
     """
     costs = CostModel(platform)
 
@@ -89,8 +89,10 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
     tiny = {task.name for task in graph.tasks if only_cpus and is_tiny(task) and has_opencl_c(task)}
     if only_cpus and is_bound_by_weights(graph):
         kernels = {task.name for task in graph.tasks if _has_kernel(task, platform, costs)}
-    elif tiny:
-        kernels = {*kernels, *_between_kernels(graph, tiny, library_supports)}
+    else:
+        kernels = {task.name for task in graph.tasks if task.name in kernels and _has_kernel(task, platform, costs)}
+        if tiny:
+            kernels |= _between_kernels(graph, tiny, library_supports)
     return graph.with_implementations(keep)
 
 

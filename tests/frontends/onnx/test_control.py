@@ -152,6 +152,41 @@ def test_a_loop_ends_by_its_counter() -> None:
     assert imported(model).values["all"].shape == (3, 3)
 
 
+def test_a_loop_that_is_known_to_do_nothing_has_empty_results() -> None:
+    """The carried value would grow, so that the body is no network of its own."""
+    body = helper.make_graph(
+        [node("Concat", ["v", "x"], ["v1"], axis=0), node("Neg", ["v1"], ["s"]), node("Identity", ["c"], ["c1"])],
+        "body",
+        [helper.make_tensor_value_info(*each) for each in (("i", INT, ()), ("c", BOOL, ()), ("v", FLOAT, None))],
+        [helper.make_tensor_value_info(*each) for each in (("c1", BOOL, ()), ("v1", FLOAT, None), ("s", FLOAT, None))],
+    )
+    looped = node("Loop", ["trips", "", "x"], ["y", "all"], body=body)
+    model = model_of([looped], {"x": (3,), "trips": ()}, ["y", "all"], dtypes={"trips": INT})
+    for known in ({"trips": np.array(0)}, {"trips": np.array(0), "x": X}):
+        network = imported(model, known=known)
+        got = evaluate(network, {name: X for name in network.inputs if name == "x"} | {"trips": np.array(0)})
+        assert np.array_equal(got["y"], X)
+        assert got["all"].shape == (0, 6) and got["all"].dtype == np.float32
+
+
+def test_a_loop_that_does_nothing_has_results_as_declared_where_its_body_cannot_be_followed() -> None:
+    sequence = helper.make_tensor_sequence_value_info
+    body = helper.make_graph(
+        [node("SequenceInsert", ["q", "x"], ["q1"]), node("Identity", ["c"], ["c1"]), node("Neg", ["x"], ["s"])],
+        "body",
+        [helper.make_tensor_value_info(*each) for each in (("i", INT, ()), ("c", BOOL, ()))]
+        + [sequence("q", FLOAT, None)],
+        [
+            helper.make_tensor_value_info("c1", BOOL, ()),
+            sequence("q1", FLOAT, None),
+            helper.make_tensor_value_info("s", FLOAT, (3,)),
+        ],
+    )
+    nodes = [node("SequenceEmpty", [], ["q0"]), node("Loop", ["trips", "", "q0"], ["q2", "all"], body=body)]
+    network = imported(model_of(nodes, {"x": (3,)}, ["all"], {"trips": np.array(0)}))
+    assert network.values["all"].shape == (0, 3)
+
+
 LARGEST = np.array(np.iinfo(np.int64).max)
 
 

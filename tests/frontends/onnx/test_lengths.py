@@ -293,3 +293,35 @@ def test_slices_from_the_end() -> None:
         for begin in (2, 1, 2, -1, 2):
             assert np.array_equal(compiled(np.float32(begin), X)["y"], X[begin:0:-1])
         assert len(compiled.kept_shapes) == 1
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_values_of_unknown_length_beside_an_empty_one(count: int) -> None:
+    nodes = [
+        *POSITIVE,
+        node("Concat", ["places", "more"], ["y"], axis=1),
+        node("Concat", ["more", "places", "more", "places"], ["z"], axis=1),
+    ]
+    more = np.ones((2, count), np.int64)
+    check(nodes, {"y": "int64", "z": "int64"}, *({"x": x, "more": more} for x in (X, NOTHING, ALL)))
+
+
+def test_empty_values_of_unknown_length() -> None:
+    nodes = [*POSITIVE, node("Concat", ["places", "places"], ["y"], axis=1)]
+    check(nodes, {"y": "int64"}, {"x": X[:0]})
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_an_axis_of_unknown_length_that_is_at_most_one_stays_where_it_is(axis: int) -> None:
+    """Beside other axes of extent 1 the shapes alone do not say which axis it is."""
+    nodes = [
+        node("Constant", [], ["where"], value_ints=[axis]),
+        node("Constant", [], ["both"], value_ints=[-1, axis]),
+        node("Greater", ["x", "zero"], ["mask"]),
+        node("Compress", ["line", "mask"], ["kept"], axis=0),
+        node("Unsqueeze", ["kept", "where"], ["y"]),
+        node("Squeeze", ["y", "where"], ["same"]),
+        node("Unsqueeze", ["kept", "both"], ["z"]),
+    ]
+    inputs = ({"x": np.array([value], np.float32), "line": ROWS[:1]} for value in (1, -1))
+    check(nodes, {"y": "float32", "same": "float32", "z": "float32"}, *inputs)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -290,3 +292,31 @@ def test_results_of_unknown_length_in_a_body() -> None:
     made = model([node("Loop", ["trips", "", "h"], ["y", "ps"], body=body)], {"h": H}, "y ps", trips=np.array(6))
     with pytest.raises(ModelError):
         imported(made)
+
+
+def test_a_loop_that_takes_long_for_some_values_leaves_other_threads_their_turn() -> None:
+    """After short calls, which the calling thread would execute itself without passing on the GIL."""
+    body = graph([*STEP[:1], node("Tanh", ["m"], ["h1"]), node("Identity", ["c"], ["d"])], "i c h", "d h1")
+    looped = node("Loop", ["n", "", "H"], ["last"], body=body)
+    inputs = {"H": H, "n": np.array(3)}
+    turns: list[float] = []
+    ended = threading.Event()
+
+    def take_turns() -> None:
+        while not ended.wait(1e-3):
+            turns.append(time.perf_counter())
+
+    other = threading.Thread(target=take_turns)
+    with syclsched.compile(model([looped], inputs, "last"), devices="cpu", autotune=False) as compiled:
+        for _ in range(50):
+            compiled(inputs)
+        other.start()
+        begun_s = time.perf_counter()
+        try:
+            compiled({**inputs, "n": np.array(300_000)})
+        finally:
+            ended_s = time.perf_counter()
+            ended.set()
+            other.join()
+    quarter_s = (ended_s - begun_s) / 4
+    assert any(begun_s + quarter_s < each < ended_s - quarter_s for each in turns)

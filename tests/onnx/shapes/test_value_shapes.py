@@ -352,6 +352,41 @@ def test_values_that_a_node_does_not_take_are_refused() -> None:
             compiled(np.float32(0), np.float32(3), np.float32(0))
 
 
+HUGE = 10**7
+
+
+@pytest.mark.parametrize(
+    ("operator", "bad", "good"),
+    [("Reshape", (5, -1), ((4, 6), (3, 8), (6, 4))), ("Expand", (HUGE, HUGE), ((2, 12), (1, 12), (30, 12)))],
+)
+def test_a_call_that_cannot_be_planned_leaves_those_after_it_as_they_are(
+    operator: str, bad: tuple[int, ...], good: tuple[tuple[int, ...], ...]
+) -> None:
+    rows = x(2, 12) if operator == "Reshape" else x(1, 12)
+    both = Both([node(operator, ["x", "n"], ["y"])], {"x": rows, "n": two(*good[0])}, {"y": "float32"})
+    with both.compiled as compiled:
+        for shape in good:
+            with pytest.raises(ModelError, match=operator):
+                compiled(rows, two(*bad))
+            both.check({"x": rows, "n": two(*shape)})
+        with pytest.raises(ModelError, match=operator):
+            compiled(rows, two(*bad))
+        both.check({"x": rows, "n": two(*good[0])})
+
+
+def test_calls_of_other_threads_that_cannot_be_planned_leave_good_ones_as_they_are() -> None:
+    both = Both([node("Expand", ["x", "n"], ["y"])], {"x": x(1, 3), "n": two(2, 3)}, {"y": "float32"})
+
+    def call(number: int) -> Any:
+        try:
+            return both.compiled(x(1, 3), two(HUGE if number % 2 else number + 1, HUGE if number % 2 else 3))["y"].shape
+        except ModelError:
+            return None
+
+    with both.compiled, ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(call, range(24))) == [None if n % 2 else (n + 1, 3) for n in range(24)]
+
+
 def test_streams_starts_and_threads_with_fresh_values() -> None:
     nodes = [node("Tile", ["x", "n"], ["y"])]
     values = [{"x": x(2, 3), "n": two(n, 1)} for n in EXTENTS]

@@ -20,6 +20,7 @@ from syclsched.costs import CostModel
 from syclsched.costs.history import MemoryHistory
 from syclsched.errors import MemoryLimitError
 from syclsched.kernels.nn import matmul
+from syclsched.kernels.nn.quantised.integer_matmul import integer_matmul
 from syclsched.kernels.tensor.elementwise import elementwise
 from syclsched.kernels.tensor.transpose import transpose
 from syclsched.model.graph import TaskGraph
@@ -115,6 +116,19 @@ def test_on_cpus_all_but_some_tasks_are_left_to_the_library() -> None:
     graph = on_devices(product_graph(), platform, {"second"})
     by = {task.name: {each.name for each in task.operation.implementations} for task in graph.tasks}
     assert by["first"] == {kernel_selection.LIBRARY} and by["second"] and kernel_selection.LIBRARY not in by["second"]
+
+
+@needs_onednn
+def test_a_task_whose_kernels_refuse_its_shapes_is_left_to_the_library() -> None:
+    """Kernels were chosen for other shapes of the same task; those of 8 bits have none for no rows."""
+    graph = TaskGraph()
+    y, x = graph.array("y", (0, 4), "int32"), graph.array("x", (0, 8), "uint8")
+    weights = syclsched.constant(np.ones((8, 4), np.int8))
+    graph.kernel(integer_matmul(), name="product", y=y, x=x, w=weights, z=graph.array("z", (1,), "int32"))
+    platform = syclsched.describe(["cpu"])
+    (task,) = on_devices(graph, platform, {"product"}).tasks
+    assert {each.name for each in task.operation.implementations} == {kernel_selection.LIBRARY}
+    syclsched.plan(on_devices(graph, platform, {"product"}), platform)
 
 
 @needs_onednn

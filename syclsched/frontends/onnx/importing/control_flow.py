@@ -18,6 +18,7 @@ from syclsched.frontends.onnx.importing.loop_bodies import (
     import_branch,
     import_loop_body,
     import_scan_body,
+    scan_outputs_of_none,
 )
 from syclsched.frontends.onnx.importing.reference_fallback import import_reference, reference_inputs
 from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, ScopeImporter
@@ -158,7 +159,10 @@ def _import_loop(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
         proceed = known
         rounds += 1
     scope.b.begin(scope.prefixed(node.name), node.label)
-    return [*carried, *(scope.b.stack(values, 0) for values in gathered)] if all(gathered) else None
+    if not rounds:
+        empty = scan_outputs_of_none(scope, body, carried) if gathered else []
+        return [*carried, *(scope.b.constant(np.zeros(*each)) for each in empty)]
+    return [*carried, *(scope.b.stack(values, 0) for values in gathered)]
 
 
 def _trip_count(scope: Scope, node: ModelNode) -> tuple[str | None, int | None]:

@@ -489,6 +489,8 @@ def _of_joined_axes(b: LengthBuilder, x: str, lengths: Lengths, shape: tuple[int
         places = [a for a, n in enumerate(shape) if n > 1 and math.prod(shape[:a]) == outer]
         if not extent or len(places) != 1 or shape[places[0]] == extent:
             continue
+        if extent == 1 and any(n == 1 and math.prod(shape[:a]) == outer for a, n in enumerate(shape)):
+            continue  # it may still be an axis of its own
         axis = places[0]
         made = shape[axis]
         covered = [a for a in range(each.axis + 1, len(before)) if math.prod(before[: a + 1]) <= outer * made]

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from syclsched.errors import ModelError
 from syclsched.frontends.onnx.importing.import_state import Shape
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, ScopeImporter
@@ -17,6 +18,7 @@ from syclsched.frontends.onnx.loops.loop_body import LoopBody, ScannedAxis
 from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph
 from syclsched.frontends.onnx.network import Network
 from syclsched.frontends.onnx.operations import operation_call
+from syclsched.frontends.onnx.shapes import ShapeDtype
 
 #: Most iterations of a loop whose iterations are counted or unrolled while it is imported.
 LONGEST_LOOP: Final = 10_000
@@ -157,6 +159,26 @@ def import_loop_body(
     )
     first = [each for each, is_given in ((trips, body.has_trips), (condition, body.has_condition)) if is_given]
     return body, [*(each for each in first if each is not None), *carried, *captured]
+
+
+def scan_outputs_of_none(scope: Scope, graph: ModelGraph, carried: Sequence[BoundValue]) -> list[ShapeDtype]:
+    """Return shape and dtype of the scan outputs of a Loop without iterations: as its body would make, or declares."""
+    tensors = [each for each in carried if isinstance(each, str)]
+    if len(tensors) == len(carried):
+        try:
+            network, _ = _import_body(
+                scope, graph, [("counter", (), "int64"), None, *_formals(scope, "carried", tensors)]
+            )
+            made = [network.values[name] for name in network.outputs[1 + len(carried) :]]
+            return [((0, *each.shape), each.dtype) for each in made]
+        except ModelError:
+            pass  # only an iteration could tell
+    found: list[ShapeDtype] = []
+    for each in graph.outputs[1 + len(carried) :]:
+        if each.dtype is None:
+            raise scope.b.wrong(f"it has no iterations, and its body does not declare the type of {each.name!r}")
+        found.append(((0, *(d if isinstance(d, int) else 0 for d in each.dimensions or ())), each.dtype))
+    return found
 
 
 def _rounds_by_counter(network: Network) -> int | None:

@@ -14,7 +14,7 @@ import numpy as np
 from syclsched.errors import SyclschedError
 from syclsched.frontends.onnx.host_evaluation import evaluate_node
 from syclsched.frontends.onnx.importing.import_state import ImportState, Shape
-from syclsched.frontends.onnx.importing.lengths import Length, filled_up, followed_lengths
+from syclsched.frontends.onnx.importing.lengths import Length, LengthError, filled_up, followed_lengths
 from syclsched.frontends.onnx.model_file.dtypes import (
     NARROW_FLOATS,
     NARROW_INTEGERS,
@@ -371,11 +371,34 @@ class NetworkBuilder(ImportState):
 
     def with_axis(self, x: str, axis: int) -> str:
         """Return a value with a new axis of extent 1."""
-        return self.reshape(x, (*self.shape(x)[:axis], 1, *self.shape(x)[axis:]))
+        return self.with_axes(x, [axis])
 
     def without_axis(self, x: str, axis: int) -> str:
         """Return a value without an axis of extent 1."""
-        return self.reshape(x, (*self.shape(x)[:axis], *self.shape(x)[axis + 1 :]))
+        return self.without_axes(x, [axis])
+
+    def with_axes(self, x: str, axes: Sequence[int]) -> str:
+        """Return a value with new axes of extent 1, which are these of the result."""
+        own = iter(self.shape(x))
+        rank = len(self.shape(x)) + len(axes)
+        kept = [axis for axis in range(rank) if axis not in axes]
+        return self._renumbered(x, tuple(1 if axis in axes else next(own) for axis in range(rank)), kept)
+
+    def without_axes(self, x: str, axes: Sequence[int]) -> str:
+        """Return a value without axes of extent 1."""
+        kept = [axis for axis in range(len(self.shape(x))) if axis not in axes]
+        if any(length.axis in axes for length in self.lengths.get(x, ())):
+            raise LengthError("it leaves out an axis whose length is known only at run time", where=self.place())
+        places = [kept.index(axis) if axis in kept else -1 for axis in range(len(self.shape(x)))]
+        return self._renumbered(x, tuple(self.shape(x)[axis] for axis in kept), places)
+
+    def _renumbered(self, x: str, shape: Shape, places: Sequence[int]) -> str:
+        """Return a value of the same elements, each axis of which is another one now, or none."""
+        if x not in self.lengths:
+            return self.reshape(x, shape)
+        made = self.with_all(x, shape)
+        self.give_lengths(made, [Length(places[each.axis], each.count) for each in self.lengths[x]])
+        return made
 
     def part(self, x: str, axis: int, start: int, count: int) -> str:
         """Return a range of a value along one axis."""

@@ -45,6 +45,12 @@ class ObservedExtents:
         self.version = 0
         self._seen: dict[str, Observed] = {}
 
+    def copy(self) -> ObservedExtents:
+        """Return the same numbers, to which others can be added."""
+        made = ObservedExtents()
+        made.version, made._seen = self.version, dict(self._seen)
+        return made
+
     def get(self, key: str) -> Observed | None:
         """Return what is known of a number; None if nothing."""
         return self._seen.get(key)

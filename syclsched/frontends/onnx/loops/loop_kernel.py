@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from syclsched.frontends.onnx.loops import loop_nodes
@@ -28,6 +29,8 @@ _MOST_FLOPS: Final = 4e6
 #: Most parameters of a kernel, and nodes of a body: both limit the time that compilation takes.
 _MOST_PARAMETERS: Final = 64
 _MOST_NODES: Final = 64
+#: Arithmetic operations that take a loop seconds, roughly.
+_LONG_FLOPS: Final = 1e9
 
 
 def own_arrays(body: LoopBody) -> dict[tuple[int, str], tuple[str, Value]]:
@@ -92,7 +95,13 @@ def loop_source(body: LoopBody, signature: Signature, parameters: tuple[Paramete
     given = [ArrayPlace(f"x{i}", shape=signature.shapes[f"x{i}"]) for i in range(body.input_count)]
     results = [ArrayPlace(f"y{i}", shape=signature.shapes[f"y{i}"]) for i in range(body.output_count)]
     _LoopWriter(w, dtypes, body, constants, own_arrays(body)).write(given, results)
-    return w.finish()
+    return replace(w.finish(), open_ended=any(map(_is_open_ended, body.with_inner)))
+
+
+def _is_open_ended(body: LoopBody) -> bool:
+    """Return whether values decide the number of iterations, and may decide for seconds of them."""
+    most = math.inf if body.rounds is None else body.rounds
+    return body.is_counted_at_run_time and most * max(1.0, step_flops(body)) > _LONG_FLOPS
 
 
 class _LoopWriter:

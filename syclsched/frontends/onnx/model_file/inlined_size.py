@@ -8,22 +8,22 @@ from typing import Any
 
 from syclsched.errors import ModelError
 
-_Key = tuple[str, str, str]
+FunctionKey = tuple[str, str, str]
 
 
 def check_inlined_size(proto: Any, where: str, most: int) -> None:
     """Raise `ModelError` if inlining a model's functions would not end or would make too many nodes."""
     # A small file can hold 40 functions that each call the next one twice: 2^40 nodes after inlining.
-    functions = {_key(each): each for each in proto.functions}
-    sizes: dict[_Key, int] = {}
-    on_stack: set[_Key] = set()
+    functions = {function_key(each): each for each in proto.functions}
+    sizes: dict[FunctionKey, int] = {}
+    on_stack: set[FunctionKey] = set()
     todo = list(functions)
     while todo:
         key = todo[-1]
         if key in sizes:
             todo.pop()
             continue
-        called = [each for each in map(_called, _nodes(functions[key].node)) if each in functions]
+        called = [each for each in map(called_function, nested_nodes(functions[key].node)) if each in functions]
         pending = [each for each in called if each not in sizes]
         if pending:
             on_stack.add(key)
@@ -43,25 +43,27 @@ def check_inlined_size(proto: Any, where: str, most: int) -> None:
         )
 
 
-def _size(nodes: Iterable[Any], sizes: dict[_Key, int]) -> int:
-    return sum(sizes.get(_called(node), 1) for node in _nodes(nodes))
+def _size(nodes: Iterable[Any], sizes: dict[FunctionKey, int]) -> int:
+    return sum(sizes.get(called_function(node), 1) for node in nested_nodes(nodes))
 
 
-def _key(function: Any) -> _Key:
+def function_key(function: Any) -> FunctionKey:
+    """Return what tells a function of a model from others."""
     return (function.domain, function.name, getattr(function, "overload", ""))
 
 
-def _called(node: Any) -> _Key:
+def called_function(node: Any) -> FunctionKey:
+    """Return the key of the function that a node calls, if there is such a function."""
     return (node.domain, node.op_type, getattr(node, "overload", ""))
 
 
-def _nodes(nodes: Iterable[Any]) -> Iterator[Any]:
+def nested_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
     """Yield nodes and, recursively, the nodes of their subgraphs."""
     for node in nodes:
         yield node
         for attribute in node.attribute:
             for graph in subgraphs(attribute):
-                yield from _nodes(graph.node)
+                yield from nested_nodes(graph.node)
 
 
 def subgraphs(attribute: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from syclsched.errors import ModelError, RuntimeMissingError, StorageError
+from syclsched.frontends.onnx.model_file.function_inlining import inline_functions
 from syclsched.frontends.onnx.model_file.graph_reader import read_graph
 from syclsched.frontends.onnx.model_file.inlined_size import check_inlined_size
 from syclsched.frontends.onnx.model_file.mapped_files import map_file
@@ -48,7 +49,7 @@ def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLim
     opsets = _opsets(onnx, proto, where)
     if proto.functions:
         check_inlined_size(proto, where, limits.nodes)
-        proto = _inlined(onnx, _with_raw_data(proto, raw), where)
+        proto = inline_functions(onnx, _with_raw_data(proto, raw), where)
         raw = {}
         opsets = _opsets(onnx, proto, where)
     name = proto.graph.name or (Path(where).stem if folder is not None else "") or "model"
@@ -165,16 +166,3 @@ def _opsets(onnx: Any, proto: Any, where: str) -> dict[str, int]:
 
 def _domains(graph: Any) -> set[str]:
     return {"" if node.domain == "ai.onnx" else node.domain for node in graph.node}
-
-
-def _inlined(onnx: Any, proto: Any, where: str) -> Any:
-    import onnx.inliner
-
-    try:
-        return onnx.inliner.inline_local_functions(proto)
-    except Exception as error:
-        raise ModelError(f"its functions cannot be inlined: {_first_line(error)}", where=where) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

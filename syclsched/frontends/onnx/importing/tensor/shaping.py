@@ -36,7 +36,7 @@ def _squeeze(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     for axis in removed:
         if shape[axis] != 1:
             raise b.wrong(f"axis {axis} of {shape} cannot be left out: its extent is not 1")
-    return [b.reshape(x, tuple(n for axis, n in enumerate(shape) if axis not in removed))]
+    return [b.without_axes(x, removed)]
 
 
 @imports("Unsqueeze")
@@ -44,10 +44,7 @@ def _unsqueeze(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Unsqueeze; the axes are an attribute before opset 13, then an input."""
     x, axes_name = inputs.required(0, "data"), inputs.optional(1)
     axes = node.integers("axes", ()) if axes_name is None else b.integers(axes_name, "the axes")
-    shape = list(b.shape(x))
-    for axis in b.axes(axes or (), len(shape) + len(axes or ())):
-        shape.insert(axis, 1)
-    return [b.reshape(x, tuple(shape))]
+    return [b.with_axes(x, b.axes(axes or (), len(b.shape(x)) + len(axes or ())))]
 
 
 @imports("Transpose")

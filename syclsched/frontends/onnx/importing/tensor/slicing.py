@@ -249,7 +249,10 @@ def _concat(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     if len({len(b.shape(value)) for value in values}) > 1:
         raise b.wrong(f"shapes {', '.join(str(b.shape(v)) for v in values)} cannot be joined along axis {axis}")
     if len(values) > 1 and any(b.length_along(value, axis) is not None for value in values):
-        return [_open_concat(b, values, axis)]
+        beside = {(*b.shape(value)[:axis], *b.shape(value)[axis + 1 :]) for value in values}
+        if len(beside) == 1:  # else the check of the shapes says what is wrong
+            values = [value for value in values if b.shape(value)[axis]] or values[:1]
+        return [_open_concat(b, values, axis) if len(values) > 1 else values[0]]
     return [b.concat(values, axis)]
 
 
