@@ -127,7 +127,7 @@ def is_bound_by_weights(graph: TaskGraph) -> bool:
 
 def _has_kernel(task: Task, platform: Platform, costs: CostModel) -> bool:
     return task.operation is not None and any(
-        each.is_kernel and costs.supports(task, each, device) is None
+        (each.is_kernel or each.kind == "sequence") and costs.supports(task, each, device) is None
         for each in task.operation.implementations
         for device in platform.compute_devices
     )

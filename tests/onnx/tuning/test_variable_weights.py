@@ -12,10 +12,12 @@ import syclsched
 from syclsched.kernels.nn import conv, conv_transpose
 from syclsched.kernels.nn.gradients.conv_weights import conv_weights
 from syclsched.model.graph import TaskGraph
+from syclsched.onnx.tuning.implementations import on_devices
 from syclsched.onnx.tuning.variable_weights import with_scratch_arrays
 
 NAME = "opencl-c-winograd"
-(CPU,) = syclsched.describe(["cpu"]).compute_devices
+PLATFORM = syclsched.describe(["cpu"])
+(CPU,) = PLATFORM.compute_devices
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
@@ -55,6 +57,14 @@ def test_a_graph_without_them_is_returned_as_it_is() -> None:
     x, y = graph.array("x", (1, 14, 14, 32), "float32"), graph.array("y", (1, 14, 14, 32), "float32")
     graph.kernel(conv(2, pads=(1,) * 4, channels_last=True), y=y, x=x, w=syclsched.constant(numbers(32, 32, 3, 3)))
     assert with_scratch_arrays(graph, CPU) is graph
+
+
+def test_they_can_be_chosen_instead_of_the_library() -> None:
+    graph = on_devices(with_scratch_arrays(network(), CPU), PLATFORM, {"forward", "weights"})
+    offered = {task.name: {each.name for each in task.operation.implementations} for task in graph.tasks}  # type: ignore[union-attr]
+    assert NAME in offered["forward"] & offered["weights"]
+    assert "onednn" not in offered["forward"] | offered["weights"]
+    assert offered["backward"] == {"onednn"}
 
 
 @pytest.mark.sycl
