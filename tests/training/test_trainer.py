@@ -332,6 +332,21 @@ def test_control_c_ends_fitting_after_a_step() -> None:
         assert bits(found.parameters) == bits(other.parameters)
 
 
+def test_control_c_before_the_first_run_leaves_the_first_parameters() -> None:
+    def interrupt(_: int, __: int, step: str) -> None:
+        if step and not ended:
+            ended.append(step)
+            raise KeyboardInterrupt
+
+    ended: list[str] = []
+    with trainer(progress=interrupt) as found, trainer() as other:
+        before = bits(found.parameters)
+        record = found.fit([blobs(16)], progress=False)
+        assert ended and record.interrupted and not record.losses
+        assert bits(found.parameters) == before
+        assert found.step(*blobs(16)) == other.step(*blobs(16))
+
+
 def test_data_that_can_be_gone_through_once_is_refused_for_several_epochs() -> None:
     with trainer() as found:
         with pytest.raises(ArgumentError, match="only once"):
