@@ -295,7 +295,8 @@ class TrainingSession:
 
     def restore(self, values: Mapping[str, Array], steps: int, seed: int) -> None:
         """Continue with another state, after so many steps."""
-        self._values.update(values)
+        carried = set(self._model.carried.values())
+        self._values = {name: value for name, value in self._values.items() if name not in carried} | dict(values)
         self._steps, self._seed, self._predicted = steps, seed, None
         if self._compiled is not None:
             self._reset()

@@ -404,6 +404,41 @@ def test_a_wrong_checkpoint_changes_nothing(tmp_path: Path) -> None:
         assert bits(found.parameters) == before
 
 
+def test_a_checkpoint_of_parameters_that_are_frozen_now_is_refused_unless_the_model_has_them(tmp_path: Path) -> None:
+    path, saved, batch = tmp_path / "run.ckpt", tmp_path / "trained.onnx", blobs(16)
+    with trainer() as found:
+        found.step(*batch)
+        found.checkpoint(path)
+        found.save(saved)
+        wanted = found.step(*batch)
+    with trainer(frozen=["layer0.*"]) as found:
+        before = bits(found.parameters)
+        with pytest.raises(FormatError, match=r"'layer0.weight', which is no trained parameter here.*another value"):
+            found.restore(path)
+        assert bits(found.parameters) == before and found.steps == 0
+    with trainer(saved, frozen=["layer0.*"]) as found:
+        found.restore(path)
+        assert found.steps == 1 and found.step(*batch) == wanted
+        found.checkpoint(path)
+    with trainer(perceptron((8, 16)).onnx) as found, pytest.raises(FormatError):
+        found.restore(path)
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_checkpoint_without_steps_begins_with_a_new_optimizer(tmp_path: Path, is_first: bool) -> None:
+    """Also after another kind of targets, for which the state was taken out of a compiled step."""
+    (x, y), path = blobs(16), tmp_path / "run.ckpt"
+    shares = np.eye(SIZES[-1], dtype="float32")[y]
+    with trainer() as found:
+        found.checkpoint(path)
+        wanted = [found.step(x, y) for _ in range(3)]
+        found.step(x, shares)
+        if is_first:
+            found.step(x, y)
+        found.restore(path)
+        assert [found.step(x, y) for _ in range(3)] == wanted
+
+
 def test_a_softmax_at_the_end_is_part_of_cross_entropy() -> None:
     model = perceptron(SIZES).onnx
     model.graph.node.append(helper.make_node("Softmax", ["dense1"], ["probabilities"], name="softmax"))
