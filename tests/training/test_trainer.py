@@ -174,6 +174,79 @@ def test_running_moments_follow_the_batches() -> None:
     np.testing.assert_allclose(made, (x - mean) / np.sqrt(variance + 1e-5), rtol=1e-4, atol=1e-5)
 
 
+def test_a_model_exported_for_training_predicts_as_in_inference() -> None:
+    """Also within a branch, and where other nodes read the running moments."""
+    x, random = np.float32([[1, 2], [3, 5]]), np.random.default_rng(0)
+    weights = {name: random.uniform(1, 2, 2).astype("float32") for name in ("s", "b", "m", "v", "w", "z")}
+
+    def model(training: bool) -> Any:
+        mode = {"training_mode": 1} if training else {}
+        inside = helper.make_graph(
+            [helper.make_node("Dropout", ["h", "ratio", "mode"], ["kept"])],
+            "branch",
+            [],
+            [helper.make_tensor_value_info("kept", onnx.TensorProto.FLOAT, None)],
+        )
+        other = helper.make_graph([helper.make_node("Neg", ["h"], ["kept"])], "other", [], inside.output)
+        nodes = [
+            helper.make_node("BatchNormalization", ["x", *"sbmv"], ["h", *(["", "nv"] if training else [])], **mode),
+            helper.make_node("ReduceMax", ["x"], ["top"], keepdims=0),
+            helper.make_node("Greater", ["top", "ratio"], ["is_large"]),
+            helper.make_node("If", ["is_large"], ["d"], then_branch=inside, else_branch=other),
+            helper.make_node("Dropout", ["d", "ratio", "mode"], ["e"]),
+            helper.make_node("Mul", ["e", "w"], ["f"]),
+            helper.make_node("Add", ["f", "nv" if training else "v"], ["y"]),
+        ]
+        constants = {**weights, "ratio": np.float32(0.5), "mode": np.array(training)}
+        return model_of(nodes, {"x": ("n", 2)}, ["y"], constants)
+
+    with trainer(model(True), "mean_squared_error", SGD(0.0)) as found, trainer(model(False), "model") as other:
+        np.testing.assert_allclose(found.predict(x)["y"], other.predict(x)["y"], rtol=1e-6)
+        losses = [found.step(x, x) for _ in range(3)]
+        assert len(set(losses)) > 1
+        assert found.evaluate([(x, x)]).loss == pytest.approx(float(((found.predict(x)["y"] - x) ** 2).mean()))
+
+
+@pytest.mark.parametrize("operator", ["If", "Scan"])
+def test_dropout_and_batch_normalisation_within_a_branch_or_a_loop(operator: str) -> None:
+    declared = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("h", "kept")]
+    inside = [
+        helper.make_node("BatchNormalization", ["h", *"sbmv"], ["n"]),
+        helper.make_node("Mul", ["n", "w"], ["o"]),
+        helper.make_node("Dropout", ["o", "ratio"], ["kept"]),
+    ]
+    body = helper.make_graph(inside, "body", declared[:1] if operator == "Scan" else [], declared[1:])
+    other = helper.make_graph([helper.make_node("Neg", ["h"], ["kept"])], "other", [], declared[1:])
+    nodes = {
+        "If": [
+            helper.make_node("Identity", ["x"], ["h"]),
+            helper.make_node("ReduceMax", ["x"], ["top"], keepdims=0),
+            helper.make_node("Greater", ["top", "ratio"], ["is_large"]),
+            helper.make_node("If", ["is_large"], ["y"], then_branch=body, else_branch=other),
+        ],
+        "Scan": [
+            helper.make_node("Unsqueeze", ["x", "zero"], ["turns"]),
+            helper.make_node("Scan", ["turns"], ["y"], body=body, num_scan_inputs=1),
+        ],
+    }
+    weights = {name: np.ones(8, "float32") for name in ("s", "v", "w")} | {
+        name: np.zeros(8, "float32") for name in "bm"
+    }
+    constants = {**weights, "ratio": np.float32(0.5), "zero": np.int64([0])}
+    model = model_of(nodes[operator], {"x": ("n", 8)}, ["y"], constants)
+    x = np.random.default_rng(0).standard_normal((16, 8)).astype("float32") + 1
+    target = np.zeros((16, 8) if operator == "If" else (1, 16, 8), "float32")
+    with trainer(model, "mean_squared_error", SGD(0.0)) as found:
+        losses = [found.step(x, target) for _ in range(3)]
+        made = found.predict(x)["y"]
+        assert set(found.parameters) == {"s", "b", "w"}
+    assert len(set(losses)) == 3 and losses == pytest.approx([2, 2, 2], rel=0.3)  # what is kept is doubled
+    kept = 0.9**3
+    mean, variance = (1 - kept) * x.mean(0), kept + (1 - kept) * x.var(0)
+    wanted = (x - mean) / np.sqrt(variance + 1e-5)
+    np.testing.assert_allclose(made.reshape(wanted.shape), wanted, rtol=1e-3, atol=1e-4)
+
+
 def test_half_of_the_memory_gives_the_same_bits() -> None:
     model = convolutional((8, 8, 8, 8), size=16, classes=SIZES[-1])
     batches = [model.batch(16, seed) for seed in range(3)]
