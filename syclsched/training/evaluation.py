@@ -29,6 +29,7 @@ class Evaluation:
 def evaluate(model: StepModel, predict: Callable[[Any], Mapping[str, Array]], batches: Iterable[Any]) -> Evaluation:
     """Compute loss and accuracy over batches; see `Trainer.evaluate`."""
     total = weight = right = labels = 0.0
+    count = 0
     with closing(LoadedBatches(batches, model.batch_inputs, "evaluate()")) as loaded:
         for x, target, _ in loaded:
             prediction = predict(x)[model.output]
@@ -41,9 +42,9 @@ def evaluate(model: StepModel, predict: Callable[[Any], Mapping[str, Array]], ba
                 right += float((guessed == target)[counted].sum())
                 labels += float(counted.sum())
             more = loss_on_host(loss, _as_scores(model, prediction), target)
-            total, weight = total + more[0], weight + more[1]
+            total, weight, count = total + more[0], weight + more[1], count + 1
     if not weight:
-        raise ArgumentError("there are no batches", where="evaluate()")
+        raise ArgumentError("no sample counts" if count else "there are no batches", where="evaluate()")
     return Evaluation(total / weight, right / labels if labels else None)
 
 

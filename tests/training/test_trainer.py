@@ -325,6 +325,10 @@ def test_parts_of_a_batch_drop_what_the_whole_batch_drops() -> None:
         ({"z": np.zeros((4, 8))}, [0, 1, 2, 3], "no value is given for 'x'"),
         ((np.zeros((4, 8)), 1), [0, 1, 2, 3], "2 inputs are given, and the model takes 1"),
         (np.zeros((4, 8)), ["a"] * 4, "target is of"),
+        (np.zeros((4, 8)), np.zeros(4), r"Give integer labels of the shape \(4,\), or probabilities"),
+        (np.zeros((4, 8)), None, r"Give integer labels of the shape \(4,\), or probabilities"),
+        (np.zeros((0, 8)), np.zeros(0, int), "no samples"),
+        (np.zeros((4, 8)), [-100] * 4, "no sample counts in step 0"),
     ],
 )
 def test_a_batch_that_does_not_fit_is_refused(x: Any, y: Any, wrong: str) -> None:
@@ -333,10 +337,25 @@ def test_a_batch_that_does_not_fit_is_refused(x: Any, y: Any, wrong: str) -> Non
         found.step(x, y)
 
 
+def test_a_class_axis_that_the_prediction_has_not_is_refused() -> None:
+    with trainer(loss=CrossEntropy(axis=2)) as found, pytest.raises(ArgumentError, match="axis of classes is 2"):
+        found.step(*blobs(4))
+
+
+def test_ignored_samples_do_not_count_in_an_evaluation() -> None:
+    x, y = blobs(8)
+    with trainer() as found:
+        assert found.evaluate([(x, y), (x, np.full(8, -100))]) == found.evaluate([(x, y)])
+        with pytest.raises(ArgumentError, match="no sample counts"):
+            found.evaluate([(x, np.full(8, -100))])
+
+
 @pytest.mark.parametrize(
     ("given", "wrong"),
     [
         ({"loss": "crossentropy"}, "Did you mean 'cross_entropy'"),
+        ({"loss": 5}, "the loss is 5"),
+        ({"optimizer": Adam}, "the optimizer is .*Adam"),
         ({"optimizer": "adan"}, "Did you mean 'adam'"),
         ({"parameters": ["nothing"]}, "no initialiser 'nothing'"),
         ({"frozen": ["*"]}, "nothing to train"),
