@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 from support.failed_steps import fail_each_submission
 from support.small_models import model_of
 
@@ -529,6 +529,34 @@ def test_a_checkpoint_without_steps_begins_with_a_new_optimizer(tmp_path: Path, 
             found.step(x, y)
         found.restore(path)
         assert [found.step(x, y) for _ in range(3)] == wanted
+
+
+def test_sparse_initialisers_are_saved_with_their_trained_values(tmp_path: Path) -> None:
+    model, path = perceptron(SIZES).onnx, tmp_path / "trained.onnx"
+    dense = model.graph.initializer[0]
+    values, name = numpy_helper.to_array(dense).ravel(), dense.name
+    kept = np.flatnonzero(abs(values) > 0.3)
+    numbers = numpy_helper.from_array(values[kept], name), numpy_helper.from_array(kept)
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(*numbers, list(dense.dims)))
+    model.graph.initializer.remove(dense)
+    with trainer(model) as found:
+        found.step(*blobs(16))
+        found.save(path)
+        wanted = found.parameters[name]
+    saved = {each.name: numpy_helper.to_array(each) for each in onnx.load(path).graph.initializer}
+    np.testing.assert_array_equal(saved[name], wanted)
+
+
+def test_an_output_of_integers_has_no_loss() -> None:
+    model = perceptron(SIZES).onnx
+    model.graph.node.append(helper.make_node("ArgMax", ["dense1"], ["label"], axis=1, keepdims=0))
+    model.graph.output.append(helper.make_tensor_value_info("label", onnx.TensorProto.INT64, None))
+    x, y = blobs(4)
+    with (
+        trainer(model, "mean_squared_error", output="label") as found,
+        pytest.raises(ArgumentError, match="the output is int64"),
+    ):
+        found.step(x, y.astype("float32"))
 
 
 def test_a_softmax_at_the_end_is_part_of_cross_entropy() -> None:

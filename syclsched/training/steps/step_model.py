@@ -175,8 +175,15 @@ class StepModel(OnnxModel):
         return self.full_shapes({TARGET: (), **shapes})
 
     def prediction_shape(self, shapes: Shapes) -> tuple[int, ...]:
-        """Return the shape of the prediction for shapes of the model's inputs."""
-        return self.forward(self.input_shapes(shapes)).values[self.output].shape
+        """Return the shape of the prediction for shapes of the model's inputs; refuse one that is not of floats."""
+        found = self.forward(self.input_shapes(shapes)).values[self.output]
+        if not found.dtype.startswith("float"):
+            raise ArgumentError(
+                f"the output is {found.dtype}, and a loss is computed from floating-point numbers",
+                where=f"output {self.output!r}",
+                hint="Choose another output",
+            )
+        return found.shape
 
     def _network(self, model: Model, shapes: Shapes, *_: Any, **__: Any) -> Network:
         """Return the network of a step for these input shapes."""
