@@ -531,6 +531,16 @@ def test_a_checkpoint_without_steps_begins_with_a_new_optimizer(tmp_path: Path, 
         assert [found.step(x, y) for _ in range(3)] == wanted
 
 
+def test_a_model_is_saved_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    onnx.save(perceptron(SIZES).onnx, "net.onnx")
+    with trainer("net.onnx") as found:
+        monkeypatch.chdir(tmp_path / "other")
+        found.save("trained.onnx")
+    assert (tmp_path / "other" / "trained.onnx").exists()
+
+
 def test_sparse_initialisers_are_saved_with_their_trained_values(tmp_path: Path) -> None:
     model, path = perceptron(SIZES).onnx, tmp_path / "trained.onnx"
     dense = model.graph.initializer[0]

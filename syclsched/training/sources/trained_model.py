@@ -200,6 +200,8 @@ def trained_model(given: Any, parameters: Iterable[str] | None = None, frozen: I
             where=f"model {model.name!r}",
             hint="Weights must be initialisers of the model's graph, not constants within it",
         )
+    if isinstance(given, str | os.PathLike):
+        given = os.path.abspath(given)  # it is read again when the model is saved
     return TrainedModel(given, model, chosen, tuple(moments))
 
 
