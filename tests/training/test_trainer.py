@@ -579,6 +579,35 @@ def test_a_softmax_at_the_end_is_part_of_cross_entropy() -> None:
         assert one.evaluate([(x, y)]).loss == pytest.approx(other.evaluate([(x, y)]).loss, rel=1e-4)
 
 
+@pytest.mark.parametrize("is_formula", [False, True])
+def test_an_evaluation_finds_the_softmax_that_a_step_finds(is_formula: bool) -> None:
+    """Also behind other nodes, and where probabilities are rounded to 0."""
+    model = perceptron(SIZES).onnx
+    model.graph.initializer.append(numpy_helper.from_array(np.float32(1e3), "large"))
+    nodes: list[tuple[str, list[str], str, dict[str, Any]]] = [("Softmax", ["scores"], "shares", {})]
+    if is_formula:
+        nodes = [
+            ("ReduceMax", ["scores"], "top", {"axes": [1]}),
+            ("Sub", ["scores", "top"], "less", {}),
+            ("Exp", ["less"], "powers", {}),
+            ("ReduceSum", ["powers", "one"], "sum", {}),
+            ("Div", ["powers", "sum"], "shares", {}),
+        ]
+        model.graph.initializer.append(numpy_helper.from_array(np.int64([1]), "one"))
+    nodes = [("Mul", ["dense1", "large"], "scores", {}), *nodes, ("Identity", ["shares"], "y", {})]
+    model.graph.node.extend(helper.make_node(kind, given, [made], **more) for kind, given, made, more in nodes)
+    model.graph.output[0].name = "y"
+    (x, y), small = blobs(16), np.log(np.finfo("float32").tiny)
+    with trainer(model, optimizer=SGD(0.0), frozen=["large"]) as found, trainer() as other:
+        scores = (other.predict(x)["dense1"] * 1e3).astype("float64")
+        logs = scores - scores.max(1, keepdims=True)
+        logs -= np.log(np.exp(logs).sum(1, keepdims=True))
+        assert found.step(x, y) == pytest.approx(-logs[np.arange(16), y].mean(), rel=1e-4)
+        wanted = pytest.approx(-np.maximum(logs, small)[np.arange(16), y].mean(), rel=1e-3)
+        assert found.evaluate([(x, y)]).loss == wanted
+        assert found.evaluate([(x, np.eye(SIZES[-1], dtype="float32")[y])]).loss == wanted
+
+
 def test_a_loss_of_the_model_itself() -> None:
     nodes = [helper.make_node("Sub", ["x", "w"], ["d"]), helper.make_node("ReduceSumSquare", ["d"], ["y"], keepdims=0)]
     model = model_of(nodes, {"x": (3,)}, ["y"], {"w": np.zeros(3, "float32")})

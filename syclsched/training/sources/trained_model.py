@@ -74,12 +74,6 @@ class TrainedModel:
         """Whether the model drops elements at random."""
         return any(node.operator == "Dropout" and node.domain == "" for node in _all_nodes(self.model.graph))
 
-    def ends_with_softmax(self, output: str) -> bool:
-        """Return whether an output is made by a softmax."""
-        made = {name: node for node in self.model.graph.nodes for name in node.outputs}
-        node = made.get(output)
-        return node is not None and node.operator == "Softmax"
-
     def forward(self, shapes: Shapes, training: TrainingImport | None = None) -> Network:
         """Return the forward pass for shapes of the inputs, ready to be differentiated."""
         source = self.source if training is None else _with_open_batch(self.source, self.model.inputs)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +96,7 @@ class StepModel(OnnxModel):
         self.output = chosen_output([each.name for each in trained.model.outputs], output)
         #: The last forward pass: targets are checked against it before the step is made of it.
         self._last: tuple[Any, Network] | None = None
+        self._ends_with_softmax: bool | None = None  # not known yet
         #: Number of steps that are done, which the trainer counts.
         self.steps_done = 0
         #: Function of the shapes of all inputs that divides a step among several devices or into micro-batches.
@@ -165,10 +165,12 @@ class StepModel(OnnxModel):
             self._last = key, self.trained.forward(shapes)
         return self._last[1]
 
-    @cached_property
-    def ends_with_softmax(self) -> bool:
-        """Whether the model's output is a softmax, which is part of cross-entropy."""
-        return self.trained.ends_with_softmax(self.output)
+    def ends_with_softmax(self, shapes: Shapes) -> bool:
+        """Return whether the model's output is a softmax, which is part of cross-entropy, for shapes of its inputs."""
+        if self._ends_with_softmax is None:
+            node = self.forward(self.input_shapes(shapes)).producer().get(self.output)
+            self._ends_with_softmax = node is not None and node.kind == "softmax" and not node.attributes["log"]
+        return self._ends_with_softmax
 
     def input_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         """Return the shapes of all inputs, given those of a batch."""
