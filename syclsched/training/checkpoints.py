@@ -44,7 +44,7 @@ def write_checkpoint(path: str | os.PathLike[str], values: Mapping[str, Array], 
         raise StorageError(
             f"the checkpoint cannot be written: {error.strerror or error}",
             where=str(path),
-            hint="An older checkpoint of this name is still there",
+            hint="An older checkpoint of this name is still there" if os.path.isfile(path) else None,
         ) from error
 
 

@@ -165,6 +165,20 @@ def test_control_c_before_the_first_step_writes_nothing(
     assert {each.name for each in folder.iterdir()} == {"net.onnx", "data.npz"}
 
 
+def test_a_full_disk_at_a_checkpoint_leaves_the_model(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    given = ["train", "net.onnx", "--data", "data.npz", "--devices", "cpu"]
+    assert call(capsys, *given, "--output", "whole.onnx").code == 0
+    monkeypatch.setattr("syclsched.training.checkpoints.write_atomically", full)
+    found = call(capsys, *given, "--epochs", "3", "--checkpoint", "run.ckpt")
+    assert found.code == 2 and "No space left" in found.err and "older" not in found.err
+    assert Path("net-trained.onnx").read_bytes() == Path("whole.onnx").read_bytes()
+
+
 def test_a_training_that_is_done_is_resumed_without_a_step(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["train", "net.onnx", "--data", "data.npz", "--devices", "cpu", "--checkpoint", "run.ckpt"]
     assert call(capsys, *given).code == 0

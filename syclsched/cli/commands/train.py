@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +17,7 @@ from syclsched.cli.output_files import check_outputs
 from syclsched.cli.requests.cluster_connection import connected
 from syclsched.cli.requests.training_data import Data, read_data
 from syclsched.cli.terminal import Verbosity, notices, output, verbosity
-from syclsched.errors import ArgumentError
+from syclsched.errors import ArgumentError, StorageError
 from syclsched.interrupts import INTERRUPTED, interrupts_deferred
 
 if TYPE_CHECKING:
@@ -151,7 +151,13 @@ def train_command(
             trainer.restore(checkpoint)
             console.print(f"continuing after {trainer.steps:,} steps")
         begun = trainer.steps
-        losses, interrupted = _trained(trainer, training, testing, epochs, batch, seed, checkpoint, console)
+        try:
+            losses, interrupted = _trained(trainer, training, testing, epochs, batch, seed, checkpoint, console)
+        except StorageError:  # of a checkpoint: what was trained stays
+            with suppress(StorageError):
+                trainer.save(target)
+                console.print(f"model written to {target}", markup=False)
+            raise
         if interrupted:
             console.print("interrupted")
         if not interrupted or trainer.steps > begun:
