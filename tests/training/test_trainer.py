@@ -109,6 +109,36 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch() -> None:
             np.testing.assert_allclose(value, weights[name], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("given", [{"micro_batches": 2}, {"micro_batches": (0.7, 0.3)}, {"memory_limit": 100}], ids=str)
+@pytest.mark.parametrize("operator", ["Mul", "Gather"])
+def test_an_input_of_fixed_extent_is_not_cut_in_a_batch_of_as_many_samples(operator: str, given: Any) -> None:
+    random = np.random.default_rng(0)
+    factors = "table" if operator == "Mul" else "picked"
+    nodes = [helper.make_node("Gather", ["table", "place"], ["picked"])] if operator == "Gather" else []
+    nodes += [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Mul", ["h", factors], ["y"])]
+    shapes = {"x": ("n", 4), "table": (6,) if operator == "Mul" else (6, 1), "place": ("n",)}
+    declared = {name: shape for name, shape in shapes.items() if any(name in node.input for node in nodes)}
+    weights = {"w": random.standard_normal((4, 6)).astype("float32")}
+    model = model_of(nodes, declared, ["y"], weights)
+    for each in model.graph.input:
+        if each.name == "place":
+            each.type.tensor_type.elem_type = onnx.TensorProto.INT64
+    target = random.standard_normal((6, 6)).astype("float32")
+    batch: dict[str, Any] = {
+        "x": random.standard_normal((6, 4)).astype("float32"),
+        "table": random.standard_normal(shapes["table"]).astype("float32"),
+        "place": np.array([5, 5, 4, 3, 2, 5]),
+    }
+    batch = {name: value for name, value in batch.items() if name in declared}
+    with (
+        trainer(model, "mean_squared_error", SGD(0.1), **given) as found,
+        trainer(model, "mean_squared_error", SGD(0.1), micro_batches=1) as whole,
+    ):
+        assert [found.step(batch, target) for _ in range(3)] == pytest.approx(
+            [whole.step(batch, target) for _ in range(3)], rel=1e-5
+        )
+
+
 def test_batches_of_several_sizes_share_the_state() -> None:
     with trainer(optimizer="sgd") as found, trainer(optimizer="sgd") as again:
         for count in (32, 7, 32, 7):

@@ -221,6 +221,7 @@ class StepModel(OnnxModel):
             loss=self.loss,
             optimiser=self.optimiser,
             target=Value(TARGET, shapes[TARGET], self.target_dtype),
+            batched=self.batched(shapes),
             clip_norm=self._clip_norm,
             activations=self._activations,
         )
@@ -231,12 +232,22 @@ class StepModel(OnnxModel):
         first = shapes[self.batch_inputs[0].name] if self.batch_inputs else ()
         return first[0] if first else 1
 
+    def batched(self, shapes: Shapes) -> frozenset[str]:
+        """Return the inputs whose first axis counts samples, as that of the first input does.
+
+        An input that declares a fixed extent where the first one's is open is none, also in a batch of as many samples.
+        """
+        inputs, count = self.batch_inputs, (self.samples(shapes),)
+        fixed = {each.name for each in inputs if each.dimensions and isinstance(each.dimensions[0], int)}
+        if not inputs or not inputs[0].dimensions or inputs[0].name in fixed:
+            fixed = set()
+        return frozenset(each.name for each in inputs if shapes[each.name][:1] == count and each.name not in fixed)
+
     def with_samples(self, shapes: Shapes, count: int) -> dict[str, tuple[int, ...]]:
         """Return shapes of inputs for another number of samples."""
-        samples, found = self.samples(shapes), dict(shapes)
-        for name in (*(each.name for each in self.batch_inputs), TARGET):
-            if found[name][:1] == (samples,):
-                found[name] = (count, *found[name][1:])
+        found, targets = dict(shapes), {TARGET} if shapes[TARGET][:1] == (self.samples(shapes),) else set()
+        for name in self.batched(shapes) | targets:
+            found[name] = (count, *found[name][1:])
         return found
 
     def cut(self, shapes: Shapes) -> tuple[BatchPart, ...]:
@@ -252,11 +263,7 @@ class StepModel(OnnxModel):
             if count == samples:
                 made[key] = self.forward(shapes)
             if key not in made:
-                own = {
-                    each.name: (count, *shapes[each.name][1:])
-                    for each in self.batch_inputs
-                    if shapes[each.name][:1] == (samples,)
-                }
+                own = {name: (count, *shapes[name][1:]) for name in self.batched(shapes)}
                 made[key] = self.trained.forward({**shapes, **own}, TrainingImport(first=first, samples=count))
             found.append(BatchPart(made[key], first, count, replica))
             first = end
