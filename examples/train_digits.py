@@ -48,6 +48,7 @@ print(
 if sys.argv[1:]:
     from syclsched.training.loss_chart import draw_losses
 
-    draw_losses(record.losses, sys.argv[1], title="Handwritten digits: cross-entropy", epochs=EPOCHS)
+    losses = np.reshape(record.losses, (EPOCHS, -1))
+    draw_losses(losses.tolist(), sys.argv[1], title="Handwritten digits: cross-entropy")
 if found.accuracy < 0.97:
     raise SystemExit("expected at least 97%")

@@ -90,7 +90,9 @@ class CarriedState:
         self._known: frozenset[str] = frozenset()
         self.lock = LockUnlessForked(self._where)
         self._lost = False
-        self._turn = _Turn(self)
+        #: Whether the present turn may have begun to change the values.
+        self._begun = False
+        self._turn, self._reading = _Turn(self, runs=True), _Turn(self, runs=False)
         #: Increases when values move to other memory.
         self.version = 0
         #: For values that grow in memory of a larger extent the axis and how much of it counts.
@@ -129,7 +131,7 @@ class CarriedState:
 
     def values(self) -> dict[str, Array]:
         """Return copies of the values that calls left or a reset gave."""
-        with self.turn():
+        with self.reading():
             held = {name: self._given[name] if name in self._given else self._arrays[name] for name in self._known}
             return {
                 name: self._part(name, host_value(held[name])).astype(numpy_dtype(self._elements[name]))
@@ -138,11 +140,20 @@ class CarriedState:
             }
 
     def turn(self) -> AbstractContextManager[None]:
-        """Hold the values for one call; after a failed one they are lost."""
+        """Hold the values for one call; if it fails after its run began, they are lost."""
         return self._turn
 
-    def _begin_turn(self) -> None:
+    def reading(self) -> AbstractContextManager[None]:
+        """Hold the values for what only reads them."""
+        return self._reading
+
+    def expect_run(self) -> None:
+        """In a turn, note that nothing runs before `run`: a plan is made first."""
+        self._begun = False
+
+    def _begin_turn(self, *, runs: bool) -> None:
         self.lock.acquire()
+        self._begun = runs
         if self._lost:
             self.lock.release()
             raise ExecutionError(
@@ -154,8 +165,8 @@ class CarriedState:
     def _end_turn(self, error: BaseException | None) -> None:
         try:
             if error is not None:
-                # Other errors of ours are raised before anything runs.
-                ran = isinstance(error, ExecutionError) or not isinstance(error, SyclschedError)
+                # Other errors of ours are raised before anything runs; Ctrl-C and those of users come at any time.
+                ran = isinstance(error, ExecutionError) or (self._begun and not isinstance(error, SyclschedError))
                 self._lost = ran and not self._is_whole()
         finally:
             self.lock.release()
@@ -224,6 +235,7 @@ class CarriedState:
         loose = [name for name in self.names if name not in specialised.carried]
         given = specialised.given({**values, **{name: self._arrays[name] for name in loose}})
         given |= {array: host_value(self._arrays[name]) for array, name in copied.items()}
+        self._begun = True
         found = bound.runner(given, (*specialised.fetched, *copied))
         for array, name in copied.items():
             set_value(self._arrays[name], found[array])
@@ -326,13 +338,13 @@ class CarriedState:
 class _Turn:
     """Context manager of one call; made by hand, as a generator takes thrice as long."""
 
-    __slots__ = ("_state",)
+    __slots__ = ("_runs", "_state")
 
-    def __init__(self, state: CarriedState) -> None:
-        self._state = state
+    def __init__(self, state: CarriedState, *, runs: bool) -> None:
+        self._state, self._runs = state, runs
 
     def __enter__(self) -> None:
-        self._state._begin_turn()
+        self._state._begin_turn(runs=self._runs)
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._state._end_turn(error)

@@ -130,6 +130,8 @@ class CompiledModel:
                 if self._state is not None and self._cached_call_of is not None:
                     self._state.grow(self._cached_call_of, values)
                 return values.results(found)
+        if self._state is not None:
+            self._state.expect_run()
         made = self._plans.call_with(run, values)
         last = self._plans.last
         if last is not None and last is not self._cached_call_of and not self._plans.by_value.inputs:
@@ -299,7 +301,7 @@ class CompiledModel:
         """
         values = self._values(inputs, {})
         with ExitStack() as held:
-            with self._turn():
+            with self._reading():
                 bound = held.enter_context(self._plans.using(values))
                 runner = held.enter_context(self._builder.rebind(bound, repeat))
                 given = bound.specialised.given(values)
@@ -330,7 +332,7 @@ class CompiledModel:
             If dimensions of inputs are open.
         """
         declared = self.model.full_shapes()
-        with self._turn():
+        with self._reading():
             self._plans.load(declared)
 
     @property
@@ -441,9 +443,9 @@ class CompiledModel:
         padded = self._buckets.padded(values, carried)
         return padded if self._plans.can_grow(padded) else self._buckets.padded(values, carried)
 
-    def _turn(self) -> AbstractContextManager[None]:
-        """Hold the carried values, if there are any."""
-        return nullcontext() if self._state is None else self._state.turn()
+    def _reading(self) -> AbstractContextManager[None]:
+        """Hold the carried values, if there are any, without a run that changes them."""
+        return nullcontext() if self._state is None else self._state.reading()
 
     def _check_carries_nothing(self, what: str) -> None:
         if self._state is not None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from syclsched.atomic_write import write_atomically
 from syclsched.errors import FormatError, StorageError
-from syclsched.training.steps.step_network import slot_name
+from syclsched.training.steps.step_network import PARITY, slot_name
 
 Array = np.ndarray[Any, Any]
 
@@ -44,12 +44,14 @@ def write_checkpoint(path: str | os.PathLike[str], values: Mapping[str, Array], 
         raise StorageError(
             f"the checkpoint cannot be written: {error.strerror or error}",
             where=str(path),
-            hint="An older checkpoint of this name is still there",
+            hint="An older checkpoint of this name is still there" if os.path.isfile(path) else None,
         ) from error
 
 
-def read_checkpoint(path: str | os.PathLike[str], expected: Mapping[str, Array], slots: Sequence[str]) -> Checkpoint:
-    """Read a checkpoint.
+def read_checkpoint(
+    path: str | os.PathLike[str], expected: Mapping[str, Array], slots: Sequence[str], held: Mapping[str, Array]
+) -> Checkpoint:
+    """Read a checkpoint: values of the expected names, and of their slots in the optimiser.
 
     Raises
     ------
@@ -57,7 +59,7 @@ def read_checkpoint(path: str | os.PathLike[str], expected: Mapping[str, Array],
         If the file cannot be read.
     FormatError
         Unless it has a value of the right shape and dtype for all expected names; and after steps, an array of each of
-        the optimiser's slots.
+        the optimiser's slots. Or if it has other values than those that the model has ``held`` beside them.
     """
     where = str(path)
     try:
@@ -80,6 +82,7 @@ def read_checkpoint(path: str | os.PathLike[str], expected: Mapping[str, Array],
                 where=where,
                 hint="It belongs to another model",
             )
+    _check_others(values, expected, held, where)
     missing = [slot for slot in slots if not any(slot_name(name, slot) in values for name in expected)]
     if steps and missing:
         raise FormatError(
@@ -87,4 +90,22 @@ def read_checkpoint(path: str | os.PathLike[str], expected: Mapping[str, Array],
             where=where,
             hint="It was written with another optimizer: continue with that one",
         )
-    return Checkpoint(values, steps, seed)
+    wanted = {*expected, *(slot_name(name, slot) for name in expected for slot in slots)}
+    return Checkpoint({name: value for name, value in values.items() if name in wanted}, steps, seed)
+
+
+def _check_others(
+    values: Mapping[str, Array], expected: Mapping[str, Array], held: Mapping[str, Array], where: str
+) -> None:
+    """Raise `FormatError` if a checkpoint has parameters that are not trained now, and whose values would be lost."""
+    states = tuple(f"{name} (" for name in {*expected, *held})
+    for name, value in values.items():
+        if name in expected or name == PARITY or (name not in held and name.startswith(states)):
+            continue
+        if name not in held or not np.array_equal(value, held[name], equal_nan=True):
+            raise FormatError(
+                f"it has {name!r}, which is no trained parameter here"
+                + (", and of which the model has another value" if name in held else ""),
+                where=where,
+                hint="Train the parameters that it was written with, or save() that model and train it",
+            )

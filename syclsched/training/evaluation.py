@@ -29,6 +29,7 @@ class Evaluation:
 def evaluate(model: StepModel, predict: Callable[[Any], Mapping[str, Array]], batches: Iterable[Any]) -> Evaluation:
     """Compute loss and accuracy over batches; see `Trainer.evaluate`."""
     total = weight = right = labels = 0.0
+    count = 0
     with closing(LoadedBatches(batches, model.batch_inputs, "evaluate()")) as loaded:
         for x, target, _ in loaded:
             prediction = predict(x)[model.output]
@@ -40,17 +41,18 @@ def evaluate(model: StepModel, predict: Callable[[Any], Mapping[str, Array]], ba
                 counted = target != loss.ignored
                 right += float((guessed == target)[counted].sum())
                 labels += float(counted.sum())
-            more = loss_on_host(loss, _as_scores(model, prediction), target)
-            total, weight = total + more[0], weight + more[1]
+            more = loss_on_host(loss, _as_scores(model, x, prediction), target)
+            total, weight, count = total + more[0], weight + more[1], count + 1
     if not weight:
-        raise ArgumentError("there are no batches", where="evaluate()")
+        raise ArgumentError("no sample counts" if count else "there are no batches", where="evaluate()")
     return Evaluation(total / weight, right / labels if labels else None)
 
 
-def _as_scores(model: StepModel, prediction: Array) -> Array:
-    """Return a prediction as the loss takes it: of probabilities their logarithms."""
-    if not isinstance(model.loss, CrossEntropy) or not model.ends_with_softmax:
+def _as_scores(model: StepModel, x: tuple[Array, ...], prediction: Array) -> Array:
+    """Return the prediction for a batch as the loss takes it: of probabilities their logarithms, which are finite."""
+    if not isinstance(model.loss, CrossEntropy):
         return prediction
-    with np.errstate(divide="ignore"):
-        logs: Array = np.log(prediction)
+    if not model.ends_with_softmax({each.name: value.shape for each, value in zip(model.batch_inputs, x, strict=True)}):
+        return prediction
+    logs: Array = np.log(np.maximum(prediction, np.finfo(prediction.dtype).tiny))
     return logs

@@ -129,6 +129,11 @@ class CrossEntropy:
         """Return the axis of classes for the shapes of a prediction and a target."""
         rank = len(prediction)
         if self.axis is not None:
+            if not -rank <= self.axis < rank:
+                raise ArgumentError(
+                    f"the axis of classes is {self.axis}, and the prediction has the shape {prediction}",
+                    where="cross_entropy",
+                )
             return self.axis % rank
         axes = [axis for axis in (1, rank - 1) if rank > 1]
         fitting = [axis for axis in axes if target == (*prediction[:axis], *prediction[axis + 1 :])]
@@ -140,10 +145,8 @@ class CrossEntropy:
         classes, wanted = prediction[axis], (*prediction[:axis], *prediction[axis + 1 :])
         if self.weights is not None and len(self.weights) != classes:
             raise ArgumentError(f"{len(self.weights)} weights are given for {classes} classes", where="cross_entropy")
-        if target.dtype.kind == "f":
-            _check_equal(target, prediction, "cross_entropy")
-            return
-        if target.dtype.kind not in "iu" or target.shape != wanted:
+        is_share = target.dtype.kind == "f"
+        if target.dtype.kind not in "fiu" or target.shape != (prediction if is_share else wanted):
             raise ArgumentError(
                 f"the target is {target.dtype} of shape {target.shape}, and the prediction has the shape {prediction}",
                 where="cross_entropy",
@@ -264,4 +267,4 @@ LOSSES: Final[dict[str, Loss]] = {
 
 def loss_of(given: str | Loss) -> Loss:
     """Return a loss, or the one of a name."""
-    return chosen(given, LOSSES, "loss")
+    return chosen(given, LOSSES, "loss", "emit")

@@ -11,9 +11,12 @@ from syclsched.errors import ArgumentError, did_you_mean
 _Chosen = TypeVar("_Chosen")
 
 
-def chosen(given: str | _Chosen, known: Mapping[str, _Chosen], what: str) -> _Chosen:
-    """Return what is given, or the known one of a name."""
+def chosen(given: str | _Chosen, known: Mapping[str, _Chosen], what: str, method: str) -> _Chosen:
+    """Return what is given, which must have a method, or the known one of a name."""
     if not isinstance(given, str):
+        if isinstance(given, type) or not hasattr(given, method):
+            hint = f"Give a name ({', '.join(known)}), or one made from a class of syclsched.training"
+            raise ArgumentError(f"the {what} is {given!r}", where=what, hint=hint)
         return given
     if given not in known:
         raise ArgumentError(

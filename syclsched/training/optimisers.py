@@ -101,6 +101,8 @@ class SGD(_OfRate):
 
     def __post_init__(self) -> None:
         _check("SGD", momentum=self.momentum, weight_decay=self.weight_decay)
+        if self.nesterov and not self.momentum:
+            raise ArgumentError("momentum is 0, expected more, as nesterov looks ahead along it", where="SGD")
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -282,7 +284,7 @@ OPTIMISERS: Final[dict[str, Optimiser]] = {"sgd": SGD(), "adam": Adam(), "adamw"
 
 def optimiser_of(given: str | Optimiser) -> Optimiser:
     """Return an optimiser, or the one of a name."""
-    return chosen(given, OPTIMISERS, "optimizer")
+    return chosen(given, OPTIMISERS, "optimizer", "scalars")
 
 
 # --- schedules ------------------------------------------------------------------------------------
@@ -334,6 +336,10 @@ class StepDecay:
     first: float
     every: int
     factor: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise ArgumentError(f"every is {self.every}, expected at least 1", where="StepDecay")
 
     def __call__(self, step: int) -> float:
         """Return the learning rate of a step, counted from 0."""

@@ -18,7 +18,7 @@ from syclsched.frontends.onnx.importing.import_state import SEED
 from syclsched.interrupts import interrupts_deferred
 from syclsched.onnx.compiled_model import CompiledModel
 from syclsched.training.loading.batches import batch_of
-from syclsched.training.losses import TARGET_DTYPES
+from syclsched.training.losses import TARGET_DTYPES, loss_on_host
 from syclsched.training.repeated_step import RepeatedStep
 from syclsched.training.splitting.cluster_step import ClusterStep
 from syclsched.training.splitting.micro_batches import MicroBatchPlanner
@@ -119,6 +119,8 @@ class TrainingSession:
         return loss
 
     def _stepped(self, values: dict[str, Array], target: Array, *, is_new: bool) -> float:
+        if not self._model.samples({name: value.shape for name, value in values.items()}):
+            raise ArgumentError("the batch has no samples", where="x")
         compiled = self._compiled_for(values, target)
         target = target.astype(self._model.target_dtype, copy=False)
         prediction = self._check_target(values, target)
@@ -147,7 +149,9 @@ class TrainingSession:
         """Count a step with these results; return its loss, or raise if that is not finite."""
         loss, norm = float(made[LOSS]), float(made[NORM])
         if not math.isfinite(loss) or not math.isfinite(norm):
-            raise self._not_finite(self._given(values(x), target), loss)
+            given = self._given(values(x), target)
+            self._check_weight(given, target)
+            raise self._not_finite(given, loss)
         self._steps += 1
         self._model.steps_done = self._steps
         return loss
@@ -160,6 +164,17 @@ class TrainingSession:
         if self._model.has_dropout:
             given[SEED] = mixed_seed(self._seed, self._steps)
         return given
+
+    def _check_weight(self, given: Mapping[str, Array], target: Array) -> None:
+        """Raise `ArgumentError` if no sample of a batch counts, so that it has no loss."""
+        names = [each.name for each in self._model.batch_inputs]
+        shape = self._model.prediction_shape({name: given[name].shape for name in names})
+        if not loss_on_host(self._model.loss, np.zeros(shape, np.float32), target)[1]:
+            raise ArgumentError(
+                f"no sample counts in step {self._steps}: labels are ignored, or of weight 0; nothing is updated",
+                where="y",
+                hint="Leave the batch out",
+            )
 
     def _not_finite(self, given: Mapping[str, Array], loss: float) -> NotFiniteError:
         held = self._compiled.carried() if self._compiled is not None else {}
@@ -295,7 +310,8 @@ class TrainingSession:
 
     def restore(self, values: Mapping[str, Array], steps: int, seed: int) -> None:
         """Continue with another state, after so many steps."""
-        self._values.update(values)
+        carried = set(self._model.carried.values())
+        self._values = {name: value for name, value in self._values.items() if name not in carried} | dict(values)
         self._steps, self._seed, self._predicted = steps, seed, None
         if self._compiled is not None:
             self._reset()

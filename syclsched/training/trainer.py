@@ -252,12 +252,14 @@ class Trainer:
         Raises
         ------
         StorageError, FormatError
-            If it cannot be read, or belongs to another model; nothing is changed then.
+            If it cannot be read, or belongs to another model, or has other values of what is not trained; nothing is
+            changed then.
         """
         with self._lock:
             self._check_open()
             model = self._session.model
-            found = read_checkpoint(path, model.trained.values, model.optimiser.slots)
+            held = self._session.recipe.trained.model.graph.initialisers
+            found = read_checkpoint(path, model.trained.values, model.optimiser.slots, held)
             self._session.restore(found.values, found.steps, found.seed)
 
     def close(self) -> None:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import _thread
 import json
 from pathlib import Path
+from pydoc import locate
 from typing import Any
 
 import numpy as np
@@ -100,6 +102,94 @@ def test_snapshots(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch
 def test_resume_needs_a_checkpoint(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = call(capsys, "train", "net.onnx", "--data", "data.npz", "--resume")
     assert found.code == 2 and "--checkpoint" in found.err
+
+
+def interrupt_after(monkeypatch: pytest.MonkeyPatch, place: str, calls: int) -> None:
+    """Let Ctrl-C come during a call of a function, of which so many are made before."""
+    owner, name = place.rsplit(".", 1)
+    do, left = getattr(locate(owner), name), [calls]
+
+    def interrupted(*given: Any, **more: Any) -> Any:
+        left[0] -= 1
+        if left[0] == -1:
+            _thread.interrupt_main()
+        return do(*given, **more)
+
+    monkeypatch.setattr(place, interrupted)
+
+
+@pytest.mark.parametrize(
+    ("place", "calls"),
+    [
+        ("syclsched.training.session.TrainingSession.step", 8),  # six of the first epoch
+        ("syclsched.training.trainer.Trainer.evaluate", 0),
+        ("syclsched.cli.commands.train._tested", 1),
+        ("syclsched.training.trainer.write_checkpoint", 0),
+    ],
+)
+def test_control_c_writes_the_state_that_a_resumed_training_continues_with_the_same_bits(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: str, calls: int
+) -> None:
+    given = ["train", "net.onnx", "--data", "data.npz", "--devices", "cpu", "--epochs", "3"]
+    whole = call(capsys, *given, "--output", "whole.onnx")
+    assert whole.code == 0, whole.err
+    with monkeypatch.context() as patched:
+        interrupt_after(patched, place, calls)
+        found = call(capsys, *given, "--checkpoint", "run.ckpt", "--chart", "loss.svg")
+    assert found.code == 130 and "interrupted" in found.err
+    assert {"net-trained.onnx", "run.ckpt", "loss.svg"} <= {each.name for each in folder.iterdir()}
+    resumed = call(capsys, *given, "--checkpoint", "run.ckpt", "--resume", "--output", "resumed.onnx")
+    assert resumed.code == 0, resumed.err
+    assert Path("resumed.onnx").read_bytes() == Path("whole.onnx").read_bytes()
+    assert Path("net-trained.onnx").read_bytes() != Path("whole.onnx").read_bytes()
+
+
+def test_control_c_before_the_first_step_writes_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt_after(monkeypatch, "syclsched.training.session.batch_of", 0)
+    found = call(
+        capsys,
+        "train",
+        "net.onnx",
+        "--data",
+        "data.npz",
+        "--devices",
+        "cpu",
+        "--checkpoint",
+        "run.ckpt",
+        "--chart",
+        "a.svg",
+    )
+    assert found.code == 130 and "no step" in found.out
+    assert {each.name for each in folder.iterdir()} == {"net.onnx", "data.npz"}
+
+
+def test_a_full_disk_at_a_checkpoint_leaves_the_model(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    given = ["train", "net.onnx", "--data", "data.npz", "--devices", "cpu"]
+    assert call(capsys, *given, "--output", "whole.onnx").code == 0
+    monkeypatch.setattr("syclsched.training.checkpoints.write_atomically", full)
+    found = call(capsys, *given, "--epochs", "3", "--checkpoint", "run.ckpt")
+    assert found.code == 2 and "No space left" in found.err and "older" not in found.err
+    assert Path("net-trained.onnx").read_bytes() == Path("whole.onnx").read_bytes()
+
+
+def test_a_training_that_is_done_is_resumed_without_a_step(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["train", "net.onnx", "--data", "data.npz", "--devices", "cpu", "--checkpoint", "run.ckpt"]
+    assert call(capsys, *given).code == 0
+    found = call(capsys, *given, "--resume", "--chart", "loss.svg")
+    assert found.code == 0, found.err
+    assert not (folder / "loss.svg").exists()
+
+
+def test_a_negative_seed_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = call(capsys, "train", "net.onnx", "--data", "data.npz", "--devices", "cpu", "--seed", "-1")
+    assert found.code == 2 and "--seed" in found.err
 
 
 def test_plans_of_steps_on_several_devices_say_how_they_are_divided(

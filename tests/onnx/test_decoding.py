@@ -234,6 +234,29 @@ def test_values_are_lost_with_a_failed_call(decoder: CompiledModel) -> None:
     decoder(step([[1, 2]], [2]))
 
 
+@pytest.mark.parametrize("stage", ["making tasks", "building kernels"])
+def test_a_call_that_ends_before_its_run_keeps_the_values(stage: str) -> None:
+    """Ctrl-C, or an error of the user's progress, while the plan for new shapes is made."""
+    ended: list[str] = []
+
+    def end(_: int, __: int, step: str) -> None:
+        if step.startswith(stage) and step not in ended:
+            ended.append(step)
+            raise KeyboardInterrupt
+
+    model, given = accumulator(True), {"carried": True, "autotune": False, "shapes": {"length": 0}, "progress": end}
+    with syclsched.compile(model, devices="cpu", **given) as append:
+        append.reset(past=[1, 2])
+        with pytest.raises(KeyboardInterrupt):
+            append(np.ones(3, np.float32))
+        assert ended and append.carried()["past"].tolist() == [1, 2]
+        assert float(append(np.ones(3, np.float32))["y"]) == 6
+        ended.clear()
+        with pytest.raises(KeyboardInterrupt):
+            append(np.ones(3, np.float32))
+        assert float(append(np.ones(3, np.float32))["y"]) == 9
+
+
 def accumulator(growing: bool = False, size: int = 3) -> Any:
     """Return a model that adds its input to a state, or appends it."""
     operator = helper.make_node("Concat", ["past", "x"], ["present"], axis=0) if growing else None

@@ -79,7 +79,16 @@ def test_schedules() -> None:
     assert Adam(cosine).scalars(0)["rate"] == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize("make", [lambda: Adam(beta1=1.0), lambda: SGD(momentum=-1), lambda: Adagrad(epsilon=math.nan)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Adam(beta1=1.0),
+        lambda: SGD(momentum=-1),
+        lambda: SGD(nesterov=True),
+        lambda: Adagrad(epsilon=math.nan),
+        lambda: StepDecay(0.1, 0),
+    ],
+)
 def test_wrong_settings(make: Any) -> None:
     with pytest.raises(ArgumentError, match="expected"):
         make()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 from support.failed_steps import fail_each_submission
 from support.small_models import model_of
 
@@ -109,6 +109,36 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch() -> None:
             np.testing.assert_allclose(value, weights[name], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("given", [{"micro_batches": 2}, {"micro_batches": (0.7, 0.3)}, {"memory_limit": 100}], ids=str)
+@pytest.mark.parametrize("operator", ["Mul", "Gather"])
+def test_an_input_of_fixed_extent_is_not_cut_in_a_batch_of_as_many_samples(operator: str, given: Any) -> None:
+    random = np.random.default_rng(0)
+    factors = "table" if operator == "Mul" else "picked"
+    nodes = [helper.make_node("Gather", ["table", "place"], ["picked"])] if operator == "Gather" else []
+    nodes += [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Mul", ["h", factors], ["y"])]
+    shapes = {"x": ("n", 4), "table": (6,) if operator == "Mul" else (6, 1), "place": ("n",)}
+    declared = {name: shape for name, shape in shapes.items() if any(name in node.input for node in nodes)}
+    weights = {"w": random.standard_normal((4, 6)).astype("float32")}
+    model = model_of(nodes, declared, ["y"], weights)
+    for each in model.graph.input:
+        if each.name == "place":
+            each.type.tensor_type.elem_type = onnx.TensorProto.INT64
+    target = random.standard_normal((6, 6)).astype("float32")
+    batch: dict[str, Any] = {
+        "x": random.standard_normal((6, 4)).astype("float32"),
+        "table": random.standard_normal(shapes["table"]).astype("float32"),
+        "place": np.array([5, 5, 4, 3, 2, 5]),
+    }
+    batch = {name: value for name, value in batch.items() if name in declared}
+    with (
+        trainer(model, "mean_squared_error", SGD(0.1), **given) as found,
+        trainer(model, "mean_squared_error", SGD(0.1), micro_batches=1) as whole,
+    ):
+        assert [found.step(batch, target) for _ in range(3)] == pytest.approx(
+            [whole.step(batch, target) for _ in range(3)], rel=1e-5
+        )
+
+
 def test_batches_of_several_sizes_share_the_state() -> None:
     with trainer(optimizer="sgd") as found, trainer(optimizer="sgd") as again:
         for count in (32, 7, 32, 7):
@@ -172,6 +202,79 @@ def test_running_moments_follow_the_batches() -> None:
         made = found.predict(x)["y"]
     mean, variance = 0.25 * x.mean(0), 0.75 + 0.25 * x.var(0)
     np.testing.assert_allclose(made, (x - mean) / np.sqrt(variance + 1e-5), rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_exported_for_training_predicts_as_in_inference() -> None:
+    """Also within a branch, and where other nodes read the running moments."""
+    x, random = np.float32([[1, 2], [3, 5]]), np.random.default_rng(0)
+    weights = {name: random.uniform(1, 2, 2).astype("float32") for name in ("s", "b", "m", "v", "w", "z")}
+
+    def model(training: bool) -> Any:
+        mode = {"training_mode": 1} if training else {}
+        inside = helper.make_graph(
+            [helper.make_node("Dropout", ["h", "ratio", "mode"], ["kept"])],
+            "branch",
+            [],
+            [helper.make_tensor_value_info("kept", onnx.TensorProto.FLOAT, None)],
+        )
+        other = helper.make_graph([helper.make_node("Neg", ["h"], ["kept"])], "other", [], inside.output)
+        nodes = [
+            helper.make_node("BatchNormalization", ["x", *"sbmv"], ["h", *(["", "nv"] if training else [])], **mode),
+            helper.make_node("ReduceMax", ["x"], ["top"], keepdims=0),
+            helper.make_node("Greater", ["top", "ratio"], ["is_large"]),
+            helper.make_node("If", ["is_large"], ["d"], then_branch=inside, else_branch=other),
+            helper.make_node("Dropout", ["d", "ratio", "mode"], ["e"]),
+            helper.make_node("Mul", ["e", "w"], ["f"]),
+            helper.make_node("Add", ["f", "nv" if training else "v"], ["y"]),
+        ]
+        constants = {**weights, "ratio": np.float32(0.5), "mode": np.array(training)}
+        return model_of(nodes, {"x": ("n", 2)}, ["y"], constants)
+
+    with trainer(model(True), "mean_squared_error", SGD(0.0)) as found, trainer(model(False), "model") as other:
+        np.testing.assert_allclose(found.predict(x)["y"], other.predict(x)["y"], rtol=1e-6)
+        losses = [found.step(x, x) for _ in range(3)]
+        assert len(set(losses)) > 1
+        assert found.evaluate([(x, x)]).loss == pytest.approx(float(((found.predict(x)["y"] - x) ** 2).mean()))
+
+
+@pytest.mark.parametrize("operator", ["If", "Scan"])
+def test_dropout_and_batch_normalisation_within_a_branch_or_a_loop(operator: str) -> None:
+    declared = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("h", "kept")]
+    inside = [
+        helper.make_node("BatchNormalization", ["h", *"sbmv"], ["n"]),
+        helper.make_node("Mul", ["n", "w"], ["o"]),
+        helper.make_node("Dropout", ["o", "ratio"], ["kept"]),
+    ]
+    body = helper.make_graph(inside, "body", declared[:1] if operator == "Scan" else [], declared[1:])
+    other = helper.make_graph([helper.make_node("Neg", ["h"], ["kept"])], "other", [], declared[1:])
+    nodes = {
+        "If": [
+            helper.make_node("Identity", ["x"], ["h"]),
+            helper.make_node("ReduceMax", ["x"], ["top"], keepdims=0),
+            helper.make_node("Greater", ["top", "ratio"], ["is_large"]),
+            helper.make_node("If", ["is_large"], ["y"], then_branch=body, else_branch=other),
+        ],
+        "Scan": [
+            helper.make_node("Unsqueeze", ["x", "zero"], ["turns"]),
+            helper.make_node("Scan", ["turns"], ["y"], body=body, num_scan_inputs=1),
+        ],
+    }
+    weights = {name: np.ones(8, "float32") for name in ("s", "v", "w")} | {
+        name: np.zeros(8, "float32") for name in "bm"
+    }
+    constants = {**weights, "ratio": np.float32(0.5), "zero": np.int64([0])}
+    model = model_of(nodes[operator], {"x": ("n", 8)}, ["y"], constants)
+    x = np.random.default_rng(0).standard_normal((16, 8)).astype("float32") + 1
+    target = np.zeros((16, 8) if operator == "If" else (1, 16, 8), "float32")
+    with trainer(model, "mean_squared_error", SGD(0.0)) as found:
+        losses = [found.step(x, target) for _ in range(3)]
+        made = found.predict(x)["y"]
+        assert set(found.parameters) == {"s", "b", "w"}
+    assert len(set(losses)) == 3 and losses == pytest.approx([2, 2, 2], rel=0.3)  # what is kept is doubled
+    kept = 0.9**3
+    mean, variance = (1 - kept) * x.mean(0), kept + (1 - kept) * x.var(0)
+    wanted = (x - mean) / np.sqrt(variance + 1e-5)
+    np.testing.assert_allclose(made.reshape(wanted.shape), wanted, rtol=1e-3, atol=1e-4)
 
 
 def test_half_of_the_memory_gives_the_same_bits() -> None:
@@ -252,6 +355,10 @@ def test_parts_of_a_batch_drop_what_the_whole_batch_drops() -> None:
         ({"z": np.zeros((4, 8))}, [0, 1, 2, 3], "no value is given for 'x'"),
         ((np.zeros((4, 8)), 1), [0, 1, 2, 3], "2 inputs are given, and the model takes 1"),
         (np.zeros((4, 8)), ["a"] * 4, "target is of"),
+        (np.zeros((4, 8)), np.zeros(4), r"Give integer labels of the shape \(4,\), or probabilities"),
+        (np.zeros((4, 8)), None, r"Give integer labels of the shape \(4,\), or probabilities"),
+        (np.zeros((0, 8)), np.zeros(0, int), "no samples"),
+        (np.zeros((4, 8)), [-100] * 4, "no sample counts in step 0"),
     ],
 )
 def test_a_batch_that_does_not_fit_is_refused(x: Any, y: Any, wrong: str) -> None:
@@ -260,10 +367,25 @@ def test_a_batch_that_does_not_fit_is_refused(x: Any, y: Any, wrong: str) -> Non
         found.step(x, y)
 
 
+def test_a_class_axis_that_the_prediction_has_not_is_refused() -> None:
+    with trainer(loss=CrossEntropy(axis=2)) as found, pytest.raises(ArgumentError, match="axis of classes is 2"):
+        found.step(*blobs(4))
+
+
+def test_ignored_samples_do_not_count_in_an_evaluation() -> None:
+    x, y = blobs(8)
+    with trainer() as found:
+        assert found.evaluate([(x, y), (x, np.full(8, -100))]) == found.evaluate([(x, y)])
+        with pytest.raises(ArgumentError, match="no sample counts"):
+            found.evaluate([(x, np.full(8, -100))])
+
+
 @pytest.mark.parametrize(
     ("given", "wrong"),
     [
         ({"loss": "crossentropy"}, "Did you mean 'cross_entropy'"),
+        ({"loss": 5}, "the loss is 5"),
+        ({"optimizer": Adam}, "the optimizer is .*Adam"),
         ({"optimizer": "adan"}, "Did you mean 'adam'"),
         ({"parameters": ["nothing"]}, "no initialiser 'nothing'"),
         ({"frozen": ["*"]}, "nothing to train"),
@@ -332,6 +454,21 @@ def test_control_c_ends_fitting_after_a_step() -> None:
         assert bits(found.parameters) == bits(other.parameters)
 
 
+def test_control_c_before_the_first_run_leaves_the_first_parameters() -> None:
+    def interrupt(_: int, __: int, step: str) -> None:
+        if step and not ended:
+            ended.append(step)
+            raise KeyboardInterrupt
+
+    ended: list[str] = []
+    with trainer(progress=interrupt) as found, trainer() as other:
+        before = bits(found.parameters)
+        record = found.fit([blobs(16)], progress=False)
+        assert ended and record.interrupted and not record.losses
+        assert bits(found.parameters) == before
+        assert found.step(*blobs(16)) == other.step(*blobs(16))
+
+
 def test_data_that_can_be_gone_through_once_is_refused_for_several_epochs() -> None:
     with trainer() as found:
         with pytest.raises(ArgumentError, match="only once"):
@@ -389,6 +526,79 @@ def test_a_wrong_checkpoint_changes_nothing(tmp_path: Path) -> None:
         assert bits(found.parameters) == before
 
 
+def test_a_checkpoint_of_parameters_that_are_frozen_now_is_refused_unless_the_model_has_them(tmp_path: Path) -> None:
+    path, saved, batch = tmp_path / "run.ckpt", tmp_path / "trained.onnx", blobs(16)
+    with trainer() as found:
+        found.step(*batch)
+        found.checkpoint(path)
+        found.save(saved)
+        wanted = found.step(*batch)
+    with trainer(frozen=["layer0.*"]) as found:
+        before = bits(found.parameters)
+        with pytest.raises(FormatError, match=r"'layer0.weight', which is no trained parameter here.*another value"):
+            found.restore(path)
+        assert bits(found.parameters) == before and found.steps == 0
+    with trainer(saved, frozen=["layer0.*"]) as found:
+        found.restore(path)
+        assert found.steps == 1 and found.step(*batch) == wanted
+        found.checkpoint(path)
+    with trainer(perceptron((8, 16)).onnx) as found, pytest.raises(FormatError):
+        found.restore(path)
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_checkpoint_without_steps_begins_with_a_new_optimizer(tmp_path: Path, is_first: bool) -> None:
+    """Also after another kind of targets, for which the state was taken out of a compiled step."""
+    (x, y), path = blobs(16), tmp_path / "run.ckpt"
+    shares = np.eye(SIZES[-1], dtype="float32")[y]
+    with trainer() as found:
+        found.checkpoint(path)
+        wanted = [found.step(x, y) for _ in range(3)]
+        found.step(x, shares)
+        if is_first:
+            found.step(x, y)
+        found.restore(path)
+        assert [found.step(x, y) for _ in range(3)] == wanted
+
+
+def test_a_model_is_saved_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    onnx.save(perceptron(SIZES).onnx, "net.onnx")
+    with trainer("net.onnx") as found:
+        monkeypatch.chdir(tmp_path / "other")
+        found.save("trained.onnx")
+    assert (tmp_path / "other" / "trained.onnx").exists()
+
+
+def test_sparse_initialisers_are_saved_with_their_trained_values(tmp_path: Path) -> None:
+    model, path = perceptron(SIZES).onnx, tmp_path / "trained.onnx"
+    dense = model.graph.initializer[0]
+    values, name = numpy_helper.to_array(dense).ravel(), dense.name
+    kept = np.flatnonzero(abs(values) > 0.3)
+    numbers = numpy_helper.from_array(values[kept], name), numpy_helper.from_array(kept)
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(*numbers, list(dense.dims)))
+    model.graph.initializer.remove(dense)
+    with trainer(model) as found:
+        found.step(*blobs(16))
+        found.save(path)
+        wanted = found.parameters[name]
+    saved = {each.name: numpy_helper.to_array(each) for each in onnx.load(path).graph.initializer}
+    np.testing.assert_array_equal(saved[name], wanted)
+
+
+def test_an_output_of_integers_has_no_loss() -> None:
+    model = perceptron(SIZES).onnx
+    model.graph.node.append(helper.make_node("ArgMax", ["dense1"], ["label"], axis=1, keepdims=0))
+    model.graph.output.append(helper.make_tensor_value_info("label", onnx.TensorProto.INT64, None))
+    x, y = blobs(4)
+    with (
+        trainer(model, "mean_squared_error", output="label") as found,
+        pytest.raises(ArgumentError, match="the output is int64"),
+    ):
+        found.step(x, y.astype("float32"))
+
+
 def test_a_softmax_at_the_end_is_part_of_cross_entropy() -> None:
     model = perceptron(SIZES).onnx
     model.graph.node.append(helper.make_node("Softmax", ["dense1"], ["probabilities"], name="softmax"))
@@ -397,6 +607,35 @@ def test_a_softmax_at_the_end_is_part_of_cross_entropy() -> None:
     with trainer(model, CrossEntropy()) as one, trainer() as other:
         assert [one.step(x, y) for _ in range(3)] == pytest.approx([other.step(x, y) for _ in range(3)], rel=1e-5)
         assert one.evaluate([(x, y)]).loss == pytest.approx(other.evaluate([(x, y)]).loss, rel=1e-4)
+
+
+@pytest.mark.parametrize("is_formula", [False, True])
+def test_an_evaluation_finds_the_softmax_that_a_step_finds(is_formula: bool) -> None:
+    """Also behind other nodes, and where probabilities are rounded to 0."""
+    model = perceptron(SIZES).onnx
+    model.graph.initializer.append(numpy_helper.from_array(np.float32(1e3), "large"))
+    nodes: list[tuple[str, list[str], str, dict[str, Any]]] = [("Softmax", ["scores"], "shares", {})]
+    if is_formula:
+        nodes = [
+            ("ReduceMax", ["scores"], "top", {"axes": [1]}),
+            ("Sub", ["scores", "top"], "less", {}),
+            ("Exp", ["less"], "powers", {}),
+            ("ReduceSum", ["powers", "one"], "sum", {}),
+            ("Div", ["powers", "sum"], "shares", {}),
+        ]
+        model.graph.initializer.append(numpy_helper.from_array(np.int64([1]), "one"))
+    nodes = [("Mul", ["dense1", "large"], "scores", {}), *nodes, ("Identity", ["shares"], "y", {})]
+    model.graph.node.extend(helper.make_node(kind, given, [made], **more) for kind, given, made, more in nodes)
+    model.graph.output[0].name = "y"
+    (x, y), small = blobs(16), np.log(np.finfo("float32").tiny)
+    with trainer(model, optimizer=SGD(0.0), frozen=["large"]) as found, trainer() as other:
+        scores = (other.predict(x)["dense1"] * 1e3).astype("float64")
+        logs = scores - scores.max(1, keepdims=True)
+        logs -= np.log(np.exp(logs).sum(1, keepdims=True))
+        assert found.step(x, y) == pytest.approx(-logs[np.arange(16), y].mean(), rel=1e-4)
+        wanted = pytest.approx(-np.maximum(logs, small)[np.arange(16), y].mean(), rel=1e-3)
+        assert found.evaluate([(x, y)]).loss == wanted
+        assert found.evaluate([(x, np.eye(SIZES[-1], dtype="float32")[y])]).loss == wanted
 
 
 def test_a_loss_of_the_model_itself() -> None:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +17,8 @@ from syclsched.cli.output_files import check_outputs
 from syclsched.cli.requests.cluster_connection import connected
 from syclsched.cli.requests.training_data import Data, read_data
 from syclsched.cli.terminal import Verbosity, notices, output, verbosity
-from syclsched.errors import ArgumentError
-from syclsched.interrupts import INTERRUPTED
+from syclsched.errors import ArgumentError, StorageError
+from syclsched.interrupts import INTERRUPTED, interrupts_deferred
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,7 +78,7 @@ def train_command(
     test_part: Annotated[
         float, typer.Option("--test-part", min=0.0, max=0.9, help="Part of the data that is kept for testing.")
     ] = 0.1,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the order of samples, and of dropout.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the order of samples, and of dropout.")] = 0,
     devices: Annotated[
         str | None,
         typer.Option(
@@ -149,13 +150,26 @@ def train_command(
         if resume and checkpoint is not None and checkpoint.exists():
             trainer.restore(checkpoint)
             console.print(f"continuing after {trainer.steps:,} steps")
-        losses, interrupted = _trained(trainer, training, testing, epochs, batch, seed, checkpoint, console)
-        trainer.save(target)
-        console.print(f"model written to {target}", markup=False)
-        if chart_file is not None:
+        begun = trainer.steps
+        try:
+            losses, interrupted = _trained(trainer, training, testing, epochs, batch, seed, checkpoint, console)
+        except StorageError:  # of a checkpoint: what was trained stays
+            with suppress(StorageError):
+                trainer.save(target)
+                console.print(f"model written to {target}", markup=False)
+            raise
+        if interrupted:
+            console.print("interrupted")
+        if not interrupted or trainer.steps > begun:
+            with interrupts_deferred():
+                if interrupted and checkpoint is not None:
+                    trainer.checkpoint(checkpoint)
+                trainer.save(target)
+            console.print(f"model written to {target}", markup=False)
+        if chart_file is not None and any(losses):
             from syclsched.training.loss_chart import draw_losses
 
-            draw_losses(losses, chart_file, title=f"{model.stem}: {loss}", epochs=epochs)
+            draw_losses(losses, chart_file, title=f"{model.stem}: {loss}")
             console.print(f"chart written to {chart_file}", markup=False)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -178,26 +192,32 @@ def _trained(
     seed: int,
     checkpoint: Path | None,
     console: Console,
-) -> tuple[list[float], bool]:
-    """Train and print a line after each epoch; return the losses, and whether it was interrupted."""
-    losses: list[float] = []
+) -> tuple[list[Sequence[float]], bool]:
+    """Train and print a line after each epoch; return the losses of each, and whether Ctrl-C ended it.
+
+    The epoch of the last step goes on with the batch after it, so that a resumed training does the same steps.
+    """
+    losses: list[Sequence[float]] = []
     out, shown = output(), verbosity() > Verbosity.QUIET and console.is_terminal
-    per_epoch = -(-len(training) // batch)
-    for epoch in range(trainer.steps // per_epoch, epochs):
-        record = trainer.fit(training.batches(batch, seed + epoch), progress=shown)
-        losses += record.losses
-        is_first = len(losses) == len(record.losses) > 0
-        if is_first and len(trainer.plan.platform.compute_devices) > 1:
-            console.print(trainer.explanation, markup=False)
-        line = f"epoch {epoch + 1}/{epochs}: loss {record.epochs[0]:.4f}" if record.epochs else "no step"
-        if len(testing) and not record.interrupted:
-            line += _tested(trainer.evaluate(testing.batches(batch)))
-        out.print(f"{line}, {record.samples_per_s:,.0f} samples/s", markup=False)
-        if checkpoint is not None:
-            trainer.checkpoint(checkpoint)
-        if record.interrupted:
-            console.print("interrupted")
-            return losses, True
+    first, done = divmod(trainer.steps, -(-len(training) // batch))
+    try:
+        for epoch in range(first, epochs):
+            given = training.batches(batch, seed + epoch, after=done if epoch == first else 0)
+            record = trainer.fit(given, progress=shown)
+            losses.append(record.losses)
+            if epoch == first and record.losses and len(trainer.plan.platform.compute_devices) > 1:
+                console.print(trainer.explanation, markup=False)
+            line = f"epoch {epoch + 1}/{epochs}: loss {record.epochs[0]:.4f}" if record.epochs else "no step"
+            if len(testing) and not record.interrupted:
+                line += _tested(trainer.evaluate(testing.batches(batch)))
+            out.print(f"{line}, {record.samples_per_s:,.0f} samples/s", markup=False)
+            if record.interrupted:
+                return losses, True
+            if checkpoint is not None:
+                with interrupts_deferred():
+                    trainer.checkpoint(checkpoint)
+    except KeyboardInterrupt:
+        return losses, True
     return losses, False
 
 

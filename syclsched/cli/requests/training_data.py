@@ -36,10 +36,12 @@ class Data:
         count = round(part * len(self))
         return self.taken(np.sort(order[count:])), self.taken(np.sort(order[:count]))
 
-    def batches(self, size: int, seed: int | None = None) -> Sequence[tuple[Mapping[str, Array], Array]]:
-        """Return batches, in random order if there is a seed."""
+    def batches(
+        self, size: int, seed: int | None = None, *, after: int = 0
+    ) -> Sequence[tuple[Mapping[str, Array], Array]]:
+        """Return the batches after so many others, in random order if there is a seed."""
         order = np.arange(len(self)) if seed is None else np.random.default_rng(seed).permutation(len(self))
-        return _Batches(self, order, size)
+        return _Batches(self, order[after * size :], size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,10 +21,14 @@ Array = np.ndarray[Any, Any]
 
 #: Batches loaded ahead.
 _AHEAD: Final = 2
+#: Seconds that a loader may take to end after the last batch that is wanted.
+_PATIENCE_S: Final = 1.0
+
+_LOGGER = logging.getLogger("syclsched")
 
 
-def batch_of(x: Any, y: Any, inputs: Sequence[DeclaredValue]) -> tuple[dict[str, Array], Array]:
-    """Return a batch by input of the model in its dtypes, and the target.
+def batch_of(x: Any, y: Any, inputs: Sequence[DeclaredValue], *, copy: bool = False) -> tuple[dict[str, Array], Array]:
+    """Return a batch by input of the model in its dtypes, and the target; with ``copy``, in memory of its own.
 
     Raises
     ------
@@ -49,15 +54,18 @@ def batch_of(x: Any, y: Any, inputs: Sequence[DeclaredValue]) -> tuple[dict[str,
             where="x",
             hint=f"Its inputs are {', '.join(names)}",
         )
-    values = {each.name: _array(given[each.name], numpy_dtype(each.dtype or "float32"), each.name) for each in inputs}
-    return values, np.zeros((), np.float32) if y is None else _array(y, None, "y")
+    dtypes = {each.name: numpy_dtype(each.dtype or "float32") for each in inputs}
+    values = {name: _array(given[name], dtype, name, copy=copy) for name, dtype in dtypes.items()}
+    return values, np.zeros((), np.float32) if y is None else _array(y, None, "y", copy=copy)
 
 
-def _array(value: Any, dtype: np.dtype[Any] | None, where: str) -> Array:
+def _array(value: Any, dtype: np.dtype[Any] | None, where: str, *, copy: bool) -> Array:
     try:
         found = np.asarray(value)
         if dtype is not None and found.dtype != dtype:
             found = found.astype(dtype, casting="same_kind")
+        elif copy:
+            found = found.copy()
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"it is no array of {dtype or 'numbers'}: {error}", where=where) from error
     return np.ascontiguousarray(found) if found.ndim else found
@@ -76,6 +84,8 @@ class BatchCopier(Protocol):
 
 class LoadedBatches:
     """Batches that are loaded and converted ahead on a thread of its own, and copied to devices on another one.
+
+    Those of a sequence stay as they are. Others are copied: a generator may yield the same arrays with other values.
 
     Iterate over it once, and `close` it. Errors of the loader are raised after the batches before.
     """
@@ -112,10 +122,12 @@ class LoadedBatches:
         self._asked.put(copy)
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads; a loader that waits for something does so later, with its next batch."""
         self._stopped.set()
         self._asked.put(None)
-        self._loading.join()
+        self._loading.join(_PATIENCE_S)
+        if self._loading.is_alive():
+            _LOGGER.warning("%s: the loader of batches has not ended yet; its next batch is dropped", self._where)
         if self._copying is not None:
             self._copying.join()
 
@@ -129,15 +141,17 @@ class LoadedBatches:
         return False
 
     def _load(self) -> None:
+        copy = not isinstance(self._batches, Sequence)
         try:
             for each in self._batches:
                 if not isinstance(each, tuple | list) or len(each) != 2:
+                    length = f" of {len(each)}" if isinstance(each, tuple | list) else ""
                     raise ArgumentError(
-                        f"a batch is a pair of x and y, not a {type(each).__name__}",
+                        f"a batch is a pair of x and y, not a {type(each).__name__}{length}",
                         where=self._where,
                         hint="Yield (x, y)",
                     )
-                values, target = batch_of(each[0], each[1], self._inputs)
+                values, target = batch_of(each[0], each[1], self._inputs, copy=copy)
                 if not self._put("batch", (tuple(values.values()), target, None)):
                     return
         except BaseException as error:

@@ -200,6 +200,9 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __bool__(self) -> bool:
+        raise _unknown("truth values of arrays (in if, and, or, not, max, min)")
+
     # --- operations -----------------------------------------------------------------------------------
 
     def apply(self, operation: Operation, arguments: Mapping[str, Any]) -> Any:

@@ -41,6 +41,10 @@ def save_model(source: Any, values: Mapping[str, Array], path: str | os.PathLike
     for tensor in model.graph.initializer:
         if tensor.name in values:
             tensor.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(values[tensor.name]), tensor.name))
+    for sparse in [each for each in model.graph.sparse_initializer if each.values.name in values]:
+        tensor = numpy_helper.from_array(np.ascontiguousarray(values[sparse.values.name]), sparse.values.name)
+        model.graph.initializer.append(tensor)
+        model.graph.sparse_initializer.remove(sparse)
     try:
         content = model.SerializeToString()
     except ValueError as error:

@@ -42,11 +42,6 @@ class TrainedGraph(TrainedModel):
         """Whether it cannot be computed for other numbers of samples."""
         return True
 
-    def ends_with_softmax(self, output: str) -> bool:
-        """Return whether an output is made by a softmax."""
-        node = self.forward({}).producer().get(output)
-        return node is not None and node.kind == "softmax" and not node.attributes["log"]
-
     def forward(self, shapes: Shapes, training: TrainingImport | None = None) -> Network:
         """Return the forward pass, ready to be differentiated; its shapes are those of the graph."""
         return rewrite(graph_network(self.given, self._inputs, self.outputs), passes=FORWARD_PASSES).network

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -15,7 +15,7 @@ from syclsched.errors import ArgumentError, ModelError, ValueNeededError, did_yo
 from syclsched.frontends.onnx.importing import import_model
 from syclsched.frontends.onnx.importing.import_state import TrainingImport
 from syclsched.frontends.onnx.model_file.model_reader import read_model
-from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Model
+from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Model, ModelGraph, ModelNode
 from syclsched.frontends.onnx.network import Network
 from syclsched.frontends.onnx.rewrites import rewrite
 from syclsched.onnx.model import GivenShapes, OnnxModel
@@ -72,13 +72,7 @@ class TrainedModel:
     @property
     def has_dropout(self) -> bool:
         """Whether the model drops elements at random."""
-        return any(node.operator == "Dropout" and node.domain == "" for node in self.model.graph.nodes)
-
-    def ends_with_softmax(self, output: str) -> bool:
-        """Return whether an output is made by a softmax."""
-        made = {name: node for node in self.model.graph.nodes for name in node.outputs}
-        node = made.get(output)
-        return node is not None and node.operator == "Softmax"
+        return any(node.operator == "Dropout" and node.domain == "" for node in _all_nodes(self.model.graph))
 
     def forward(self, shapes: Shapes, training: TrainingImport | None = None) -> Network:
         """Return the forward pass for shapes of the inputs, ready to be differentiated."""
@@ -108,7 +102,8 @@ class TrainedModel:
 
     def inference(self, shapes: GivenShapes | None) -> OnnxModel:
         """Return the model in inference, with parameters and running moments as inputs."""
-        return OnnxModel(self.source, shapes=shapes)
+        source = self.source
+        return OnnxModel(replace(source, graph=_in_inference(source.graph)), shapes=shapes)
 
     def save(self, values: Mapping[str, Array], path: str | os.PathLike[str]) -> None:
         """Write it with given values, whole or not at all; raise `StorageError` if that fails."""
@@ -123,6 +118,37 @@ def _with_open_batch(source: Model, inputs: Collection[DeclaredValue]) -> Model:
         for each in source.inputs
     )
     return replace(source, graph=replace(source.graph, inputs=opened))
+
+
+def _all_nodes(graph: ModelGraph) -> Iterator[ModelNode]:
+    """Yield the nodes of a graph, and those of its nodes' bodies and branches."""
+    for node in graph.nodes:
+        yield node
+        for value in node.attributes.values():
+            if isinstance(value, ModelGraph):
+                yield from _all_nodes(value)
+
+
+def _in_inference(graph: ModelGraph) -> ModelGraph:
+    """Return a graph without the training mode that exporters may have set for dropout and batch normalisation."""
+    nodes: list[ModelNode] = []
+    for node in graph.nodes:
+        attributes = {
+            name: _in_inference(value) if isinstance(value, ModelGraph) else value
+            for name, value in node.attributes.items()
+            if name != "training_mode"
+        }
+        if node.domain or node.operator not in ("Dropout", "BatchNormalization"):
+            nodes.append(replace(node, attributes={**node.attributes, **attributes}))
+        elif node.operator == "Dropout":
+            nodes.append(replace(node, inputs=node.inputs[:2]))
+        elif "training_mode" in node.attributes:
+            nodes.append(replace(node, attributes=attributes, outputs=node.outputs[:1]))
+            for moment, made in zip(node.inputs[3:5], node.outputs[1:3], strict=False):
+                nodes += [ModelNode(f"{node.name}/{made}", "Identity", "", (moment,), (made,), {})] if made else []
+        else:
+            nodes.append(node)
+    return replace(graph, nodes=tuple(nodes))
 
 
 def trained_model(given: Any, parameters: Iterable[str] | None = None, frozen: Iterable[str] = ()) -> TrainedModel:
@@ -168,6 +194,8 @@ def trained_model(given: Any, parameters: Iterable[str] | None = None, frozen: I
             where=f"model {model.name!r}",
             hint="Weights must be initialisers of the model's graph, not constants within it",
         )
+    if isinstance(given, str | os.PathLike):
+        given = os.path.abspath(given)  # it is read again when the model is saved
     return TrainedModel(given, model, chosen, tuple(moments))
 
 
@@ -216,7 +244,7 @@ def _matching(patterns: Iterable[str], names: Collection[str], where: str, kind:
 
 def _running_moments(model: Model) -> list[str]:
     found: dict[str, None] = {}
-    for node in model.graph.nodes:
+    for node in _all_nodes(model.graph):
         if node.operator == "BatchNormalization" and node.domain == "":
             found.update((name, None) for name in node.inputs[3:5] if name in model.graph.initialisers)
     return list(found)

@@ -24,9 +24,8 @@ def why_not_in_parts(model: StepModel, shapes: Shapes) -> str | None:
         return "a batch of one sample has no parts"
     if model.prediction_shape(shapes)[:1] != (samples,):
         return f"{model.output!r} has no axis of samples"
-    first = shapes[model.batch_inputs[0].name][:1] if model.batch_inputs else ()
-    batched = [each.name for each in model.batch_inputs if shapes[each.name][:1] == first]
-    mixing = mixing_node(model.forward(shapes), parts[0].network, batched, samples, parts[0].count)
+    batched, count = model.batched(shapes), parts[0].count
+    mixing = mixing_node(model.forward(shapes), parts[0].network, batched, samples, count)
     return None if mixing is None else f"it computes across the samples of a batch: {mixing!r}"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +96,7 @@ class StepModel(OnnxModel):
         self.output = chosen_output([each.name for each in trained.model.outputs], output)
         #: The last forward pass: targets are checked against it before the step is made of it.
         self._last: tuple[Any, Network] | None = None
+        self._ends_with_softmax: bool | None = None  # not known yet
         #: Number of steps that are done, which the trainer counts.
         self.steps_done = 0
         #: Function of the shapes of all inputs that divides a step among several devices or into micro-batches.
@@ -165,18 +165,27 @@ class StepModel(OnnxModel):
             self._last = key, self.trained.forward(shapes)
         return self._last[1]
 
-    @cached_property
-    def ends_with_softmax(self) -> bool:
-        """Whether the model's output is a softmax, which is part of cross-entropy."""
-        return self.trained.ends_with_softmax(self.output)
+    def ends_with_softmax(self, shapes: Shapes) -> bool:
+        """Return whether the model's output is a softmax, which is part of cross-entropy, for shapes of its inputs."""
+        if self._ends_with_softmax is None:
+            node = self.forward(self.input_shapes(shapes)).producer().get(self.output)
+            self._ends_with_softmax = node is not None and node.kind == "softmax" and not node.attributes["log"]
+        return self._ends_with_softmax
 
     def input_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         """Return the shapes of all inputs, given those of a batch."""
         return self.full_shapes({TARGET: (), **shapes})
 
     def prediction_shape(self, shapes: Shapes) -> tuple[int, ...]:
-        """Return the shape of the prediction for shapes of the model's inputs."""
-        return self.forward(self.input_shapes(shapes)).values[self.output].shape
+        """Return the shape of the prediction for shapes of the model's inputs; refuse one that is not of floats."""
+        found = self.forward(self.input_shapes(shapes)).values[self.output]
+        if not found.dtype.startswith("float"):
+            raise ArgumentError(
+                f"the output is {found.dtype}, and a loss is computed from floating-point numbers",
+                where=f"output {self.output!r}",
+                hint="Choose another output",
+            )
+        return found.shape
 
     def _network(self, model: Model, shapes: Shapes, *_: Any, **__: Any) -> Network:
         """Return the network of a step for these input shapes."""
@@ -212,6 +221,7 @@ class StepModel(OnnxModel):
             loss=self.loss,
             optimiser=self.optimiser,
             target=Value(TARGET, shapes[TARGET], self.target_dtype),
+            batched=self.batched(shapes),
             clip_norm=self._clip_norm,
             activations=self._activations,
         )
@@ -222,12 +232,22 @@ class StepModel(OnnxModel):
         first = shapes[self.batch_inputs[0].name] if self.batch_inputs else ()
         return first[0] if first else 1
 
+    def batched(self, shapes: Shapes) -> frozenset[str]:
+        """Return the inputs whose first axis counts samples, as that of the first input does.
+
+        An input that declares a fixed extent where the first one's is open is none, also in a batch of as many samples.
+        """
+        inputs, count = self.batch_inputs, (self.samples(shapes),)
+        fixed = {each.name for each in inputs if each.dimensions and isinstance(each.dimensions[0], int)}
+        if not inputs or not inputs[0].dimensions or inputs[0].name in fixed:
+            fixed = set()
+        return frozenset(each.name for each in inputs if shapes[each.name][:1] == count and each.name not in fixed)
+
     def with_samples(self, shapes: Shapes, count: int) -> dict[str, tuple[int, ...]]:
         """Return shapes of inputs for another number of samples."""
-        samples, found = self.samples(shapes), dict(shapes)
-        for name in (*(each.name for each in self.batch_inputs), TARGET):
-            if found[name][:1] == (samples,):
-                found[name] = (count, *found[name][1:])
+        found, targets = dict(shapes), {TARGET} if shapes[TARGET][:1] == (self.samples(shapes),) else set()
+        for name in self.batched(shapes) | targets:
+            found[name] = (count, *found[name][1:])
         return found
 
     def cut(self, shapes: Shapes) -> tuple[BatchPart, ...]:
@@ -243,11 +263,7 @@ class StepModel(OnnxModel):
             if count == samples:
                 made[key] = self.forward(shapes)
             if key not in made:
-                own = {
-                    each.name: (count, *shapes[each.name][1:])
-                    for each in self.batch_inputs
-                    if shapes[each.name][:1] == (samples,)
-                }
+                own = {name: (count, *shapes[name][1:]) for name in self.batched(shapes)}
                 made[key] = self.trained.forward({**shapes, **own}, TrainingImport(first=first, samples=count))
             found.append(BatchPart(made[key], first, count, replica))
             first = end

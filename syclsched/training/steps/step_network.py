@@ -80,6 +80,7 @@ class StepSettings:
     loss: Loss
     optimiser: Optimiser
     target: Value  # of the whole batch
+    batched: frozenset[str]  # names of the network's inputs whose first axis counts samples
     clip_norm: float | None = None
     activations: str = "float32"  # as what values are stored from the forward to the backward pass
 
@@ -159,7 +160,7 @@ class _StepBuilder:
                 if any(SEED in node.inputs for each in self._parts for node in each.network.nodes):
                     b.add_input(name, (1,), "uint32")
                 continue
-            shape = value.shape if name in kept or not self._is_batched(name) else (self._samples, *value.shape[1:])
+            shape = value.shape if name in kept or name not in settings.batched else (self._samples, *value.shape[1:])
             b.add_input(name, shape, value.dtype)
         b.add_input(TARGET, settings.target.shape, settings.target.dtype)
         for parameter in settings.parameters:
@@ -171,12 +172,6 @@ class _StepBuilder:
         b.add_input(PARITY, (), "float32")
         for name in settings.optimiser.scalars(0):
             b.add_input(scalar_name(name), (), "float32")
-
-    def _is_batched(self, name: str) -> bool:
-        """Return whether an input's first axis counts samples."""
-        first = self._parts[0]
-        shape = first.network.values[name].shape
-        return bool(shape) and shape[0] == first.count
 
     def _prefix(self, number: int) -> str:
         """Return what the names of a part's nodes begin with."""
@@ -191,7 +186,7 @@ class _StepBuilder:
         for name in network.inputs:
             if name in self._moments:
                 names[name] = self._moments[name]
-            elif name not in settings.parameters and name != SEED and self._is_batched(name):
+            elif name not in settings.parameters and name != SEED and name in settings.batched:
                 names[name] = b.part(name, 0, part.first, part.count)
             elif name in settings.parameters:
                 names[name] = replica_name(name, part.replica)

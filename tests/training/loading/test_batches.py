@@ -63,6 +63,46 @@ def test_errors_come_after_the_batches_before() -> None:
         assert next(found)[0][0].shape == (3, 2)
         with pytest.raises(ArgumentError, match="it is no array of float32"):
             next(found)
+    three = pytest.raises(ArgumentError, match="a pair of x and y, not a tuple of 3")
+    with closing(LoadedBatches([(1, 2, 3)], INPUTS, "fit()")) as loaded, three:
+        next(iter(loaded))
     wrong = pytest.raises(ArgumentError, match=r"evaluate\(\).*not a int")
     with closing(LoadedBatches([1], INPUTS, "evaluate()")) as loaded, wrong:
         next(iter(loaded))
+
+
+def test_a_generator_may_fill_the_same_arrays_again() -> None:
+    x, y, yielded = np.zeros((3, 2), np.float32), np.zeros(3, np.int64), threading.Event()
+
+    def batches() -> Iterator[Any]:
+        for i in range(4):
+            x[...], y[...] = i, i
+            if i == 2:
+                yielded.set()
+            yield x, y
+
+    with closing(LoadedBatches(batches(), INPUTS, "fit()")) as loaded:
+        assert yielded.wait(60)
+        assert [(float(x[0, 0]), int(y[0])) for (x,), y, _ in loaded] == [(i, i) for i in range(4)]
+    given = np.ones((3, 2), np.float32)
+    with closing(LoadedBatches([(given, y)], INPUTS, "fit()")) as loaded:
+        assert next(iter(loaded))[0][0] is given
+
+
+def test_a_loader_that_waits_ends_with_its_next_batch(caplog: pytest.LogCaptureFixture) -> None:
+    go_on, yielded = threading.Event(), []
+
+    def batches() -> Iterator[Any]:
+        for number in range(3):
+            if number:
+                go_on.wait(60)
+            yielded.append(number)
+            yield np.ones((3, 2)), np.zeros(3)
+
+    with closing(LoadedBatches(batches(), INPUTS, "fit()")) as loaded:
+        next(iter(loaded))
+        thread = next(each for each in threading.enumerate() if each.name == "syclsched batches")
+    assert "the loader of batches has not ended yet" in caplog.text and thread.is_alive()
+    go_on.set()
+    thread.join(60)
+    assert not thread.is_alive() and yielded == [0, 1]

@@ -119,6 +119,7 @@ def test_calls_of_operations() -> None:
         (lambda x: np.linalg.inv(x), "gradients do not have np.inv"),
         (lambda x: np.hypot(x, x), "gradients do not have np.hypot"),
         (lambda x: x[[0, 1]], "gradients do not have x"),
+        (lambda x: x if x > 0 else -x, "gradients do not have truth values"),
         (lambda x: divided(quotient=x, rest=np.empty_like(x), x=x, by=1.0), "'quotient' must be np.empty_like"),
         (lambda x: divided(x=x, by=1.0), "'quotient' must be np.empty_like.*, not None"),
         (lambda x: doubled(x=x, y=x), "no parameter 'y'"),

@@ -50,6 +50,8 @@ def _batch_norm_of_batch(b: NetworkBuilder, node: ModelNode, x: str, parameters:
         average = ("add", ("mul", 0, ("const", momentum)), ("mul", 1, ("const", 1 - momentum)))
         averages.append(b.elementwise(average, next_values.get(name, name), b.cast(moment, b.dtype(name))))
         next_values[name] = averages[-1]
+    if b.training is not None:  # results get the names of the node's outputs, and the next values keep theirs
+        averages = [b.emit("elementwise", [each], shape=b.shape(each), expression=0) for each in averages]
     given = [x, *(b.cast(each, b.dtype(x)) for each in (scale, bias)), *moments]
     epsilon = node.number("epsilon", 1e-5)
     return [b.emit("batch_norm", given, epsilon=epsilon, channels_last=False, activation=()), *averages]
