@@ -22,13 +22,14 @@ def with_scratch(
 ) -> Operation:
     """Return an operation with an array as its last parameter, and an implementation of these steps.
 
-    The steps' implementations have its name. An implementation that the operation had under this name is left out; all
-    others leave the array as it is.
+    The steps' implementations have its name. An implementation that the operation had under this name is left out, and
+    so are those in Python, which take long to compile; all others leave the array as it is.
     """
     whole = Implementation(
         name, "sequence", partial(_parts, steps, name), requires=requires, efficiency=efficiency, parts=(name, name)
     )
-    others = (_leaving(operation, each, array.name) for each in operation.implementations if each.name != name)
+    kept = (each for each in operation.implementations if each.name != name and not each.is_python_kernel)
+    others = (_leaving(operation, each, array.name) for each in kept)
     return replace(
         operation,
         name=f"{operation.name} {array.name}",

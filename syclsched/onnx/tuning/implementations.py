@@ -127,7 +127,7 @@ def is_bound_by_weights(graph: TaskGraph) -> bool:
 
 def _has_kernel(task: Task, platform: Platform, costs: CostModel) -> bool:
     return task.operation is not None and any(
-        (each.is_kernel or each.kind == "sequence") and costs.supports(task, each, device) is None
+        _is_on_devices(each) and costs.supports(task, each, device) is None
         for each in task.operation.implementations
         for device in platform.compute_devices
     )
@@ -196,13 +196,15 @@ def without_dominated(graph: TaskGraph, costs: CostModel) -> TaskGraph:
         return any(costs.task_seconds(task, each, device).origin == "measured" for device in devices)
 
     def keep(task: Task, each: Implementation) -> bool:
-        if task.operation is None or not each.is_kernel:
+        if task.operation is None or not _is_on_devices(each):
             return True
         share = 1.0 if _is_python(each) else _DOMINATED
         better = [
             other
             for other in task.operation.implementations
-            if other.kind == "opencl-c" and other is not each and share * other.efficiency >= each.efficiency
+            if other is not each
+            and (other.kind == "opencl-c" or (other.kind == "sequence" and not _is_python(other)))
+            and share * other.efficiency >= each.efficiency
         ]
         if not better or is_timed(task, each):
             return True
@@ -232,6 +234,11 @@ def without_untimed(graph: TaskGraph, costs: CostModel) -> TaskGraph:
     return graph.with_implementations(
         lambda task, each: not _is_python(each) or is_timed(task, each) or not has_other(task)
     )
+
+
+def _is_on_devices(each: Implementation) -> bool:
+    """Return whether it is a kernel, or a sequence of several."""
+    return each.is_kernel or each.kind == "sequence"
 
 
 def _is_python(each: Implementation) -> bool:
