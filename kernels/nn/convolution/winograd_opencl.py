@@ -60,7 +60,7 @@ def refuses_shapes(signature: Signature) -> str | None:
         return f"minimal filtering is of 3x3 filters, not {w[2]}x{w[3]}"
     if min(w[:2]) < WIDTH:
         return f"minimal filtering is of {WIDTH} channels or more, and w is {w}"
-    if not size(y) or not is_profitable((y[1], y[2])):
+    if not size(y) or not is_profitable((y[1], y[2]), 1 if "w" in signature.constants else y[0]):
         return f"minimal filtering saves nothing for images of {y[1]}x{y[2]}"
     if (tiled := tiling(signature)).scratch_bytes(tiled.block.rows) > SCRATCH_BYTES:
         return f"too much is transformed at once with {w[1]} and {w[0]} channels"

@@ -119,22 +119,21 @@ def cut(extents: tuple[int, int], m: int) -> tuple[int, int]:
     return ceil_div(extents[0], m), ceil_div(extents[1], m)
 
 
-def _products(extents: tuple[int, int], m: int) -> int:
+def _products(extents: tuple[int, int], m: int, images: int) -> int:
     """Return the cost of the products of a pair of channels, weight fetches included."""
     down, across = cut(extents, m)
-    return (m + TAPS - 1) ** 2 * (down * across + _FETCHING_AFRESH)
+    return (m + TAPS - 1) ** 2 * (images * down * across + _FETCHING_AFRESH)
 
 
-def is_profitable(extents: tuple[int, int]) -> bool:
-    """Return whether an image of such extents takes less than the direct sums."""
-    direct = TAPS**2 * (extents[0] * extents[1] + _FETCHING_AFRESH)
-    return min(_products(extents, m) for m in POINTS) < direct
+def is_profitable(extents: tuple[int, int], images: int = 1) -> bool:
+    """Return whether images of such extents take less than the direct sums."""
+    direct = TAPS**2 * (images * extents[0] * extents[1] + _FETCHING_AFRESH)
+    return min(_products(extents, m, images) for m in POINTS) < direct
 
 
 @cache
-def _tiling(batch: int, extents: tuple[int, int], inside: int, outside: int) -> WinogradTiling:
-    # Chosen per image, not per batch: an image must give the same bits alone and in a batch.
-    m = min(POINTS, key=lambda m: _products(extents, m))
+def _tiling(batch: int, extents: tuple[int, int], inside: int, outside: int, images: int) -> WinogradTiling:
+    m = min(POINTS, key=lambda m: _products(extents, m, images))
     down, across = cut(extents, m)
     tiles, vectors = batch * down * across, ceil_div(outside, WIDTH)
     # As many accumulators as leave registers for the operands.
@@ -144,9 +143,14 @@ def _tiling(batch: int, extents: tuple[int, int], inside: int, outside: int) -> 
 
 
 def tiling(signature: Signature) -> WinogradTiling:
-    """Return the tiling of a convolution; an image's tiles do not depend on the batch, only the blocks do."""
+    """Return the tiling of a convolution.
+
+    By constant weights, an image's tiles do not depend on the batch, only the blocks do: an image must give the same
+    bits alone and in a batch. By weights that change, tiles are those that suit the batch.
+    """
     y = signature.shapes["y"]
-    return _tiling(y[0], (y[1], y[2]), signature.shapes["x"][3], y[3])
+    images = 1 if "w" in signature.constants else y[0]
+    return _tiling(y[0], (y[1], y[2]), signature.shapes["x"][3], y[3], images)
 
 
 @cache
