@@ -16,10 +16,10 @@ from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.convolution import winograd, winograd_opencl, winograd_tiling
 from syclsched.kernels.nn.convolution.conv_parameters import label
+from syclsched.kernels.nn.convolution.scratch_sequences import with_scratch
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.opencl_types import header
 from syclsched.kernels.nn.panels import RegisterBlock
-from syclsched.kernels.scratch import with_scratch
 from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.kernels.windows import Convolution, Window
 from syclsched.model.access import AccessMode

@@ -18,12 +18,12 @@ from typing import Any, Final
 from syclsched.kernels.common import GROUPS_PER_UNIT, ITEM_BYTES, ceil_div, numpy_implementation
 from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.convolution import winograd, winograd_opencl
+from syclsched.kernels.nn.convolution.scratch_sequences import with_scratch
 from syclsched.kernels.nn.convolution.winograd_opencl import loop, names_of
 from syclsched.kernels.nn.convolution.winograd_tiling import SCRATCH_BYTES, WIDTH, Tiles, cut
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.opencl_types import header
 from syclsched.kernels.nn.panels import RegisterBlock
-from syclsched.kernels.scratch import with_scratch
 from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.kernels.windows import Window
 from syclsched.model.access import AccessMode
