@@ -96,11 +96,11 @@ class CallInputs:
         if missing or unknown:
             said = [f"no value is given for {', '.join(missing)}"] if missing else []
             said += [f"there is no input {', '.join(unknown)}"] if unknown else []
-            raise ArgumentError(
-                ", and ".join(said),
-                where=self._where,
-                hint=f"Its inputs are {', '.join(self._names) or 'none'}",
-            )
+            hint = f"Its inputs are {', '.join(self._names) or 'none'}"
+            held = [name for name in unknown if self._model.has_value(name)]
+            if held:
+                hint += f". The model has a value for {', '.join(held)}: without that initialiser it is an input"
+            raise ArgumentError(", and ".join(said), where=self._where, hint=hint)
         return given
 
     def _is_one_map(self, given: Mapping[Any, Any], named: Mapping[str, Any]) -> bool:

@@ -118,6 +118,10 @@ class OnnxModel:
         """The inputs of the graph, sequences as one: those of the model, or made of texts by the host."""
         return self._model.inputs
 
+    def has_value(self, name: str) -> bool:
+        """Return whether the model itself holds a value of this name, such as a weight."""
+        return name in self._model.graph.initialisers
+
     @property
     def appended(self) -> dict[str, tuple[str, int]]:
         """The outputs in which Concat appends to an input: the input, and the axis."""

@@ -78,7 +78,7 @@ class ModelBuilder:
         self._without, self._is_limited = without, memory_limit is not None
         self._autotune, self._progress, self._trace = autotune, progress, trace
         self._reuse, self._deterministic = reuse, deterministic
-        self._mixes = autotune and is_worth_mixing(platform, request, is_limited=memory_limit is not None)
+        self._mixes = autotune and is_worth_mixing(platform, request)
         #: Implementations of tasks that were chosen by measurement, for other shapes of the same tasks: of products of
         #: one row, which decoding makes, and of all others.
         self._chosen: dict[bool, dict[str, str | None]] = {True: {}, False: {}}
@@ -130,7 +130,13 @@ class ModelBuilder:
                     tell=partial(_LOGGER.info, "model %r: %s", self._model.name),
                 )
                 variants = VariantBuilder(
-                    session, self._opened(), specialised, tell_step, self._trace, tries=not self._mixes
+                    session,
+                    self._opened(),
+                    specialised,
+                    tell_step,
+                    self._trace,
+                    tries=not self._mixes,
+                    one_at_a_time=self._is_limited,
                 )
                 bodies = plan_bodies(graph, self.platform, partial(self._bound_body, variants))
                 try:

@@ -152,6 +152,13 @@ def test_wrong_inputs_are_refused_before_anything_runs(compiled, inputs, said) -
         compiled(inputs)
 
 
+def test_a_value_that_the_model_has_is_no_input_and_the_error_says_so(compiled) -> None:
+    name = onnx.load(MODEL).graph.initializer[0].name
+    with pytest.raises(ArgumentError, match=f"no input {name}") as caught:
+        compiled({"image": images(1), name: np.zeros(1, np.float32)})
+    assert f"has a value for {name}" in str(caught.value)
+
+
 def test_open_extents_are_named() -> None:
     with pytest.raises(OpenDimensionError, match="batch") as caught:
         _ = syclsched.onnx.load(MODEL).graph

@@ -26,7 +26,12 @@ def with_scratch(
     so are those in Python, which take long to compile; all others leave the array as it is.
     """
     whole = Implementation(
-        name, "sequence", partial(_parts, steps, name), requires=requires, efficiency=efficiency, parts=(name, name)
+        name,
+        "sequence",
+        partial(_parts, steps, name),
+        requires=requires,
+        efficiency=efficiency,
+        parts=(name,) * len(steps),
     )
     kept = (each for each in operation.implementations if each.name != name and not each.is_python_kernel)
     others = (_leaving(operation, each, array.name) for each in kept)

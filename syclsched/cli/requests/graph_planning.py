@@ -106,7 +106,7 @@ def plan_and_open(
                 request = replace(request, rewrite=default_rewrite(platform, request.policy))
             # Under a dynamic policy the plan only serves for comparison with the run.
             mixes = is_here and calibrate and not request.policy.startswith("dynamic:")
-            mixes = mixes and is_worth_mixing(platform, request, is_limited=where.memory_limit is not None)
+            mixes = mixes and is_worth_mixing(platform, request)
         live = None
         calibrate = calibrate or recalibrate
         if is_here and (needs_devices or calibrate):
@@ -133,7 +133,9 @@ def plan_and_open(
                 session.check_choices(graph, live)
         planned = Planned(chosen.plan, live, chosen.makespan_key if tries else None)
         if model is not None and mixes and live is not None:
-            planned = Planned(_faster_plan(model, (whole, graph), chosen.plan, session, live, console), live)
+            is_limited = where.memory_limit is not None
+            faster = _faster_plan(model, (whole, graph), chosen.plan, session, live, console, is_limited=is_limited)
+            planned = Planned(faster, live)
         yield planned
 
 
@@ -224,6 +226,8 @@ def _faster_plan(
     session: PlanningSession,
     live: OpenDevices,
     console: Console,
+    *,
+    is_limited: bool,
 ) -> Plan:
     """Return a model's plan with kernels for some of the library's tasks if it runs faster, else the library plan."""
     from rich.markup import escape
@@ -239,7 +243,8 @@ def _faster_plan(
         show_status(f"timing {done} of {total}: {label}")
 
     with console.status("building kernels ...") as status:
-        variants = VariantBuilder(replace(session, progress=show_timing), live, model.specialised, show_status)
+        session = replace(session, progress=show_timing)
+        variants = VariantBuilder(session, live, model.specialised, show_status, one_at_a_time=is_limited)
         best = faster_variant(variants.bind(offered, planned), graph, model.values, variants)
         best.runner.close()
     return best.plan

@@ -74,6 +74,7 @@ class VariantBuilder:
     report_progress: Callable[[str], None]  # called with the next step
     trace: bool | int = False  # whether the variants' own runners record traces
     tries: bool = False  # whether a plan may be one that has to be tried; see `PlanningSession.choose`
+    one_at_a_time: bool = False  # whether memory suffices for one bound plan only
 
     def plan_and_bind(self, graph: TaskGraph, *, calibrate: bool = True) -> BoundModel:
         """Time the implementations of a variant's tasks, plan it and bind it."""
@@ -118,14 +119,18 @@ def faster_variant(
 
     Of a model that is not short, variants that are predicted to save less than a share of the time, ``least_gain``, are
     not made. A variant that fails is dropped without an error. All other bound variants are closed; on an interrupt,
-    every one.
+    every one. If only one plan may be bound at a time, the tasks' times decide, and the plan is bound again at the end.
     """
     made, best = [bound], None
 
     def make(tried: TaskGraph, *, calibrate: bool = True) -> BoundModel:
         made.append(variants.plan_and_bind(tried, calibrate=calibrate))
+        if variants.one_at_a_time:
+            made[-1].close()
         return made[-1]
 
+    if variants.one_at_a_time:
+        bound.close()
     try:
         best = _compare_plans(bound, graph, values, variants, make, least_gain)
     except Exception as error:  # dpctl's errors share no base class
@@ -137,7 +142,7 @@ def faster_variant(
         for each in made:
             if each is not best:
                 each.close()
-    return best
+    return variants.bind(best.specialised.graph, best.plan) if variants.one_at_a_time else best
 
 
 def _if_faster(
@@ -192,11 +197,13 @@ def _ensure_times(
     return True
 
 
-def _told_by_times(share: float, by_library_s: float) -> bool | None:
+def _told_by_times(share: float, by_library_s: float, *, may_run: bool) -> bool | None:
     """Return whether kernels are kept that save this share by the tasks' times; None if runs must tell."""
     if share < WORTH_TRYING:
         return False
-    return True if by_library_s >= LONG_S or (by_library_s >= MIDDLE_S and share >= CLEAR_SHARE) else None
+    if by_library_s >= LONG_S or (by_library_s >= MIDDLE_S and share >= CLEAR_SHARE):
+        return True
+    return None if may_run else share >= CLEAR_SHARE
 
 
 def _compare_plans(
@@ -246,11 +253,13 @@ def _compare_plans(
         return saved_share(order, *seconds(), kernels)
 
     def is_faster(mixed: BoundModel, share: float, between: str, by_library_s: float) -> bool:
-        told = _told_by_times(share, by_library_s)
+        told = _told_by_times(share, by_library_s, may_run=not variants.one_at_a_time)
         return measure_is_faster(device, history, between, partial(time_both, mixed)) if told is None else told
 
     def kernels_alone(by_library_s: float) -> BoundModel | None:
-        if not library or by_library_s > SHORT_S or not seconds()[1].keys() >= {*library}:
+        if variants.one_at_a_time or not library or by_library_s > SHORT_S:  # two plans are compared by runs
+            return None
+        if not seconds()[1].keys() >= {*library}:
             return None
         return _if_faster(device, history, on_devices(graph, platform, library), make, time_both)
 

@@ -54,12 +54,12 @@ _SAMPLED_SHARE: Final = 0.1
 ROUNDS: Final = 3
 
 
-def is_worth_mixing(platform: Platform, request: PlanRequest, *, is_limited: bool) -> bool:
+def is_worth_mixing(platform: Platform, request: PlanRequest) -> bool:
     """Return whether kernels may replace library calls: only on one lane of one CPU, when latency is minimised."""
     devices = platform.compute_devices
     is_one = len(devices) == 1 and devices[0].kind == "cpu" and devices[0].lanes == 1
     is_latency = request.minimize in ("makespan", "latency")
-    return is_one and is_latency and request.rewrite == "none" and not is_limited
+    return is_one and is_latency and request.rewrite == "none"
 
 
 def default_rewrite(platform: Platform, policy: str) -> str:

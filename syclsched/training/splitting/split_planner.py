@@ -292,7 +292,11 @@ class _Choosing:
         """Return for each device the seconds of a step, and of each sample of it, as its plans predict."""
         samples, fewer = self._samples, self._samples // 2
         if not fewer:
-            raise ArgumentError("a batch of one sample has no parts", where="train()")
+            raise ArgumentError(
+                "a batch of one sample has no parts",
+                where="train()",
+                hint='Leave out a last batch of one sample, or train with split="auto", which does it on one device',
+            )
         whole_s = [self._seconds_on(device, self._graph((1.0,))) for device in self._devices]
         try:
             half = self._graph((1.0,), fewer)

@@ -307,7 +307,7 @@ def test_all_that_was_bound_is_closed_but_what_wins(monkeypatch, wins: str | Non
         return by_library if wins == "library" else by_kernels
 
     monkeypatch.setattr(autotune, "_compare_plans", raced)
-    variants = SimpleNamespace(plan_and_bind=lambda graph, *, calibrate: bound("kernels"))
+    variants = SimpleNamespace(plan_and_bind=lambda graph, *, calibrate: bound("kernels"), one_at_a_time=False)
     with nullcontext() if wins else pytest.raises(KeyboardInterrupt):
         assert autotune.faster_variant(bound("library"), product_graph(), {}, variants).name == wins
     assert set(closed) == {"library", "kernels"} - {wins}
@@ -427,11 +427,17 @@ class Stage:
 
         return StandIn(times)
 
-    def race(self, least_gain: float = 0.0):
+    def race(self, least_gain: float = 0.0, *, one_at_a_time: bool = False):
         """Return who wins."""
         offered = on_devices(self.graph, self.platform)
         variants = SimpleNamespace(
-            session=self, plan_and_bind=self.bound, rebind=self.again, report_progress=self.told.append, trace=False
+            session=self,
+            plan_and_bind=self.bound,
+            bind=lambda graph, plan: self.bound(graph),
+            rebind=self.again,
+            report_progress=self.told.append,
+            trace=False,
+            one_at_a_time=one_at_a_time,
         )
         return autotune.faster_variant(self.bound(offered), self.graph, {}, variants, least_gain)
 
@@ -481,6 +487,25 @@ def test_of_long_models_kernels_that_may_save_little_are_not_made(monkeypatch, q
     monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[1.0] * 9, [2.0] * 9])
     stage.race(least_gain=0.06)
     assert any("opencl-c" in each.doing.values() for each in stage.made) == tried
+
+
+@needs_onednn
+@pytest.mark.parametrize(("saved", "wins"), [(0.5, True), (0.1, False)])
+def test_within_a_memory_limit_one_plan_is_bound_at_a_time(monkeypatch, quiet, saved: float, wins: bool) -> None:
+    stage = Stage(monkeypatch)
+    monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
+    monkeypatch.setattr(autotune, "saved_share", lambda *_: saved)
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs: pytest.fail("two plans were compared"))
+    bound = stage.bound
+
+    def alone(graph: TaskGraph, *, calibrate: bool = True) -> SimpleNamespace:
+        assert all(each in stage.closed for each in stage.made)
+        return bound(graph, calibrate=calibrate)
+
+    monkeypatch.setattr(stage, "bound", alone)
+    winner = stage.race(one_at_a_time=True)
+    assert winner not in stage.closed
+    assert (set(winner.doing.values()) == {"opencl-c"}) == wins
 
 
 @needs_onednn
