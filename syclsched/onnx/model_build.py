@@ -136,7 +136,7 @@ class ModelBuilder:
                     tell_step,
                     self._trace,
                     tries=not self._mixes,
-                    one_at_a_time=self._is_limited,
+                    is_limited=self._is_limited,
                 )
                 bodies = plan_bodies(graph, self.platform, partial(self._bound_body, variants))
                 try:

@@ -244,7 +244,7 @@ def _faster_plan(
 
     with console.status("building kernels ...") as status:
         session = replace(session, progress=show_timing)
-        variants = VariantBuilder(session, live, model.specialised, show_status, one_at_a_time=is_limited)
+        variants = VariantBuilder(session, live, model.specialised, show_status, is_limited=is_limited)
         best = faster_variant(variants.bind(offered, planned), graph, model.values, variants)
         best.runner.close()
     return best.plan

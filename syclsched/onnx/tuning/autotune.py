@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("syclsched")
 
+#: Share of a memory limit for which a plan is made if one for all of it is not replayed. A plan on one lane takes up to
+#: 0.2 % more than its peak.
+_LAID_OUT: Final = 0.995
 #: Runs of each of two short plans before they are compared: more than those that try the calling thread.
 SHORT_WARM_UPS: Final = 20
 
@@ -74,7 +77,7 @@ class VariantBuilder:
     report_progress: Callable[[str], None]  # called with the next step
     trace: bool | int = False  # whether the variants' own runners record traces
     tries: bool = False  # whether a plan may be one that has to be tried; see `PlanningSession.choose`
-    one_at_a_time: bool = False  # whether memory suffices for one bound plan only
+    is_limited: bool = False  # whether memory is: only one plan is bound at a time then
 
     def plan_and_bind(self, graph: TaskGraph, *, calibrate: bool = True) -> BoundModel:
         """Time the implementations of a variant's tasks, plan it and bind it."""
@@ -88,7 +91,27 @@ class VariantBuilder:
         with paused_collection():
             self.report_progress("planning")
             chosen = self.session.choose(graph, tries=self.tries, live=self.live)
-            return self.bind(graph, chosen.plan, chosen.makespan_key if self.tries else None)
+            bound = self.bind(graph, chosen.plan, chosen.makespan_key if self.tries else None)
+            return self._for_less_memory(bound) if self.is_limited and not bound.runner.replayed else bound
+
+    def _for_less_memory(self, bound: BoundModel) -> BoundModel:
+        """Plan for a little less memory, and return that plan bound if it can be replayed, else the given one.
+
+        Memory that is laid out before a run has gaps between arrays, so a plan that needs all memory is not replayed.
+        """
+        graph, platform = bound.specialised.graph, self.session.platform
+        spaces = tuple(replace(each, capacity_bytes=int(_LAID_OUT * each.capacity_bytes)) for each in platform.spaces)
+        session = replace(self.session, platform=replace(platform, spaces=spaces))
+        try:
+            plan = replace(session.choose(graph, live=self.live).plan, platform=platform)
+        except SyclschedError:  # which plans within the whole memory do without
+            return bound
+        bound.close()
+        again = self.bind(graph, plan)
+        if again.runner.replayed:
+            return again
+        again.close()
+        return self.bind(graph, bound.plan)
 
     def bind(
         self, graph: TaskGraph, plan: Plan, makespan_key: Callable[[RunKind], HistoryKey] | None = None
@@ -119,17 +142,17 @@ def faster_variant(
 
     Of a model that is not short, variants that are predicted to save less than a share of the time, ``least_gain``, are
     not made. A variant that fails is dropped without an error. All other bound variants are closed; on an interrupt,
-    every one. If only one plan may be bound at a time, the tasks' times decide, and the plan is bound again at the end.
+    every one. If memory is limited, the tasks' times decide, and the plan is bound again at the end.
     """
     made, best = [bound], None
 
     def make(tried: TaskGraph, *, calibrate: bool = True) -> BoundModel:
         made.append(variants.plan_and_bind(tried, calibrate=calibrate))
-        if variants.one_at_a_time:
+        if variants.is_limited:
             made[-1].close()
         return made[-1]
 
-    if variants.one_at_a_time:
+    if variants.is_limited:
         bound.close()
     try:
         best = _compare_plans(bound, graph, values, variants, make, least_gain)
@@ -142,7 +165,7 @@ def faster_variant(
         for each in made:
             if each is not best:
                 each.close()
-    return variants.bind(best.specialised.graph, best.plan) if variants.one_at_a_time else best
+    return variants.bind(best.specialised.graph, best.plan) if variants.is_limited else best
 
 
 def _if_faster(
@@ -253,11 +276,11 @@ def _compare_plans(
         return saved_share(order, *seconds(), kernels)
 
     def is_faster(mixed: BoundModel, share: float, between: str, by_library_s: float) -> bool:
-        told = _told_by_times(share, by_library_s, may_run=not variants.one_at_a_time)
+        told = _told_by_times(share, by_library_s, may_run=not variants.is_limited)
         return measure_is_faster(device, history, between, partial(time_both, mixed)) if told is None else told
 
     def kernels_alone(by_library_s: float) -> BoundModel | None:
-        if variants.one_at_a_time or not library or by_library_s > SHORT_S:  # two plans are compared by runs
+        if variants.is_limited or not library or by_library_s > SHORT_S:  # two plans are compared by runs
             return None
         if not seconds()[1].keys() >= {*library}:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from pathlib import Path
 from random import Random
@@ -24,8 +24,10 @@ from syclsched.kernels.nn.quantised.integer_matmul import integer_matmul
 from syclsched.kernels.tensor.elementwise import elementwise
 from syclsched.kernels.tensor.transpose import transpose
 from syclsched.model.graph import TaskGraph
+from syclsched.model.platform import Platform
 from syclsched.model.profile import Quantity
 from syclsched.onnx.report import OperatorTime
+from syclsched.onnx.specialised import Specialised
 from syclsched.onnx.tuning import autotune, kernel_selection, plan_comparison
 from syclsched.onnx.tuning.implementations import on_devices
 from syclsched.onnx.tuning.kernel_selection import (
@@ -307,7 +309,7 @@ def test_all_that_was_bound_is_closed_but_what_wins(monkeypatch, wins: str | Non
         return by_library if wins == "library" else by_kernels
 
     monkeypatch.setattr(autotune, "_compare_plans", raced)
-    variants = SimpleNamespace(plan_and_bind=lambda graph, *, calibrate: bound("kernels"), one_at_a_time=False)
+    variants = SimpleNamespace(plan_and_bind=lambda graph, *, calibrate: bound("kernels"), is_limited=False)
     with nullcontext() if wins else pytest.raises(KeyboardInterrupt):
         assert autotune.faster_variant(bound("library"), product_graph(), {}, variants).name == wins
     assert set(closed) == {"library", "kernels"} - {wins}
@@ -427,7 +429,7 @@ class Stage:
 
         return StandIn(times)
 
-    def race(self, least_gain: float = 0.0, *, one_at_a_time: bool = False):
+    def race(self, least_gain: float = 0.0, *, is_limited: bool = False):
         """Return who wins."""
         offered = on_devices(self.graph, self.platform)
         variants = SimpleNamespace(
@@ -437,7 +439,7 @@ class Stage:
             rebind=self.again,
             report_progress=self.told.append,
             trace=False,
-            one_at_a_time=one_at_a_time,
+            is_limited=is_limited,
         )
         return autotune.faster_variant(self.bound(offered), self.graph, {}, variants, least_gain)
 
@@ -503,9 +505,63 @@ def test_within_a_memory_limit_one_plan_is_bound_at_a_time(monkeypatch, quiet, s
         return bound(graph, calibrate=calibrate)
 
     monkeypatch.setattr(stage, "bound", alone)
-    winner = stage.race(one_at_a_time=True)
+    winner = stage.race(is_limited=True)
     assert winner not in stage.closed
     assert (set(winner.doing.values()) == {"opencl-c"}) == wins
+
+
+@dataclass(frozen=True)
+class MadePlan:
+    platform: Platform
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Makes plans that need all memory of a platform; its runs are replayed if there is a gap of some bytes."""
+
+    platform: Platform
+    refuses_less: bool = False
+    choices_only: bool = False
+
+    def choose(self, graph: TaskGraph, *, tries: bool = True, live: object = None) -> SimpleNamespace:
+        (device,) = self.platform.compute_devices
+        if self.refuses_less and self.platform.space(device.space).capacity_bytes < LIMIT:
+            raise MemoryLimitError("too little", where="here")
+        return SimpleNamespace(plan=MadePlan(self.platform), makespan_key=None)
+
+
+LIMIT = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("is_limited", "refuses_less", "replayed", "bound"),
+    [(True, False, True, 2), (True, False, False, 3), (True, True, True, 1), (False, False, True, 1)],
+)
+def test_a_plan_for_all_memory_is_made_for_less_if_it_is_not_replayed(
+    monkeypatch, is_limited: bool, refuses_less: bool, replayed: bool, bound: int
+) -> None:
+    limited = syclsched.with_memory_limit(syclsched.describe(["cpu"]), LIMIT)
+    made: list[tuple[SimpleNamespace, MadePlan]] = []
+
+    def bind(plan: MadePlan, graph: TaskGraph, live: object, **_: object) -> SimpleNamespace:
+        assert all(runner.closed for runner, _ in made) and plan.platform == limited
+        runner = SimpleNamespace(replayed=replayed and len(made) == 1, closed=False)
+        runner.close = lambda: setattr(runner, "closed", True)
+        made.append((runner, plan))
+        return runner
+
+    monkeypatch.setattr("syclsched.execution.bind", bind)
+    graph = product_graph()
+    specialised = Specialised(graph, {}, {}, {})
+    variants = autotune.VariantBuilder(
+        Planner(limited, refuses_less),
+        None,
+        specialised,
+        lambda _: None,
+        is_limited=is_limited,  # type: ignore[arg-type]
+    )
+    found = variants.plan_and_bind(graph, calibrate=False)
+    assert len(made) == bound and found.runner is made[-1][0] and not made[-1][0].closed
 
 
 @needs_onednn
