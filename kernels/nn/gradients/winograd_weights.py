@@ -119,7 +119,9 @@ def _tiling(dy: Shape, inside: int, units: int) -> GradientTiling:
     """Return the tiles of a gradient (N, H, W, C), and the blocks and parts that take the least time."""
     batch, high, wide, outside = dy
     block = _block(outside)
-    m = min(winograd.POINTS, key=lambda m: (m + winograd.TAPS - 1) ** 2 * size(cut((high, wide), m)))
+    places = {m: (m + winograd.TAPS - 1) ** 2 for m in winograd.POINTS}
+    fitting = [m for m in places if places[m] * inside * outside * ITEM_BYTES["float32"] <= _BLOCK_BYTES]
+    m = min(fitting or places, key=lambda m: places[m] * size(cut((high, wide), m)))
     down, across = cut((high, wide), m)
     count = batch * down * across
 
