@@ -55,8 +55,11 @@ def sequence_parts(
 ) -> tuple[SequencePart, ...]:
     """Return the steps of a sequence operation with the implementations that an implementation of it selects.
 
-    There are none if the operation is not a sequence.
+    There are none if the implementation is not a sequence. One for devices says itself which steps it has: they need
+    not be all of the operation's.
     """
+    if implementation.kind == "sequence":
+        return tuple(implementation.load(signature))
     if not implementation.parts:
         return ()
     return _parts(operation.steps, implementation.parts, signature)

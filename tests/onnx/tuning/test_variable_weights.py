@@ -25,14 +25,14 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def network() -> TaskGraph:
-    """A convolution, its gradients by what it reads and by its weights, and a convolution by constant weights."""
+    """A convolution with a constant bias, its gradients by input and by weights, and one by constant weights."""
     graph, pads = TaskGraph("network"), (1,) * 4
     x, w = graph.array("x", data=numbers(2, 14, 14, 32)), graph.array("w", data=numbers(48, 32, 3, 3))
     y = graph.array("y", (2, 14, 14, 48), "float32")
     z, known = (graph.array(name, (2, 14, 14, 32), "float32") for name in ("z", "known"))
     gradient = graph.array("gradient", (48, 32, 3, 3), "float32")
-    constant = syclsched.constant(numbers(32, 32, 3, 3, seed=1))
-    forward = graph.kernel(conv(2, pads=pads, channels_last=True), name="forward", y=y, x=x, w=w)
+    constant, bias = syclsched.constant(numbers(32, 32, 3, 3, seed=1)), syclsched.constant(numbers(48, seed=2))
+    forward = graph.kernel(conv(2, pads=pads, channels_last=True, bias=True), name="forward", y=y, x=x, w=w, b=bias)
     graph.kernel(conv_transpose(2, pads=pads, channels_last=True), name="backward", y=z, x=y, w=w)
     graph.kernel(conv_weights(2, pads=pads, channels_last=True), name="weights", y=gradient, x=x, dy=y)
     other = graph.kernel(conv(2, pads=pads, channels_last=True), name="constant", y=known, x=x, w=constant)
