@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from syclsched.devices import OpenDevices
     from syclsched.execution import Runner
     from syclsched.model.platform import Device
-    from syclsched.planning_session import PlanningSession
+    from syclsched.planning_session import ChosenPlan, PlanningSession
     from syclsched.profiling.calibration import RecordingHistory
 
 _LOGGER = logging.getLogger("syclsched")
@@ -91,27 +91,40 @@ class VariantBuilder:
         with paused_collection():
             self.report_progress("planning")
             chosen = self.session.choose(graph, tries=self.tries, live=self.live)
-            bound = self.bind(graph, chosen.plan, chosen.makespan_key if self.tries else None)
-            return self._for_less_memory(bound) if self.is_limited and not bound.runner.replayed else bound
+            bound = self._bind_chosen(graph, chosen)
+            return self._for_less_memory(bound, chosen) if self.is_limited and not bound.runner.replayed else bound
 
-    def _for_less_memory(self, bound: BoundModel) -> BoundModel:
+    def _for_less_memory(self, bound: BoundModel, chosen: ChosenPlan) -> BoundModel:
         """Plan for a little less memory, and return that plan bound if it can be replayed, else the given one.
 
         Memory that is laid out before a run has gaps between arrays, so a plan that needs all memory is not replayed.
         """
         graph, platform = bound.specialised.graph, self.session.platform
-        spaces = tuple(replace(each, capacity_bytes=int(_LAID_OUT * each.capacity_bytes)) for each in platform.spaces)
+        spaces = tuple(
+            replace(each, capacity_bytes=int(_LAID_OUT * each.capacity_bytes) or each.capacity_bytes)
+            for each in platform.spaces
+        )
         session = replace(self.session, platform=replace(platform, spaces=spaces))
         try:
-            plan = replace(session.choose(graph, live=self.live).plan, platform=platform)
+            less = session.choose(graph, tries=self.tries, live=self.live)
         except SyclschedError:  # which plans within the whole memory do without
             return bound
+        except BaseException:
+            bound.close()
+            raise
         bound.close()
-        again = self.bind(graph, plan)
-        if again.runner.replayed:
-            return again
-        again.close()
-        return self.bind(graph, bound.plan)
+        try:
+            again = self._bind_chosen(graph, replace(less, plan=replace(less.plan, platform=platform)))
+            if again.runner.replayed:
+                return again
+            again.close()
+        except SyclschedError as error:
+            _LOGGER.info("%s is not bound for less memory: %s: %s", graph.name, type(error).__name__, error)
+        return self._bind_chosen(graph, chosen)
+
+    def _bind_chosen(self, graph: TaskGraph, chosen: ChosenPlan) -> BoundModel:
+        """Bind a plan; if plans are tried, the makespans of its runs go into the history."""
+        return self.bind(graph, chosen.plan, chosen.makespan_key if self.tries else None)
 
     def bind(
         self, graph: TaskGraph, plan: Plan, makespan_key: Callable[[RunKind], HistoryKey] | None = None

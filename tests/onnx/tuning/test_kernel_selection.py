@@ -6,10 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,6 +41,7 @@ from syclsched.onnx.tuning.kernel_selection import (
     select_kernels,
     task_times,
 )
+from syclsched.planning_session import ChosenPlan
 from syclsched.profiling import HistoryStore
 from syclsched.profiling.busy import CpuTimes
 
@@ -515,53 +518,90 @@ class MadePlan:
     platform: Platform
 
 
-@dataclass(frozen=True)
-class Planner:
-    """Makes plans that need all memory of a platform; its runs are replayed if there is a gap of some bytes."""
-
-    platform: Platform
-    refuses_less: bool = False
-    choices_only: bool = False
-
-    def choose(self, graph: TaskGraph, *, tries: bool = True, live: object = None) -> SimpleNamespace:
-        (device,) = self.platform.compute_devices
-        if self.refuses_less and self.platform.space(device.space).capacity_bytes < LIMIT:
-            raise MemoryLimitError("too little", where="here")
-        return SimpleNamespace(plan=MadePlan(self.platform), makespan_key=None)
-
-
 LIMIT = 1 << 20
 
 
-@pytest.mark.parametrize(
-    ("is_limited", "refuses_less", "replayed", "bound"),
-    [(True, False, True, 2), (True, False, False, 3), (True, True, True, 1), (False, False, True, 1)],
-)
-def test_a_plan_for_all_memory_is_made_for_less_if_it_is_not_replayed(
-    monkeypatch, is_limited: bool, refuses_less: bool, replayed: bool, bound: int
-) -> None:
-    limited = syclsched.with_memory_limit(syclsched.describe(["cpu"]), LIMIT)
-    made: list[tuple[SimpleNamespace, MadePlan]] = []
+@dataclass(frozen=True)
+class Planner:
+    """Makes plans that need all memory of a platform; ``fails`` with less memory than the limit."""
 
-    def bind(plan: MadePlan, graph: TaskGraph, live: object, **_: object) -> SimpleNamespace:
-        assert all(runner.closed for runner, _ in made) and plan.platform == limited
-        runner = SimpleNamespace(replayed=replayed and len(made) == 1, closed=False)
+    platform: Platform
+    fails: BaseException | None = None
+    choices_only: bool = False
+
+    def choose(self, graph: TaskGraph, *, tries: bool = True, live: object = None) -> ChosenPlan:
+        (device,) = self.platform.compute_devices
+        capacity = self.platform.space(device.space).capacity_bytes
+        if self.fails is not None and capacity < LIMIT:
+            raise self.fails
+        name = f"{'tried' if tries else 'best'} of {'all' if capacity == LIMIT else 'less'}"
+        return ChosenPlan(MadePlan(self.platform), lambda _: name)  # type: ignore[arg-type, return-value]
+
+
+class Bindings:
+    """Stands for `syclsched.execution.bind`: one runner is open at a time."""
+
+    def __init__(self, *, replayed: bool = True, fails: bool = False) -> None:
+        self.replayed, self.fails = replayed, fails
+        self.made: list[SimpleNamespace] = []
+        self.keys: list[str | None] = []
+
+    def __call__(self, plan: MadePlan, graph: TaskGraph, live: object, *, makespan_key, **_: object) -> SimpleNamespace:
+        assert all(runner.closed for runner in self.made) and plan.platform.spaces[-1].capacity_bytes == LIMIT
+        self.keys.append(makespan_key and makespan_key("whole"))
+        if self.fails and len(self.keys) == 2:
+            raise MemoryLimitError("too little to bind it", where="here")
+        runner = SimpleNamespace(replayed=self.replayed and len(self.made) == 1, closed=False)
         runner.close = lambda: setattr(runner, "closed", True)
-        made.append((runner, plan))
+        self.made.append(runner)
         return runner
 
+
+def builder(monkeypatch, bind: Bindings, fails: BaseException | None = None, **options: bool) -> Any:
+    """Return a function that plans and binds a graph with a memory limit."""
+    limited = syclsched.with_memory_limit(syclsched.describe(["cpu"]), LIMIT)
+    limited = replace(limited, spaces=tuple(replace(each, capacity_bytes=LIMIT) for each in limited.spaces))
     monkeypatch.setattr("syclsched.execution.bind", bind)
     graph = product_graph()
-    specialised = Specialised(graph, {}, {}, {})
-    variants = autotune.VariantBuilder(
-        Planner(limited, refuses_less),
-        None,
-        specialised,
-        lambda _: None,
-        is_limited=is_limited,  # type: ignore[arg-type]
-    )
-    found = variants.plan_and_bind(graph, calibrate=False)
-    assert len(made) == bound and found.runner is made[-1][0] and not made[-1][0].closed
+    made: Any = partial(autotune.VariantBuilder, Planner(limited, fails), None, Specialised(graph, {}, {}, {}))
+    return partial(made(lambda _: None, **options).plan_and_bind, graph, calibrate=False)
+
+
+@pytest.mark.parametrize(
+    ("is_limited", "fails", "replayed", "bound"),
+    [
+        (True, None, True, 2),
+        (True, None, False, 3),
+        (True, MemoryLimitError("too little", where="here"), True, 1),
+        (False, None, True, 1),
+    ],
+)
+def test_a_plan_for_all_memory_is_made_for_less_if_it_is_not_replayed(
+    monkeypatch, is_limited: bool, fails: BaseException | None, replayed: bool, bound: int
+) -> None:
+    bind = Bindings(replayed=replayed)
+    found = builder(monkeypatch, bind, fails, is_limited=is_limited)()
+    assert len(bind.made) == bound and found.runner is bind.made[-1] and not found.runner.closed
+
+
+@pytest.mark.parametrize("tries", [False, True])
+def test_a_plan_for_less_memory_is_tried_as_others_are(monkeypatch, tries: bool) -> None:
+    bind = Bindings(replayed=False)
+    builder(monkeypatch, bind, is_limited=True, tries=tries)()
+    assert bind.keys == (["tried of all", "tried of less", "tried of all"] if tries else [None] * 3)
+
+
+def test_a_plan_for_less_memory_that_cannot_be_bound_leaves_the_first(monkeypatch) -> None:
+    bind = Bindings(fails=True)
+    found = builder(monkeypatch, bind, is_limited=True)()
+    assert len(bind.keys) == 3 and found.runner is bind.made[-1] and not found.runner.closed
+
+
+def test_an_interrupt_while_a_plan_for_less_memory_is_made_leaves_nothing_open(monkeypatch) -> None:
+    bind = Bindings()
+    with pytest.raises(KeyboardInterrupt):
+        builder(monkeypatch, bind, KeyboardInterrupt(), is_limited=True)()
+    assert [runner.closed for runner in bind.made] == [True]
 
 
 @needs_onednn
