@@ -21,7 +21,7 @@ from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.opencl_types import header
 from syclsched.kernels.nn.panels import RegisterBlock
 from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
-from syclsched.kernels.windows import Convolution, Window
+from syclsched.kernels.windows import Convolution, Window, spread
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
     DeviceLimits,
@@ -49,7 +49,8 @@ def with_filters(operation: Operation, signature: Signature) -> tuple[Operation,
     kind, given = operation.recipe or ("", {})
     if kind not in ("conv", "conv_transpose") or "w" in signature.constants or given["ndim"] != 2:
         return None
-    if set(signature.dtypes.values()) != {"float32"} or any(given.get("output_padding", ())):
+    padded = any(spread(given.get("output_padding", ()), 2, 0, "output_padding"))
+    if padded or set(signature.dtypes.values()) != {"float32"}:
         return None
     window = Window.of(2, given["strides"], given["pads"], given["dilations"])
     is_transposed = kind == "conv_transpose"

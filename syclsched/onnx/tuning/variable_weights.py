@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from syclsched.frontends.onnx.network import numbered_name
 from syclsched.kernels.nn.convolution.winograd_filters import with_filters
 from syclsched.kernels.nn.gradients.winograd_weights import with_sums
 from syclsched.model.access import Access, AccessMode
 from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Operation, Shape
 from syclsched.model.platform import Device
 from syclsched.model.task import Task
 from syclsched.rewrites.merging import with_arrays_only
@@ -19,40 +21,46 @@ def with_scratch_arrays(graph: TaskGraph, device: Device) -> TaskGraph:
 
     Each of them gets an array for transformed filters, and each gradient of weights one for sums.
     """
-    found = {task.name: each for task in graph.tasks if (each := _with_scratch_array(task, device)) is not None}
+    found = {task.name: each for task in graph.tasks if (each := _with_scratch(task, device)) is not None}
     if not found:
         return graph
-    made = with_arrays_only(graph)
-    for _, (array, shape) in found.values():
-        made.array(array, shape, "float32", temporary=True)
+    made, taken = with_arrays_only(graph), {*graph.arrays, *graph.joined}
     for task in graph.tasks:
-        made.insert(found[task.name][0] if task.name in found else task)
+        if task.name in found:
+            operation, shape = found[task.name]
+            array = numbered_name(f"{task.name} {operation.parameters[-1].name}", taken)
+            made.array(array, shape, "float32", temporary=True)
+            made.insert(_with_argument(task, operation, array, shape))
+        else:
+            made.insert(task)
     for before, after in graph.edges:
         made.edge(before, after)
     return made
 
 
-def _with_scratch_array(task: Task, device: Device) -> tuple[Task, tuple[str, tuple[int, ...]]] | None:
-    """Return a task with the further argument, and the name and shape of its array; None for other tasks."""
+def _with_scratch(task: Task, device: Device) -> tuple[Operation, Shape] | None:
+    """Return a task's operation with the further parameter, and the shape of its array; None for other tasks."""
     if task.operation is None or task.signature is None or task.rows:
         return None
-    found = with_filters(task.operation, task.signature)
-    found = found or with_sums(task.operation, task.signature, device.compute_units)
+    found: tuple[Operation, Shape] | None = with_filters(task.operation, task.signature)
     if found is None:
-        return None
-    operation, shape = found
+        found = with_sums(task.operation, task.signature, device.compute_units)
+    return found
+
+
+def _with_argument(task: Task, operation: Operation, array: str, shape: Shape) -> Task:
+    """Return a task by an operation with one more parameter, whose argument is an array of a shape."""
+    assert task.signature is not None
     parameter = operation.parameters[-1].name
-    array = f"{task.name} {parameter}"
     signature = replace(
         task.signature,
         shapes={**task.signature.shapes, parameter: shape},
         dtypes={**task.signature.dtypes, parameter: "float32"},
     )
-    changed = replace(
+    return replace(
         task,
         operation=operation,
         signature=signature,
         arguments={**task.arguments, parameter: array},
         accesses=(*task.accesses, Access(array, AccessMode.WRITE)),
     )
-    return changed, (array, shape)

@@ -52,6 +52,15 @@ def test_each_convolution_by_variable_weights_gets_an_array_of_its_own() -> None
         assert {name: task.arguments[name] for name in before.arguments} == before.arguments
 
 
+def test_an_array_gets_a_name_that_is_not_taken() -> None:
+    graph = TaskGraph()
+    x, w = graph.array("x", (2, 14, 14, 32), "float32"), graph.array("w", (48, 32, 3, 3), "float32")
+    y = graph.array("task filters", (2, 14, 14, 48), "float32")
+    graph.kernel(conv(2, pads=(1,) * 4, channels_last=True), name="task", y=y, x=x, w=w)
+    (task,) = with_scratch_arrays(graph, CPU).tasks
+    assert task.arguments["y"] == "task filters" != task.arguments["filters"]
+
+
 def test_a_graph_without_them_is_returned_as_it_is() -> None:
     graph = TaskGraph()
     x, y = graph.array("x", (1, 14, 14, 32), "float32"), graph.array("y", (1, 14, 14, 32), "float32")

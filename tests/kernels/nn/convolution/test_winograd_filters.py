@@ -114,6 +114,11 @@ def test_implementations_by_kernels_take_the_further_array(run: Any, name: str) 
             ((1, 24, 24, 32), (1, 28, 28, 16), (16, 32, 3, 3)),
             "pads beyond the kernel",
         ),
+        (
+            nn.conv_transpose(2, (), (1,) * 4, channels_last=True, output_padding=1),  # type: ignore[arg-type]
+            ((1, 29, 29, 32), (1, 28, 28, 16), (16, 32, 3, 3)),
+            "output padding",
+        ),
         (nn.pool("max", (3, 3)), ((1, 16, 26, 26), (1, 16, 28, 28), ()), "no convolution"),
     ],
 )
