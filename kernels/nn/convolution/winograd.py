@@ -54,16 +54,6 @@ def filters(weights: Any, outputs: int) -> Any:
     return taken.reshape(*weights.shape[:-2], outputs + TAPS - 1, outputs + TAPS - 1)
 
 
-def filter_gradients(sums: Any) -> Any:
-    """Return the gradients G^T sums G of filters, given sums ((m + 2)^2, ...): an array (..., 3, 3)."""
-    import numpy as np
-
-    n = round(len(sums) ** 0.5)
-    transform = np.array(_filter_transform(n - TAPS + 1))
-    taken = np.tensordot(sums, np.kron(transform, transform), (0, 0))
-    return taken.reshape(*sums.shape[1:], TAPS, TAPS)
-
-
 def _number(value: float) -> str:
     return f"{float(value).hex()}f"
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Final
+from typing import Final
 
-from syclsched.kernels.common import GROUPS_PER_UNIT, ITEM_BYTES, ceil_div, numpy_implementation
+from syclsched.kernels.common import GROUPS_PER_UNIT, ITEM_BYTES, ceil_div
 from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.convolution import winograd, winograd_opencl
 from syclsched.kernels.nn.convolution.scratch_sequences import with_scratch
@@ -281,7 +281,6 @@ def _finish() -> Operation:
         ),
         implementations=(
             Implementation(winograd_opencl.NAME, "opencl-c", _finishing, _finishing_launch, winograd_opencl.REQUIRES),
-            numpy_implementation(_finish_on_host, efficiency=0.1),
         ),
         work=_finishing_work,
     )
@@ -333,7 +332,3 @@ def _finishing(signature: Signature) -> OpenCLSource:
     head = header("float32") + panels.preamble(RegisterBlock(1, 1, WIDTH), "float32")
     head += "WHOLE_VECTORS __kernel void finish(__global T* restrict y, __global const T* restrict sums"
     return OpenCLSource(f"{head}{given.declared}) {{\n  {body}\n}}\n", "finish", extents=given.values)
-
-
-def _finish_on_host(*, y: Any, sums: Any) -> None:
-    y[...] = winograd.filter_gradients(sums.sum(axis=0, dtype="float64")).transpose(1, 0, 2, 3)
