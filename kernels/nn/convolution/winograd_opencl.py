@@ -3,8 +3,8 @@
 
 A work-item transforms the input of its tiles into a private scratch area, with one plane (tiles, channels) for each
 position of a transformed tile. Position by position it multiplies tiles by weights, which were transformed and packed
-in advance. The sums overwrite the previous position's plane, which is no longer needed, and are finally transformed to
-outputs. So only input, weights and output go through memory.
+in advance, or by another kernel just before (`winograd_filters`). The sums overwrite the previous position's plane,
+which is no longer needed, and are finally transformed to outputs. So only input, weights and output go through memory.
 
 Weights are most of the data. While one panel is multiplied, the next is read one vector per step and discarded, which
 brings it into the cache. (OpenCL C's `prefetch` costs more than it saves.)

@@ -17,9 +17,10 @@ from syclsched.rewrites.merging import with_arrays_only
 
 
 def with_scratch_arrays(graph: TaskGraph, device: Device) -> TaskGraph:
-    """Return a graph in which minimal filtering on a device implements convolutions whose weights change.
+    """Return a graph in which minimal filtering may implement convolutions whose weights change, on a device.
 
-    Each of them gets an array for transformed filters, and each gradient of weights one for sums.
+    Each of them gets an array for transformed filters, and each gradient of weights one for sums. Other implementations
+    of these tasks stay, and leave the array as it is.
     """
     found = {task.name: each for task in graph.tasks if (each := _with_scratch(task, device)) is not None}
     if not found:
