@@ -146,7 +146,12 @@ def chosen_before(graph: TaskGraph, platform: Platform, chosen: Mapping[str, str
             or any(costs.supports(task, each, device) is None for device in platform.compute_devices)
         )
 
-    kernels = [name for name, implementation in chosen.items() if implementation != LIBRARY]
+    kernels = [
+        task.name
+        for task in graph.tasks
+        if chosen.get(task.name) != LIBRARY and task.operation is not None
+        if any(is_kept(task, each) for each in task.operation.implementations)
+    ]
     return on_devices(graph, platform, kernels).with_implementations(is_kept)
 
 

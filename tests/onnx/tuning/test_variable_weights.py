@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.onednn_calls import needs_onednn
 
 import syclsched
 from syclsched.kernels.nn import conv, conv_transpose
 from syclsched.kernels.nn.gradients.conv_weights import conv_weights
 from syclsched.model.graph import TaskGraph
-from syclsched.onnx.tuning.implementations import on_devices
+from syclsched.onnx.tuning.implementations import chosen_before, on_devices
 from syclsched.onnx.tuning.variable_weights import with_scratch_arrays
 
 NAME = "opencl-c-winograd"
@@ -74,6 +75,18 @@ def test_they_can_be_chosen_instead_of_the_library() -> None:
     assert NAME in offered["forward"] & offered["weights"]
     assert "onednn" not in offered["forward"] | offered["weights"]
     assert offered["backward"] == {"onednn"}
+
+
+@needs_onednn
+@pytest.mark.parametrize(("extent", "taken"), [(14, NAME), (2, "onednn")])
+def test_other_shapes_for_which_the_chosen_kernel_is_none_are_left_to_the_library(extent: int, taken: str) -> None:
+    graph = TaskGraph()
+    x, y = (graph.array(name, (2, extent, extent, 32), "float32") for name in "xy")
+    w = graph.array("w", (32, 32, 3, 3), "float32")
+    graph.kernel(conv(2, pads=(1,) * 4, channels_last=True), name="task", y=y, x=x, w=w)
+    (task,) = chosen_before(with_scratch_arrays(graph, CPU), PLATFORM, {"task": NAME}).tasks
+    assert task.operation is not None
+    assert [each.name for each in task.operation.implementations] == [taken]
 
 
 @pytest.mark.sycl
