@@ -31,6 +31,7 @@ def with_scratch(
         partial(_parts, steps, name),
         requires=requires,
         efficiency=efficiency,
+        revision=" ".join(each.operation.implementation(name).revision for each in steps),
         parts=(name,) * len(steps),
     )
     kept = (each for each in operation.implementations if each.name != name and not each.is_python_kernel)

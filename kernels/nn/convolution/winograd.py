@@ -35,6 +35,11 @@ def _squares(outputs: int) -> list[float]:
     return [round(point * point, 6) for point in POINTS[outputs]]
 
 
+def outputs_of(places: int) -> int:
+    """Return m for transforms of so many elements: (m + 2)^2."""
+    return next(m for m in POINTS if (m + TAPS - 1) ** 2 == places)
+
+
 def _filter_transform(outputs: int) -> list[list[float]]:
     """Return the matrix G, with a row for each interpolation point, and one for infinity."""
     points = [0.0, *(sign * point for point in POINTS[outputs] for sign in (1.0, -1.0))]

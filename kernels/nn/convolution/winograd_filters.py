@@ -38,6 +38,8 @@ from syclsched.model.operation import (
 
 #: The parameter of the transformed filters.
 FILTERS: Final = "filters"
+#: Most bytes of transformed filters: larger ones are read from memory for too few tiles.
+_MOST_BYTES: Final = 64 << 20
 
 
 def with_filters(operation: Operation, signature: Signature) -> tuple[Operation, Shape] | None:
@@ -63,6 +65,8 @@ def with_filters(operation: Operation, signature: Signature) -> tuple[Operation,
     if min(window.pads) < 0 or winograd_opencl.refuses_shapes(straight) is not None:
         return None
     tiled = winograd_tiling.tiling(straight)
+    if tiled.weight_bytes(tiled.panels) > _MOST_BYTES:
+        return None
     return _with_filters(operation), (tiled.places, tiled.panels, tiled.inside, tiled.block.columns)
 
 
@@ -115,7 +119,7 @@ def _transform(is_transposed: bool) -> Operation:
 def _block(signature: Signature) -> tuple[int, RegisterBlock]:
     """Return the rows of a tile's outputs, and the block whose columns a panel has."""
     places, _, _, columns = signature.shapes["filters"]
-    m = next(m for m in winograd.POINTS if (m + winograd.TAPS - 1) ** 2 == places)
+    m = winograd.outputs_of(places)
     return m, RegisterBlock(1, columns // winograd_tiling.WIDTH, winograd_tiling.WIDTH)
 
 
@@ -174,7 +178,7 @@ def _transforming(signature: Signature, *, is_transposed: bool) -> OpenCLSource:
 def _transform_on_host(*, filters: Any, w: Any, is_transposed: bool) -> None:
     places, count, inside, columns = filters.shape
     given = w[:, :, ::-1, ::-1].swapaxes(0, 1) if is_transposed else w
-    made = winograd.filters(given, round(places**0.5) - winograd.TAPS + 1)
+    made = winograd.filters(given, winograd.outputs_of(places))
     filters[...] = 0
     whole = filters.transpose(1, 3, 2, 0).reshape(count * columns, inside, places)
     whole[: len(made)] = made.reshape(len(made), inside, places)

@@ -46,6 +46,8 @@ SUMS: Final = "sums"
 _ROWS: Final = 8
 #: Most bytes of the sums of a block, and of all: they go through memory.
 _BLOCK_BYTES, _SUMS_BYTES = 4 << 20, 32 << 20
+#: As stated: of the direct sum's roofline.
+_EFFICIENCY: Final = 1.3
 #: Cost of transforming a channel of a tile, and of a sum's way through memory, in products of a vector.
 _TRANSFORMING, _MOVING = 0.6, 2.0
 
@@ -111,7 +113,7 @@ def _with_sums(operation: Operation, window: Window) -> Operation:
         OperationStep(_add(window), ((SUMS, SUMS), ("x", "x"), ("dy", "dy"))),
         OperationStep(_finish(), (("y", "y"), (SUMS, SUMS))),
     )
-    return with_scratch(operation, array, steps, winograd_opencl.NAME, winograd_opencl.REQUIRES, efficiency=1.3)
+    return with_scratch(operation, array, steps, winograd_opencl.NAME, winograd_opencl.REQUIRES, _EFFICIENCY)
 
 
 @cache
@@ -171,6 +173,7 @@ def _add(window: Window) -> Operation:
                 partial(_adding, window=window),
                 _adding_launch,
                 winograd_opencl.REQUIRES,
+                _EFFICIENCY,
             ),
         ),
         work=_adding_work,
@@ -181,7 +184,7 @@ def _tiles(signature: Signature) -> GradientTiling:
     """Return the tiling of a signature whose sums have been divided."""
     blocks, places, inside, outside = signature.shapes[SUMS]
     dy = signature.shapes["dy"]
-    m = next(m for m in winograd.POINTS if (m + winograd.TAPS - 1) ** 2 == places)
+    m = winograd.outputs_of(places)
     down, across = cut((dy[1], dy[2]), m)
     return GradientTiling(m, down, across, dy[0] * down * across, inside, outside, blocks, _block(outside))
 
@@ -299,7 +302,7 @@ def _finishing_launch(signature: Signature, limits: DeviceLimits) -> Launch:
 def _finishing(signature: Signature) -> OpenCLSource:
     """Return the kernel: a work-item makes the taps of some pairs of channels, for a vector of output channels."""
     count, places, inside, outside = signature.shapes[SUMS]
-    m = next(m for m in winograd.POINTS if (m + winograd.TAPS - 1) ** 2 == places)
+    m = winograd.outputs_of(places)
     n, taps, given = m + winograd.TAPS - 1, winograd.TAPS, ExtentArguments()
     blocks, channels, outputs = given("blocks", count), given("inside", inside), given("outside", outside)
     lines = [

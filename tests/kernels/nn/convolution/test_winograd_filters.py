@@ -110,6 +110,11 @@ def test_implementations_by_kernels_take_the_further_array(run: Any, name: str) 
             "few channels",
         ),
         (
+            nn.conv(2, (), (1,) * 4, channels_last=True),
+            ((1, 28, 28, 1024), (1, 28, 28, 1024), (1024, 1024, 3, 3)),
+            "large filters",
+        ),
+        (
             nn.conv_transpose(2, (), (3,) * 4, channels_last=True),
             ((1, 24, 24, 32), (1, 28, 28, 16), (16, 32, 3, 3)),
             "pads beyond the kernel",
