@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of tuning share."""
+
+from __future__ import annotations
+
+import pytest
+
+from syclsched.onnx.tuning import kernel_selection, plan_comparison
+
+
+@pytest.fixture
+def quiet(monkeypatch) -> None:
+    monkeypatch.setattr(kernel_selection, "read_times", lambda: None)
+    monkeypatch.setattr(plan_comparison, "read_times", lambda: None)
