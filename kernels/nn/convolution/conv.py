@@ -97,7 +97,7 @@ def _winograd(convolution: Convolution, extra: Mapping[str, Any]) -> tuple[Imple
             partial(winograd_opencl.load, window=convolution.window, **extra),
             winograd_tiling.launch,
             replace(winograd_opencl.REQUIRES, refuses=winograd_opencl.refuses),
-            efficiency=1.5,
+            efficiency=winograd_opencl.EFFICIENCY,
             revision="2",
             prepare=winograd_opencl.prepare,
         ),

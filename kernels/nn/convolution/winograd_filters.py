@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, Final
+from typing import Final
 
-from syclsched.kernels.common import GROUPS_PER_UNIT, ITEM_BYTES, numpy_implementation
+from syclsched.kernels.common import GROUPS_PER_UNIT, ITEM_BYTES
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.convolution import winograd, winograd_opencl, winograd_tiling
@@ -38,6 +38,7 @@ from syclsched.model.operation import (
 
 #: The parameter of the transformed filters.
 FILTERS: Final = "filters"
+_ARRAY: Final = Parameter(FILTERS, AccessMode.WRITE, ndim=4, dtypes=("float32",))
 #: Most bytes of transformed filters: larger ones are read from memory for too few tiles.
 _MOST_BYTES: Final = 64 << 20
 
@@ -78,16 +79,16 @@ def _with_filters(operation: Operation) -> Operation:
         window = replace(window, pads=tuple(winograd.TAPS - 1 - pad for pad in window.pads))
     activation = act.checked(given["activation"])
     others = [each for each in operation.parameters if each.name != "w"]
-    turned = (("filters", FILTERS), ("w", "w"))
     steps = (
-        OperationStep(_transform(is_transposed), turned),
+        OperationStep(_transform(is_transposed), ((FILTERS, FILTERS), ("w", "w"))),
         OperationStep(
             _convolve(Convolution(window, 1, True, activation), tuple(others)),
             (*((each.name, each.name) for each in others), ("w", FILTERS)),
         ),
     )
-    array = Parameter(FILTERS, AccessMode.WRITE, ndim=4, dtypes=("float32",))
-    return with_scratch(operation, array, steps, winograd_opencl.NAME, winograd_opencl.REQUIRES, efficiency=1.5)
+    return with_scratch(
+        operation, _ARRAY, steps, winograd_opencl.NAME, winograd_opencl.REQUIRES, winograd_opencl.EFFICIENCY
+    )
 
 
 # --- first step -----------------------------------------------------------------------------------
@@ -99,8 +100,8 @@ def _transform(is_transposed: bool) -> Operation:
     return Operation(
         name=f"filters{' turned' * is_transposed}",
         parameters=(
-            Parameter("filters", AccessMode.WRITE, ndim=4, dtypes=("float32",)),
-            Parameter("w", AccessMode.READ, ndim=4, like="filters"),
+            _ARRAY,
+            Parameter("w", AccessMode.READ, ndim=4, like=FILTERS),
         ),
         implementations=(
             Implementation(
@@ -110,7 +111,6 @@ def _transform(is_transposed: bool) -> Operation:
                 _transforming_launch,
                 winograd_opencl.REQUIRES,
             ),
-            numpy_implementation(partial(_transform_on_host, is_transposed=is_transposed), efficiency=0.1),
         ),
         work=_transforming_work,
     )
@@ -118,18 +118,18 @@ def _transform(is_transposed: bool) -> Operation:
 
 def _block(signature: Signature) -> tuple[int, RegisterBlock]:
     """Return the rows of a tile's outputs, and the block whose columns a panel has."""
-    places, _, _, columns = signature.shapes["filters"]
+    places, _, _, columns = signature.shapes[FILTERS]
     m = winograd.outputs_of(places)
     return m, RegisterBlock(1, columns // winograd_tiling.WIDTH, winograd_tiling.WIDTH)
 
 
 def _transforming_work(signature: Signature) -> Work:
-    made, given = (size(signature.shapes[name]) for name in ("filters", "w"))
+    made, given = (size(signature.shapes[name]) for name in (FILTERS, "w"))
     return Work(2.0 * winograd.TAPS * made, (made + given) * ITEM_BYTES["float32"], "float32", float(max(1, given)))
 
 
 def _transforming_launch(signature: Signature, limits: DeviceLimits) -> Launch:
-    _, count, inside, _ = signature.shapes["filters"]
+    _, count, inside, _ = signature.shapes[FILTERS]
     return Launch((max(1, min(count * inside, GROUPS_PER_UNIT * limits.compute_units)),), (1,))
 
 
@@ -137,7 +137,7 @@ def _transforming(signature: Signature, *, is_transposed: bool) -> OpenCLSource:
     """Return the kernel: a work-item transforms the filters of some panels and input channels, a vector at a time."""
     (m, block), taps = _block(signature), winograd.TAPS
     n, width, given = m + taps - 1, block.width, ExtentArguments()
-    _, count, inside, _ = signature.shapes["filters"]
+    _, count, inside, _ = signature.shapes[FILTERS]
     outside, area = signature.shapes["w"][is_transposed], taps * taps
     panels_, channels, outputs = given("panels", count), given("inside", inside), given("outside", outside)
     by_output = given("by_output", area if is_transposed else inside * area)
@@ -175,16 +175,6 @@ def _transforming(signature: Signature, *, is_transposed: bool) -> OpenCLSource:
     return OpenCLSource(f"{head}{given.declared}) {{\n  {body}\n}}\n", "transform", extents=given.values)
 
 
-def _transform_on_host(*, filters: Any, w: Any, is_transposed: bool) -> None:
-    places, count, inside, columns = filters.shape
-    given = w[:, :, ::-1, ::-1].swapaxes(0, 1) if is_transposed else w
-    made = winograd.filters(given, winograd.outputs_of(places))
-    filters[...] = 0
-    whole = filters.transpose(1, 3, 2, 0).reshape(count * columns, inside, places)
-    whole[: len(made)] = made.reshape(len(made), inside, places)
-    filters[...] = whole.reshape(count, columns, inside, places).transpose(3, 0, 2, 1)
-
-
 # --- second step ----------------------------------------------------------------------------------
 
 
@@ -209,7 +199,7 @@ def _convolve(convolution: Convolution, others: tuple[Parameter, ...]) -> Operat
                 partial(winograd_opencl.load, **settings),
                 winograd_tiling.launch,
                 winograd_opencl.REQUIRES,
-                1.5,
+                winograd_opencl.EFFICIENCY,
             ),
         ),
         work=_convolving_work,

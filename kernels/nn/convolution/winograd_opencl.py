@@ -42,6 +42,9 @@ NAME: Final = "opencl-c-winograd"
 #: A work-item's scratch is sized for a core's caches.
 REQUIRES: Final = replace(OPENCL_C, device_kinds=("cpu", "accelerator"), dtypes=("float32",))
 
+#: As stated: of the direct sum's roofline.
+EFFICIENCY: Final = 1.5
+
 
 def is_supported(window: Window, groups: int, last: bool) -> bool:
     """Return whether convolutions with these attributes are supported."""

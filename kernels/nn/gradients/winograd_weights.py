@@ -42,6 +42,7 @@ from syclsched.model.operation import (
 
 #: The parameter of the sums.
 SUMS: Final = "sums"
+_ARRAY: Final = Parameter(SUMS, AccessMode.WRITE, ndim=4, dtypes=("float32",))
 #: Input channels of a register block.
 _ROWS: Final = 8
 #: Most bytes of the sums of a block, and of all: they go through memory.
@@ -108,12 +109,11 @@ def with_sums(operation: Operation, signature: Signature, units: int) -> tuple[O
 
 @cache
 def _with_sums(operation: Operation, window: Window) -> Operation:
-    array = Parameter(SUMS, AccessMode.WRITE, ndim=4, dtypes=("float32",))
     steps = (
         OperationStep(_add(window), ((SUMS, SUMS), ("x", "x"), ("dy", "dy"))),
         OperationStep(_finish(), (("y", "y"), (SUMS, SUMS))),
     )
-    return with_scratch(operation, array, steps, winograd_opencl.NAME, winograd_opencl.REQUIRES, _EFFICIENCY)
+    return with_scratch(operation, _ARRAY, steps, winograd_opencl.NAME, winograd_opencl.REQUIRES, _EFFICIENCY)
 
 
 @cache
@@ -162,7 +162,7 @@ def _add(window: Window) -> Operation:
     return Operation(
         name=f"conv_weights sums {window.label()}",
         parameters=(
-            Parameter(SUMS, AccessMode.WRITE, ndim=4, dtypes=("float32",)),
+            _ARRAY,
             Parameter("x", AccessMode.READ, ndim=4, like=SUMS),
             Parameter("dy", AccessMode.READ, ndim=4, like=SUMS),
         ),

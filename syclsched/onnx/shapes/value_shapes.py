@@ -131,8 +131,10 @@ class ValueShapes:
 
     def confirm(self, key: tuple[Any, ...], version: int) -> None:
         """Note that there is a plan for the extents of a version."""
-        if key in self._untried and self.version(key) == version:
-            self._untried.pop(key, None)
+        if key in self._untried:  # seldom
+            with self._lock:
+                if self.version(key) == version:
+                    self._untried.pop(key, None)
 
     def take_back(self, key: tuple[Any, ...], version: int) -> bool:
         """Forget the extents of a version for which no plan can be made; return whether another call had them."""

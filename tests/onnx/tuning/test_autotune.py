@@ -17,6 +17,7 @@ from support.onednn_calls import needs_onednn
 from support.product_graph import product_graph
 
 import syclsched
+from syclsched import execution
 from syclsched.errors import MemoryLimitError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
@@ -69,6 +70,29 @@ def test_a_model_runs_with_kernels_if_these_are_faster(monkeypatch, quiet, faste
         np.testing.assert_allclose(tuned(image)["probabilities"], wanted, atol=1e-5)
         left = [each for each in tuned.report.operators if each.implementation == kernel_selection.LIBRARY]
     assert by_library and bool(left) != faster
+
+
+@needs_onednn
+@pytest.mark.sycl
+@pytest.mark.parametrize("is_limited", [True, False])
+def test_a_model_with_a_memory_limit_has_one_bound_plan_at_a_time(monkeypatch, quiet, is_limited: bool) -> None:
+    pytest.importorskip("onnx", reason="the model is an ONNX model")
+    bind, made, most = execution.bind, [], []
+
+    def counted(*given: Any, **settings: Any) -> Any:
+        most.append(sum("closed" not in repr(each) for each in made))
+        made.append(bind(*given, **settings))
+        return made[-1]
+
+    monkeypatch.setattr(execution, "bind", counted)
+    monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
+    monkeypatch.setattr(autotune, "saved_share", lambda *_: 0.5)
+    monkeypatch.setattr(autotune, "is_known", lambda *_: False)
+    limit = {"memory_limit": "64MiB"} if is_limited else {}
+    with syclsched.compile(MODEL, devices="cpu", **limit) as tuned:
+        tuned(np.zeros((1, 1, 8, 8), np.float32))
+        assert len(made) > 2
+        assert (max(most) == 0) == is_limited
 
 
 _histories: list[HistoryStore] = []

@@ -10,10 +10,11 @@ import pytest
 from support.onednn_calls import needs_onednn
 
 import syclsched
+from syclsched.costs import CostModel
 from syclsched.kernels.nn import conv, conv_transpose
 from syclsched.kernels.nn.gradients.conv_weights import conv_weights
 from syclsched.model.graph import TaskGraph
-from syclsched.onnx.tuning.implementations import chosen_before, on_devices
+from syclsched.onnx.tuning.implementations import chosen_before, on_devices, without_dominated
 from syclsched.onnx.tuning.variable_weights import with_scratch_arrays
 
 NAME = "opencl-c-winograd"
@@ -67,6 +68,15 @@ def test_a_graph_without_them_is_returned_as_it_is() -> None:
     x, y = graph.array("x", (1, 14, 14, 32), "float32"), graph.array("y", (1, 14, 14, 32), "float32")
     graph.kernel(conv(2, pads=(1,) * 4, channels_last=True), y=y, x=x, w=syclsched.constant(numbers(32, 32, 3, 3)))
     assert with_scratch_arrays(graph, CPU) is graph
+
+
+def test_only_minimal_filtering_is_compiled_beside_the_library() -> None:
+    """Other kernels are stated to be slower; ten of them, and those in Python, took four seconds."""
+    graph = without_dominated(with_scratch_arrays(network(), CPU), CostModel(PLATFORM))
+    for name in ("forward", "backward", "weights"):
+        operation = graph.find_task(name).operation
+        assert operation is not None
+        assert {each.name for each in operation.implementations} == {"onednn", NAME, "numpy"}
 
 
 def test_they_can_be_chosen_instead_of_the_library() -> None:

@@ -13,6 +13,7 @@ from support.examples import examples
 from support.operations import NO_SHRINKING, UNCHECKED, close, described, numbers, on_host, unwritten
 
 from syclsched.kernels import nn
+from syclsched.kernels.nn.convolution import winograd
 from syclsched.kernels.nn.convolution.winograd_filters import with_filters
 from syclsched.model.operation import Operation, Signature
 
@@ -68,18 +69,32 @@ def test_devices_convolve(run: Any, case: tuple[Operation, Arrays]) -> None:
 @pytest.mark.sycl
 @pytest.mark.parametrize("is_transposed", [False, True])
 @pytest.mark.parametrize(("extent", "outside"), [(28, 40), (7, 24)])
-def test_devices_transform_as_the_host_does(run: Any, extent: int, outside: int, is_transposed: bool) -> None:
+def test_devices_transform_filters(run: Any, extent: int, outside: int, is_transposed: bool) -> None:
     made = nn.conv_transpose if is_transposed else nn.conv
     operation, image = made(2, (), (1,) * 4, channels_last=True), (1, extent, extent)
     w = numbers(16, outside, 3, 3) if is_transposed else numbers(outside, 16, 3, 3)
     arrays = {"y": unwritten((*image, outside), "float32"), "x": numbers(*image, 16), "w": w}
     found = with_filters(operation, described(operation, arrays))
     assert found is not None
-    step, given = found[0].steps[0].operation, {"filters": unwritten(found[1], "float32"), "w": w}
-    wanted = on_host(step, given, "filters")
-    columns = wanted.transpose(1, 3, 2, 0).reshape(-1, 16, wanted.shape[0])[:outside]
-    got = run(step, NAME, given)["filters"].transpose(1, 3, 2, 0).reshape(-1, 16, wanted.shape[0])[:outside]
-    close(got, columns, "float32")
+    got = run(found[0].steps[0].operation, NAME, {"filters": unwritten(found[1], "float32"), "w": w})["filters"]
+    places = got.shape[0]
+    straight = w[:, :, ::-1, ::-1].swapaxes(0, 1) if is_transposed else w
+    wanted = winograd.filters(straight, winograd.outputs_of(places)).reshape(outside, 16, places)
+    # Columns behind the last output channel may be any numbers.
+    close(got.transpose(1, 3, 2, 0).reshape(-1, 16, places)[:outside], wanted, "float32")
+
+
+def test_tiles_suit_the_batch_if_weights_change() -> None:
+    """Images of 8 x 8 are cut into tiles of 2 by constant weights, and by others if there is one image."""
+    operation = nn.conv(2, (), (1,) * 4, channels_last=True)
+
+    def places(images: int) -> int:
+        shapes = {"y": (images, 8, 8, 32), "x": (images, 8, 8, 16), "w": (32, 16, 3, 3)}
+        found = with_filters(operation, Signature(shapes, dict.fromkeys(shapes, "float32")))
+        assert found is not None
+        return found[1][0]
+
+    assert (places(1), places(32)) == (16, 36)
 
 
 @pytest.mark.sycl
