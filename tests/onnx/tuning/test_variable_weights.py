@@ -72,11 +72,13 @@ def test_a_graph_without_them_is_returned_as_it_is() -> None:
 
 def test_only_minimal_filtering_is_compiled_beside_the_library() -> None:
     """Other kernels are stated to be slower; ten of them, and those in Python, took four seconds."""
-    graph = without_dominated(with_scratch_arrays(network(), CPU), CostModel(PLATFORM))
+    offered = with_scratch_arrays(network(), CPU)
+    kept = without_dominated(offered, CostModel(PLATFORM))
     for name in ("forward", "backward", "weights"):
-        operation = graph.find_task(name).operation
-        assert operation is not None
-        assert {each.name for each in operation.implementations} == {"onednn", NAME, "numpy"}
+        whole, left = (graph.find_task(name).operation for graph in (offered, kept))
+        assert whole is not None and left is not None
+        assert "python" not in {each.name for each in whole.implementations}
+        assert {each.name for each in left.implementations} == {"onednn", NAME, "numpy"}
 
 
 def test_they_can_be_chosen_instead_of_the_library() -> None:
