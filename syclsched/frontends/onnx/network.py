@@ -60,6 +60,10 @@ attributes. The kinds:
                      elementwise, too
 ``reduce``           x -> y. ``mode`` ("sum", "mean", "max", "min", "prod", "l1", "l2", "sumsquare", "logsum",
                      "logsumexp"), ``axes`` (not negative), ``keepdims``
+``column_sums``      any number of inputs, broadcast to rows and columns (the last axis) -> one of ``expressions`` each,
+                     added in ``parts`` of the rows and, if one of ``means`` is true, divided by the rows of a part. The
+                     first axis of the sums is that of the parts, the last one that of the columns, all others are 1
+``column_moments``   x -> mean, variance of each column in ``parts`` of the rows, of the same shape as sums
 ``arg``              x -> y (int64). ``mode`` "max" or "min", ``axis``, ``keepdims``, ``last`` (of equal elements)
 ``topk``             x -> values, indices. ``k``, ``axis``, ``largest``, ``sorted``
 ``scan_sum``         x -> y. ``axis``, ``exclusive``, ``reverse``
@@ -116,7 +120,8 @@ KINDS: Final = frozenset(
         *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "recurrent"),
         *("integer_matmul", "integer_conv", "block_matmul", "attention", "cache_write", "rotary", "trees", "counted"),
         *("loop", "update", "moments", "reference", "conv_weights", "pool_gradient", "recurrent_gradient"),
-        *("linear_recurrence", "layer_norm_gradient", "operation", "dynamic_quantise"),
+        *("linear_recurrence", "layer_norm_gradient", "operation", "dynamic_quantise", "column_sums"),
+        *("column_moments",),
     }
 )
 

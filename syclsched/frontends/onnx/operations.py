@@ -46,6 +46,7 @@ from syclsched.kernels.tensor.elementwise import elementwise
 from syclsched.kernels.tensor.gather import gather, gather_elements, gather_nd
 from syclsched.kernels.tensor.pad import pad
 from syclsched.kernels.tensor.reductions.arg import arg
+from syclsched.kernels.tensor.reductions.column_sums import column_moments, column_sums
 from syclsched.kernels.tensor.reductions.reduce import reduce
 from syclsched.kernels.tensor.reductions.reduce_whole import PARTS, reduce_whole, reduce_whole_is_faster
 from syclsched.kernels.tensor.reductions.scan import scan_sum
@@ -98,6 +99,10 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> Operatio
         return OperationCall(operation, {f"x{i}": name for i, name in enumerate(present)}, {"y": node.outputs[0]})
     if node.kind == "update":
         return _update_call(node)
+    if node.kind == "column_sums":
+        operation = column_sums(node.attributes["expressions"], len(present), node.attributes["means"])
+        reads = {f"x{i}": name for i, name in enumerate(present)}
+        return OperationCall(operation, reads, {f"y{i}": name for i, name in enumerate(node.outputs)})
     if node.kind == "join":
         parts = len(present) - 2
         reads = dict(zip((*(f"x{i}" for i in range(parts)), "scale", "shift"), present, strict=True))
@@ -276,6 +281,7 @@ _FACTORIES: Final[dict[str, _Factory]] = {
         resize, "mode", "coordinates", "nearest", "scales", "roi", "cubic", "exclude_outside", "extrapolation"
     ),
     "reduce": _from_attributes(reduce, "mode", "axes", "keepdims"),
+    "column_moments": lambda _, __: column_moments(),
     "arg": _from_attributes(arg, "mode", "axis", "keepdims", "last"),
     "topk": _from_attributes(topk, "k", "axis", "largest", "sorted"),
     "scan_sum": _scan,

@@ -12,6 +12,7 @@ from syclsched.errors import ModelError
 from syclsched.frontends.onnx.network import CanonicalNode, Value
 from syclsched.kernels.nn.product.matmul_blocks import by_matrices
 from syclsched.kernels.nn.recurrence.recurrent import CELLS
+from syclsched.kernels.tensor.writing.expression import result_dtype
 
 Shape = tuple[int, ...]
 #: Shape and dtype.
@@ -158,6 +159,18 @@ def _layer_norm_gradient(inputs: Sequence[Value], attributes: Mapping[str, Any])
         raise ModelError(f"the gradient {dy.shape} does not fit the normalised {x.shape}")
     sums = (attributes["parts"], *scale.shape), x.dtype
     return (*_layer_norm([x, scale], attributes), sums, sums)
+
+
+def _column_sums(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    shape = broadcast([each.shape for each in inputs])
+    sums = (attributes["parts"], *(1,) * (len(shape) - 2), shape[-1])
+    dtypes = tuple(each.dtype for each in inputs)
+    return tuple((sums, result_dtype(each, dtypes)) for each in attributes["expressions"])
+
+
+def _column_moments(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    (x,) = inputs
+    return (((attributes["parts"], *(1,) * (len(x.shape) - 2), x.shape[-1]), x.dtype),) * 2
 
 
 def _matmul(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
@@ -346,6 +359,8 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "softmax": _same,
     "reduce": _reduce,
     "moments": _moments,
+    "column_sums": _column_sums,
+    "column_moments": _column_moments,
     "arg": _arg,
     "topk": _topk,
     "scan_sum": _same,

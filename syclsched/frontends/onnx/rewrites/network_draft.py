@@ -124,15 +124,31 @@ class NetworkDraft:
         output: str | None = None,
     ) -> str:
         """Add a node with one output and return the output's name."""
+        (made,) = self.add_all(kind, inputs, [(shape, dtype)], attributes, like=like, outputs=[output])
+        return made
+
+    def add_all(
+        self,
+        kind: str,
+        inputs: Sequence[str | None],
+        results: Sequence[tuple[Sequence[int], str]],
+        attributes: Mapping[str, Any],
+        *,
+        like: CanonicalNode | str,
+        outputs: Sequence[str | None] = (),
+    ) -> list[str]:
+        """Add a node with outputs of some shapes and dtypes and return their names; those that are None are new."""
         stem, origin = (like, ()) if isinstance(like, str) else (like.name, like.origin)
         name = stem if stem not in self.nodes else self.fresh(stem)
-        if output is None:
-            output = self.fresh(name)
-            self.values[output] = Value(output, tuple(int(n) for n in shape), dtype)
-        node = CanonicalNode(name, kind, tuple(inputs), (output,), dict(attributes), origin)
+        made: list[str] = []
+        for (shape, dtype), output in zip(results, outputs or [None] * len(results), strict=True):
+            made.append(output or self.fresh(name))
+            if output is None:
+                self.values[made[-1]] = Value(made[-1], tuple(int(n) for n in shape), dtype)
+        node = CanonicalNode(name, kind, tuple(inputs), tuple(made), dict(attributes), origin)
         self.nodes[name] = node
         self._link(node)
-        return output
+        return made
 
     def change(self, node: CanonicalNode, **changes: Any) -> CanonicalNode:
         """Replace fields of a node (all but the name) and return the new node."""

@@ -23,6 +23,7 @@ from syclsched.frontends.onnx.rewrites.fusion import (
     activation_patterns,
     affine,
     algebra,
+    column_reductions,
     concat_scale_shift,
     elementwise_fusion,
     integer_products,
@@ -79,6 +80,7 @@ _TABLE: Final = (
     Pass("layout", "store images with channels last between convolutions", layout_propagation.propagate_layouts),
     Pass("flattened", "permute weights instead of images", dense_weight_order.permute_weights),
     Pass("elementwise", "join element-wise nodes", elementwise_fusion.fuse_elementwise),
+    Pass("columns", "add along columns what is computed in one pass", column_reductions.fuse_column_reductions),
     Pass("joins", "scale and shift what is joined in one pass", concat_scale_shift.fuse_scale_shift),
     # Last in every round: it depends on the final readers of residuals.
     Pass("in_place", "let convolutions add to residuals where those are", in_place_residuals.mark_in_place),
@@ -88,7 +90,7 @@ _TABLE: Final = (
 PASSES: Final[dict[str, Pass]] = {each.name: each for each in _TABLE}
 DEFAULT_PASSES: Final = tuple(PASSES)
 #: Passes that make nodes which kernels of loops do not compute.
-_NOT_IN_BODIES: Final = ("interleaved",)
+_NOT_IN_BODIES: Final = ("interleaved", "columns")
 #: Limit of rounds over all passes; in networks seen so far the third round changed nothing.
 _MOST_ROUNDS: Final = 8
 

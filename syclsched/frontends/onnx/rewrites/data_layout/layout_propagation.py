@@ -97,8 +97,7 @@ class _LayoutPlan:
             made = node.outputs[0]
             if made is None:
                 continue
-            wanted = self._preferred(votes, made)
-            rank = len(wanted)
+            wanted, rank = self._preferred(votes, made), len(draft.shape(made))
             for index, name in enumerate(node.inputs):
                 if name is None or name in draft.constants:
                     continue
@@ -113,11 +112,11 @@ class _LayoutPlan:
                     votes.setdefault(name, Counter())[preferred_input] += 1
         return votes
 
-    def _preferred(self, votes: Mapping[str, Counter[Layout]], name: str) -> Layout:
-        rank = len(self._draft.shape(name))
+    def _preferred(self, votes: Mapping[str, Counter[Layout]], name: str) -> Layout | None:
+        """Return the layout that most readers of a value prefer; None if all take any."""
         cast = votes.get(name)
         if not cast:
-            return identity_layout(rank)
+            return None
         most = max(cast.values())
         return max(layout for layout, count in cast.items() if count == most)
 
@@ -181,7 +180,7 @@ class _LayoutPlan:
         # On a tie, take the first: a later transposition may be merged with another node.
         choices = [
             *(extended_layout(self.layouts[name], rank) for name in given),
-            self._preferred(self._votes, made),
+            self._preferred(self._votes, made) or identity_layout(rank),
             identity_layout(rank),
         ]
         best: NodeLayouts | None = None

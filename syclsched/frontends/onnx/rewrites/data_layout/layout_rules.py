@@ -111,25 +111,30 @@ class LayoutRules:
         outputs = as_it_is.outputs if node.kind == "conv_weights" else (layout,)
         return NodeLayouts(inputs, outputs, {**node.attributes, "channels_last": True})
 
-    def preferred_input(self, node: CanonicalNode, wanted: Layout) -> Layout | None:
-        """Return the preferred layout of the first input for a wanted layout of the result; None without an input."""
+    def preferred_input(self, node: CanonicalNode, wanted: Layout | None) -> Layout | None:
+        """Return the preferred layout of the first input for a wanted layout of the result; None for no preference."""
         if not node.inputs or node.inputs[0] is None:
             return None
         shape = self.shape(node.inputs[0])
         rank = len(shape)
         if node.kind in CHANNELS_LAST_KINDS and not node.attributes.get("channels_last"):
             return channels_last(rank)
+        made = self.shape(node.outputs[0])
+        if node.kind in ("reduce", "arg") and len(made) != rank and sum(extent != 1 for extent in made) <= 1:
+            return None  # one axis is left: the result is the same for every layout
+        if wanted is None:
+            passes_on = node.kind in ("elementwise", "transpose", "reshape", *_MOVED, *FLEXIBLE_KINDS)
+            return None if passes_on else identity_layout(rank)
         if node.kind in FLEXIBLE_KINDS and not node.attributes.get("channels_last"):
-            made = self.shape(node.outputs[0])
             return (
                 channels_last(rank) if same_element_order(made, wanted, channels_last(rank)) else identity_layout(rank)
             )
         if node.kind == "transpose":
             return before_transpose(wanted, node.attributes["permutation"])
         if node.kind == "reshape":
-            return through_reshape(self.shape(node.outputs[0]), shape, wanted) or identity_layout(rank)
+            return through_reshape(made, shape, wanted) or identity_layout(rank)
         if node.kind in ("elementwise", *_MOVED) or (
-            node.kind in ("reduce", "arg", "layer_norm") and len(self.shape(node.outputs[0])) == rank
+            node.kind in ("reduce", "arg", "layer_norm") and len(made) == rank
         ):
             return (
                 wanted if self.place(node, wanted) is not None or node.kind == "elementwise" else identity_layout(rank)

@@ -59,6 +59,14 @@ def dtypes_of(draft: NetworkDraft, inputs: tuple[str | None, ...]) -> tuple[str,
 
 def compact_inputs(expression: Expression, inputs: tuple[str, ...]) -> tuple[Expression, tuple[str, ...]]:
     """Remove unread and repeated inputs of an expression, and number the others in reading order."""
+    (compact,), kept = compact_all((expression,), inputs)
+    return compact, kept
+
+
+def compact_all(
+    expressions: tuple[Expression, ...], inputs: tuple[str, ...]
+) -> tuple[tuple[Expression, ...], tuple[str, ...]]:
+    """Remove unread and repeated inputs of expressions, and number the others in reading order."""
     order: dict[str, int] = {}
 
     def visit(each: Expression) -> None:
@@ -68,9 +76,10 @@ def compact_inputs(expression: Expression, inputs: tuple[str, ...]) -> tuple[Exp
             for operand in split_expression(each)[1]:
                 visit(operand)
 
-    visit(expression)
+    for expression in expressions:
+        visit(expression)
     renumbered = {index: order[name] for index, name in enumerate(inputs) if name in order}
-    return substitute(expression, renumbered), tuple(order)
+    return tuple(substitute(each, renumbered) for each in expressions), tuple(order)
 
 
 def set_expression(

@@ -33,6 +33,22 @@ def test_the_gradients_of_a_network_have_its_layout() -> None:
     assert transposed(rewritten(made, outputs=outputs)) == [(0, 2, 3, 1)]
 
 
+def test_sums_of_channels_ask_for_no_layout() -> None:
+    """As in the gradient of a pooling behind a normalisation: most readers add up, and one is a convolution."""
+    made = Builder(dtype="float64")
+    h = made.conv(start(made), 8)
+    window = {"kernel": (2, 2), "strides": (2, 2), "pads": (0,) * 4, "dilations": (1, 1), "channels_last": False}
+    pool = {"mode": "average", "count_include_pad": False, **window}
+    wide = made.elementwise(("mul", 0, 1), made.constant([[[[0.5]]]]), made.input("dy", (2, 8, 1, 1)))
+    far = made.add("elementwise", (wide,), (2, 8, 3, 2), expression=0)
+    dh = made.add("pool_gradient", (h, far), made.shape(h), **pool)
+    passed = made.elementwise(("where", ("greater", 0, ("const", 0.0)), 1, ("const", 0.0)), h, dh)
+    sums = [made.reduce(made.elementwise((f, 0), passed), "sum", 0, 2, 3, keepdims=False) for f in ("abs", "square")]
+    last = made.conv(made.elementwise(("neg", 0), passed), 4)
+    network = rewritten(made, "layout", outputs=(*sums, last))
+    assert transposed(network) == [(0, 2, 3, 1), (0, 3, 1, 2)]  # the image and the result
+
+
 @pytest.mark.parametrize("rank", [3, 5])
 def test_of_other_ranks_too(rank: int) -> None:
     made = Builder(dtype="float64")
