@@ -44,7 +44,7 @@ MIDDLE_S: Final = 20e-3
 #: A model whose tasks take longer is not run to compare plans: the sum of its tasks' times decides.
 LONG_S: Final = 0.25
 #: Share of the time saved, by the sum of the tasks' times, from which on that decides for models that are not short.
-#: Where it was 0.18 or more, 0.12 or more was measured (docs/benchmarks.md, "First calls of models").
+#: Where it was 0.18 or more, 0.12 or more was measured (docs/benchmarks.md, "Kernels between oneDNN's tasks").
 CLEAR_SHARE: Final = 0.15
 #: Traced runs, of which the least time of each task counts: at most; and at least, after so many seconds.
 TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 1, 0.1
