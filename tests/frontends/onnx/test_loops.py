@@ -187,6 +187,20 @@ def test_loops_nest_and_read_values_around_them() -> None:
     check(made, {"H": H}, tasks=1)
 
 
+def test_names_of_values_within_a_body_may_stand_for_others_around_it() -> None:
+    """A kernel's own arrays, which are named after values of the body, were taken for values around it."""
+    body = graph([node("MatMul", ["h", "W"], ["h1"]), node("Identity", ["c"], ["d"])], "i c h", "d h1")
+    nodes = [
+        node("MatMul", ["H", "W"], ["carried 0"]),
+        node("Loop", ["n", "", "H"], ["last"], body=body),
+        node("MatMul", ["carried 0", "W"], ["product"]),
+        node("Add", ["last", "product"], ["y"]),
+    ]
+    wide = np.resize(H, (300, 4))
+    inputs = {"H": wide, "n": np.array(7)}
+    check(model(nodes, inputs, "y"), inputs)
+
+
 def test_a_choice_in_a_body_is_made_in_every_iteration() -> None:
     yes, no = graph([node("Neg", ["h"], ["r"])], "", "r"), graph([node("Add", ["h", "x"], ["r"])], "", "r")
     body = graph(
