@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deferral of Ctrl-C during code that must not be interrupted, its delivery where Python would lose it, its exit code.
 
+Ctrl-C cancels a run, and long functions on other threads ask whether theirs was.
+
 Python discards exceptions that are raised in callbacks of weak references, in ``__del__`` and in functions called by C,
 and so a KeyboardInterrupt that is raised there.
 """
@@ -113,6 +115,17 @@ def _executes(frame: FrameType | None, codes: Collection[CodeType]) -> bool:
     while frame is not None and frame.f_code not in codes:
         frame = frame.f_back
     return frame is not None
+
+
+class _HostCall(threading.local):
+    """The call of a host function on a thread."""
+
+    #: Whether its run was cancelled, as by Ctrl-C; None if there is no call, or nobody can tell.
+    is_cancelled: Callable[[], bool] | None = None
+
+
+#: Host functions of many steps ask it between these, and raise `RunCancelledError` if so.
+HOST_CALL: Final = _HostCall()
 
 
 _INTERRUPT = int(SIGINT)

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from syclsched.errors import ArgumentError
+from syclsched.errors import ArgumentError, RunCancelledError
 from syclsched.frontends.onnx.loops.loop_body import BodyProgram, LoopBody, ScannedAxis
 from syclsched.frontends.onnx.model_file.dtypes import dtype_name
 from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
 from syclsched.frontends.onnx.operation_arguments import OperationOf
 from syclsched.frontends.onnx.shapes import unused_output
+from syclsched.interrupts import HOST_CALL
 from syclsched.model.operation import Signature
 
 Array = np.ndarray[Any, Any]
@@ -113,9 +114,11 @@ class LoopOnHost:
             np.copyto(inner, outer)
         # A carried value that is another's input unchanged would be overwritten before it is read.
         held = [each.copy() if any(map(partial(np.may_share_memory, each), states)) else None for each in following]
-        done = 0
+        done, is_cancelled = 0, HOST_CALL.is_cancelled
         with np.errstate(all="ignore"):
             while goes_on and (trips is None or done < trips):
+                if is_cancelled is not None and is_cancelled():
+                    raise RunCancelledError("the run was cancelled", where=f"round {done} of a loop")
                 if counter is not None:
                     counter[...] = done
                 for slice_of, inner in reads:
