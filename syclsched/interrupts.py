@@ -19,6 +19,8 @@ from signal import SIGINT
 from types import CodeType, FrameType
 from typing import Any, Final
 
+from syclsched.errors import RunCancelledError
+
 #: Exit code of the command line after Ctrl-C.
 INTERRUPTED: Final = 130
 
@@ -123,8 +125,12 @@ class _HostCall(threading.local):
     #: Whether its run was cancelled, as by Ctrl-C; None if there is no call, or nobody can tell.
     is_cancelled: Callable[[], bool] | None = None
 
+    def check_cancelled(self) -> None:
+        """Raise `RunCancelledError` if its run was cancelled; for functions of many steps."""
+        if self.is_cancelled is not None and self.is_cancelled():
+            raise RunCancelledError("the run was cancelled", where="a host function")
 
-#: Host functions of many steps ask it between these, and raise `RunCancelledError` if so.
+
 HOST_CALL: Final = _HostCall()
 
 

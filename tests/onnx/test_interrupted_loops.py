@@ -19,6 +19,7 @@ from syclsched.onnx.loop_plans import PlannedBody
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 
 from onnx import TensorProto, helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 pytestmark = pytest.mark.sycl
 
@@ -38,12 +39,27 @@ def loop(nodes: list[Any], trips: str, source: str, target: str, tag: str) -> An
     return helper.make_node("Loop", [trips, "", source], [target], body=body)
 
 
-def model(*, nested: bool) -> Any:
-    product = loop([helper.make_node("MatMul", ["a0", "w"], ["b0"])], "trips", "a1" if nested else "x", "b1", "0")
-    whole = loop([product], "outer", "x", "y", "1") if nested else product
-    output = "y" if nested else "b1"
+def model(kind: str) -> Any:
+    """Return a model of one loop; or of one in another, which may need the number of its results."""
+    product = loop(
+        [helper.make_node("MatMul", ["a0", "w"], ["b0"])], "trips", "x" if kind == "one" else "a1", "b1", "0"
+    )
+    whole = product
+    if kind == "nested":
+        whole = loop([product], "outer", "x", "y", "1")
+    elif kind == "by reference":
+        inner = product.attribute[0].g
+        inner.output.append(info("each"))
+        inner.node.append(helper.make_node("Neg", ["b0"], ["each"]))
+        product.input[0] = "outer"
+        product.output[:] = ["last", "all"]
+        parts = (
+            helper.make_node("ReduceMax", ["all"], ["most"], keepdims=0),
+            helper.make_node("Max", ["last", "most"], ["b1"]),
+        )
+        whole = loop([product, *parts], "trips", "x", "y", "1")
     inputs = [info("x"), info("w"), info("trips", TensorProto.INT64, []), info("outer", TensorProto.INT64, [])]
-    graph = helper.make_graph([whole], "loops", inputs, [info(output)])
+    graph = helper.make_graph([whole], "loops", inputs, [info("b1" if kind == "one" else "y")])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
@@ -52,28 +68,27 @@ class Rounds:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count, self.at, self.call = 0, 0, lambda: None
-        for kind in (PlannedBody, HostProgram):
+        for kind in (PlannedBody, HostProgram, ReferenceEvaluator):
             monkeypatch.setattr(kind, "run", self.counted(kind.run))
 
-    def counted(self, run: Callable[[Any], None]) -> Callable[[Any], None]:
-        def counted_run(program: Any) -> None:
+    def counted(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        def counted_run(program: Any, *given: Any, **named: Any) -> Any:
             self.count += 1
             if self.count == self.at:
                 self.call()
-            run(program)
+            return run(program, *given, **named)
 
         return counted_run
 
 
-@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.filterwarnings("ignore::syclsched.errors.HostOperatorWarning")
+@pytest.mark.parametrize("kind", ["one", "nested", "by reference"])
 @pytest.mark.parametrize("is_cancelled", [False, True])
-def test_a_loop_on_the_host_ends_between_rounds(
-    nested: bool, is_cancelled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loop_on_the_host_ends_between_rounds(kind: str, is_cancelled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C waited for the end of the loop."""
     rounds = Rounds(monkeypatch)
     x, w = np.full((WIDTH, WIDTH), 0.5, np.float32), np.eye(WIDTH, dtype=np.float32)
-    with syclsched.compile(model(nested=nested), devices="cpu", autotune=False) as compiled:
+    with syclsched.compile(model(kind), devices="cpu", autotune=False) as compiled:
         few, many, outer = np.int64(2), np.int64(ROUNDS), np.int64(2)
         np.testing.assert_array_equal(next(iter(compiled(x, w, few, outer).values())), x)
         rounds.count, rounds.at = 0, 5
@@ -87,5 +102,6 @@ def test_a_loop_on_the_host_ends_between_rounds(
             with pytest.raises(KeyboardInterrupt):
                 compiled(x, w, many, outer)
         assert rounds.count < ROUNDS
+        assert ("by reference" in str(compiled.report)) == (kind == "by reference")
         for _ in range(3):
             np.testing.assert_array_equal(next(iter(compiled(x, w, few, outer).values())), x)

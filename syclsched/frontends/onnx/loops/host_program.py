@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from syclsched.errors import ArgumentError, RunCancelledError
+from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.loops.loop_body import BodyProgram, LoopBody, ScannedAxis
 from syclsched.frontends.onnx.model_file.dtypes import dtype_name
 from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
@@ -114,11 +114,10 @@ class LoopOnHost:
             np.copyto(inner, outer)
         # A carried value that is another's input unchanged would be overwritten before it is read.
         held = [each.copy() if any(map(partial(np.may_share_memory, each), states)) else None for each in following]
-        done, is_cancelled = 0, HOST_CALL.is_cancelled
+        done = 0
         with np.errstate(all="ignore"):
             while goes_on and (trips is None or done < trips):
-                if is_cancelled is not None and is_cancelled():
-                    raise RunCancelledError("the run was cancelled", where=f"round {done} of a loop")
+                HOST_CALL.check_cancelled()
                 if counter is not None:
                     counter[...] = done
                 for slice_of, inner in reads:
