@@ -65,3 +65,24 @@ def test_a_slice_backwards_to_the_largest_integer_is_one_to_the_first_element(gi
         constants = {name: each for name, each in value.items() if name not in given}
         others = [{"x": X, **each} for each in values] if len(given) == 3 else [inputs]
         check(model(slices, inputs, ["y"], constants, 13), *others)
+
+
+@pytest.mark.parametrize(
+    ("extents", "attributes"),
+    [
+        ((5, 6), {"kernel_shape": [3, 2]}),
+        ((5, 6), {"kernel_shape": [3, 2], "strides": [2, 1], "storage_order": 1}),
+        ((6,), {"kernel_shape": [3], "pads": [2, 0]}),
+        ((4, 7), {"kernel_shape": [1, 2], "pads": [0, 1, 0, 1], "ceil_mode": 1}),
+        ((4, 5, 6), {"kernel_shape": [2, 2, 3], "strides": [1, 2, 1], "dilations": [1, 1, 2], "storage_order": 1}),
+        ((5, 5), {"kernel_shape": [3, 3], "auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8])
+def test_places_of_maxima(extents: tuple[int, ...], attributes: Mapping[str, Any], dtype: Any) -> None:
+    """The reference implementation errs where windows are not square, and fails with some pads."""
+    given = np.random.default_rng(0).integers(0, 9, (2, 3, *extents)).astype(dtype)  # with equal ones
+    check(
+        model([node("MaxPool", ["x"], ["y", "places"], **attributes)], {"x": given}, ["y", "places"], {}, 12),
+        {"x": given},
+    )
