@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deferral of Ctrl-C during code that must not be interrupted, its delivery where Python would lose it, its exit code.
 
+Ctrl-C cancels a run, and long functions on other threads ask whether theirs was.
+
 Python discards exceptions that are raised in callbacks of weak references, in ``__del__`` and in functions called by C,
 and so a KeyboardInterrupt that is raised there.
 """
@@ -16,6 +18,8 @@ from contextlib import suppress
 from signal import SIGINT
 from types import CodeType, FrameType
 from typing import Any, Final
+
+from syclsched.errors import RunCancelledError
 
 #: Exit code of the command line after Ctrl-C.
 INTERRUPTED: Final = 130
@@ -113,6 +117,21 @@ def _executes(frame: FrameType | None, codes: Collection[CodeType]) -> bool:
     while frame is not None and frame.f_code not in codes:
         frame = frame.f_back
     return frame is not None
+
+
+class _HostCall(threading.local):
+    """The call of a host function on a thread."""
+
+    #: Whether its run was cancelled, as by Ctrl-C; None if there is no call, or nobody can tell.
+    is_cancelled: Callable[[], bool] | None = None
+
+    def check_cancelled(self) -> None:
+        """Raise `RunCancelledError` if its run was cancelled; for functions of many steps."""
+        if self.is_cancelled is not None and self.is_cancelled():
+            raise RunCancelledError("the run was cancelled", where="a host function")
+
+
+HOST_CALL: Final = _HostCall()
 
 
 _INTERRUPT = int(SIGINT)

@@ -50,7 +50,9 @@ class CallInputs:
     def __init__(self, model: OnnxModel, carried: Collection[str]) -> None:
         self._model, self._where = model, f"model {model.name!r}"
         self._declared = {each.name: each for each in model.inputs if each.name not in carried}
-        self._names = tuple(self._declared)
+        #: Inputs that calls may leave out, since the model has a value for them.
+        self._defaulted = {each.name: each for each in model.defaulted if each.name not in carried}
+        self._names = (*self._declared, *self._defaulted)
         graph = [each.name for each in model.tensors(()) if each.name not in carried]
         #: The dtypes of the graph's inputs; none if these differ from call to call.
         self.dtypes = {} if model.is_composed else {name: model.dtype(name) for name in graph}
@@ -61,8 +63,9 @@ class CallInputs:
         """Return the value of every input of the graph, in its dtype."""
         given = self._by_name(inputs, named)
         if self.are_plain:
-            return CallValues({name: _tensor(name, given[name], kind) for name, kind in self.dtypes.items()}, None, {})
-        values: dict[str, Any] = {}
+            tensors = {name: _tensor(name, given[name], kind) for name, kind in self.dtypes.items()}
+            return CallValues(tensors if len(given) == len(tensors) else tensors | self._defaults(given), None, {})
+        values: dict[str, Any] = self._defaults(given)
         known: dict[str, Any] = {}
         for name, declared in self._declared.items():
             is_hosted = declared.dtype in ("text", "map")
@@ -80,9 +83,25 @@ class CallInputs:
                     values[each.name] = np.asarray(made[each.name], self._model.dtype(each.name))
         return CallValues(values, host, known)
 
+    def dtypes_of(self, shapes: Collection[str]) -> dict[str, np.dtype[Any]]:
+        """Return the dtypes of the inputs of a plan, in the order of `values`; none if they differ from call to call.
+
+        Nor are there any if inputs by position would be others than those of the plan.
+        """
+        given = [name for name in self._defaulted if name in shapes]
+        if not given or not self.dtypes:
+            return self.dtypes
+        if given != [*self._defaulted][: len(given)]:
+            return {}
+        return {**self.dtypes, **{name: self._model.dtype(name) for name in given}}
+
+    def _defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values given in place of default values."""
+        return {name: _tensor(name, given[name], self._model.dtype(name)) for name in self._defaulted if name in given}
+
     def _by_name(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
         if len(inputs) == 1 and isinstance(inputs[0], Mapping) and not self._is_one_map(inputs[0], named):
-            given = {**inputs[0], **named}
+            by_position: Mapping[str, Any] = inputs[0]
         elif len(inputs) > len(self._names):
             raise ArgumentError(
                 f"{len(inputs)} inputs are given, and the model takes {len(self._names)}",
@@ -90,13 +109,22 @@ class CallInputs:
                 hint=f"They are {', '.join(self._names)}",
             )
         else:
-            given = {**dict(zip(self._names, inputs, strict=False)), **named}
+            by_position = dict(zip(self._names, inputs, strict=False))
+        doubled = by_position.keys() & named.keys() if named else ()
+        if doubled:
+            raise ArgumentError(
+                f"two values are given for {', '.join(name for name in by_position if name in doubled)}",
+                where=self._where,
+                hint="Give each input once: by position, in a mapping, or by keyword",
+            )
+        given = {**by_position, **named}
         missing = [name for name, each in self._declared.items() if name not in given and not each.is_optional]
-        unknown = [str(name) for name in given if name not in self._declared]
+        unknown = [str(name) for name in given if name not in self._declared and name not in self._defaulted]
         if missing or unknown:
             said = [f"no value is given for {', '.join(missing)}"] if missing else []
             said += [f"there is no input {', '.join(unknown)}"] if unknown else []
-            hint = f"Its inputs are {', '.join(self._names) or 'none'}"
+            hint = f"Its inputs are {', '.join(self._declared) or 'none'}"
+            hint += f", and with default values {', '.join(self._defaulted)}" if self._defaulted else ""
             held = [name for name in unknown if self._model.has_value(name)]
             if held:
                 hint += f". The model has a value for {', '.join(held)}: without that initialiser it is an input"
@@ -107,7 +135,9 @@ class CallInputs:
         """Return whether a map is the value of the only input, and not the inputs by name."""
         (first, *others) = self._declared.values() or (None,)
         is_map = first is not None and not others and first.dtype == "map" and not first.is_sequence
-        return is_map and not named and not (set(given) == set(self._names) and isinstance(given[self._names[0]], dict))
+        if not is_map or named:
+            return False
+        return not (set(given) == set(self._declared) and isinstance(next(iter(given.values())), dict))
 
     def _converted(self, declared: DeclaredValue, value: Any, values: dict[str, Any]) -> Any:
         """Return the value of an input; and put it, or each tensor of a sequence, in ``values``."""

@@ -85,7 +85,7 @@ class CompiledModel:
         Parameters
         ----------
         *inputs : array-like, or one Mapping[str, array-like]
-            In the model's order, or by name.
+            In the model's order, those with default values last, or by name.
         **named : array-like
             By name.
 
@@ -97,8 +97,8 @@ class CompiledModel:
         Raises
         ------
         ArgumentError
-            If an input is missing or unknown, has a dtype or shape that the model does not take, or has indices out of
-            range.
+            If an input is missing, unknown or given twice, has a dtype or shape that the model does not take, or has
+            indices out of range.
         TaskFailedError, ExecutionError
             If the run fails.
         """
@@ -134,7 +134,8 @@ class CompiledModel:
             self._state.expect_run()
         made = self._plans.call_with(run, values)
         last = self._plans.last
-        if last is not None and last is not self._cached_call_of and not self._plans.by_value.inputs:
+        by_value = self._plans.by_value.inputs
+        if last is not None and last is not self._cached_call_of and not any(name in values for name in by_value):
             self._cached_call_of = last
             self._cached_call = None if self.model.is_composed else self._cached_call_for(last)
         return values.results(made)
@@ -146,8 +147,8 @@ class CompiledModel:
         if bound.cached_call is None or bound.cached_version != version:
             another = self._builder.another_runner if state is None else lambda _: None
             can_repeat = state is None or state.can_repeat(bound)
-            dtypes = self._inputs.dtypes
-            if self._buckets is not None:
+            dtypes = self._inputs.dtypes_of(bound.specialised.shapes)
+            if dtypes and self._buckets is not None:
                 dtypes = dtypes | self._buckets.extent_dtypes(bound.specialised.shapes)
             bound.cached_call = cached_call_for(bound, dtypes, another) if can_repeat and dtypes else None
             bound.cached_version = version
@@ -396,6 +397,7 @@ class CompiledModel:
             self._builder.close()
 
     def __enter__(self) -> CompiledModel:
+        self._plans.check_open()
         return self
 
     def __exit__(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from syclsched.errors import ArgumentError, ModelError, OpenDimensionError
+from syclsched.frontends.onnx.model_file.onnx_model import extents_text
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.specialised import Array, Shapes, Specialised, imported, recompute_values, specialise
 from syclsched.onnx.weight_eviction import EvictableConstants
@@ -118,6 +119,11 @@ class OnnxModel:
         """The inputs of the graph, sequences as one: those of the model, or made of texts by the host."""
         return self._model.inputs
 
+    @property
+    def defaulted(self) -> tuple[DeclaredValue, ...]:
+        """The inputs that have default values: calls may leave them out."""
+        return self._model.defaulted
+
     def has_value(self, name: str) -> bool:
         """Return whether the model itself holds a value of this name, such as a weight."""
         return name in self._model.graph.initialisers
@@ -140,11 +146,14 @@ class OnnxModel:
 
     def tensors(self, given: Collection[str]) -> tuple[DeclaredValue, ...]:
         """Return the inputs of the graph if these are given; see `separate_inputs`."""
+        inputs = self._model.inputs
+        if self._model.defaulted:
+            inputs = (*inputs, *(each for each in self._model.defaulted if each.name in given))
         if not self.is_composed:
-            return self._model.inputs
+            return inputs
         from syclsched.frontends.onnx.model_file.onnx_model import separate_inputs
 
-        return separate_inputs(self._model.inputs, given)[0]
+        return separate_inputs(inputs, given)[0]
 
     @property
     def constant_bytes(self) -> int:
@@ -244,8 +253,8 @@ class OnnxModel:
 
     @property
     def _has_fixed_shapes(self) -> bool:
-        """Whether the model declares fixed shapes for all inputs."""
-        return all(
+        """Whether the model declares fixed shapes for all inputs, and none may be left out."""
+        return not self._model.defaulted and all(
             each.dimensions is not None
             and all(isinstance(extent, int) for extent in each.dimensions)
             and not (each.is_sequence or each.is_optional)
@@ -332,7 +341,7 @@ class OnnxModel:
         from syclsched.frontends.onnx.model_file.dtypes import numpy_dtype
 
         names = name, element_of(name)
-        found = next(each for each in self._model.inputs if each.name in names)
+        found = next(each for each in (*self._model.inputs, *self._model.defaulted) if each.name in names)
         return numpy_dtype(found.dtype or "float32")
 
     def __repr__(self) -> str:
@@ -406,12 +415,12 @@ def fitting_shape(each: DeclaredValue, shape: tuple[int, ...], extents: dict[str
         known = extents.setdefault(dimension, extent) if isinstance(dimension, str) else dimension
         wrong = wrong or known not in (None, extent)
     if wrong:
-        wanted = ", ".join(
+        wanted = extents_text(
             "?" if d is None else f"{d}={extents[d]}" if isinstance(d, str) and d in extents else str(d)
             for d in each.dimensions
         )
         raise ArgumentError(
-            f"it has the shape ({', '.join(map(str, shape))}), and the model wants ({wanted})",
+            f"it has the shape {extents_text(shape)}, and the model wants {wanted}",
             where=f"input {each.name!r}",
         )
     return shape

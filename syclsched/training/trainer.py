@@ -278,6 +278,7 @@ class Trainer:
         return f"trainer of {self._session.model.name!r}"
 
     def __enter__(self) -> Trainer:
+        self._check_open()
         return self
 
     def __exit__(

@@ -159,6 +159,15 @@ def test_a_value_that_the_model_has_is_no_input_and_the_error_says_so(compiled) 
     assert f"has a value for {name}" in str(caught.value)
 
 
+def test_shapes_of_one_extent_are_written_as_tuples() -> None:
+    nodes = [onnx.helper.make_node("Relu", ["x"], ["y"])]
+    with (
+        syclsched.compile(small(nodes, {"x": (onnx.TensorProto.FLOAT, [16])}, {}), devices="cpu") as made,
+        pytest.raises(ArgumentError, match=r"has the shape \(4,\), and the model wants \(16,\)"),
+    ):
+        made(np.zeros(4, np.float32))
+
+
 def test_open_extents_are_named() -> None:
     with pytest.raises(OpenDimensionError, match="batch") as caught:
         _ = syclsched.onnx.load(MODEL).graph
@@ -197,6 +206,8 @@ def test_what_is_closed_says_so() -> None:
     made.close()
     with pytest.raises(ExecutionError, match="closed"):
         made(images(1))
+    with pytest.raises(ExecutionError, match="closed"), made:
+        pass
 
 
 def test_a_model_is_closed_though_a_stream_of_it_was_left_open() -> None:

@@ -482,7 +482,7 @@ def test_values_of_other_dtypes_are_converted_and_wrong_ones_refused(is_new: boo
             assert [float(add(one)["y"]) for _ in range(2)] == [18, 21]
         assert add.plan.residents, "values given are put where the plan updates them in place"
         for wrong, message in (
-            (np.ones(4), r"'past'.*shape \(4\), and the model wants \(3\)"),
+            (np.ones(4), r"'past'.*shape \(4,\), and the model wants \(3,\)"),
             (["a", "b", "c"], "'past'.*converted to float32"),
             (np.ones(3, complex), "'past'.*converted to float32"),
         ):
@@ -550,7 +550,7 @@ def test_some_of_the_values_are_given_before_the_first_call() -> None:
             compiled(np.ones(3, np.float32))
         compiled.reset(s0=[1, 2, 3])
         assert compiled(np.ones(3, np.float32))["y"].tolist() == [1, 2, 3]
-        with pytest.raises(ArgumentError, match=r"the model wants \(n=2\)"):
+        with pytest.raises(ArgumentError, match=r"the model wants \(n=2,\)"):
             compiled.reset(s0=[1, 2], s1=[1, 2, 3])
 
 

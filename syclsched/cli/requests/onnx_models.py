@@ -135,6 +135,7 @@ def read_model_with_inputs(
             given[each.name] = [value(each, name) for name in elements]
         elif not each.is_optional or each.name in asked:
             given[each.name] = value(each, each.name)
+    given |= {each.name: named[each.name] for each in model.defaulted if each.name in named}
     values = CallInputs(model, ()).values((), given)
     sizes = Buckets(dict(map(_bucket, buckets)), model) if buckets else None
     if sizes is not None:
@@ -184,7 +185,7 @@ def _random(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype
 
 
 def _named_inputs(model: OnnxModel, inputs: Sequence[str]) -> dict[str, Array]:
-    names = [each.name for each in model.inputs]
+    names = [each.name for each in (*model.inputs, *model.defaulted)]
     found: dict[str, Array] = {}
     position = 0
     lists = [each.name for each in model.inputs if each.is_sequence]

@@ -17,7 +17,7 @@ from syclsched.devices.programs.executables import Executable, SequenceSubmissio
 from syclsched.devices.submission import faultpoints
 from syclsched.devices.submission.command_maker import MAX_EVENT_LIST
 from syclsched.devices.submission.faultpoints import SubmissionKind
-from syclsched.errors import ExecutionError
+from syclsched.errors import ExecutionError, RunCancelledError
 from syclsched.execution.core.clock import now_ns
 from syclsched.execution.core.events import EventTable
 from syclsched.execution.core.execution_records import Counts, Record
@@ -28,6 +28,7 @@ from syclsched.execution.lanes.cpu_helper_thread import HelperThread
 from syclsched.execution.lanes.host_calls import make_host_step
 from syclsched.execution.lanes.pacing import Pacing
 from syclsched.execution.memory.buffers import BufferTable
+from syclsched.interrupts import HOST_CALL
 from syclsched.model.plan import Lane, Plan
 
 if TYPE_CHECKING:
@@ -341,7 +342,12 @@ def _perform(
         if cancelled():
             return Completion(node)
         start_ns = now_ns()
+        HOST_CALL.is_cancelled = cancelled
         call()
         return Completion(node, start_ns, now_ns())
+    except RunCancelledError as error:
+        return Completion(node) if cancelled() else Completion(node, start_ns, now_ns(), error)
     except BaseException as error:  # an error of a user function must reach the caller, not end the thread
         return Completion(node, start_ns, now_ns(), error)
+    finally:
+        HOST_CALL.is_cancelled = None

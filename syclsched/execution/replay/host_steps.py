@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from syclsched.errors import RunCancelledError
 from syclsched.execution.core.execution_records import Record
 from syclsched.execution.core.failures import FailureReason, Failures, propagate_device_failures, task_failed_error
 from syclsched.execution.core.program import ProgramNode
@@ -23,6 +24,7 @@ from syclsched.execution.core.waiting import Flag, wait_flag
 from syclsched.execution.lanes.eventfd_wakeup import EventFd
 from syclsched.execution.lanes.host_thread import HostThread
 from syclsched.execution.replay.host_sync import HostStep, HostSyncSchedule
+from syclsched.interrupts import HOST_CALL
 from syclsched.model.plan import Instruction
 
 if TYPE_CHECKING:
@@ -85,6 +87,8 @@ class HostStepRun:
         )
         self._lanes_left = set(self._lanes)
         self._is_over = False
+        #: The run on whose host thread this one was started, as that of a loop's body: cancelled with it.
+        self._outer_is_cancelled = HOST_CALL.is_cancelled
 
     # --- for the replay ---------------------------------------------------------------------------
 
@@ -168,12 +172,18 @@ class HostStepRun:
         call = self._calls[number]
         failed: BaseException | None = None
         record = Record(begun_ns := time.perf_counter_ns(), start_ns=begun_ns)
+        HOST_CALL.is_cancelled = self._is_cancelled
         try:
             call()
         except BaseException as error:  # an error of a user function must reach the caller, not end the thread
             failed = error
+        HOST_CALL.is_cancelled = None
         record.finish_ns = time.perf_counter_ns()
         try:
+            if isinstance(failed, RunCancelledError) and self._is_cancelled():
+                run.abort()
+                self._leave_out(node)
+                return True
             if failed is not None or run.has_overdue:
                 self._note_end(instruction, record, failed)
             else:
@@ -207,6 +217,10 @@ class HostStepRun:
         self._wake_lanes()
 
     # --- inside -----------------------------------------------------------------------------------
+
+    def _is_cancelled(self) -> bool:
+        outer = self._outer_is_cancelled
+        return self._run.cancelled or (outer is not None and outer())
 
     def _pass_to_host_threads(self) -> None:
         for lane in self._lanes:

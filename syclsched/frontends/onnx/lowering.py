@@ -137,11 +137,15 @@ class _Lowering:
         self._graph.kernel(copy_operation(), name=name, source=given, destination=home.write())
 
     def _declare(self, value: Value, *, temporary: bool, donated: bool = False) -> LogicalArray:
-        name = numbered_name(_safe(value.name) or "value", self._taken)
-        self._names[value.name] = name
-        array = self._graph.array(name, value.shape, value.dtype, temporary=temporary, donated=donated)
+        array = self._new_array(value, temporary=temporary, donated=donated)
+        self._names[value.name] = array.name
         self._arrays[value.name] = self._views[value.name] = array
         return array
+
+    def _new_array(self, value: Value, *, temporary: bool = True, donated: bool = False) -> LogicalArray:
+        """Return an array as a value, of whose name the network may have another value."""
+        name = numbered_name(_safe(value.name) or "value", self._taken)
+        return self._graph.array(name, value.shape, value.dtype, temporary=temporary, donated=donated)
 
     def _declare_made(self, value: Value) -> LogicalArray | ReshapedArray:
         """Declare the array of a task's result; a value that only differs from an output in shape uses its array."""
@@ -226,9 +230,9 @@ class _Lowering:
                 shape = call.reshaped.get(parameter, made.shape)
                 arguments[parameter] = (made if shape == made.shape else made.reshaped(shape)).write()
             else:
-                arguments[parameter] = self._declare(self._unused(node, parameter, position), temporary=True).write()
+                arguments[parameter] = self._new_array(self._unused(node, parameter, position)).write()
         for parameter, value in call.scratch.items():
-            arguments[parameter] = self._declare(value, temporary=True).write()
+            arguments[parameter] = self._new_array(value).write()
         arguments |= call.scalars
         task = self._task_name(node.name)
         self._graph.kernel(call.operation, name=task, **arguments)
@@ -247,7 +251,7 @@ class _Lowering:
         if isinstance(view, LogicalArray) and self._reads[old] == 1 and old in self._made_by_tasks and not is_output:
             self._views[value.name] = view
             return view
-        made = self._declare_made(value) if value.name in self._network.values else self._declare(value, temporary=True)
+        made = self._declare_made(value) if value.name in self._network.values else self._new_array(value)
         source = self._constant(old) if view is None else view
         source = source if source.shape == value.shape else source.reshaped(value.shape)
         name = self._task_name(f"copy {old}")

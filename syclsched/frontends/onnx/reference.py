@@ -6,9 +6,10 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from typing import Any, Final
 
-from syclsched.errors import ModelError
+from syclsched.errors import ModelError, RunCancelledError
 from syclsched.frontends.onnx.model_file.dtypes import numpy_dtype
 from syclsched.frontends.onnx.network import CanonicalNode, Network
+from syclsched.frontends.onnx.reference_loops import loop_operators
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
 
@@ -84,6 +85,8 @@ def _run(
     try:
         with np.errstate(all="ignore"):
             made = evaluator().run(None, given)
+    except RunCancelledError:
+        raise
     except Exception as error:
         raise ModelError(
             f"onnx's reference implementation cannot compute it: {type(error).__name__}: {error}", where=f"node {label}"
@@ -109,10 +112,6 @@ def _evaluator(
     node.ParseFromString(proto)
     before, constants = [], []
     _adapt_to_newest_opset(node, dict(opsets).get("", 1))
-    if node.op_type == "Loop" and not node.input[1]:
-        # A missing condition means true, but the reference implementation then runs no iteration.
-        node.input[1] = "condition left out"
-        constants.append(numpy_helper.from_array(np.array(True), node.input[1]))
     if node.op_type == "NonMaxSuppression":
         # The missing inputs (number of boxes, overlap threshold) default to 0, but the reference implementation fails
         # without them.
@@ -134,7 +133,10 @@ def _evaluator(
         constants,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*each) for each in opsets])
-    return ReferenceEvaluator(model, new_ops=[_corrected_svm_classifier()] if node.op_type == "SVMClassifier" else None)
+    corrected = [*loop_operators()] if dict(opsets).get("", 1) >= 9 else []  # before, Scan had another form
+    if node.op_type == "SVMClassifier":
+        corrected.append(_corrected_svm_classifier())
+    return ReferenceEvaluator(model, new_ops=corrected)
 
 
 @lru_cache(maxsize=1)

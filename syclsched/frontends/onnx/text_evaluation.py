@@ -12,6 +12,7 @@ import numpy as np
 from syclsched.errors import ModelError
 from syclsched.frontends.onnx.model_file.onnx_model import HostPart
 from syclsched.frontends.onnx.model_file.text_partition import inferred_outputs
+from syclsched.frontends.onnx.reference_loops import loop_operators
 from syclsched.frontends.onnx.text_operators import text_operators
 
 
@@ -47,7 +48,9 @@ def _evaluator(part: HostPart) -> Any:
     from onnx.reference import ReferenceEvaluator
 
     try:
-        return ReferenceEvaluator(onnx.ModelProto.FromString(part.model), new_ops=list(text_operators()))
+        return ReferenceEvaluator(
+            onnx.ModelProto.FromString(part.model), new_ops=[*text_operators(), *loop_operators()]
+        )
     except Exception as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ModelError(

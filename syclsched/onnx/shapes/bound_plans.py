@@ -44,6 +44,8 @@ class BoundPlans:
         buckets: Buckets | None,
     ) -> None:
         self._model, self._builder, self._state, self._buckets = model, builder, state, buckets
+        #: Number of inputs of calls that give none of those with default values.
+        self._least_inputs = len(model.graph_inputs) - (0 if state is None else len(state.names))
         #: What input values decide of shapes.
         self.by_value = ValueShapes(
             model, bounded=buckets is None or not buckets.are_given, carried={} if state is None else state.pairs
@@ -163,6 +165,11 @@ class BoundPlans:
             self._buckets.refuse_growth({**shapes, **self._carried(shapes)}, error)
             return False
 
+    def check_open(self) -> None:
+        """Raise `ExecutionError` if they are closed."""
+        if self.is_closed:
+            raise ExecutionError("it is closed", where=f"model {self._model.name!r}")
+
     def close(self) -> bool:
         """Close the plans once none is in use; return whether they were open."""
         with self._lock:
@@ -178,7 +185,7 @@ class BoundPlans:
         return self._key_of({name: tuple(value.shape) for name, value in values.items()})
 
     def _key_of(self, shapes: Shapes) -> PlanKey:
-        is_named = self._model.is_composed or self._buckets is not None
+        is_named = self._model.is_composed or self._buckets is not None or len(shapes) > self._least_inputs
         key: PlanKey = tuple(shapes.items() if is_named else shapes.values())
         if self._state is None:
             return key
@@ -230,8 +237,7 @@ class BoundPlans:
 
     @contextmanager
     def _bound(self, key: PlanKey, make: Callable[[], BoundModel], *, awaited: bool = True) -> Iterator[BoundModel]:
-        if self.is_closed:
-            raise ExecutionError("it is closed", where=f"model {self._model.name!r}")
+        self.check_open()
 
         def made() -> BoundModel:
             bound = make()

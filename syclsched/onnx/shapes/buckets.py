@@ -87,9 +87,10 @@ class Buckets:
     ) -> None:
         #: Axes of the dimensions with buckets, by input of the graph.
         self._axes: dict[str, dict[int, str]] = {}
-        self._inputs = {each.name: each for each in model.graph_inputs if not each.is_sequence}
+        inputs = (*model.graph_inputs, *model.defaulted)
+        self._inputs = {each.name: each for each in inputs if not each.is_sequence}
         known, fixed = set(), dict[str, str]()
-        for each in model.graph_inputs:
+        for each in inputs:
             for axis, dimension in enumerate(each.dimensions or ()):
                 if isinstance(dimension, int):
                     continue

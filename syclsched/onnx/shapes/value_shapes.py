@@ -51,11 +51,11 @@ class ValueShapes:
             shapes = (*shapes, observed.version)
         if not self.inputs:
             return shapes
-        return (*shapes, *(np.asarray(values[name]).tobytes() for name in self.inputs))
+        return (*shapes, *(np.asarray(values[name]).tobytes() for name in self.inputs if name in values))
 
     def planned_by(self, values: Mapping[str, Any]) -> dict[str, Array]:
         """Return the values for which the model is planned."""
-        return {name: np.asarray(values[name]) for name in self.inputs}
+        return {name: np.asarray(values[name]) for name in self.inputs if name in values}
 
     def observed(self, shapes: tuple[Any, ...]) -> ObservedExtents | None:
         """Return the extents observed for input shapes; None if they are not bounded."""
@@ -112,7 +112,7 @@ class ValueShapes:
                 return True  # another call has done it
             found = ObservedExtents() if before is None else before.copy()  # if it fails, nothing is learnt
             while True:
-                names = dict.fromkeys((*self.inputs, *self._observed_inputs))
+                names = dict.fromkeys(each for each in (*self.inputs, *self._observed_inputs) if each in values)
                 try:
                     known = {name: np.asarray(values[name]) for name in names}
                     self._model.observe(shapes(), known, self._carried, found)

@@ -62,7 +62,8 @@ class TrainedModel:
             for name in (*self.parameters, *self.moments)
         )
         kept = {name: array for name, array in graph.initialisers.items() if name not in changed}
-        return replace(self.model, graph=replace(graph, inputs=(*graph.inputs, *inputs), initialisers=kept))
+        whole = replace(graph, inputs=(*graph.inputs, *inputs), initialisers=kept, defaulted=())
+        return replace(self.model, graph=whole)
 
     @property
     def has_fixed_shapes(self) -> bool:

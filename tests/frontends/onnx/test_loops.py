@@ -27,7 +27,7 @@ from syclsched.errors import ModelError  # noqa: E402
 pytestmark = pytest.mark.sycl
 
 node = helper.make_node
-DTYPES = {"i": 7, "n": 7, "c": 9, "d": 9, "e": 9, "go": 9}
+DTYPES = {"i": 7, "j": 7, "n": 7, "c": 9, "d": 9, "e": 9, "go": 9}
 SHAPES = {"i": (), "n": (), "c": (), "go": ()}
 RANDOM = generator(0)
 X = RANDOM.standard_normal((6, 3, 4)).astype(np.float32)
@@ -185,6 +185,85 @@ def test_loops_nest_and_read_values_around_them() -> None:
     looped = node("Loop", ["count", "", "H"], ["last", "tops"], body=outer)
     made = model([looped], {"H": H}, "last tops", count=np.array(6), inner_count=np.array(5))
     check(made, {"H": H}, tasks=1)
+
+
+def test_results_of_inner_loops_that_nothing_reads() -> None:
+    """In a kernel the results after them were taken for those before."""
+    inner = graph(
+        [
+            node("Cast", ["i"], ["number"], to=1),
+            node("Add", ["g", "number"], ["g1"]),
+            node("MatMul", ["p", "W"], ["p1"]),
+            node("Identity", ["c"], ["e"]),
+            node("Identity", ["number"], ["each"]),
+            node("ReduceMax", ["p1"], ["most"], keepdims=0),
+        ],
+        "i c g p",
+        "e g1 p1 each most",
+        {**SHAPES, "g": (), "p": (3, 4)},
+    )
+    for left, names in (("g1", "_ P _ M"), ("p1", "G _ E _"), ("each", "_ _ _ M")):
+        made = [f"{name}0" if name != "_" else f"{left}{k}" for k, name in enumerate(names.split())]
+        parts = [
+            node("ReduceSum", [name], [f"s{name}"], keepdims=0)
+            for name in made
+            if name.endswith("0") and name[0].isupper()
+        ]
+        total = [node("Sum", [each.output[0] for each in parts], ["top"]), node("Add", ["h", "top"], ["h1"])]
+        looped = node("Loop", ["inner_count", "", "zero", "H"], made, body=inner)
+        outer = graph([looped, *parts, *total, node("Identity", ["c"], ["d"])], "i c h", "d h1 top")
+        whole = node("Loop", ["count", "", "H"], ["last", "tops"], body=outer)
+        constants = {"count": np.array(6), "inner_count": np.array(5), "zero": np.array(0, np.float32)}
+        check(model([whole], {"H": H}, "last tops", **constants), {"H": H})
+
+
+@pytest.mark.filterwarnings("ignore::syclsched.errors.HostOperatorWarning")
+@pytest.mark.parametrize("backwards", [0, 1])
+def test_loops_within_those_of_the_reference_implementation(backwards: int) -> None:
+    """It ran no iteration of a Loop without a condition, and refused scans backwards or of no elements."""
+    step = graph(
+        [node("Add", ["f", "h"], ["f1"]), node("Identity", ["go"], ["e"])], "j go f", "e f1 f1", {"j": (), "go": ()}
+    )
+    lines = graph([node("Mul", ["s", "k"], ["k1"]), node("Tanh", ["k1"], ["r"])], "k s", "k1 r", {"k": (4,), "s": (4,)})
+    ways = {"scan_input_directions": [backwards], "scan_output_directions": [1 - backwards], "scan_output_axes": [1]}
+    body = graph(
+        [
+            node("Loop", ["n", "", "h"], ["g", "each"], body=step),
+            node("ReduceSum", ["each", "axes"], ["total"], keepdims=0),
+            node("Gather", ["h", "one"], ["q"]),
+            node("Scan", ["q", "h"], ["q1", "R"], body=lines, num_scan_inputs=1, **ways),
+            node("Transpose", ["R"], ["R1"]),
+            node("Add", ["g", "total"], ["sum"]),
+            node("Add", ["sum", "R1"], ["shifted"]),
+            node("Tanh", ["shifted"], ["h1"]),
+            node("Identity", ["c"], ["d"]),
+        ],
+        "i c h",
+        "d h1",
+        {**SHAPES, "h": (3, 4)},
+    )
+    body.output[1].CopyFrom(helper.make_tensor_value_info("h1", 1, (3, 4)))
+    made = model([node("Loop", ["n", "", "H"], ["last"], body=body)], {"H": H, "n": np.array(3)}, "last")
+    session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    with syclsched.compile(made, devices="cpu", autotune=False) as compiled:
+        for rounds in (3, 1, 0, 5):
+            each = {"H": H, "n": np.array(rounds)}
+            np.testing.assert_allclose(compiled(each)["last"], session.run(None, each)[0], rtol=1e-4, atol=1e-5)
+        assert "reference" in str(compiled.report)
+
+
+def test_names_of_values_within_a_body_may_stand_for_others_around_it() -> None:
+    """A kernel's own arrays, which are named after values of the body, were taken for values around it."""
+    body = graph([node("MatMul", ["h", "W"], ["h1"]), node("Identity", ["c"], ["d"])], "i c h", "d h1")
+    nodes = [
+        node("MatMul", ["H", "W"], ["carried 0"]),
+        node("Loop", ["n", "", "H"], ["last"], body=body),
+        node("MatMul", ["carried 0", "W"], ["product"]),
+        node("Add", ["last", "product"], ["y"]),
+    ]
+    wide = np.resize(H, (300, 4))
+    inputs = {"H": wide, "n": np.array(7)}
+    check(model(nodes, inputs, "y"), inputs)
 
 
 def test_a_choice_in_a_body_is_made_in_every_iteration() -> None:

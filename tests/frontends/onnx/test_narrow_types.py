@@ -174,3 +174,43 @@ def test_values_of_bodies_are_rounded(operator: str) -> None:
     got = evaluate(imported(made), {"x": x.astype(np.float32)})["y"]
     assert got.dtype == x.dtype
     assert np.array_equal(got.astype(np.float32), wanted.astype(np.float32))
+
+
+@pytest.mark.parametrize("operator", ["Loop", "Scan"])
+@pytest.mark.parametrize("rounds", [0, 2, 6])
+def test_scan_outputs_of_any_number_of_rounds_have_the_shape_of_their_elements(operator: str, rounds: int) -> None:
+    """Without a round the shape was (0,)."""
+    kind = NUMBERS["bfloat16"]
+    value = lambda name, shape=None, of=kind: helper.make_tensor_value_info(name, of, shape)  # noqa: E731
+    if operator == "Loop":
+        step = [node("Mul", ["h", "w"], ["h1"]), node("Add", ["h1", "x"], ["each"]), node("Identity", ["c"], ["d"])]
+        inputs, outputs = [value("i", (), 7), value("c", (), 9), value("h")], [value("d", (), 9)]
+        body = helper.make_graph(step, "body", inputs, [*outputs, value("h1"), value("each")])
+        nodes = [node("Loop", ["n", "", "x"], ["last", "y"], body=body)]
+    else:
+        step = [node("Mul", ["s", "s"], ["p"]), node("Mul", ["p", "s"], ["each"])]
+        body = helper.make_graph(step, "body", [value("s")], [value("each")])
+        nodes = [node("Scan", ["z"], ["y"], body=body, num_scan_inputs=1, scan_output_axes=[1])]
+        nodes.append(node("Identity", ["x"], ["last"]))
+    weights = [helper.make_tensor("w", kind, (2,), [1.013, 1.03]), helper.make_tensor("n", 7, (), [rounds])]
+    given = [value("x", (2,)), value("z", (rounds, 2))]
+    graph = helper.make_graph(nodes, "g", given, [value("last"), value("y")], weights)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    dtype = numpy_dtype("bfloat16")
+    x = np.array([1.0, 1.1], np.float32).astype(dtype)
+    z = np.random.default_rng(0).random((rounds, 2)).astype(dtype)
+    w = np.array([1.013, 1.03], np.float32).astype(dtype)
+    last, each = x, []
+    for index in range(rounds):
+        if operator == "Loop":
+            last = last * w
+            each.append(last + x)
+        else:
+            each.append(z[index] * z[index] * z[index])
+    wanted = (
+        np.stack(each, int(operator == "Scan")) if each else np.zeros((0, 2) if operator == "Loop" else (2, 0), dtype)
+    )
+    found = evaluate(imported(made), {"x": x.astype(np.float32), "z": z.astype(np.float32)})
+    for name, right in (("last", last), ("y", wanted)):
+        assert (found[name].shape, found[name].dtype) == (right.shape, dtype)
+        assert np.array_equal(found[name].astype(np.float32), right.astype(np.float32))

@@ -160,8 +160,7 @@ def _import_loop(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
         rounds += 1
     scope.b.begin(scope.prefixed(node.name), node.label)
     if not rounds:
-        empty = scan_outputs_of_none(scope, body, carried) if gathered else []
-        return [*carried, *(scope.b.constant(np.zeros(*each)) for each in empty)]
+        return [*carried, *(scan_outputs_of_none(scope, body, carried) if gathered else [])]
     return [*carried, *(scope.b.stack(values, 0) for values in gathered)]
 
 
@@ -280,8 +279,10 @@ def _import_scan(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     replayed = _as_one_task(
         scope, node, partial(import_scan_body, scope, body, given[: len(states)], slices, results_at, rounds)
     )
-    if replayed is not None or rounds == 0:
+    if replayed is not None:
         return replayed
+    if rounds == 0:
+        return [*states, *scan_outputs_of_none(scope, body, states, slices, axes_out)]
     if rounds > LONGEST_LOOP:
         raise _too_long(scope, f"{rounds:,}")
     gathered: list[list[str]] = [[] for _ in range(made)]

@@ -15,6 +15,7 @@ from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, ScopeImporter
 from syclsched.frontends.onnx.loops.host_program import HostProgram
 from syclsched.frontends.onnx.loops.loop_body import LoopBody, ScannedAxis
+from syclsched.frontends.onnx.model_file.dtypes import numpy_dtype
 from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph
 from syclsched.frontends.onnx.network import Network
 from syclsched.frontends.onnx.operations import operation_call
@@ -26,12 +27,18 @@ LONGEST_LOOP: Final = 10_000
 _OF_TRAINING: Final = frozenset({"BatchNormalization", "Dropout"})
 
 
+#: Name, shape and type of elements of a body's input.
+_Formal = tuple[str, Shape, str] | None
+
+
 class _BodyScope(Scope):
     """The scope of a body: values of outer graphs become inputs of its network, and constants its constants."""
 
-    def __init__(self, b: NetworkBuilder, importers: Mapping[str, ScopeImporter], outer: Scope) -> None:
+    def __init__(
+        self, b: NetworkBuilder, importers: Mapping[str, ScopeImporter], outer: Scope, *, takes_narrow: bool
+    ) -> None:
         super().__init__(b, importers)
-        self._outer = outer
+        self._outer, self._takes_narrow = outer, takes_narrow
         #: Outer value -> the network's value for it.
         self._inner: dict[str, str] = {}
 
@@ -45,13 +52,15 @@ class _BodyScope(Scope):
         if not isinstance(found, str):
             raise outer.wrong("its body reads a sequence")
         if found not in self._inner:
-            _check_plain(outer, found, outer, "its body reads")
+            _check_plain(outer, found, outer, "its body reads", takes_narrow=self._takes_narrow)
             known = outer.known(found)
             label = f"outer value {len(self._inner)}"
             if known is None:
-                self.b.add_input(label, outer.shape(found), outer.dtype(found))
+                self.b.add_input(label, outer.shape(found), outer.element(found))
             else:
                 self.b.add_constant(label, known)
+                if found in outer.elements:
+                    self.b.elements[label] = outer.elements[found]
             self._inner[found] = label
         return self._inner[found]
 
@@ -65,17 +74,18 @@ class _BodyScope(Scope):
 
 
 def _import_body(
-    scope: Scope, graph: ModelGraph, formals: Sequence[tuple[str, Shape, str] | None]
+    scope: Scope, graph: ModelGraph, formals: Sequence[_Formal], *, takes_narrow: bool = False
 ) -> tuple[Network, list[str]]:
     """Import a body; return its network, and the outer values that follow the formal inputs.
 
-    Formal inputs are name, shape and dtype; None stands for a condition, which is true whenever the body is executed.
+    Formal inputs are name, shape and type of elements; None stands for a condition, which is true whenever the body is
+    executed.
     """
     outer = scope.b
     if outer.training is not None and any(each in _OF_TRAINING for each in _operators(graph)):
         raise outer.wrong("its body differs in training", hint="Such a loop is unrolled")
     b = NetworkBuilder(outer.where, outer.opset, dict(outer.opsets), outer.limits)
-    inner = _BodyScope(b, scope.importers, scope)
+    inner = _BodyScope(b, scope.importers, scope, takes_narrow=takes_narrow)
     if len(graph.inputs) != len(formals):
         raise outer.wrong(f"its body has {len(graph.inputs)} inputs, expected {len(formals)}")
     for declared, formal in zip(graph.inputs, formals, strict=True):
@@ -87,7 +97,7 @@ def _import_body(
     inner.run(graph.nodes)
     outputs = [(f"result {i}", inner.tensor(output.name)) for i, output in enumerate(graph.outputs)]
     for _, value in outputs:
-        _check_plain(b, value, outer, "its body makes")
+        _check_plain(b, value, outer, "its body makes", takes_narrow=takes_narrow)
     return b.finish(graph.name or "body", outputs), inner.captured
 
 
@@ -100,18 +110,31 @@ def _operators(graph: ModelGraph) -> Iterator[str]:
                 yield from _operators(each)
 
 
-def _check_plain(b: NetworkBuilder, value: str, outer: NetworkBuilder, what: str) -> None:
-    """Raise `ModelError` for a value that is more than an array of numbers of its dtype."""
-    found = [f"elements of {b.elements[value]}"] if value in b.elements else []
+def _check_plain(
+    b: NetworkBuilder, value: str, outer: NetworkBuilder, what: str, *, takes_narrow: bool = False
+) -> None:
+    """Raise `ModelError` for a value that is more than an array of numbers of its dtype, or of narrow elements."""
+    found = [f"elements of {b.elements[value]}"] if value in b.elements and not takes_narrow else []
     found += ["a value whose length is known only at run time"] if value in b.lengths else []
     if found:
         raise outer.wrong(f"{what} {found[0]}")
 
 
-def _formals(scope: Scope, kind: str, values: Sequence[str]) -> list[tuple[str, Shape, str] | None]:
+def _formals(scope: Scope, kind: str, values: Sequence[str], *, takes_narrow: bool = False) -> list[_Formal]:
     for each in values:
-        _check_plain(scope.b, each, scope.b, "it takes")
-    return [(f"{kind} {i}", scope.b.shape(each), scope.b.dtype(each)) for i, each in enumerate(values)]
+        _check_plain(scope.b, each, scope.b, "it takes", takes_narrow=takes_narrow)
+    return [(f"{kind} {i}", scope.b.shape(each), scope.b.element(each)) for i, each in enumerate(values)]
+
+
+def _slices(scope: Scope, scanned: Sequence[tuple[str, ScannedAxis]], *, takes_narrow: bool = False) -> list[_Formal]:
+    """Return the formal inputs for one slice of each scanned input."""
+    found: list[_Formal] = []
+    whole = _formals(scope, "slice", [x for x, _ in scanned], takes_narrow=takes_narrow)
+    for formal, (_, each) in zip(whole, scanned, strict=True):
+        assert formal is not None
+        name, shape, element = formal
+        found.append((name, (*shape[: each.axis], *shape[each.axis + 1 :]), element))
+    return found
 
 
 def _check_carried(scope: Scope, network: Network, carried: Sequence[str], first: int) -> None:
@@ -161,24 +184,43 @@ def import_loop_body(
     return body, [*(each for each in first if each is not None), *carried, *captured]
 
 
-def scan_outputs_of_none(scope: Scope, graph: ModelGraph, carried: Sequence[BoundValue]) -> list[ShapeDtype]:
-    """Return shape and dtype of the scan outputs of a Loop without iterations: as its body would make, or declares."""
+def scan_outputs_of_none(
+    scope: Scope,
+    graph: ModelGraph,
+    carried: Sequence[BoundValue],
+    scanned: Sequence[tuple[str, ScannedAxis]] = (),
+    axes: Sequence[int] | None = None,
+) -> list[str]:
+    """Return the scan outputs of a Loop or Scan without iterations, of the shapes that its body would make or declares.
+
+    Those of a Scan have axes.
+    """
     tensors = [each for each in carried if isinstance(each, str)]
-    if len(tensors) == len(carried):
-        try:
-            network, _ = _import_body(
-                scope, graph, [("counter", (), "int64"), None, *_formals(scope, "carried", tensors)]
-            )
-            made = [network.values[name] for name in network.outputs[1 + len(carried) :]]
-            return [((0, *each.shape), each.dtype) for each in made]
-        except ModelError:
-            pass  # only an iteration could tell
+    first: list[_Formal] = [("counter", (), "int64"), None] if axes is None else []
+    at = len(carried) + (axes is None)
     found: list[ShapeDtype] = []
-    for each in graph.outputs[1 + len(carried) :]:
-        if each.dtype is None:
-            raise scope.b.wrong(f"it has no iterations, and its body does not declare the type of {each.name!r}")
-        found.append(((0, *(d if isinstance(d, int) else 0 for d in each.dimensions or ())), each.dtype))
-    return found
+    try:
+        if len(tensors) < len(carried):
+            raise scope.b.wrong("it carries a sequence")
+        states, slices = (
+            _formals(scope, "carried", tensors, takes_narrow=True),
+            _slices(scope, scanned, takes_narrow=True),
+        )
+        network, _ = _import_body(scope, graph, [*first, *states, *slices], takes_narrow=True)
+        made = [network.values[name] for name in network.outputs[at:]]
+        found += [(each.shape, network.elements.get(each.name, each.dtype)) for each in made]
+    except ModelError:  # only an iteration could tell
+        for each in graph.outputs[at:]:
+            if each.dtype is None:
+                raise scope.b.wrong(
+                    f"it has no iterations, and its body does not declare the type of {each.name!r}"
+                ) from None
+            found.append((tuple(d if isinstance(d, int) else 0 for d in each.dimensions or ()), each.dtype))
+    empty = []
+    for (shape, element), given in zip(found, [0] * len(found) if axes is None else axes, strict=True):
+        axis = scope.b.axis(given, len(shape) + 1)
+        empty.append(scope.b.constant(np.zeros((*shape[:axis], 0, *shape[axis:]), numpy_dtype(element))))
+    return empty
 
 
 def _rounds_by_counter(network: Network) -> int | None:
@@ -215,11 +257,8 @@ def import_scan_body(
 ) -> tuple[LoopBody, list[str]]:
     """Import the body of a Scan; return it and the inputs of its node. Axes of results may count from the end."""
     b = scope.b
-    shapes = [(b.shape(x), each.axis, b.dtype(x)) for x, each in scanned]
-    slices = [
-        (f"slice {i}", (*shape[:axis], *shape[axis + 1 :]), dtype) for i, (shape, axis, dtype) in enumerate(shapes)
-    ]
-    network, captured = _import_body(scope, graph, [*_formals(scope, "carried", carried), *slices])
+    formals = [*_formals(scope, "carried", carried), *_slices(scope, scanned)]
+    network, captured = _import_body(scope, graph, formals)
     _check_carried(scope, network, carried, 0)
     ranks = [len(network.values[name].shape) + 1 for name in network.outputs[len(carried) :]]
     axes = tuple(ScannedAxis(b.axis(each.axis, rank), each.backwards) for each, rank in zip(made, ranks, strict=True))

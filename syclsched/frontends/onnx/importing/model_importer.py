@@ -57,13 +57,14 @@ def import_model(
     Nodes may overwrite the inputs that are ``carried`` from call to call. For training, the network has a further input
     for the random numbers of dropout, if it has any, and further outputs with the next values of running moments.
     Extents that values decide have upper bounds by what is ``observed``; ``observing`` adds those of the known values.
-    Axes of inputs that are ``counted`` have as many elements as further inputs say.
+    Axes of inputs that are ``counted`` have as many elements as further inputs say. Inputs with default values are
+    constants unless a shape or value is given.
     """
     load_families()
     for name, shape in (shapes or {}).items():
         for extent in shape:
             _check_extent(extent, f"{model.where}, input {name!r}")
-    model = model.with_shapes(shapes or {})
+    model = model.with_given({*(shapes or {}), *(known or {})}).with_shapes(shapes or {})
     inputs, composed = separate_inputs(model.inputs, {*(shapes or {}), *(known or {})})
     model = replace(model, graph=replace(model.graph, inputs=inputs))
     b = NetworkBuilder(model.where, model.opset, model.opsets, limits or ModelLimits())

@@ -15,6 +15,7 @@ from syclsched.frontends.onnx.model_file.dtypes import dtype_name
 from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
 from syclsched.frontends.onnx.operation_arguments import OperationOf
 from syclsched.frontends.onnx.shapes import unused_output
+from syclsched.interrupts import HOST_CALL
 from syclsched.model.operation import Signature
 
 Array = np.ndarray[Any, Any]
@@ -116,6 +117,7 @@ class LoopOnHost:
         done = 0
         with np.errstate(all="ignore"):
             while goes_on and (trips is None or done < trips):
+                HOST_CALL.check_cancelled()
                 if counter is not None:
                     counter[...] = done
                 for slice_of, inner in reads:

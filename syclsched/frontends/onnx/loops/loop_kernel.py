@@ -120,8 +120,8 @@ class _LoopWriter:
         self._constants = constants
         self._places = {name: next(constants) for name in body.network.constants}
 
-    def write(self, given: Sequence[ArrayPlace], results: Sequence[ArrayPlace]) -> None:
-        """Emit the loop, with the places of its inputs and outputs."""
+    def write(self, given: Sequence[ArrayPlace], results: Sequence[ArrayPlace | None]) -> None:
+        """Emit the loop, with the places of its inputs and outputs; None for an output that nothing reads."""
         w, body = self._w, self._body
         places = iter(given)
         trips = next(places) if body.has_trips else None
@@ -144,18 +144,21 @@ class _LoopWriter:
             self._iteration(done, goes_on, scanned, results[body.carried :])
             w.assign(done, None, f"{done} + 1")
         for name, result in zip(states, results, strict=False):
-            self._copy(self._places[name], result)
+            if result is not None:
+                self._copy(self._places[name], result)
         if body.is_counted_at_run_time:
-            w.store(results[-1].array, results[-1].first, done)
+            if results[-1] is not None:
+                w.store(results[-1].array, results[-1].first, done)
             for result, each in zip(results[body.carried :], body.made, strict=False):
-                self._clear_from(done, result, each.axis)
+                if result is not None:
+                    self._clear_from(done, result, each.axis)
 
     def _iteration(
         self,
         done: str,
         goes_on: str,
         scanned: Sequence[tuple[str, ArrayPlace, ScannedAxis]],
-        results: Sequence[ArrayPlace],
+        results: Sequence[ArrayPlace | None],
     ) -> None:
         w, body, network = self._w, self._body, self._network
         if body.counted:
@@ -173,6 +176,8 @@ class _LoopWriter:
             at = self._places[outputs.pop(0)]
             w.assign(goes_on, "bool", w.load(at.array, at.first))
         for name, result, each in zip(outputs[body.carried :], results, body.made, strict=False):
+            if result is None:
+                continue
             target = self._slice(result, each, done)
             self._copy(self._places[name], target, put=contiguous_strides(result.shape), axis=each.axis)
         self._carry(outputs[: body.carried])
@@ -183,7 +188,7 @@ class _LoopWriter:
             source, target = node.inputs[0] or "", node.outputs[0] or ""
             self._places[target] = self._places[source].reshaped(values[target].shape)
             return
-        made = [self._place(name) for name in node.outputs if name is not None]
+        made = [None if name is None else self._place(name) for name in node.outputs]
         with w.block("{", "}"):
             if node.kind == "loop":
                 inner = _LoopWriter(w, self._dtypes, node.attributes["body"], self._constants, self._own)

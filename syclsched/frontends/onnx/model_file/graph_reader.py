@@ -40,8 +40,12 @@ def read_graph(
     depth: int = 0,
     raw: Mapping[int, memoryview] | None = None,
     is_part: bool = False,
+    has_defaults: bool = False,
 ) -> ModelGraph:
-    """Convert a GraphProto to a checked graph; one that ``is_part`` of a model may have no outputs."""
+    """Convert a GraphProto to a checked graph; one that ``is_part`` of a model may have no outputs.
+
+    With ``has_defaults``, inputs may be given in place of their initialisers.
+    """
     if depth > _DEEPEST:
         raise ModelError(f"graphs within graphs, more than {_DEEPEST} deep", where=where)
     if len(proto.node) > limits.nodes:
@@ -68,7 +72,12 @@ def read_graph(
         for value in proto.input
         if value.name not in initialisers
     )
-    names = [value.name for value in inputs]
+    defaulted = tuple(
+        declared_value(value, where, "input")
+        for value in (proto.input if has_defaults else ())
+        if value.name in initialisers and value.type.tensor_type.elem_type in DTYPES
+    )
+    names = [value.name for value in (*inputs, *defaulted)]
     doubled = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
     if doubled:
         raise ModelError(f"there are two inputs called {', '.join(map(repr, sorted(doubled)))}", where=where)
@@ -82,7 +91,7 @@ def read_graph(
             raise ModelError(f"no node produces output {output.name!r}", where=where)
     if not outputs and not is_part:
         raise ModelError("the graph has no outputs", where=where)
-    return ModelGraph(proto.name, inputs, outputs, initialisers, nodes)
+    return ModelGraph(proto.name, inputs, outputs, initialisers, nodes, defaulted)
 
 
 class _NodeReader:

@@ -24,6 +24,8 @@ from syclsched.frontends.onnx.model_file.text_partition import partition
 OPSETS: Final = range(7, 29)
 #: Largest protobuf message.
 _MESSAGE_BYTES = (1 << 31) - 1
+#: Version of the format since which an initialiser of an input is a default value; before, every constant was an input.
+_DEFAULTS_IR: Final = 4
 
 
 def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLimits | None = None) -> Model:
@@ -47,6 +49,7 @@ def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLim
             f"a model is given as a path, bytes or an onnx.ModelProto, not as {type(source).__name__}", where="model"
         )
     opsets = _opsets(onnx, proto, where)
+    has_defaults = proto.ir_version >= _DEFAULTS_IR
     if proto.functions:
         check_inlined_size(proto, where, limits.nodes)
         proto = inline_functions(onnx, _with_raw_data(proto, raw), where)
@@ -63,10 +66,22 @@ def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLim
         array=lambda number: read_tensor(tensors[number], where, folder, limits, raw.get(number)),
     )
     if split is None:
-        graph = read_graph(onnx, proto.graph, opsets, where=where, folder=folder, limits=limits, raw=raw)
+        graph = read_graph(
+            onnx, proto.graph, opsets, where=where, folder=folder, limits=limits, raw=raw, has_defaults=has_defaults
+        )
         return Model(name=name, where=where, opsets=opsets, graph=graph, producer=producer)
     left = {number: raw[old] for number, old in enumerate(split.kept) if old in raw}
-    graph = read_graph(onnx, split.rest, opsets, where=where, folder=folder, limits=limits, raw=left, is_part=True)
+    graph = read_graph(
+        onnx,
+        split.rest,
+        opsets,
+        where=where,
+        folder=folder,
+        limits=limits,
+        raw=left,
+        is_part=True,
+        has_defaults=has_defaults,
+    )
     return Model(name=name, where=where, opsets=opsets, graph=graph, producer=producer, host=split.host)
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -18,6 +18,12 @@ from syclsched.frontends.onnx.model_file.raw_data_extraction import MIN_EXTRACTE
 MICROSOFT: Final = "com.microsoft"
 #: An extent: known, symbolic ("batch"), or unknown.
 Dimension = int | str | None
+
+
+def extents_text(extents: Iterable[object]) -> str:
+    """Return extents as a tuple is written: ``(batch, 3)``, ``(16,)``."""
+    texts = [*map(str, extents)]
+    return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +41,7 @@ class DeclaredValue:
         """The declared shape as text: ``(batch, 3, ?, ?)``."""
         if self.dimensions is None:
             return "any shape"
-        inner = ", ".join("?" if d is None else str(d) for d in self.dimensions)
-        return f"({inner},)" if len(self.dimensions) == 1 else f"({inner})"
+        return extents_text("?" if d is None else str(d) for d in self.dimensions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +164,8 @@ class ModelGraph:
     outputs: tuple[DeclaredValue, ...]
     initialisers: Mapping[str, np.ndarray[Any, Any]] = field(repr=False)  # constants, read-only
     nodes: tuple[ModelNode, ...] = field(repr=False)  # in topological order
+    #: The inputs whose initialiser is a default value.
+    defaulted: tuple[DeclaredValue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +207,13 @@ class Model:
 
     @property
     def inputs(self) -> tuple[DeclaredValue, ...]:
-        """Declared inputs."""
+        """Declared inputs without default values."""
         return self.graph.inputs
+
+    @property
+    def defaulted(self) -> tuple[DeclaredValue, ...]:
+        """Declared inputs with default values."""
+        return self.graph.defaulted
 
     @property
     def outputs(self) -> tuple[DeclaredValue, ...]:
@@ -236,6 +248,16 @@ class Model:
                     each = replace(each, dimensions=extents)
             inputs.append(each)
         return replace(self, graph=replace(self.graph, inputs=tuple(inputs)))
+
+    def with_given(self, names: Collection[str]) -> Model:
+        """Return the model with those of these inputs that have default values as inputs without."""
+        given = tuple(each for each in self.defaulted if each.name in names)
+        if not given:
+            return self
+        graph = self.graph
+        kept = {name: each for name, each in graph.initialisers.items() if name not in {each.name for each in given}}
+        left = tuple(each for each in graph.defaulted if each not in given)
+        return replace(self, graph=replace(graph, inputs=(*graph.inputs, *given), initialisers=kept, defaulted=left))
 
     def without_weights(self) -> Model:
         """Return the model's name, inputs and outputs, without nodes and initialisers."""

@@ -224,6 +224,8 @@ class _Splitter:
         self._initialisers = {tensor.name: number for number, tensor in enumerate(graph.initializer)}
         self._nodes = [node for node in nodes if node.op_type != "Constant"]
         self._inputs = [value for value in graph.input if value.name not in self._initialisers]
+        #: Initialisers that the host reads: they are constants, though they may be default values of inputs.
+        self._read_by_host: set[str] = set()
         texts = {id(node) for node in on_text}
         self._on_text = [id(node) in texts for node in self._nodes]
 
@@ -295,6 +297,7 @@ class _Splitter:
             return None
         onnx = self._onnx
         used = dict.fromkeys(name for i in sorted(chosen) for name in needs[i])
+        self._read_by_host.update(name for name in used if name in self._initialisers)
         nodes = [self._constants[name] for name in used if name in self._constants]
         nodes += [self._nodes[i] for i in sorted(chosen)]
         made = {name for node in nodes for name in node.output}
@@ -356,6 +359,8 @@ class _Splitter:
         graph.sparse_initializer.extend(whole.sparse_initializer)
         graph.input.extend(value for value in self._inputs if value.name not in self._hosted)
         graph.input.extend(self._boundary_values(boundary, first))
+        numbers = {whole.initializer[number].name for number in kept} - self._read_by_host
+        graph.input.extend(value for value in whole.input if value.name in numbers)
         graph.output.extend(outputs)
         return TextPartition(graph, tuple(kept), host)
 

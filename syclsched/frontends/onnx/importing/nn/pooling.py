@@ -6,6 +6,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from syclsched.frontends.onnx.importing.extents import mean
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.lengths import Length
@@ -28,11 +30,9 @@ Ints = tuple[int, ...]
 
 @imports("MaxPool", "AveragePool")
 def _pool(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
-    """Import MaxPool and AveragePool; a MaxPool with the indices output is left to the host."""
+    """Import MaxPool and AveragePool."""
     x = inputs.required(0, "X")
     mode = "max" if node.operator == "MaxPool" else "average"
-    if len(node.outputs) > 1 and node.outputs[1]:
-        raise UnsupportedFormError
     if b.dtype(x) not in (MAX_DTYPES if mode == "max" else FLOATS):
         raise UnsupportedFormError
     shape = b.shape(x)
@@ -42,11 +42,39 @@ def _pool(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     windows = windows_of(b, node, kernel, shape[2:])
     check_lengths(b, x, windows)
     counted = node.flag("count_include_pad")
+    has_indices = len(node.outputs) > 1 and bool(node.outputs[1])
+    if has_indices and (x in b.lengths or min(windows.pads) < 0 or not math.prod(shape)):
+        raise UnsupportedFormError
     is_open = any(each.axis > 1 for each in b.lengths.get(x, ()))
     has_pads = any(windows.pads) or node.flag("ceil_mode") or node.text("auto_pad").startswith("SAME")
     if mode == "average" and is_open and has_pads:
         return [_open_average(b, node, x, kernel, windows)]
-    return [_windowed(b, node, x, mode, kernel, windows, count_include_pad=counted)]
+    made = _windowed(b, node, x, mode, kernel, windows, count_include_pad=counted)
+    return [made, _indices(b, node, x, kernel, windows, b.shape(made)[2:])] if has_indices else [made]
+
+
+def _indices(b: NetworkBuilder, node: ModelNode, x: str, kernel: Ints, windows: Windows, counts: Ints) -> str:
+    """Return the places of the first maxima of windows, numbered through the whole value."""
+    samples, channels, *extents = b.shape(x)
+    rank, size, count = len(kernel), math.prod(extents), math.prod(counts)
+    grid = np.indices((*counts, *kernel)).reshape(2 * rank, count, -1)
+    steps, dilations = (np.reshape(each, (rank, 1, 1)) for each in (windows.strides, windows.dilations))
+    places = grid[:rank] * steps - np.reshape(windows.pads[:rank], (rank, 1, 1)) + grid[rank:] * dilations
+    is_within = ((places >= 0) & (places < np.reshape(extents, (rank, 1, 1)))).all(0)
+    first = np.broadcast_to(is_within.argmax(1)[:, None], is_within.shape)
+    # Elements in the margins stand for the first of their window that is none.
+    places = np.where(is_within, places, np.take_along_axis(places, first[None], 2)).clip(0)
+    by_rows, numbers = (
+        np.ravel_multi_index(tuple(places), tuple(extents), mode="clip", order=order).reshape(-1)
+        for order in ("C", "F" if node.flag("storage_order") else "C")
+    )
+    whole = b.gather(b.reshape(x, (samples, channels, size)), b.constant(by_rows, "int64"), 2)
+    parts = b.reshape(whole, (samples, channels, count, math.prod(kernel)))
+    at = b.emit("arg", [parts], mode="max", axis=3, keepdims=False, last=False)
+    begins = b.constant(np.arange(count) * math.prod(kernel), "int64")
+    found = b.gather(b.constant(numbers, "int64"), b.elementwise(("add", 0, 1), at, begins))
+    offsets = b.constant(np.arange(samples * channels).reshape(samples, channels, 1) * size, "int64")
+    return b.reshape(b.elementwise(("add", 0, 1), found, offsets), (samples, channels, *counts))
 
 
 def _windowed(

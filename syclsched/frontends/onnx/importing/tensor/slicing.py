@@ -27,6 +27,8 @@ from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 _ZERO: Final = ("const", 0, "int64")
 #: Elements of a slice in steps of 0.
 _ENDLESS: Final = 1 << 60
+#: Ends that mean the end of the axis in either direction, as for ONNX Runtime.
+_WHOLE: Final = (1 << 31) - 1, (1 << 63) - 1
 
 
 def _integer(value: int) -> Any:
@@ -74,6 +76,8 @@ def _slice_of(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
             continue
         if step < 0 and shape[at]:
             start = max(start, -shape[at])  # unlike in Python, a start before the first element means the first
+        if step < 0 and end in _WHOLE:
+            end = -shape[at] - 1
         places = range(*slice(start, end, step).indices(shape[at]))
         if b.observed is not None:
             bounded(b, len(places), f"the slice of axis {at}")
@@ -121,6 +125,11 @@ def _open_slice(
 
     last = by_way(whole, ("sub", whole, one))
     begin, stop = place(start, _ZERO), place(end, by_way(_ZERO, _integer(-1)))
+    if isinstance(end, str):
+        is_whole = ("or", *(("equal", at[end], _integer(each)) for each in _WHOLE))
+        stop = by_way(stop, ("where", is_whole, _integer(-1), stop))
+    elif end in _WHOLE:
+        stop = by_way(stop, _integer(-1))
     span = by_way(("sub", stop, begin), ("sub", begin, stop))
     size = _integer(abs(step)) if isinstance(step, int) else ("max", ("abs", stride), one)
     expression: Any = ("max", ("div", ("add", span, ("sub", size, one)), size), _ZERO)
