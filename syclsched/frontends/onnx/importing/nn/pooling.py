@@ -10,6 +10,7 @@ from syclsched.frontends.onnx.importing.extents import mean
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.importing.nn.unpooling import pooled_with_indices
 from syclsched.frontends.onnx.importing.nn.window_parameters import (
     OpenWindows,
     Windows,
@@ -28,11 +29,9 @@ Ints = tuple[int, ...]
 
 @imports("MaxPool", "AveragePool")
 def _pool(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
-    """Import MaxPool and AveragePool; a MaxPool with the indices output is left to the host."""
+    """Import MaxPool and AveragePool."""
     x = inputs.required(0, "X")
     mode = "max" if node.operator == "MaxPool" else "average"
-    if len(node.outputs) > 1 and node.outputs[1]:
-        raise UnsupportedFormError
     if b.dtype(x) not in (MAX_DTYPES if mode == "max" else FLOATS):
         raise UnsupportedFormError
     shape = b.shape(x)
@@ -40,6 +39,8 @@ def _pool(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         raise b.wrong(f"an input of shape {shape} has no spatial axes")
     kernel = node.integers_or("kernel_shape")
     windows = windows_of(b, node, kernel, shape[2:])
+    if len(node.outputs) > 1 and node.outputs[1]:
+        return pooled_with_indices(b, node, x, kernel, windows)
     check_lengths(b, x, windows)
     counted = node.flag("count_include_pad")
     is_open = any(each.axis > 1 for each in b.lengths.get(x, ()))
