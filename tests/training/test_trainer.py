@@ -354,7 +354,11 @@ def test_ignored_samples_do_not_count_in_an_evaluation() -> None:
         ({"frozen": ["*"]}, "nothing to train"),
         ({"output": "z"}, "no output 'z'"),
         ({"clip_norm": -1}, "clip_norm is -1"),
+        ({"clip_norm": "1"}, "clip_norm is '1'"),
         ({"micro_batches": 0}, "micro_batches is 0"),
+        ({"micro_batches": 2.5}, "micro_batches is 2.5, expected a whole number"),
+        ({"micro_batches": "2"}, "micro_batches is '2', expected a whole number"),
+        ({"micro_batches": (1, -1)}, "expected a whole number, or shares, which are positive numbers"),
         ({"optimizer": SGD(-1.0)}, "learning rate of step 0 is -1"),
     ],
 )

@@ -131,6 +131,13 @@ def test_transposed_convolutions(attributes: dict[str, Any]) -> None:
     check_gradients([node("ConvTranspose", "x w b", **attributes)], parameters)
 
 
+@pytest.mark.parametrize("dilations", [[1, 1], [2, 1]])
+def test_means_of_windows_that_reach_beyond_pads_that_count(dilations: list[int]) -> None:
+    attributes = {"kernel_shape": [3, 3], "strides": [2, 3], "pads": [1, 1, 1, 1], "dilations": dilations}
+    pool = node("AveragePool", "x", ceil_mode=1, count_include_pad=1, **attributes)
+    check_gradients([pool], {"x": numbers(2, 3, 8, 6)}, opset=19)
+
+
 @pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
 @pytest.mark.parametrize(
     "attributes",
