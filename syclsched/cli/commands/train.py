@@ -38,8 +38,8 @@ def train_command(
             "--data",
             metavar="FILE",
             help="A .npz file with the arrays [bold]x[/bold] (or one for each input of the model, by name) and "
-            "[bold]y[/bold]: labels, or numbers of the output's shape; not with [bold]--loss model[/bold]. The first axis "
-            "counts samples.",
+            "[bold]y[/bold]: labels, or numbers of the output's shape; not with [bold]--loss model[/bold]. The first "
+            "axis counts samples.",
         ),
     ],
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="How often the data is gone through.")] = 1,

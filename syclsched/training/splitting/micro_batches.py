@@ -20,7 +20,7 @@ from syclsched.errors import MemoryLimitError, SyclschedError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
-from syclsched.model.text.units import format_seconds, plural
+from syclsched.model.text.units import format_seconds
 from syclsched.onnx.tuning.implementations import on_devices, without_implementations
 from syclsched.onnx.tuning.plan_comparison import CLEARLY
 from syclsched.planner.auto import repeats_copies_or_tasks
@@ -56,7 +56,9 @@ class MicroBatchChoice:
         """A line for the choice, and one for each number."""
         what = f"{self.count} micro-batches" if self.count > 1 else "the whole batch at once"
         lines = [f"  {count:<6}  {outcome}" for count, outcome in self.outcomes.items()]
-        return "\n".join([f"steps of {plural(self.samples, 'sample')}: {what}, {self.why}", *lines])
+        return "\n".join(
+            [f"steps of {self.samples} sample{'' if self.samples == 1 else 's'}: {what}, {self.why}", *lines]
+        )
 
 
 @dataclass(frozen=True, slots=True)
