@@ -27,7 +27,7 @@ def _roi_align(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     made = [node.integer(name, 1) for name in ("output_height", "output_width")]
     if min(made) < 1:
         raise b.wrong(f"cells of {made}")
-    down, right = (_Axis(b, node, regions, axis, cells, shape[2 + axis]) for axis, cells in enumerate(made))
+    down, right = (_SampledAxis(b, node, regions, axis, cells, shape[2 + axis]) for axis, cells in enumerate(made))
     batch = b.reshape(b.cast(of, "int64"), (count, 1, 1))
     rows = b.reshape(b.transpose(x, (0, 2, 3, 1)), (shape[0] * shape[2] * shape[3], shape[1]))
     whole = (count, made[0] * samples, made[1] * samples)
@@ -47,7 +47,7 @@ def _int(value: int) -> Any:
     return ("const", value, "int64")
 
 
-class _Axis:
+class _SampledAxis:
     """Places of samples along one axis of pictures: an array (regions, samples)."""
 
     def __init__(self, b: NetworkBuilder, node: ModelNode, regions: str, axis: int, cells: int, extent: int) -> None:
