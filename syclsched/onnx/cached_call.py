@@ -157,8 +157,13 @@ def cached_call_for(
 
     specialised = bound.specialised
     read = {name: array for name, array in specialised.inputs.items() if array in specialised.graph.inputs()}
-    picked = {name: (each.least, each.extent) for name, each in specialised.picked.items()}
-    ranges = {name: picked[name] for name, dtype in dtypes.items() if name in picked and dtype in INDEX_DTYPES}
+    picked = {name: each for name, each in specialised.picked.items() if name in dtypes}
+    whole = {name: next((each for each in ranges if each.is_range), None) for name, ranges in picked.items()}
+    ranges = {
+        name: (each.least, each.extent)
+        for name, each in whole.items()
+        if each is not None and dtypes[name] in INDEX_DTYPES
+    }
     inputs = [
         InputSpec(read.get(name), dtype, specialised.shapes[name], ranges.get(name)) for name, dtype in dtypes.items()
     ]
@@ -173,5 +178,7 @@ def cached_call_for(
         bound.add(runner)
         return runner.repeat(inputs, specialised.fetched)
 
-    has_checks = specialised.checks is not None or not picked.keys() & dtypes.keys() <= ranges.keys()
+    # Labels and parts of an input are checked in Python, and so are unusual types.
+    is_covered = all(name in ranges and len(each) == 1 for name, each in picked.items())
+    has_checks = specialised.checks is not None or not is_covered
     return None if repeat is None else CachedCall(bound, dtypes, repeat, another, has_checks=has_checks)

@@ -46,8 +46,8 @@ class Specialised:
         For each task the operators of the model that it computes, as ``"Conv conv1"``.
     rewrites : tuple of str
         The graph rewrites applied before lowering, one line each.
-    picked : Mapping[str, IndexInput]
-        Inputs of the model that are indices, and the range each of them indexes.
+    picked : Mapping[str, tuple of IndexInput]
+        Inputs of the model that are indices, and the ranges that they, or parts of them, index.
     carried : Mapping[str, str]
         The graph's donated array for each input of the model that the next call finds as this one leaves it.
     growing : Mapping[str, tuple of int and str]
@@ -78,7 +78,7 @@ class Specialised:
     outputs: Mapping[str, str | Array]
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rewrites: tuple[str, ...] = ()
-    picked: Mapping[str, IndexInput] = field(default_factory=dict)
+    picked: Mapping[str, tuple[IndexInput, ...]] = field(default_factory=dict)
     carried: Mapping[str, str] = field(default_factory=dict)
     growing: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     lengths: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
@@ -127,8 +127,8 @@ class Specialised:
 
     def check_indices(self, values: Mapping[str, Any]) -> None:
         """Raise `ArgumentError` if an input of indices has one out of range."""
-        for name, each in self.picked.items():
-            if name in values:  # others are carried
+        for name, ranges in self.picked.items():
+            for each in ranges if name in values else ():  # others are carried
                 _check(name, values[name], each)
 
     @property
@@ -196,16 +196,27 @@ def _check(name: str, indices: Any, picked: IndexInput) -> None:
     unsigned = _UNSIGNED.get(indices.dtype.char)
     if unsigned is not None and picked.least <= 0 and np.maximum.reduce(indices.view(unsigned), None) < picked.extent:
         return
-    low, high = int(indices.min()), int(indices.max())
-    if low >= picked.least and high < picked.extent:
+    indices = picked.part(indices)
+    beyond = (indices < picked.least) | (indices >= picked.extent)
+    if picked.ignored is not None:
+        beyond &= indices != picked.ignored
+    if not beyond.any():
         return
-    wrong = low if low < picked.least else high
+    wrong = int(indices[beyond].min())
+    if wrong >= picked.least:
+        wrong = int(indices[beyond].max())
     if picked.room is not None:
         raise ArgumentError(
             f"its value {wrong} is out of range: the cache of {picked.operator} has room for {picked.room} tokens, "
             f"so that {picked.least} to {picked.extent - 1} are allowed",
             where=f"input {name!r}",
             hint="Begin a new sequence, or give the cache a larger extent when the model is compiled (shapes=)",
+        )
+    if picked.is_label:
+        raise ArgumentError(
+            f"label {wrong} is out of range: {picked.operator} has {picked.extent:,} classes, 0 to {picked.extent - 1}",
+            where=f"input {name!r}",
+            hint=None if picked.ignored is None else f"Samples of the label {picked.ignored} do not count",
         )
     raise ArgumentError(
         f"index {wrong} is out of range: {picked.operator} picks from {picked.extent:,}", where=f"input {name!r}"

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
 from typing_extensions import TypedDict
 
 from syclsched.costs import History, MemoryHistory
@@ -81,8 +82,9 @@ class StepRecipe:
 
     def check(self) -> None:
         """Raise `ArgumentError` for settings that cannot be right."""
-        if self.clip_norm is not None and not self.clip_norm > 0:
-            raise ArgumentError(f"clip_norm is {self.clip_norm}, expected a positive number", where="train()")
+        clip = self.clip_norm
+        if clip is not None and not (isinstance(clip, int | float | np.number) and clip > 0):
+            raise ArgumentError(f"clip_norm is {self.clip_norm!r}, expected a positive number", where="train()")
         if self.split not in SPLITS:
             raise ArgumentError(
                 f"there is no way {self.split!r} to divide steps",

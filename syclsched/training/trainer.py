@@ -168,9 +168,9 @@ class Trainer:
 
     @property
     def parameters(self) -> dict[str, Array]:
-        """Copies of the trained parameters by name."""
+        """Copies of the parameters by name; those that the loss does not depend on keep their values."""
         state = self._state()
-        return {name: state[name] for name in self._session.model.trained.parameters}
+        return {name: state[name] for name in self._session.recipe.trained.parameters}
 
     @property
     def plan(self) -> Plan:
@@ -287,6 +287,6 @@ class Trainer:
         self.close()
 
     def __repr__(self) -> str:
-        model = self._session.model
-        count = sum(model.trained.values[name].size for name in model.trained.parameters)
-        return f"<Trainer of {model.name!r}: {count:,} trained numbers, {self.steps:,} steps done>"
+        trained = self._session.recipe.trained
+        count = sum(trained.values[name].size for name in trained.parameters)
+        return f"<Trainer of {self._session.model.name!r}: {count:,} trained numbers, {self.steps:,} steps done>"

@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from syclsched.errors import ArgumentError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
@@ -150,10 +152,15 @@ def _shares(micro_batches: int | Sequence[float] | None) -> tuple[float, ...]:
     """Return the shares of micro-batches."""
     if micro_batches is None:
         return (1.0,)
-    if isinstance(micro_batches, int):
+    if isinstance(micro_batches, int | np.integer) and not isinstance(micro_batches, bool):
         if micro_batches < 1:
             raise ArgumentError(f"micro_batches is {micro_batches}, expected at least 1", where="train()")
-        return (1.0,) * micro_batches
-    if not micro_batches or not all(math.isfinite(each) and each > 0 for each in micro_batches):
-        raise ArgumentError("shares of micro-batches are positive numbers", where="train()")
-    return tuple(micro_batches)
+        return (1.0,) * int(micro_batches)
+    given = tuple(micro_batches) if isinstance(micro_batches, Iterable) else ()
+    are_positive = (isinstance(each, int | float | np.number) and math.isfinite(each) and each > 0 for each in given)
+    if not given or not all(are_positive):
+        raise ArgumentError(
+            f"micro_batches is {micro_batches!r}, expected a whole number, or shares, which are positive numbers",
+            where="train()",
+        )
+    return tuple(float(each) for each in given)

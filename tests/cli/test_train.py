@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 from support.commands import call
 
 import syclsched
@@ -76,6 +77,8 @@ def test_train_on_a_cluster(folder: Path, capsys: pytest.CaptureFixture[str]) ->
         ({"x": np.zeros((4, 8), "float32")}, "no array 'y'"),
         ({"z": np.zeros((4, 8), "float32"), "y": np.zeros(4, int)}, "no array 'x'"),
         ({"x": np.zeros((4, 8), "float32"), "y": np.zeros(3, int)}, "x has 4, y has 3"),
+        ({"x": np.zeros((0, 8), "float32"), "y": np.zeros(0, int)}, "it has no samples"),
+        ({"x": np.float32(1), "y": np.zeros(3, int)}, "'x' is a single number"),
     ],
 )
 def test_wrong_data(folder: Path, capsys: pytest.CaptureFixture[str], arrays: Any, wrong: str) -> None:
@@ -83,6 +86,23 @@ def test_wrong_data(folder: Path, capsys: pytest.CaptureFixture[str], arrays: An
     found = call(capsys, "train", "net.onnx", "--data", "data.npz", "--devices", "cpu")
     assert found.code == 2 and wrong in found.err
     assert not (folder / "net-trained.onnx").exists()
+
+
+def test_a_loss_of_the_model_needs_no_target(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = onnx.load("net.onnx")
+    scores = model.graph.output.pop()
+    model.graph.node.append(helper.make_node("SoftmaxCrossEntropyLoss", [scores.name, "labels"], ["loss"]))
+    model.graph.input.append(helper.make_tensor_value_info("labels", TensorProto.INT64, ["batch"]))
+    model.graph.output.append(helper.make_tensor_value_info("loss", TensorProto.FLOAT, []))
+    onnx.save(model, "whole.onnx")
+    data = np.load("data.npz")
+    np.savez("whole.npz", x=data["x"], labels=data["y"])
+    given = ("--epochs", "2", "--devices", "cpu")
+    found = call(capsys, "train", "whole.onnx", "--data", "whole.npz", "--loss", "model", *given)
+    assert found.code == 0, found.err
+    wanted = call(capsys, "train", "net.onnx", "--data", "data.npz", *given)
+    losses = [[line.split()[3].rstrip(";") for line in each.out.splitlines()] for each in (found, wanted)]
+    assert losses[0] == losses[1]
 
 
 @pytest.mark.parametrize(("steps", "code"), [("3", 0), ("-1", 2)])

@@ -71,6 +71,19 @@ def test_batches_of_two_sizes_are_divided_each_by_itself() -> None:
         assert "steps of 9 samples: data" in found.explanation
 
 
+@pytest.mark.parametrize("memories", [1, 2])
+def test_a_last_batch_of_fewer_samples_than_devices_is_trained_as_on_one_device(memories: int) -> None:
+    model = perceptron((16, 48, 32, 8))
+    platform = two_memories() if memories == 2 else syclsched.discover("cpu", sub_devices=2)
+    with trainer(model, platform, "data") as found, trainer(model, platform, "single") as alone:
+        for samples in (24, 2, 1, 24, 1):
+            batch = model.batch(samples, samples)
+            assert found.step(*batch) == pytest.approx(alone.step(*batch), rel=1e-5)
+        assert "steps of 1 sample: single, as a batch of one sample has no parts" in found.explanation
+        for name, value in alone.parameters.items():
+            np.testing.assert_allclose(found.parameters[name], value, rtol=1e-3, atol=1e-5)
+
+
 @pytest.mark.other_device
 def test_the_emulator_and_the_cpu_share_a_batch() -> None:
     model = perceptron((8, 16, 4))

@@ -354,7 +354,11 @@ def test_ignored_samples_do_not_count_in_an_evaluation() -> None:
         ({"frozen": ["*"]}, "nothing to train"),
         ({"output": "z"}, "no output 'z'"),
         ({"clip_norm": -1}, "clip_norm is -1"),
+        ({"clip_norm": "1"}, "clip_norm is '1'"),
         ({"micro_batches": 0}, "micro_batches is 0"),
+        ({"micro_batches": 2.5}, "micro_batches is 2.5, expected a whole number"),
+        ({"micro_batches": "2"}, "micro_batches is '2', expected a whole number"),
+        ({"micro_batches": (1, -1)}, "expected a whole number, or shares, which are positive numbers"),
         ({"optimizer": SGD(-1.0)}, "learning rate of step 0 is -1"),
     ],
 )
@@ -375,9 +379,24 @@ def test_named_parameters_must_be_trainable() -> None:
         pytest.raises(ArgumentError, match="'unread' is read by nothing"),
     ):
         found.step(zero, zero)
+
+
+def test_the_parameters_are_the_same_ones_before_and_after_a_step(tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    constants = {"w": np.ones((3, 2), "float32"), "unread": np.ones(3, "float32")}
+    model, zero = model_of(nodes, {"x": (2, 3)}, ["y"], constants), np.zeros((2, 2), "float32")
     with trainer(model, "mean_squared_error") as found:
-        found.step(zero, zero)
-        assert set(found.parameters) == {"w"}
+        text, before = repr(found), found.parameters
+        found.step(np.ones((2, 3), "float32"), zero)
+        after = found.parameters
+        assert list(before) == list(after) == ["w", "unread"]
+        assert repr(found) == text.replace("0 steps", "1 steps")
+        assert np.array_equal(after["unread"], before["unread"]) and not np.array_equal(after["w"], before["w"])
+        found.checkpoint(tmp_path / "held")
+        found.restore(tmp_path / "held")
+    with trainer(model, "mean_squared_error") as other:
+        other.restore(tmp_path / "held")
+        assert all(np.array_equal(value, after[name]) for name, value in other.parameters.items())
 
 
 def test_a_node_without_gradient_is_named() -> None:

@@ -267,7 +267,11 @@ class _DtypeInference:
             return self._node("input", (expression,), (), self._dtypes[expression])
         self._count += 1
         if self._count > MAX_OPERATORS:
-            raise ArgumentError(f"it has more than {MAX_OPERATORS} operators", where="expression")
+            raise ArgumentError(
+                f"it has more than {MAX_OPERATORS} operators, and a kernel of so many takes too long to compile",
+                where="expression",
+                hint="Compute it in several steps, with an operation for each",
+            )
         parameters, operands = split_expression(expression)
         name = expression[0]
         if name == "const":

@@ -38,7 +38,8 @@ def train_command(
             "--data",
             metavar="FILE",
             help="A .npz file with the arrays [bold]x[/bold] (or one for each input of the model, by name) and "
-            "[bold]y[/bold]: labels, or numbers of the output's shape. The first axis counts samples.",
+            "[bold]y[/bold]: labels, or numbers of the output's shape; not with [bold]--loss model[/bold]. The first "
+            "axis counts samples.",
         ),
     ],
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="How often the data is gone through.")] = 1,
@@ -145,7 +146,7 @@ def train_command(
                 progress=False,
             )
         )
-        given = read_data(data, [each.name for each in trainer.inputs])
+        given = read_data(data, [each.name for each in trainer.inputs], has_target=loss != "model")
         training, testing = given.divided(test_part, seed)
         if resume and checkpoint is not None and checkpoint.exists():
             trainer.restore(checkpoint)

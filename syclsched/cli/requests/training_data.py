@@ -21,14 +21,15 @@ class Data:
     """Samples and their targets."""
 
     inputs: Mapping[str, Array]  # by input of the model; the first axis counts samples
-    target: Array
+    target: Array | None  # None if the model's output is the loss
 
     def __len__(self) -> int:
-        return len(self.target)
+        return len(next(each for each in (*self.inputs.values(), self.target) if each is not None))
 
     def taken(self, chosen: Array) -> Data:
         """Return some samples."""
-        return Data({name: array[chosen] for name, array in self.inputs.items()}, self.target[chosen])
+        target = None if self.target is None else self.target[chosen]
+        return Data({name: array[chosen] for name, array in self.inputs.items()}, target)
 
     def divided(self, part: float, seed: int) -> tuple[Data, Data]:
         """Return the samples for training, and a random part of them for testing."""
@@ -38,14 +39,14 @@ class Data:
 
     def batches(
         self, size: int, seed: int | None = None, *, after: int = 0
-    ) -> Sequence[tuple[Mapping[str, Array], Array]]:
+    ) -> Sequence[tuple[Mapping[str, Array], Array | None]]:
         """Return the batches after so many others, in random order if there is a seed."""
         order = np.arange(len(self)) if seed is None else np.random.default_rng(seed).permutation(len(self))
         return _Batches(self, order[after * size :], size)
 
 
 @dataclass(frozen=True, slots=True)
-class _Batches(Sequence[tuple[Mapping[str, Array], Array]]):
+class _Batches(Sequence[tuple[Mapping[str, Array], Array | None]]):
     data: Data
     order: Array
     size: int
@@ -57,24 +58,34 @@ class _Batches(Sequence[tuple[Mapping[str, Array], Array]]):
         taken = self.data.taken(self.order[number * self.size : (number + 1) * self.size])
         return taken.inputs, taken.target
 
-    def __iter__(self) -> Iterator[tuple[Mapping[str, Array], Array]]:
+    def __iter__(self) -> Iterator[tuple[Mapping[str, Array], Array | None]]:
         return (self[number] for number in range(len(self)))
 
 
-def read_data(path: Path, inputs: Sequence[str]) -> Data:
+def read_data(path: Path, inputs: Sequence[str], *, has_target: bool = True) -> Data:
     """Read the arrays of a .npz file; raise `FormatError` unless it has one for each input, and the target ``y``."""
     where = str(path)
     found = {name or "x": array for name, array in read_arrays(path).items()}
     names = {"x": inputs[0]} if len(inputs) == 1 and inputs[0] not in found else {name: name for name in inputs}
-    missing = [name for name in (*names, "y") if name not in found]
+    wanted = [*names, *(["y"] if has_target and "y" not in names else [])]
+    missing = [name for name in wanted if name not in found]
     if missing:
         raise FormatError(
             f"it has no array {missing[0]!r}; it has {', '.join(found) or 'none'}",
             where=where,
-            hint=f"Write it with numpy.savez(file, {', '.join(f'{name}=...' for name in (*names, 'y'))})",
+            hint=f"Write it with numpy.savez(file, {', '.join(f'{name}=...' for name in wanted)})",
         )
-    counts = {name: len(found[name]) if found[name].ndim else 0 for name in (*names, "y")}
-    if len(set(counts.values())) > 1 or not counts["y"]:
+    single = next((name for name in wanted if not found[name].ndim), None)
+    if single is not None:
+        raise FormatError(
+            f"{single!r} is a single number",
+            where=where,
+            hint="The first axis of each array counts samples",
+        )
+    counts = {name: len(found[name]) for name in wanted}
+    if len(set(counts.values())) > 1:
         said = ", ".join(f"{name} has {count:,}" for name, count in counts.items())
-        raise FormatError(f"all arrays have as many samples: {said}", where=where)
-    return Data({given: found[name] for name, given in names.items()}, found["y"])
+        raise FormatError(f"all arrays must have as many samples: {said}", where=where)
+    if not all(counts.values()) or not counts:
+        raise FormatError("it has no samples", where=where)
+    return Data({given: found[name] for name, given in names.items()}, found["y"] if has_target else None)

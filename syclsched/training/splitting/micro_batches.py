@@ -56,7 +56,9 @@ class MicroBatchChoice:
         """A line for the choice, and one for each number."""
         what = f"{self.count} micro-batches" if self.count > 1 else "the whole batch at once"
         lines = [f"  {count:<6}  {outcome}" for count, outcome in self.outcomes.items()]
-        return "\n".join([f"steps of {self.samples} samples: {what}, {self.why}", *lines])
+        return "\n".join(
+            [f"steps of {self.samples} sample{'' if self.samples == 1 else 's'}: {what}, {self.why}", *lines]
+        )
 
 
 @dataclass(frozen=True, slots=True)

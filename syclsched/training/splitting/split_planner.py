@@ -114,12 +114,17 @@ class _Choosing:
         self._planner, self._shapes, self._history = planner, dict(shapes), planner.history
         self._platform = planner.platform
         self._devices = [device.name for device in planner.platform.compute_devices]
-        self._samples = planner.make(planner.shares).samples(self._shapes)
+        model = planner.make(planner.shares)
+        self._samples = model.samples(self._shapes)
+        self._wanted, self._why = planner.kind, "as asked for"
+        if planner.kind == "data" and self._samples == 1 and not model.trained.has_fixed_shapes:
+            # Such as the last batch of an epoch.
+            self._wanted, self._why = "single", "as a batch of one sample has no parts"
         self._graphs: dict[object, TaskGraph] = {}
         self._quick_s: dict[str, float] = {}  # of the undivided step by device
 
     def choice(self) -> SplitChoice:
-        wanted = self._planner.kind
+        wanted = self._wanted
         drawn: list[_Drawn] = []
         refused: list[StepSplit] = []
         ways: Mapping[SplitKind, Callable[[], _Drawn]] = {
@@ -139,7 +144,7 @@ class _Choosing:
         return self._best(drawn, refused)
 
     def _best(self, drawn: Sequence[_Drawn], dropped: list[StepSplit]) -> SplitChoice:
-        wanted = self._planner.kind
+        wanted = self._wanted
         least_s = min((each.quick_s for each in drawn if each.quick_s), default=math.inf)
         planned: list[tuple[float, StepSplit]] = []
         for each in drawn:
@@ -158,7 +163,7 @@ class _Choosing:
         found = [split for _, split in planned]
         forced = next((split for split in found if split.kind == wanted), None)
         if forced is not None:
-            return SplitChoice(forced, (*found, *dropped), self._samples, "as asked for")
+            return SplitChoice(forced, (*found, *dropped), self._samples, self._why)
         best_s, best = planned[0]
         for worth_s, split in planned[1:]:
             # The simpler ways come first, and are kept unless another one is clearly better.
@@ -292,11 +297,7 @@ class _Choosing:
         """Return for each device the seconds of a step, and of each sample of it, as its plans predict."""
         samples, fewer = self._samples, self._samples // 2
         if not fewer:
-            raise ArgumentError(
-                "a batch of one sample has no parts",
-                where="train()",
-                hint='Leave out a last batch of one sample, or train with split="auto", which does it on one device',
-            )
+            raise ArgumentError("a batch of one sample has no parts", where="train()")
         whole_s = [self._seconds_on(device, self._graph((1.0,))) for device in self._devices]
         try:
             half = self._graph((1.0,), fewer)

@@ -65,4 +65,6 @@ class SplitChoice:
         """A line for each way, the chosen one first."""
         ordered = sorted(self.splits, key=lambda each: each is not self.best)
         lines = [f"  {each.kind:<6}  {each.outcome}, {each.text}" for each in ordered]
-        return "\n".join([f"steps of {self.samples} samples: {self.best.kind}, {self.why}", *lines])
+        return "\n".join(
+            [f"steps of {self.samples} sample{'' if self.samples == 1 else 's'}: {self.best.kind}, {self.why}", *lines]
+        )

@@ -208,7 +208,8 @@ class StepModel(OnnxModel):
         graph = found.graph.with_implementations(_has_same_bits) if replicas else found.graph
         if PARITY in found.carried:
             _begin_last(graph, found.carried[PARITY])
-        return replace(found, graph=graph, stay=stay, replicas=replicas)
+        picked = {name: each for name, each in found.picked.items() if name != TARGET}  # the loss checks it
+        return replace(found, graph=graph, picked=picked, stay=stay, replicas=replicas)
 
     def step(self, shapes: Shapes) -> Network:
         """Return the network of a step for shapes of all inputs."""

@@ -143,7 +143,9 @@ class _StepBuilder:
         forward = [node for nodes, _ in passes for node in nodes]
         self.kept = kept_values(b, forward, b.nodes[begun:], [prediction for _, prediction in passes])
         self._check(found)
-        gradients = {name: self._sums(found[name]) for name in settings.parameters if name in found}
+        gradients = {
+            name: self._sums(found[name]) if name in found else [self._zeros(name)] for name in settings.parameters
+        }
         outputs = [(LOSS, b.reshape(loss, ()))]
         outputs += self._updates(gradients, loss, kind)
         if self._narrow:
@@ -253,6 +255,14 @@ class _StepBuilder:
             sums.append(self._sum(values))
             self._b.end([], [])
         return sums
+
+    def _zeros(self, parameter: str) -> str:
+        """Return the gradient of a parameter whose changes the loss does not follow, such as one that is rounded."""
+        b = self._b
+        b.begin(f"gradient of {parameter}", "no gradient")
+        made = b.filled(b.shape(parameter), b.dtype(parameter), folded=False)
+        b.end([], [])
+        return made
 
     def _sum(self, values: Sequence[str]) -> str:
         """Return a sum in the order of the values, of a few at a time: kernels take a limited number of arguments."""

@@ -138,7 +138,8 @@ def test_logarithms_and_roots_of_integers_are_those_of_onnx_runtime(operator: st
 def test_the_reference_implementation_s_errors_name_the_node() -> None:
     from support.host_evaluation import evaluate
 
-    pool = node("MaxUnpool", ["x", "i"], ["y"], name="unpool7", kernel_shape=[2, 2], strides=[2, 2])
-    model = model_of([pool], {"x": (1, 1, 2, 2), "i": (1, 1, 2, 2)}, ["y"], dtypes={"i": 7})
-    with pytest.raises(ModelError, match=r"'unpool7'.*cannot compute it"):
-        evaluate(imported(model), {"x": np.ones((1, 1, 2, 2), np.float32), "i": np.full((1, 1, 2, 2), 1 << 40)})
+    align = node("RoiAlign", ["x", "r", "i"], ["y"], name="align7", mode="max", sampling_ratio=1)
+    model = model_of([align], {"x": (1, 1, 2, 2), "r": (1, 4), "i": (1,)}, ["y"], dtypes={"i": 7})
+    given = {"x": np.ones((1, 1, 2, 2), np.float32), "r": np.ones((1, 4), np.float32), "i": np.array([1 << 40])}
+    with pytest.raises(ModelError, match=r"'align7'.*cannot compute it"):
+        evaluate(imported(model), given)

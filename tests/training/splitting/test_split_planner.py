@@ -168,8 +168,10 @@ def test_what_is_asked_for_is_done_or_refused() -> None:
     assert chosen("max1550,max1550", 2048, "single").best.kind == "single"
     assert not chosen("max1550,max1550", 2048, "tasks").best.stay
     assert chosen("cpu,max1550", 512, "data").best.kind == "data"
-    with pytest.raises(ArgumentError, match="one sample"):
-        chosen("max1550,max1550", 1, "data")
+    alone = chosen("max1550,max1550", 1, "data")
+    assert alone.best.kind == "single"
+    assert "single, as a batch of one sample has no parts" in alone.text
+    assert chosen("max1550,max1550", 1, "data", (3.0, 1.0)).best.kind == "single"
     with pytest.raises(ArgumentError, match=r"split='stages': there is one device, max1550"):
         recipe = recipe_for(syclsched.describe("max1550"), split="stages")
         recipe.divided(recipe.model("int64"))

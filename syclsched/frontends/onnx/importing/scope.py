@@ -51,6 +51,8 @@ class Scope:
         self._around = around
         self._prefix = prefix
         self._names: dict[str, BoundValue] = {}
+        #: The node of the model whose definition by other operators is imported.
+        self._defined: str | None = None if around is None else around._defined
 
     def add_constants(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Add initialisers as constants and bind their names."""
@@ -98,17 +100,26 @@ class Scope:
                 what = f"it is not what {node.operator} should be: {type(error).__name__}: {error}"
                 raise ModelError(what, where=self.b.place()) from error
 
-    def inline(self, graph: ModelGraph, arguments: Sequence[BoundValue], prefix: str) -> list[BoundValue]:
-        """Import a subgraph of a node; return the bindings of its outputs."""
+    def inline(
+        self, graph: ModelGraph, arguments: Sequence[BoundValue], prefix: str, *, defined: str | None = None
+    ) -> list[BoundValue]:
+        """Import a subgraph of a node, or the graph that defines one; return the bindings of its outputs."""
         inner = Scope(self.b, self.importers, self, self._prefix + prefix)
+        inner._defined = inner._defined or defined
         inner.add_constants(graph.initialisers)
         for declared, argument in zip(graph.inputs, arguments, strict=True):
             inner.bind(declared.name, argument)
         inner.run(graph.nodes)
         return [inner.meaning(output.name) for output in graph.outputs]
 
+    def _label(self, node: ModelNode) -> str:
+        """Return a node's name in messages and reports: within a definition, that of the node which is defined."""
+        if self._defined is not None:
+            return self._defined
+        return node.label if not self._prefix else f"{node.operator} {self._prefix + node.name!r}"
+
     def _import(self, node: ModelNode) -> None:
-        label = node.label if not self._prefix else f"{node.operator} {self._prefix + node.name!r}"
+        label = self._label(node)
         self.b.begin(self._prefix + node.name, label)
         special = self.importers.get(node.operator if not node.domain else f"{node.domain}::{node.operator}")
         try:
@@ -156,7 +167,7 @@ class Scope:
                 hint=f"Compile the model without buckets of {named}",
             )
         self.b.drop()
-        self.b.begin(self._prefix + node.name, node.label)
+        self.b.begin(self._prefix + node.name, self._label(node))
         return import_on_cut_inputs(self.b, node, inputs, self)
 
     def _check_first_axes(self, node: ModelNode, inputs: Sequence[str | None]) -> None:
@@ -199,10 +210,11 @@ class Scope:
         given = dict(zip(node.inputs, inputs, strict=True))
         outside, self.b.opset = self.b.opset, version
         try:
-            made = self.inline(graph, [given[declared.name] for declared in graph.inputs], f"{node.name}/")
+            arguments = [given[declared.name] for declared in graph.inputs]
+            made = self.inline(graph, arguments, f"{node.name}/", defined=self._label(node))
         finally:
             self.b.opset = outside
-        self.b.begin(self._prefix + node.name, node.label)
+        self.b.begin(self._prefix + node.name, self._label(node))
         left = iter(made)
         return [next(left) if name else None for name in node.outputs]
 

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import helper
+from support.host_evaluation import evaluate
 from support.training_steps import check_gradients
+
+from syclsched.frontends.onnx.importing.gradients.differentiation import differentiate
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
+from syclsched.frontends.onnx.network import CanonicalNode, Value
 
 
 def node(kind: str, inputs: str, outputs: str = "y", **attributes: Any) -> Any:
@@ -123,6 +129,13 @@ def test_transposed_convolutions(attributes: dict[str, Any]) -> None:
     group = attributes.get("group", 1)
     parameters = {"x": numbers(2, 4, 4, 3), "w": numbers(4, 8 // group, 3, 2, seed=1), "b": numbers(8, seed=2)}
     check_gradients([node("ConvTranspose", "x w b", **attributes)], parameters)
+
+
+@pytest.mark.parametrize("dilations", [[1, 1], [2, 1]])
+def test_means_of_windows_that_reach_beyond_pads_that_count(dilations: list[int]) -> None:
+    attributes = {"kernel_shape": [3, 3], "strides": [2, 3], "pads": [1, 1, 1, 1], "dilations": dilations}
+    pool = node("AveragePool", "x", ceil_mode=1, count_include_pad=1, **attributes)
+    check_gradients([pool], {"x": numbers(2, 3, 8, 6)}, opset=19)
 
 
 @pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
@@ -306,3 +319,97 @@ def test_rotary_positions_of_packed_heads() -> None:
     constants = {"lengths": np.array([2], "int32"), "total": np.array(3, "int32")}
     constants |= {"cosines": numbers(4, 2, seed=1), "sines": numbers(4, 2, seed=2)}
     check_gradients([attention], {"qkv": numbers(1, 3, 16)}, constants=constants)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("ii->i", [(4, 4)]),
+        ("ii", [(4, 4)]),
+        ("bij,bjj->bi", [(2, 3, 4), (2, 4, 4)]),
+        ("iji,jk->ik", [(3, 4, 3), (4, 2)]),
+        ("iiij,iij->j", [(3, 3, 3, 2), (3, 3, 2)]),
+        ("...ii->...i", [(2, 3, 4, 4)]),
+    ],
+)
+def test_einsum_of_diagonals(equation: str, shapes: list[tuple[int, ...]]) -> None:
+    names = "ab"[: len(shapes)]
+    parameters = {
+        name: numbers(*shape, seed=seed) for seed, (name, shape) in enumerate(zip(names, shapes, strict=True))
+    }
+    check_gradients([node("Einsum", " ".join(names), equation=equation)], parameters)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize(
+    "attributes", [{}, {"coordinate_transformation_mode": "align_corners"}, {"exclude_outside": 1}]
+)
+def test_resize_with_antialiasing(mode: str, attributes: dict[str, Any]) -> None:
+    resize = node("Resize", "x  s".replace("  ", " none none2 "), mode=mode, antialias=1, **attributes)
+    resize.input[1] = ""
+    del resize.input[2]
+    check_gradients([resize], {"x": numbers(1, 2, 9, 8)}, constants={"s": np.float32([1, 1, 0.4, 1.5])}, opset=18)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"kernel_shape": [2, 2], "strides": [2, 2]},
+        {"kernel_shape": [2, 3], "strides": [2, 3], "pads": [1, 0, 1, 0]},
+    ],
+)
+def test_largest_elements_back_in_their_places(attributes: dict[str, Any]) -> None:
+    nodes = [
+        node("MaxPool", "x", "p i", **attributes),
+        node("Exp", "p", "e"),
+        node("MaxUnpool", "e i", **attributes),
+    ]
+    check_gradients(nodes, {"x": numbers(2, 3, 8, 6)})
+    nodes[-1] = node("MaxUnpool", "e i shape", **attributes)
+    check_gradients(nodes, {"x": numbers(2, 3, 8, 6)}, constants={"shape": integers(2, 3, 9, 7)})
+
+
+REGIONS = np.array([[0.3, 0.2, 4.1, 5.3], [-3.0, 1.1, 2.2, 9.7], [2.3, 2.1, 2.6, 2.4], [0.7, 6.9, 14.2, 13.1]])
+
+
+@pytest.mark.parametrize(
+    ("opset", "attributes"),
+    [
+        (16, {}),
+        (16, {"coordinate_transformation_mode": "output_half_pixel", "spatial_scale": 0.7}),
+        (10, {"sampling_ratio": 3}),
+    ],
+)
+def test_aligned_regions(opset: int, attributes: dict[str, Any]) -> None:
+    align = node(
+        "RoiAlign", "x regions of", **{"output_height": 2, "output_width": 3, "sampling_ratio": 2, **attributes}
+    )
+    check_gradients(
+        [align], {"x": numbers(2, 3, 8, 7), "regions": REGIONS}, constants={"of": integers(1, 0, 1, 1)}, opset=opset
+    )
+
+
+def test_an_expression_whose_derivative_is_long() -> None:
+    folded: Any = 0
+    for number in range(4):  # as positions that are reflected: 243 operators, and thousands in the derivative
+        folded = ("mul", ("min", ("mul", folded, 1), ("const", 0.9 - number / 10)), ("sin", ("add", folded, 1)))
+    b = NetworkBuilder("long", 0, {}, ModelLimits())
+    given = {"x": numbers(3, 4), "y": numbers(4, seed=1), "dz": numbers(3, 4, seed=2)}
+    for name, array in given.items():
+        b.add_input(name, array.shape, "float64")
+    made = CanonicalNode("z", "elementwise", ("x", "y"), ("z",), {"expression": folded})
+    b.add_node(made, [Value("z", (3, 4), "float64")])
+    gradients = differentiate(b, [made], {"z": "dz"}, ["x", "y"])
+    network = b.finish("long", [("z", "z"), *((f"d{name}", found) for name, found in gradients.items())])
+    results = evaluate(network, given)
+    for name in "xy":
+        direction = 1e-6 * numbers(*given[name].shape, seed=3)
+        ends = [evaluate(network, {**given, name: given[name] + sign * direction})["z"] for sign in (1, -1)]
+        wanted = ((ends[0] - ends[1]) / 2 * given["dz"]).sum()
+        assert (results[f"d{name}"] * direction).sum() == pytest.approx(wanted, rel=1e-6)
+
+
+def test_what_the_loss_does_not_follow_has_a_gradient_of_zero() -> None:
+    nodes = [node("Round", "a", "r"), node("Mul", "r b")]
+    parameters = {"a": 3 * numbers(3, 4), "b": numbers(3, 4, seed=1)}
+    check_gradients(nodes, parameters)

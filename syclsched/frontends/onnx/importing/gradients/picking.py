@@ -13,6 +13,8 @@ from syclsched.frontends.onnx.importing.gradients.rules import Names, gradient_o
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode
 
+Array = np.ndarray[Any, Any]
+
 
 def _zeros(b: NetworkBuilder, like: str) -> str:
     return b.filled(b.shape(like), b.dtype(like))
@@ -90,7 +92,9 @@ def _pool(b: NetworkBuilder, node: CanonicalNode, gradients: Names, wanted: Sequ
     names = ("mode", "kernel", "strides", "dilations", "count_include_pad", "channels_last")
     pads = _reached_pads(b.shape(x)[2:], b.shape(gradient)[2:], at)
     if pads != tuple(at["pads"]) and at["mode"] == "average" and at["count_include_pad"]:
-        raise no_gradient(node, "windows that reach beyond the pads, which count, have no gradient")
+        # The mean of a window that reaches beyond the pads is of fewer elements than those of the others.
+        shares = b.constant(_larger_shares(b.shape(x)[2:], b.shape(gradient)[2:], at).astype(b.dtype(x)))
+        gradient = b.elementwise(("mul", 0, 1), gradient, shares)
     return [b.emit("pool_gradient", [x, gradient], **{name: at[name] for name in names}, pads=pads)]
 
 
@@ -102,6 +106,17 @@ def _reached_pads(extents: Sequence[int], counts: Sequence[int], at: Mapping[str
         for i, count in enumerate(counts)
     ]
     return (*pads[:rank], *map(max, pads[rank:], reach))
+
+
+def _larger_shares(extents: Sequence[int], counts: Sequence[int], at: Mapping[str, Any]) -> Array:
+    """Return for each window the elements of a whole one by those that are within the pads."""
+    rank, found = len(extents), np.ones(tuple(counts))
+    for axis, (extent, count) in enumerate(zip(extents, counts, strict=True)):
+        starts = np.arange(count)[:, None] * at["strides"][axis] - at["pads"][axis]
+        places = starts + np.arange(at["kernel"][axis]) * at["dilations"][axis]
+        within = (places < extent + at["pads"][axis + rank]).sum(1)
+        found *= (at["kernel"][axis] / within).reshape(-1, *(1,) * (rank - axis - 1))
+    return found
 
 
 @gradient_of("rotary")

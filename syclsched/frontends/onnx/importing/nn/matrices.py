@@ -56,8 +56,10 @@ def _einsum(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     if b.dtype(values[0]) not in FLOATS:
         raise UnsupportedFormError
     terms, result = _parsed(b, node.text("equation"), [len(b.shape(value)) for value in values])
-    if any(len(set(term)) < len(term) for term in (*terms, result)):
-        raise UnsupportedFormError  # diagonals
+    if len(set(result)) < len(result):
+        raise UnsupportedFormError
+    diagonals = [_diagonal(b, term, value) for term, value in zip(terms, values, strict=True)]
+    terms, values = [term for term, _ in diagonals], [value for _, value in diagonals]
     extents: dict[str, int] = {}
     for term, value in zip(terms, values, strict=True):
         for letter, extent in zip(term, b.shape(value), strict=True):
@@ -74,6 +76,24 @@ def _einsum(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         value = b.reduce("sum", value, summed_axes, keepdims=False)
         term = "".join(letter for letter in term if letter in result)
     return [b.transpose(value, [term.index(letter) for letter in result])]
+
+
+def _diagonal(b: NetworkBuilder, term: str, x: str) -> tuple[str, str]:
+    """Return an operand without repeated subscripts: the elements whose indices along their axes are equal."""
+    while repeated := next((letter for letter in term if term.count(letter) > 1), None):
+        first, second = (
+            axis for axis, letter in enumerate(term) if letter == repeated and term[:axis].count(letter) < 2
+        )
+        shape, rest = b.shape(x), [axis for axis in range(len(term)) if axis not in (first, second)]
+        count = shape[first]
+        if shape[second] != count:
+            raise b.wrong(f"{repeated!r} stands for extents {count} and {shape[second]}")
+        kept = tuple(shape[axis] for axis in rest)
+        rows = b.reshape(b.transpose(x, [*rest, first, second]), (*kept, count * count))
+        starts, steps = (0,) * (len(rest) + 1), (*(1,) * len(rest), count + 1)
+        x = b.slice(rows, starts, (*kept, count), steps)
+        term = "".join(term[axis] for axis in rest) + repeated
+    return term, x
 
 
 def _parsed(b: NetworkBuilder, equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:

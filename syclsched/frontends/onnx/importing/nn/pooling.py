@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 from syclsched.kernels.nn.pooling.pool import MAX_DTYPES
 
 Ints = tuple[int, ...]
+#: Most elements of all windows of a picture, if there is one at each place, whose places become a constant.
+_MOST_PLACES: Final = 1 << 26
 
 
 @imports("MaxPool", "AveragePool")
@@ -44,6 +46,8 @@ def _pool(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     counted = node.flag("count_include_pad")
     has_indices = len(node.outputs) > 1 and bool(node.outputs[1])
     if has_indices and (x in b.lengths or min(windows.pads) < 0 or not math.prod(shape)):
+        raise UnsupportedFormError
+    if has_indices and math.prod((*shape[2:], *kernel)) > _MOST_PLACES:
         raise UnsupportedFormError
     is_open = any(each.axis > 1 for each in b.lengths.get(x, ()))
     has_pads = any(windows.pads) or node.flag("ceil_mode") or node.text("auto_pad").startswith("SAME")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.importing.nn.antialiasing import antialiased, check_antialiased
 from syclsched.frontends.onnx.importing.nn.open_resampling import ResizeInputs, resized_by_values
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
@@ -30,7 +31,7 @@ def _resize(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
             given = tuple(max(scale, 1.0) for scale in given)
         return [_resized(b, node, x, mode, given, None, "asymmetric", "floor", ())]
     if node.flag("antialias"):
-        raise UnsupportedFormError
+        check_antialiased(b, node, x, inputs)
     axes = node.integers("axes")
     shape = b.shape(x)
     places = tuple(range(len(shape))) if axes is None else tuple(b.axis(axis, len(shape)) for axis in axes)
@@ -44,9 +45,10 @@ def _resize(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         return _resized(b, node, x, mode, scales, sizes, coordinates, nearest, ())
 
     region = roi_name if coordinates == "tf_crop_and_resize" else None
-    found = resized_by_values(b, node, x, places, ResizeInputs(region, scales_name, sizes_name), to_sizes)
-    if found is not None:
-        return [found]
+    if not node.flag("antialias"):
+        found = resized_by_values(b, node, x, places, ResizeInputs(region, scales_name, sizes_name), to_sizes)
+        if found is not None:
+            return [found]
     roi: Numbers = ()
     if coordinates == "tf_crop_and_resize":
         if roi_name is None:
@@ -109,6 +111,8 @@ def _resized(
         sizes = [math.floor(n * part * scale) for n, part, scale in zip(shape, parts, scales, strict=True)]
     if tuple(sizes) == shape and all(s == 1.0 for s in scales) and not roi:
         return x
+    if node.operator == "Resize" and node.flag("antialias"):
+        return antialiased(b, node, x, scales, sizes)
     return b.emit(
         "resize",
         [x],
