@@ -241,7 +241,7 @@ def test_several_runners_at_once() -> None:
 @needs_onednn
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_dynamic_runs_know_what_calls_took(lanes: int) -> None:
-    """Where several lanes compute, durations follow from when polling saw calls end: they have no timestamps."""
+    """With several computing lanes, durations follow from when polling saw calls end: they have no timestamps."""
     platform = with_lanes(discover(), lanes).select(lambda device: device.kind == "cpu")
     given = np.arange(20_000, dtype=np.float32) % 500
     learnt: list[float] = []
