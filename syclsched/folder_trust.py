@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 _LOGGER = logging.getLogger("syclsched")
-#: Names folders, separated as in PATH, that are trusted with all they contain, whoever owns them.
+#: Names folders, separated as in PATH, that are trusted with all they contain, independent of their owners.
 TRUSTED_VARIABLE: Final = "SYCLSCHED_TRUSTED_FOLDERS"
 _WAY_OUT: Final = (
     "Remove it, or give it to yourself alone (chown, chmod go-w); name another folder with XDG_CACHE_HOME (for numba's "
@@ -64,7 +64,7 @@ def why_untrusted(folder: Path, beside: Path | None = None) -> str | None:
 
 
 def explained(reason: str) -> str:
-    """Return a reason of `why_untrusted` with what to do about it."""
+    """Return a reason of `why_untrusted` with a remedy."""
     return f"{reason}. {_WAY_OUT}"
 
 

@@ -66,13 +66,13 @@ class StepCounter:
         self.done += 1
 
     def tell(self, step: str) -> None:
-        """Tell what the present step does."""
+        """Report the present step."""
         if self.progress is not None:
             self.told = True
             self.progress(self.done, max(self.total, self.done + 1), step)
 
     def end(self) -> None:
-        """End the last step, if any was told."""
+        """End the last step, if any was reported."""
         if self.progress is not None and self.told:
             self.progress(self.done, self.done, "")
 

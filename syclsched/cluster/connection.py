@@ -77,7 +77,7 @@ class Cluster(ConnectedWorkers):
         self.close()
 
     def close(self) -> None:
-        """Close the connection, and what `connect` started; a scheduler and workers that were there go on."""
+        """Close the connection, and processes that `connect` started; other schedulers and workers continue."""
         if self._closed:
             return
         super().close()
@@ -88,7 +88,7 @@ class Cluster(ConnectedWorkers):
         return f"<Cluster at {self.scheduler}{', closed' if self._closed else ''}>"
 
     def status(self, *, timeout_s: float = ANSWER_S) -> ClusterStatus:
-        """Return the state of each worker: its devices, memory, signs of life, and what clients have bound and run."""
+        """Return the state of each worker: its devices, memory, heartbeats, and the clients' bound plans and runs."""
         return read_status(self, timeout_s)
 
     # --- planning and running ---------------------------------------------------------------------

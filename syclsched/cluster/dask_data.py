@@ -24,7 +24,7 @@ Place = tuple[str, str, str, str, "RowRange | None"]
 
 
 def is_remote(value: Any) -> bool:
-    """Return whether a value is one of Dask's, which may lie on a worker."""
+    """Return whether a value is one of Dask's, which may be on a worker."""
     from distributed import Future
 
     return isinstance(value, Future) or hasattr(value, "__dask_graph__")

@@ -166,7 +166,7 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
             self._platform = None
 
     def describe(self, *, devices: bool = True) -> NodeFacts:
-        """Return what this machine is; without ``devices`` the SYCL runtime is not loaded."""
+        """Return the description of this machine; without ``devices`` the SYCL runtime is not loaded."""
         found, problem = None, ""
         if devices:
             try:
@@ -189,7 +189,7 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
 
 
 def describe(node: Node, *, devices: bool = True) -> NodeFacts:
-    """Return what a machine is; see `Node.describe`."""
+    """Return the description of a machine; see `Node.describe`."""
     return node.describe(devices=devices)
 
 

@@ -91,7 +91,7 @@ def _load() -> Runtime:
     own = environment.user_environment(os.environ)
     places = libraries.sources(own)
     generation = stack_generation.installed()
-    if "numpy" in generation.strangers(versions):  # dpctl can be imported then, and what uses its arrays cannot
+    if "numpy" in generation.strangers(versions):  # dpctl can be imported then, but packages that use its arrays cannot
         what, command = generation.mixture(versions)
         raise _cannot_load(what, command)
     wanted = libraries.groups(generation, libraries.needed_sycl_library(libraries.dpctl_folder()))

@@ -30,7 +30,7 @@ _SAME_SHARE, _SAME_DEVIATIONS = 0.05, 3.0
 #: Share by which times may differ, beside their uncertainty, before plans that have run are made again.
 _NATURAL = 0.25
 
-#: Most uncertainty that counts when times are compared: what is known badly may be wrong by more, and is no excuse.
+#: Largest uncertainty that counts when times are compared: a less certain time is no excuse for a larger error.
 _MOST_UNCERTAIN = 0.5
 
 

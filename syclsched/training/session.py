@@ -189,7 +189,7 @@ class TrainingSession:
     # --- failures ---------------------------------------------------------------------------------
 
     def _recover(self, state: CarriedState, error: ExecutionError) -> None:
-        """After a failed step whose state is lost, continue from its last snapshot; raise an error that says so."""
+        """After a failed step whose state is lost, continue from its last snapshot; raise an error with its step."""
         held, snapshot = state.memory().values(), self.snapshots.last
         if snapshot is None or not state.is_lost or not any(isinstance(each, ResidentArray) for each in held):
             return

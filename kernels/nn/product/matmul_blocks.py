@@ -121,7 +121,7 @@ def prepare(
 
 
 def _is_streamed(shape: ProductShape, block: RegisterBlock) -> bool:
-    """Return whether packed weights of each vector of columns lie in one line, and not those of each term.
+    """Return whether packed weights of each vector of columns are in one line, and not those of each term.
 
     For the few rows of one block, memory bounds the time, and processors read several lines at once faster than one.
     """

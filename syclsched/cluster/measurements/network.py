@@ -437,7 +437,7 @@ def time_messages(
 
 
 def answer(node: HasMailbox, peer: str, run: str) -> CoreUse:
-    """Receive what `time_messages` sends on another worker, and answer each message.
+    """Receive the messages of `time_messages` on another worker, and answer each.
 
     Return the use of cores at this end by the messages beside which it was to compute.
     """
@@ -516,7 +516,7 @@ def give(node: Node, peer: str, run: str, size: int) -> tuple[float, float]:
 
 
 def take(node: Node, peer: str, run: str, size: int) -> tuple[float, float]:
-    """Receive what `give` sends; return when it was asked for, and when all had come."""
+    """Receive the messages of `give`; return the times of the request and of the last arrival."""
     into = _touched(size)
     try:
         begin = time.perf_counter()

@@ -232,7 +232,7 @@ class ClusterRun:
 
     @property
     def plan_in_progress(self) -> Plan:
-        """The plan of the run; after a loss or a move, of what was left."""
+        """The plan of the run; after a loss or a move, of the remaining tasks."""
         return self._attempts.last.binding.plan
 
     def ask_parts(self) -> dict[str, WorkerCall]:
@@ -468,7 +468,7 @@ class ClusterRun:
             raise loss from error
 
     def _recover_ended(self, loss: WorkerLostError) -> None:
-        """Compute again what was lost with a worker after the end of the run."""
+        """Compute again the results lost with a worker after the end of the run."""
         if not self._may_recover or not self._runner.is_last(self):
             raise loss
         seconds, self._traces = self._seconds, []

@@ -301,7 +301,7 @@ class ClusterRunner:
         return self._last
 
     def _renew(self) -> None:
-        """Drop what the last run has left, and bind a plan for the machines that are there if it has lost some."""
+        """Drop the data of the last run, and bind a plan for the present machines if some were lost."""
         for binding in self._rests:
             self._release(binding)
         self._rests = []
@@ -328,7 +328,7 @@ class ClusterRunner:
             self.binding = self._bind(plan)
         except SyclschedError:
             self._unusable |= joined
-            if self._outdated:  # the workers that were there have what they had
+            if self._outdated:  # the other workers still have their parts
                 self.binding = self._bind(before)
         self._outdated = False
 
@@ -485,7 +485,7 @@ class ClusterRunner:
 
 
 def _client() -> str:
-    """Return who binds plans: user, host and process."""
+    """Return the client that binds plans: user, host and process."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # the user has no name

@@ -75,7 +75,7 @@ class CommSockets:
     Parameters
     ----------
     name : str
-        What the end is called by others: a worker's address, or the name of a client.
+        The name of the end for others: a worker's address, or the name of a client.
     loop : asyncio.AbstractEventLoop
         Dask's event loop.
     connection_args : dict

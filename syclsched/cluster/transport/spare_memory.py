@@ -34,7 +34,7 @@ class SpareMemory:
         return np.empty(nbytes, np.uint8)
 
     def give(self, memory: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
-        """Take memory back that nobody refers to any more."""
+        """Take back memory without other references."""
         whole = memory if memory.base is None else memory.base
         if not isinstance(whole, np.ndarray) or not _LEAST_BYTES <= whole.nbytes <= self._limit_bytes:
             return

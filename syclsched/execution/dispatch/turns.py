@@ -320,7 +320,7 @@ class Turns:
             return None
         held = [turn.credit_at_s for turn in waiting]
         lingering = [left_s + LINGER_S for left_s in self._left_s.values()]
-        # Nobody tells when the work of the others completes.
+        # There is no notification when the work of the others completes.
         looks = [now_s + LINGER_S] if any(any(self._contenders(turn, now_s)) for turn in waiting) else []
         return min((each for each in (*held, *lingering, *looks) if each > now_s), default=now_s + LINGER_S)
 

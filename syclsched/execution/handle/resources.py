@@ -40,7 +40,7 @@ class _RunMonitor(Protocol):
     tick_s: float
 
     def check(self, now_s: float) -> None:
-        """Check the run, and act on what is found."""
+        """Check the run, and act on the findings."""
 
 
 class Resources:
@@ -87,7 +87,7 @@ class Resources:
         _unseen_failures.discard(self)
 
     def warn_if_unseen(self) -> None:
-        """Warn of a failure that no caller has been told of; once."""
+        """Warn of a failure that has not been reported to a caller; once."""
         error = self.failure
         if error is None or self._reported:
             return
@@ -240,7 +240,7 @@ class StallDetector:
 
 #: Runs whose engines have not ended: they must be stopped before the interpreter exits.
 unfinished: set[Resources] = set()
-#: Runs that failed, of which no caller has been told and which were not closed.
+#: Failed runs that were not reported to a caller and not closed.
 _unseen_failures: set[Resources] = set()
 
 

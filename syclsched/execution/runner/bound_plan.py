@@ -247,7 +247,7 @@ class Runner:
     def _run_by_call(
         self, run_call: Callable[[Any], dict[str, NumpyArray] | None], given: Any, generation: PlanInstance
     ) -> dict[str, NumpyArray] | Run | None:
-        """Make a one-call run on the first instance; see `_run_in_one_call` for what it returns."""
+        """Make a one-call run on the first instance; see `_run_in_one_call` for the return value."""
         begun_s = 0.0 if self._timed_calls is None else time.perf_counter()
         observer, results = run_observer.active, None
         call = None if observer is None else observer.call_began(self.plan)

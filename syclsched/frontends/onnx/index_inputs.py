@@ -55,7 +55,7 @@ def find_index_inputs(network: Network) -> dict[str, IndexInput]:
 
 
 def _add(found: dict[str, IndexInput], name: str, new: IndexInput) -> None:
-    """Narrow the range of an input to what one more operator allows."""
+    """Narrow the range of an input to the range of one more operator."""
     before = found.get(name, new)
     found[name] = replace(min(before, new, key=lambda each: each.extent), least=max(before.least, new.least))
 

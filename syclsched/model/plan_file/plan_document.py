@@ -30,7 +30,7 @@ _TABLES: Final[dict[str, type[Any]]] = {
 
 _HINT: Final = "Expected a Plan"
 
-#: What only a file of version 1 contains: within a JSON string the quotes would be escaped.
+#: Text that only a file of version 1 contains: within a JSON string the quotes would be escaped.
 _VERSION_1_NAME: Final = "syclsched-plan/1"
 _VERSION_1: Final = rf'"format"\s*:\s*"{_VERSION_1_NAME}"'
 

@@ -73,7 +73,7 @@ def measure_link(source: Bench, destination: Bench, budget: SessionBudget) -> Li
 
 
 def _usm_parts(bench: Bench, size: int, count: int, kind: UsmKind) -> Parts:
-    """Return what gives parts of USM memory for so many buffers of a size."""
+    """Return a function that gives parts of USM memory for a number of buffers of a size."""
     return partial(memory_slice, bench.memory(size * count, kind))
 
 

@@ -113,7 +113,7 @@ def _attended(b: NetworkBuilder, node: ModelNode, q: str, k: str, v: str, mask: 
 def _scores_bias(
     b: NetworkBuilder, node: ModelNode, inputs: tuple[str | None, str | None], scored: Shape, dtype: str
 ) -> str | None:
-    """Return what is added to the scores: the mask, minus infinity at later keys, and another bias."""
+    """Return the addend of the scores: the mask, minus infinity at later keys, and another bias."""
     mask, extra = inputs
     if extra is None and mask is None and not node.integer("unidirectional"):
         return None

@@ -129,7 +129,7 @@ def _open_reshape(b: NetworkBuilder, x: str, given: Sequence[Number], *, keeps: 
     before = extents_of(b, x)
 
     def wanted(is_known: Callable[[NetworkBuilder, Number], bool]) -> list[Extent | None]:
-        """Return the extents asked for; None for what is to be inferred."""
+        """Return the requested extents; None for inferred ones."""
         found: list[Extent | None] = []
         for axis, number in enumerate(given):
             if number == 0 and keeps and axis < len(before):
@@ -263,7 +263,7 @@ def _regrouped(b: NetworkBuilder, x: str, extents: Sequence[Extent]) -> str:
 
 
 def _place_within(before: Sequence[Extent], counts: Sequence[str], place: Any, behind: int) -> Any:
-    """Return the place in an array of what has a place among its elements that count."""
+    """Return the index in an array for an index among its elements that count."""
     found: Any = ("mod", place, _constant(behind)) if behind > 1 else _constant(0)
     inner: Any = _constant(behind)
     stride = behind
