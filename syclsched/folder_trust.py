@@ -48,7 +48,7 @@ def may_load_from(folder: Path, beside: Path | None = None) -> bool:
 def why_untrusted(folder: Path, beside: Path | None = None) -> str | None:
     """Return the reason why other users could have written to a folder, or None if they could not.
 
-    ``beside`` is the folder of the source code whose compiled code is kept: whoever can change the source is trusted.
+    ``beside`` is the folder of the source code whose compiled code is kept: users who can change it are trusted.
     """
     folder = Path(os.path.abspath(folder))
     if _is_named(folder):

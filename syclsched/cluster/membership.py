@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Membership of a Dask cluster: workers under stable names, and those that are lost or give no sign of life.
 
-Dask's scheduler tells at once of a worker whose connection ends. A worker that froze or was cut off is found by its
+Dask's scheduler immediately reports a worker whose connection ends. A worker that froze or was cut off is found by its
 heartbeats, which the scheduler is asked for at short intervals.
 """
 

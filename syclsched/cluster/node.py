@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from syclsched.model.platform import Platform
 
-#: Seconds after which a thread that holds the interpreter lets others go on. With Python's own 5 ms, a message for a
+#: Seconds after which a thread that holds the interpreter lets others run. With Python's own 5 ms, a message for a
 #: worker that runs a Python function would wait half as long; this costs such functions 1 %.
 _SWITCH_S: Final = 2e-4
 

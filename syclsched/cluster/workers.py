@@ -69,7 +69,7 @@ class ConnectedWorkers:
         self._calls = Calls(client, self.mailbox, self._reached)
 
     def close(self) -> None:
-        """End the connection; the scheduler and its workers go on."""
+        """End the connection; the scheduler and its workers continue."""
         self._closed = True
         self.members.close()
         self.mailbox.close()

@@ -265,7 +265,7 @@ class Contest:
         return self.contenders[0]
 
     def next_to_run(self) -> Contender:
-        """Return the winner, or the plan that has had the fewest turns."""
+        """Return the winner, or the plan with the fewest turns."""
         winner = self.winner()
         if winner is not None:
             return winner

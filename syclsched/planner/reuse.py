@@ -77,7 +77,7 @@ def are_close(times: Mapping[HistoryKey, Quantity | None], history: History | No
             return False
         if old is None or new is None:
             continue
-        # How uncertain the old one was does not matter: if more is known by now, plans are made with it.
+        # The uncertainty of the old one is irrelevant: if more is known by now, plans are made with it.
         share = _NATURAL + min(relative_uncertainty(new), _MOST_UNCERTAIN)
         if abs(new.value - old.value) > share * min(old.value, new.value):
             return False

@@ -34,7 +34,7 @@ class TableRow:
 
     cells: tuple[str, ...]
     ends_group: bool = False  # a line is drawn below it
-    shares: tuple[float, ...] = ()  # drawn as a bar of so many parts, each a share of its length
+    shares: tuple[float, ...] = ()  # drawn as a bar of this many parts, each a share of its length
 
 
 @dataclass(frozen=True, slots=True)

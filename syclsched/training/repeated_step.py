@@ -87,7 +87,7 @@ class RepeatedStep:
     def run(
         self, x: Any, y: Array, steps: int, seed: int, copied: Mapping[str, CopiedArray] | None = None
     ) -> dict[str, Array]:
-        """Do a step with a batch that it `takes`, after so many others; return its results.
+        """Do a step with a batch that it `takes`, after a number of earlier ones; return its results.
 
         Parts of the batch that are on devices already are not copied again.
         """

@@ -309,7 +309,7 @@ class TrainingSession:
         return {name: np.array(value) for name, value in {**self._values, **held}.items()}
 
     def restore(self, values: Mapping[str, Array], steps: int, seed: int) -> None:
-        """Continue with another state, after so many steps."""
+        """Continue with another state, after a number of steps."""
         carried = set(self._model.carried.values())
         self._values = {name: value for name, value in self._values.items() if name not in carried} | dict(values)
         self._steps, self._seed, self._predicted = steps, seed, None

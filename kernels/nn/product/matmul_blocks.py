@@ -159,7 +159,7 @@ def write(
         columns = BlockStart.of(w, panel, block.columns, n, shape.n)
 
         def begin(name: str, columns: str, matrix: str) -> tuple[str, str]:
-            """Return the offset of a matrix of so many columns and numbers, and how far its rows are apart."""
+            """Return the offset of a matrix by its numbers of columns and elements, and the distance of its rows."""
             if name not in interleaved:
                 return f"{_offset(places, shape.steps(name))} * {matrix}", columns
             steps, apart = shape.interleaved_steps(name)

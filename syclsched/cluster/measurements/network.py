@@ -502,7 +502,7 @@ def _control(
 
 
 def give(node: Node, peer: str, run: str, size: int) -> tuple[float, float]:
-    """Send arrays to another worker, one after the other; return when it began, and when all had come."""
+    """Send arrays to another worker, one after the other; return the times of the begin and of the last arrival."""
     data = _touched(size)
     try:
         node.mailbox.receive(run, -1, None, _MESSAGE_S, source=peer)
@@ -535,7 +535,7 @@ def note(node: Node, data: Array) -> None:
 
 
 def ones(node: Node, size: int) -> Array:
-    """Return an array of so many bytes."""
+    """Return an array of this many bytes."""
     return _touched(size)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Progress of a run on several machines: tasks done, time left and bytes sent, from reports of the parts.
 
-The workers are asked by messages of the process that started the run, some times a second, only while somebody wants
-to know.
+The process that started the run asks the workers by messages, some times a second, only while a caller requests
+progress.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class RunProgress:
             left, calls = _TimeLeft(plan), dict[str, WorkerCall]()
             tell(*left.described(()))
             while not self._ended.wait(EVERY_S):
-                if plan is not self._run.plan_in_progress:  # it goes on after the loss of a worker
+                if plan is not self._run.plan_in_progress:  # it continues after the loss of a worker
                     plan, states, calls = self._run.plan_in_progress, {}, {}
                     left = _TimeLeft(plan)
                 for name, call in calls.items():

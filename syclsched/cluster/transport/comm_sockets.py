@@ -58,7 +58,7 @@ class CommSocket:
             return
         self._closed = True
         with suppress(OSError):
-            # Not that of ssl, which would let threads go on with bytes that are still encrypted.
+            # Not that of ssl, which would let threads continue with bytes that are still encrypted.
             socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._release)

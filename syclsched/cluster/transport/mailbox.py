@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages of array data between the workers of a cluster, over one connection for each direction of each pair.
 
-Each message belongs to a run and has a number. It may arrive before anybody waits for it. The bytes of an array are
+Each message belongs to a run and has a number. It may arrive before a receive waits for it. The bytes of an array are
 written from the array itself, and read into the array that waits for them, or else into memory that is kept until
-somebody asks for the message.
+a receive asks for the message.
 
 A thread reads from each connection at once whatever comes, so no two workers wait for each other. Only while more than
 `WINDOW_BYTES` have come and not been asked for, and no thread of this worker waits for a message or to send one, it
@@ -58,7 +58,7 @@ class _Waiter:
         self.done.acquire()
 
     def finish(self, error: SyclschedError | None = None) -> None:
-        """Let the thread go on; without effect if it has been let go."""
+        """Let the thread continue; without effect if it has been released."""
         if self.done.locked():
             self.error = error
             self.done.release()

@@ -260,7 +260,7 @@ class Dispatcher(ProgramEngine):
         self._pass_over(request, ordered=True)
 
     def _pass_over(self, request: SubmissionRequest, *, ordered: bool) -> None:
-        """Let the successors of a failed or skipped instruction go on, after its predecessors if ordered.
+        """Release the successors of a failed or skipped instruction, after its predecessors if ordered.
 
         Those of its own lane are among them: memory is freed when the last one of a lane that uses it has completed.
         """

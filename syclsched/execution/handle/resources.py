@@ -78,11 +78,11 @@ class Resources:
 
     @property
     def reported(self) -> bool:
-        """Whether a caller has been told that the run failed or was cancelled."""
+        """Whether the failure or cancellation of the run was reported to a caller."""
         return self._reported
 
     def mark_reported(self) -> None:
-        """Note that a caller has been told how the run ended."""
+        """Record that the end of the run was reported to a caller."""
         self._reported = True
         _unseen_failures.discard(self)
 
@@ -100,7 +100,7 @@ class Resources:
     def abandon(self) -> None:
         """Cancel the run, and release everything as soon as its last kernel has ended; returns at once.
 
-        It warns of a failure that nobody has seen: the run is dropped, or the interpreter exits.
+        It warns of an unreported failure: the run is dropped, or the interpreter exits.
         """
         self._abandoned = True
         self.engines.cancel()

@@ -15,7 +15,7 @@ class ObservedCall(Protocol):
     """A run that is one call of compiled code."""
 
     def end(self, *, completed: bool) -> None:
-        """Note the end of the call; a run that it has not completed goes on as one of the others."""
+        """Record the end of the call; a run that it has not completed continues as one of the others."""
 
 
 class RunObserver(Protocol):

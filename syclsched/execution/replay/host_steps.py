@@ -335,7 +335,7 @@ class HostLaneRun:
         self._host.take(self)
 
     def wake(self) -> None:
-        """Have the lane's thread look at the steps again."""
+        """Let the lane's thread check the steps again."""
         self._host.wake()
 
     def has_passed(self, level: int) -> bool:

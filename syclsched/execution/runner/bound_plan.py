@@ -64,7 +64,7 @@ class Runner:
     makespan_key : callable, optional
         Returns the history key of the plan's makespans; they are not measured without it.
     progress : callable, optional
-        Told of the kernels that are compiled; see `syclsched.progress.Progress`.
+        Called with the kernels that are compiled; see `syclsched.progress.Progress`.
     """
 
     def __init__(
@@ -287,7 +287,7 @@ class Runner:
         Returns
         -------
         tuple of Trace
-            Of at most 16 runs, or of as many as ``trace`` said in `bind`; older traces are dropped.
+            Of at most 16 runs, or of the number given by ``trace`` in `bind`; older traces are dropped.
         """
         return tuple(recording.trace() for recording in self._recorder.recordings)
 
@@ -345,7 +345,7 @@ class Runner:
         Raises
         ------
         MemoryLimitError
-            If so many instances do not fit in memory; the error names the sizes and the number that fits.
+            If this number of instances does not fit in memory; the error names the sizes and the number that fits.
         ArgumentError
             If ``in_flight`` is less than 1.
         ExecutionError

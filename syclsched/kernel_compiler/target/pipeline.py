@@ -36,7 +36,7 @@ class RefuseUnsupported(AnalysisPass):  # type: ignore[misc]
         super().__init__()
 
     def run_pass(self, state: Any) -> bool:
-        """Look at all statements."""
+        """Visit all statements."""
         for block in state.func_ir.blocks.values():
             for statement in block.find_insts(ir.Print):
                 raise UnsupportedError("kernels cannot print: write to an array instead", statement.loc)

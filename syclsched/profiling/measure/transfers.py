@@ -42,7 +42,7 @@ UNLIMITED_BYTES_PER_S = 1e15
 #: Source and destination.
 Pair = tuple[Any, Any]
 
-#: A function: the part of some memory from a byte on, of so many bytes.
+#: A function: the part of some memory from a byte on, with a number of bytes.
 Parts = Callable[[int, int], Any]
 
 

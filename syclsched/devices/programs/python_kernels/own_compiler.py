@@ -21,7 +21,7 @@ from syclsched.model.operation import SpirvModule
 
 #: numba's tables of types and functions are not thread-safe.
 _LOCK = threading.RLock()
-#: Every processor of SYCL's CPU devices has registers of so many bits.
+#: Width in bits of the registers that every processor of SYCL's CPU devices has.
 _LEAST_VECTOR_BITS: Final = 128
 
 

@@ -441,7 +441,7 @@ def followed_lengths(
 def _of_first_elements(
     b: LengthBuilder, x: str, lengths: Lengths, shape: tuple[int, ...], attributes: Mapping[str, Any]
 ) -> tuple[Lengths, Lengths]:
-    """Return the lengths of the first elements along an axis, as many as there are; and the others."""
+    """Return the lengths of the first elements along an axis, up to the existing number; and the others."""
     changed: list[Length] = []
     for each in lengths:
         axis = each.axis

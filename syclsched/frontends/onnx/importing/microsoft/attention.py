@@ -133,7 +133,7 @@ def _scores_bias(
 
 
 def _kept(b: NetworkBuilder, mask: str, scored: Shape, number: int) -> tuple[Any, list[str]]:
-    """Return an expression that tells which keys a mask keeps, and the values in it, numbered from one on."""
+    """Return an expression for the keys that a mask keeps, and the values in it, numbered from one on."""
     (batch, _, queries, keys), shape = scored, b.shape(mask)
     if shape in ((batch,), (2 * batch,)):
         # The ends of the keys of each sample, and the starts if there are some.

@@ -133,7 +133,7 @@ def _open_slice(
     span = by_way(("sub", stop, begin), ("sub", begin, stop))
     size = _integer(abs(step)) if isinstance(step, int) else ("max", ("abs", stride), one)
     expression: Any = ("max", ("div", ("add", span, ("sub", size, one)), size), _ZERO)
-    if isinstance(step, str):  # a step of 0 is beyond all bounds: a further import tells
+    if isinstance(step, str):  # a step of 0 is beyond all bounds: a further import refuses it
         expression = ("where", ("equal", stride, _ZERO), _integer(_ENDLESS), expression)
     count = b.elementwise(expression, *given, dtype="int64")
     known = is_length(b, count)
