@@ -5,9 +5,9 @@
 
 Simulated annealing over small instances with the moves of PISA (Coleman and Krishnamachari 2024): add or delete a
 dependency, change the weight of a task, of a dependency, the speed of a device or of a link, all between bounds. Two
-searches: for the largest ratio of HEFT to what is best known, and for the largest ratio of the project's own answer
-(the best of the textbook policies, refined by default steps, as ``auto`` does) to it. Best known is a search with many
-more steps, and at last the optimum by CP-SAT where the extra ``exact`` is installed.
+searches: for the largest ratio of HEFT to the best known makespan, and for the largest ratio of the project's own
+answer (the best of the textbook policies, refined by default steps, as ``auto`` does) to it. Best known is a search
+with many more steps, and at last the optimum by CP-SAT where the extra ``exact`` is installed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from syclsched.scheduling import Problem, Timetable, candidates, get, makespan_s
 from syclsched.scheduling.exact import solve
 from syclsched.scheduling.search import refine
 
-#: Weights and speeds stay between these, as in PISA's.
+#: Weights and speeds are between these, as in PISA's.
 LEAST, MOST = 0.1, 1.0
 
-#: Steps of the search that says, during the search over instances, what can be had.
+#: Steps of the search for the best known makespan, during the search over instances.
 STEPS = 3_000
 
 Edges = dict[tuple[int, int], float]
@@ -42,9 +42,9 @@ class Candidate:
     Parameters
     ----------
     weights, speeds : tuple of float
-        Of tasks, of devices.
+        Of the tasks, and of the devices.
     edges : dict of (int, int) to float
-        What flows between tasks; the first number is the smaller.
+        Data between tasks; the first number is the smaller.
     links : dict of (int, int) to float
         Speed between two devices, both ways; the first number is the smaller.
     """
@@ -123,14 +123,14 @@ def own(problem: Problem) -> Timetable:
 
 
 def heft_ratio(problem: Problem) -> float:
-    """Return how many times longer HEFT takes than what a short search finds."""
+    """Return HEFT's makespan over that of a short search."""
     start = get("heft").schedule(problem)
     best_s = makespan_s(problem, refine(problem, [start], steps=STEPS))
     return makespan_s(problem, start) / best_s if best_s > 0.0 else 1.0
 
 
 def own_ratio(problem: Problem) -> float:
-    """Return how many times longer the project's own answer takes than what a longer search with other luck finds."""
+    """Return the makespan of the project's own answer over that of a longer search with another seed."""
     found = own(problem)
     found_s = makespan_s(problem, found)
     best_s = makespan_s(problem, refine(problem, [found], steps=20 * STEPS, seed=99))
@@ -138,7 +138,7 @@ def own_ratio(problem: Problem) -> float:
 
 
 def worst(ratio: Callable[[Problem], float], start: Candidate, rounds: int, rng: random.Random) -> Candidate:
-    """Return the candidate with the largest ratio that simulated annealing finds."""
+    """Return the candidate of the largest ratio that simulated annealing finds."""
     current, value = start, ratio(start.problem())
     best, best_value = current, value
     for step in range(rounds):
@@ -153,7 +153,7 @@ def worst(ratio: Callable[[Problem], float], start: Candidate, rounds: int, rng:
 
 
 def judge(candidate: Candidate, prove_s: float) -> tuple[float, float, bool]:
-    """Return HEFT's and the project's own makespan over the best known, and whether that is proved optimal."""
+    """Return the makespans of HEFT and of the project over the best known one, and whether that is proved optimal."""
     problem = candidate.problem()
     found = own(problem)
     validate(problem, found)
@@ -171,7 +171,7 @@ def judge(candidate: Candidate, prove_s: float) -> tuple[float, float, bool]:
 def main() -> None:
     """Search, judge and print."""
     given = parser(__doc__, searches=5, rounds=300, tasks=12, devices=3, prove_s=20.0, seed=0).parse_args()
-    # The second search asks the dear question twice a round: it gets fewer rounds.
+    # The second search evaluates its costly ratio twice a round: it gets fewer rounds.
     aims: list[tuple[str, Callable[[Problem], float], int]] = [
         ("HEFT", heft_ratio, given.rounds),
         ("own", own_ratio, max(1, given.rounds // 10)),

@@ -3,8 +3,8 @@
 
     python benchmarks/auto.py [--tasks 100 1000 10000] [--runs 5] [--devices xeon-8480,max1550,a770,h100]
 
-The layered graphs of planning.py, about three dependencies a task, on described devices. Prints seconds by the wall of
-the first call in the process, and the median and least of further ones.
+The layered graphs of planning.py, about three dependencies a task, on described devices. Prints the wall-clock seconds
+of the first call in the process, and the median and least of further ones.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX models of classical machine learning, as converters write them, with seeded weights."""
+"""ONNX models of classical machine learning in the form of converters, with seeded weights."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _model(name: str, nodes: list[Any], x: tuple[int, int], outputs: dict[str, i
 
 
 def _trees(random: np.random.Generator, count: int, depth: int, features: int) -> dict[str, list[Any]]:
-    """Return the nodes of trees that are full down to half their depth, and then end by chance."""
+    """Return the nodes of trees that are full down to half their depth, and below it have random leaves."""
     lists: dict[str, list[Any]] = {
         each: [] for each in ("treeids", "nodeids", "modes", "featureids", "values", "truenodeids", "falsenodeids")
     }
@@ -45,7 +45,7 @@ def _trees(random: np.random.Generator, count: int, depth: int, features: int) -
 
 
 def forest(rows: int, trees: int, depth: int, *, features: int = 20, classes: int = 0, votes: bool = False) -> Any:
-    """Return a regressor of trees, or a classifier: a random forest whose leaves vote, or boosted trees."""
+    """Return a regressor of trees, or a classifier: a random forest with votes of leaves, or boosted trees."""
     from onnx import TensorProto, helper
 
     random = np.random.default_rng(0)
@@ -115,7 +115,7 @@ def pipeline(rows: int, features: int, components: int, classes: int) -> Any:
 
 
 def k_means(rows: int, features: int, clusters: int) -> Any:
-    """Return the nearest centres, and the distances to all, as skl2onnx writes them."""
+    """Return the nearest centres, and the distances to all, in skl2onnx's form."""
     from onnx import TensorProto, helper
 
     random = np.random.default_rng(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs on the workers of a Dask cluster: our plans beside Dask's own scheduler, on the same workers, in turns.
+"""Graphs on the workers of a Dask cluster: the package's plans and Dask's own scheduler, on equal workers, in turns.
 
     python benchmarks/cluster.py [--workers 2] [--runs 7] [--n 2048] [--tiles 128 256 512]
         [--cases small cholesky jacobi perceptron] [--ray PYTHON] [--megabits 1000]
@@ -7,10 +7,10 @@
 The workers are processes of this machine, each on a core of its own. All sides compute with NumPy and SciPy on one
 thread: *small tasks* are Python functions of 100 us in as many chains as there are workers, *Cholesky* is the tiled
 factorisation, *Jacobi* are sweeps over a grid in blocks of rows that exchange their outer rows, and *perceptron* is a
-batch in parts through dense layers. Ours is bound once and called; the graphs of the others are built and computed anew
-in each run, with their inputs on the workers. Each number is the median over the runs, with the least and the largest;
-ratios are those of the medians. The time a task is what a run takes beyond the functions themselves, for each task. The
-prediction is that of our plan.
+batch in parts through dense layers. The plan is bound once and called; the graphs of the others are built and computed
+again in each run, with their inputs on the workers. Each number is the median over the runs, with the least and
+largest; ratios are those of the medians. The time a task is a run's time beyond the functions themselves, for each
+task. The prediction is that of the plan.
 
 With ``--ray`` and a Python that has the package ray, Ray computes the same, with as many workers. With ``--megabits``,
 each worker is on a host of its own, a network namespace whose port has this rate in each direction (root only).
@@ -137,7 +137,7 @@ GRAPHS: Mapping[str, Callable[..., list[str]]] = {each.__name__: each for each i
 
 
 class Ray:
-    """Ray in a process of its own, by another Python."""
+    """Ray in a process of its own, in another Python."""
 
     def __init__(self, python: str, workers: int) -> None:
         self._process = subprocess.Popen(
@@ -219,7 +219,7 @@ def measured(
 
 @contextmanager
 def on_hosts(workers: int, megabits: int) -> Iterator[Cluster]:
-    """Yield a cluster whose workers are each on a host of its own, with ports of a rate, and on a core of its own."""
+    """Yield a cluster whose workers are each on a host and a core of its own, with ports of a limited rate."""
     sys.path.insert(0, str(HERE.parent / "tests"))
     from support.network_hosts import NetworkHosts, why_not
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs of functions for clusters, written once for all libraries that compute values of values; NumPy and SciPy only.
+"""Graphs of functions for clusters, for all libraries that compute values from values; NumPy and SciPy only.
 
-A case is a program: it is given a function that calls another one later, and the inputs. ``cluster.py`` has the same
-graphs for syclsched, whose functions write into arrays, and ``cluster_ray.py`` computes them with Ray.
+A case is a program: it takes a function that schedules a call of another one, and the inputs. ``cluster.py`` has the
+same graphs for syclsched, whose functions write into arrays, and ``cluster_ray.py`` computes them with Ray.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scipy.linalg import solve_triangular
 SPIN_S = 1e-4
 TASKS = 2000
 
-#: Calls a function later: ``later(function, *values)``; with ``outputs=3`` it returns three values.
+#: Schedules a call: ``later(function, *values)``; with ``outputs=3`` it returns three values.
 Later = Callable[..., Any]
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The graphs of `cluster_cases` computed with Ray, for ``cluster.py --ray PYTHON``, which starts this by itself.
 
-Reads commands, one a line: a case with its arguments as JSON, which is checked, or ``run``. Answers each by a line,
-which has the verdict or the seconds of a run.
+Reads commands, one a line: a case with its arguments as JSON, which is checked, or ``run``. Answers each with a line:
+the verdict, or the seconds of a run.
 """
 
 from __future__ import annotations

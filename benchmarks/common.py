@@ -35,7 +35,7 @@ def parser(doc: str | None, **defaults: Any) -> argparse.ArgumentParser:
 
 
 def one_core_queues() -> None:
-    """Let every queue of the CPU device be one core, by one worker thread; call it before the runtime is loaded."""
+    """Limit every queue of the CPU device to one core, by one worker thread; call it before the runtime is loaded."""
     os.environ.setdefault("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
 
 
@@ -89,7 +89,7 @@ def median_and_range(values: Sequence[float], digits: int = 2, width: int = 8) -
 
 
 def resident_bytes(field: str = "VmRSS") -> int:
-    """Return this process's resident memory: now (``VmRSS``; without files, ``RssAnon``), or at most (``VmHWM``)."""
+    """Return this process's resident memory: current (``VmRSS``; without files, ``RssAnon``), or peak (``VmHWM``)."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field + ":"))
 
@@ -112,7 +112,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 def opencl_operation(
     name: str, source: str, items: int = 1, *, writes: str = "", reads: str = "", updates: str = "", scalars: str = ""
 ) -> Operation:
-    """Return an operation with one kernel, whose parameters are named in the kernel's order, by the words of a text.
+    """Return an operation with one kernel, whose parameters are named in the kernel's order by the words of a text.
 
     The order is that of the arguments here: arrays written, read and updated, then scalars.
     """

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls a second of one model by several threads at once, beside ONNX Runtime on the same cores.
+"""Calls a second of one model by several threads at once, compared with ONNX Runtime on the same cores.
 
     python benchmarks/concurrent_calls.py [--models "perceptron, 64"] [--callers 1 8] [--rounds 5] [--seconds 1]
 
-Both sides get NumPy arrays and give NumPy arrays; each caller has inputs of its own. ONNX Runtime computes each call on
-one thread, since the callers keep all cores busy. The sides take turns. The processor time of a call tells what is left
-where others use the machine, too. "Fewest" is the number of calls of the caller that gets the fewest, over that of all
+Both sides take and return NumPy arrays; each caller has inputs of its own. ONNX Runtime computes each call on
+one thread, since the callers keep all cores busy. The sides take turns. The processor time of a call is meaningful
+also where other processes use the machine. "Fewest" is the number of calls of the slowest caller, over that of all
 callers on average: 1.0 if none waits longer than others.
 """
 
@@ -27,7 +27,7 @@ def calls_a_second(
 ) -> tuple[float, float, float]:
     """Return the calls that several threads complete together in a second, and the processor time of each, us.
 
-    And of the caller with the fewest calls, their number over that of all callers on average.
+    Also return the number of calls of the slowest caller over that of all callers on average.
     """
     counts = [0] * callers
     ends = threading.Event()

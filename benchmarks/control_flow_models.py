@@ -13,7 +13,7 @@ _FLOAT, _INT, _BOOL = 1, 7, 9
 
 
 def _normal(random: np.random.Generator, *shape: int) -> Any:
-    """Return weights as for the start of training."""
+    """Return random weights as at the start of training."""
     return (random.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
 
 
@@ -31,7 +31,7 @@ def _model(name: str, nodes: list[Any], x: tuple[int, ...], outputs: Mapping[str
 
 
 def cell(operator: str, steps: int, batch: int, width: int) -> Any:
-    """Return an LSTM whose cell is written by hand in the body of a Loop or a Scan."""
+    """Return an LSTM whose cell is written out in the body of a Loop or a Scan."""
     from onnx import helper
 
     node, random = helper.make_node, np.random.default_rng(0)
@@ -73,7 +73,7 @@ def cell(operator: str, steps: int, batch: int, width: int) -> Any:
 
 
 def detector(size: int) -> Any:
-    """Return a detector of three classes: convolutions, NonMaxSuppression, and the boxes it chooses."""
+    """Return a detector of three classes: convolutions, NonMaxSuppression, and the selected boxes."""
     from onnx import helper
 
     node, random, weights = helper.make_node, np.random.default_rng(0), {}
@@ -117,7 +117,7 @@ def detector(size: int) -> Any:
     return _model("detector", nodes, (1, 3, size, size), outputs, weights)
 
 
-#: Name -> how the model is made, and ours over ONNX Runtime's that is wanted.
+#: Name -> function that makes the model, and the target ratio to ONNX Runtime's time.
 CONTROL_FLOW: Mapping[str, tuple[Callable[[], Any], float]] = {
     "loop, 200 steps, 64": (partial(cell, "Loop", 200, 1, 64), 1.2),
     "loop, batch 8, 50 steps, 128": (partial(cell, "Loop", 50, 8, 128), 1.2),

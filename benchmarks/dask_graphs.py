@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dask collections computed by our scheduler and by Dask's threads, alternating.
+"""Dask collections computed by this package's scheduler and by Dask's threads, alternating.
 
     python benchmarks/dask_graphs.py [--tasks 500] [--runs 15]
 
-*small tasks* are functions that do nothing, in one sum; *tasks of 2 ms* compute a digest without Python's lock; *array*
-is the sum of a product of matrices in blocks. Building Dask's graph counts for both. Milliseconds a computation,
+*small tasks* are functions that do nothing, in one sum; *tasks of 2 ms* compute a digest without the GIL; *array*
+is the sum of a product of matrices in blocks. Both times include building Dask's graph. Milliseconds a computation,
 medians with the quarter points, and the ratio of medians.
 """
 
@@ -23,7 +23,7 @@ import syclsched
 
 
 def nothing(x: int) -> int:
-    """Return a number as it is."""
+    """Return a number unchanged."""
     return x
 
 

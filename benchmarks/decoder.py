@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens a second of a language model's decoder, beside ONNX Runtime's CPU provider, alternating in one process.
+"""Tokens a second of a language model's decoder, compared with ONNX Runtime's CPU provider, alternating.
 
     python benchmarks/decoder.py [--layers 12] [--width 768] [--prompt 32] [--tokens 128] [--runs 5] [--growth 10000]
                                  [--concat]
@@ -34,7 +34,7 @@ _VOCABULARY = 8192
 
 
 def inputs_of(ids: Any, length: int) -> dict[str, Any]:
-    """Return the inputs for new tokens of one sequence, which has a length then."""
+    """Return the inputs for new tokens of a sequence, with its new length."""
     return {
         "input_ids": np.asarray(ids, np.int64).reshape(1, -1),
         "seqlens_k": np.array([length - 1], np.int32),
@@ -43,7 +43,7 @@ def inputs_of(ids: Any, length: int) -> dict[str, Any]:
 
 
 class Runtime:
-    """ONNX Runtime's session with caches bound as inputs and outputs at once."""
+    """ONNX Runtime's session with caches bound both as inputs and as outputs."""
 
     def __init__(self, path: Path, threads: int, room: int) -> None:
         import onnxruntime
@@ -82,7 +82,7 @@ class Runtime:
 
 
 def decode(call: Any, prompt: Any, tokens: int) -> tuple[Any, float, float]:
-    """Return the greedy tokens after a prompt, the seconds that the prompt takes, and those of the tokens."""
+    """Return the greedy tokens after a prompt, the seconds of the prompt, and those of the tokens."""
     begun = time.perf_counter()
     token = int(call(inputs_of(prompt, len(prompt)))[0, -1].argmax())
     made, prefilled = [token], time.perf_counter()
@@ -136,7 +136,7 @@ def compare(options: Any, path: Path) -> None:
 
 
 class GrowingCaches:
-    """A function of inputs with caches, which are the results of the call before; or None, and they are carried."""
+    """A function of inputs with caches: the results of the call before, or None if the model carries them."""
 
     def __init__(self, call: Any, caches: dict[str, Any] | None) -> None:
         self._call, self._first = call, caches
@@ -219,7 +219,7 @@ def concat(options: Any) -> None:
 
 
 def growth(options: Any) -> None:
-    """Show by how much the process grows over many tokens of a small model."""
+    """Print the growth of the process over many tokens of a small model."""
     import syclsched
 
     model, room, prompt = decoder_model(2, 64, 4, vocabulary=256, positions=256), 256, np.arange(8)

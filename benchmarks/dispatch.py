@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Overhead of a task: a bound plan beside loops written by hand, alternating in one process.
+"""Overhead of a task: a bound plan compared with handwritten loops, alternating in one process.
 
     python benchmarks/dispatch.py [--tasks 2000] [--runs 21] [--on one-lane two-lanes sub-devices contexts]
 
@@ -38,12 +38,12 @@ from syclsched.oneapi.dpctl_interface import usm_arrays
 
 ITEMS = 16
 SOURCE = "__kernel void nothing(__global double *out, __global const double *a, __global const double *b) {}"
-#: Of those that are slow, so few are timed.
+#: Number of tasks timed for slow rivals.
 FEW = 200
 
 #: Device and lane of tasks, in turn.
 Places = tuple[tuple[str, int], ...]
-#: Where: what it is called, which devices, into how many sub-devices each is cut, and places.
+#: Name of a place, its devices, the number of sub-devices of each, and the places of tasks.
 ON: dict[str, tuple[str, str, int | None, Places]] = {
     "one-lane": ("1 lane", "cpu", None, (("cpu", 0),)),
     "two-lanes": ("2 lanes", "cpu", None, (("cpu", 0), ("cpu", 1))),
@@ -90,7 +90,7 @@ def plan_of(graph: Any, platform: Any, places: Places) -> Any:
 
 
 class Rivals:
-    """Loops written by hand, over one kernel and a piece of memory for each task."""
+    """Handwritten loops over one kernel and a piece of memory for each task."""
 
     def __init__(self, live: Any, before: list[list[int]], places: Places) -> None:
         import dpctl
@@ -104,7 +104,7 @@ class Rivals:
             made[name] = dpctl.SyclQueue(queue.sycl_context, queue.sycl_device, property=["in_order"] if alone else [])
         self.queues = list(made.values())
         self.queue = self.queues[0]
-        #: Of each task, which of the queues it goes to.
+        #: The queue of each task.
         self.of = [list(made).index(places[task % len(places)][0]) for task in range(len(before))]
         self.before = [[] for _ in before] if alone else before
         self.kernel = create_program_from_source(self.queue, SOURCE).get_sycl_kernel("nothing")

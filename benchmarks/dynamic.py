@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Overhead of a task under a dynamic policy, beside rivals; and the gain of hybrid scheduling when costs are wrong.
+"""Overhead of a task under a dynamic policy, compared with rivals; and the gain of hybrid scheduling with wrong costs.
 
     python benchmarks/dynamic.py [--tasks 2000] [--runs 9] [--part overhead|spaces|hybrid] [--width 8] [--size 30]
         [--wrong kernel|task] [--off either|up-to] [--turns 1000000] [--repeats 5]
@@ -9,17 +9,17 @@ of its thread from the first task to the last (decisions, dependencies, polls, s
 of the whole loop. Rivals: a replay of a plan made beforehand, Python's thread pool with futures, and Dask's threads
 where Dask is installed, with functions that do nothing.
 
-Spaces: a stencil of kernels that do nothing, on the CPU device and the FPGA emulator, which are SYCL contexts apart, so
-that each column's neighbours on the other device are copied. Beside it a replay of the plan that the last run has
-left: the same submissions and copies, known beforehand. A device has all cores here (give this part alone).
+Spaces: a stencil of kernels that do nothing, on the CPU device and the FPGA emulator, which are separate contexts, so
+that each column's neighbours on the other device are copied. For comparison, a replay of the plan of the last
+run: the same submissions and copies, known beforehand. A device has all cores here (run this part alone).
 
-Hybrid: stages of kernels that spin, each after all of the stage before, on two one-core lanes; the planner believes
-costs that are three times too high or too low (or up to that, log-uniform), at random for each task, or for each
-kernel, of which every stage has one task. A plan made with these is followed come what may, or left by the hybrid's
-rule and planned anew; beside them a plan that knew the truth, followed come what may. All by the same engine, one after
-the other, as often as --repeats says; a graph's makespans are medians. Beside them stands what a virtual clock says of
-the static plan, and how long the plan that knew the truth took over what it predicts: where that is far from 1 the
-machine does not do what plans say, and the other numbers mean little.
+Hybrid: stages of kernels that spin, each after all of the stage before, on two one-core lanes; the planner uses costs
+that are three times too high or too low (or up to that, log-uniform), at random for each task, or for each kernel, of
+which every stage has one task. A plan made with these is followed unchanged, or left by the hybrid's rule and planned
+anew; for comparison, a plan from the true costs, followed unchanged. All use the same engine, one after the other,
+repeated --repeats times; a graph's makespans are medians. The table also has the virtual clock's makespan of the static
+plan, and the ratio of measured and predicted makespan of the plan from true costs: where that is far from 1, the
+machine does not behave as plans assume, and the other numbers mean little.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ __kernel void spin(__global double *out, __global const double *left, __global c
 
 
 def stencil(tasks: int) -> list[list[int]]:
-    """Return what each task of a stencil comes after."""
+    """Return the predecessors of each task of a stencil."""
     found = []
     for task in range(tasks):
         step, place = divmod(task, WIDTH)
@@ -73,7 +73,7 @@ def stencil(tasks: int) -> list[list[int]]:
 
 
 def empty_graph(before: list[list[int]]) -> Any:
-    """Return it as a graph of kernels that do nothing, on two arrays for each column."""
+    """Return the stencil as a graph of kernels that do nothing, on two arrays for each column."""
     operation = opencl_operation("nothing", SOURCE, writes="out", reads="before")
     graph = TaskGraph("stencil")
     arrays = [[graph.array(f"a{p}_{k}", data=np.zeros(1)) for k in range(2)] for p in range(WIDTH)]
@@ -88,7 +88,7 @@ def empty_graph(before: list[list[int]]) -> Any:
 
 
 def spread_graph(tasks: int) -> Any:
-    """Return a stencil of kernels that do nothing, whose tasks read what their neighbours have written."""
+    """Return a stencil of kernels that do nothing, whose tasks read the results of their neighbours."""
     operation = opencl_operation("nothing3", SOURCE, writes="out", reads="l m r")
     graph = TaskGraph("stencil")
     arrays = [[graph.array(f"a{p}_{k}", data=np.zeros(1)) for k in range(2)] for p in range(WIDTH)]
@@ -100,7 +100,7 @@ def spread_graph(tasks: int) -> Any:
 
 
 def spaces(live: Any, tasks: int, runs: int) -> None:
-    """Measure and print what an empty task costs where data has to be moved."""
+    """Measure and print the cost of an empty task whose data has to be copied."""
     graph = spread_graph(tasks)
     problem = build_problem(graph, live.platform, CostModel(live.platform, None))
     policies: dict[str, Any] = {name: policy_by_name(name) for name in ("eager", "priority", "dmdas", "stealing")}
@@ -171,7 +171,7 @@ def _nothing(_: Any) -> int:
 
 
 def overhead(live: Any, tasks: int, runs: int) -> None:
-    """Measure and print what an empty task costs."""
+    """Measure and print the cost of an empty task."""
     before = stencil(tasks)
     graph = empty_graph(before)
     problem = build_problem(graph, live.platform, CostModel(live.platform, None))
@@ -204,7 +204,7 @@ def overhead(live: Any, tasks: int, runs: int) -> None:
 
 
 def hybrid(live: Any, given: argparse.Namespace) -> None:
-    """Measure and print makespans with costs that are wrong."""
+    """Measure and print makespans with wrong costs."""
     operation = opencl_operation("spin", SOURCE, writes="out", reads="left up", scalars="turns")
 
     def graph_of(works: Any) -> Any:

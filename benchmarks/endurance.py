@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a bound plan many times with new data, and watch the process's memory and the runtime's.
+"""Runs of a bound plan with new data, many times: growth of the memory of the process and the runtime.
 
 ``python benchmarks/endurance.py`` does 10,000 runs of a graph of 200 tasks on two lanes of each device and prints, at
-ten points, resident memory, USM bytes in use and reserved, threads and open files. What grows with the number of runs
+ten points, resident memory, USM bytes in use and reserved, threads and open files. Anything that grows with the runs
 leaks. The slope is that of a straight line through the second half of the points (least squares).
 """
 
@@ -33,7 +33,7 @@ from syclsched.model.graph import TaskGraph
 
 
 def make_graph(tasks: int, size: int) -> TaskGraph:
-    """Return a graph of chains that cross each other."""
+    """Return a graph of crossing chains."""
     graph = TaskGraph("endurance")
     arrays = [graph.array(f"a{i}", (size,), DTYPE) for i in range(8)]
     for index in range(tasks):
@@ -45,7 +45,7 @@ def make_graph(tasks: int, size: int) -> TaskGraph:
 
 
 def sample(live: Any) -> dict[str, float]:
-    """Return what is held now."""
+    """Return the resources in use."""
     gc.collect()
     pools = list(live.memory().values())
     return {
@@ -58,7 +58,7 @@ def sample(live: Any) -> dict[str, float]:
 
 
 def main() -> None:
-    """Run, and print what was held."""
+    """Run, and print the resources in use."""
     options = parser(__doc__, runs=10_000, tasks=200, json=False)
     options.add_argument("--size", type=int, default=256, help="elements of each array")
     options.add_argument("--devices", default="cpu", help="which, as for `syclsched run`")

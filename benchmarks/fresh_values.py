@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time of a call whose inputs have values that decide a shape and that no call had before.
+"""Time of a call with new values of inputs on which a shape depends.
 
     python benchmarks/fresh_values.py [--values 20]
 
-A vector is expanded to as many rows as a floating-point input says, which a matrix product and a softmax follow.
+A vector is expanded to as many rows as a floating-point input gives; a matrix product and a softmax follow.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def model() -> onnx.ModelProto:
 
 
 def main() -> None:
-    """Measure calls with fresh values."""
+    """Measure calls with new values."""
     count = parser(__doc__, values=20).parse_args().values
     with syclsched.compile(model(), devices="cpu") as compiled:
         x = np.ones((1, 64), np.float32)

@@ -6,7 +6,7 @@
 
 An environment is a name, ``=``, variables if it needs any, and its Python. Each case is prepared in a process of each
 environment; then the processes measure in turns, in both orders, while the others sleep. The first environment is the
-one that the others are compared with.
+reference of the others.
 
 ``dispatch``: microseconds a task of a bound plan, 1,000 tasks that do nothing, on one lane of the CPU device. ``metg``:
 METG(50 %) of a bound plan on one one-core lane, in microseconds (see ``metg.py``). ``cholesky``: milliseconds of a
@@ -108,7 +108,7 @@ def model(name: str, stack: ExitStack) -> Measure:
 
 
 def work(case: str) -> None:
-    """Prepare a case, then measure whenever a line comes."""
+    """Prepare a case, then measure for each line of input."""
     makers = {"dispatch": dispatch, "metg": metg, "cholesky": cholesky}
     with ExitStack() as stack:
         measure = makers[case](stack) if case in makers else model(case, stack)
@@ -121,7 +121,7 @@ def work(case: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Environment:
-    """A Python with packages, and the variables it is started with."""
+    """A Python with packages, and its environment variables."""
 
     name: str
     variables: dict[str, str]
@@ -129,7 +129,7 @@ class Environment:
 
     @classmethod
     def parsed(cls, text: str) -> Environment:
-        """Return the environment that an argument describes."""
+        """Return the environment of a command-line argument."""
         name, sign, rest = text.partition("=")
         *variables, python = shlex.split(rest) or [""]
         if not sign or not name.strip() or not os.access(python, os.X_OK):
@@ -137,7 +137,7 @@ class Environment:
         return cls(name.strip(), dict(each.split("=", 1) for each in variables), python)
 
     def start(self, case: str) -> subprocess.Popen[str]:
-        """Return a process that measures a case when it is asked."""
+        """Return a process that measures a case on request."""
         command = [self.python, __file__, "--work", case]
         environ = {**os.environ, **self.variables}
         return subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -153,7 +153,7 @@ def asked(process: subprocess.Popen[str], line: str | None) -> Any:
         try:
             return json.loads(answer)
         except ValueError:
-            continue  # what else is printed
+            continue  # other output
     return None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans after measurements on a busy machine: how many quiet runs undo the harm, and how exact predictions are.
+"""Plans after measurements on a busy machine: the number of idle runs until recovery, and accuracy of predictions.
 
 Run as ``python benchmarks/healing.py [SCENARIO ...]``; every scenario begins with an empty data folder. The command
 line of syclsched is called as a user would, each run in a process of its own.
@@ -45,7 +45,7 @@ _PAUSE_S = 0.1
 
 @contextmanager
 def empty_data() -> Iterator[Mapping[str, str]]:
-    """Yield an environment with an empty data folder; compiled code is kept in the user's cache."""
+    """Yield an environment with an empty data folder; compiled code stays in the user's cache."""
     with tempfile.TemporaryDirectory() as folder:
         yield {**os.environ, "XDG_DATA_HOME": folder}
 
@@ -101,7 +101,7 @@ def compare_profiles(quiet_runs: int) -> None:
 
 
 def apply_load(quiet_runs: int) -> None:
-    """Run quietly, beside busy loops, and quietly again, with one history."""
+    """Run on an idle machine, beside busy loops, and again on an idle one, with one history."""
     with empty_data() as environment:
         call(environment, "profile")
         for number in range(quiet_runs):
@@ -114,7 +114,7 @@ def apply_load(quiet_runs: int) -> None:
 
 
 def random_graph(seed: int) -> Any:
-    """Return a graph of 40 matrix products, sums and updates, each of the results of two tasks before it."""
+    """Return a graph of 40 matrix products, sums and updates, each of the results of two earlier tasks."""
     import syclsched
     from syclsched import kernels
 
@@ -137,7 +137,7 @@ def random_graph(seed: int) -> Any:
 
 
 def run_random(seed: int, repeat: int = 5) -> dict[str, float]:
-    """Run a random graph several times in this process, and return a summary as the command line's."""
+    """Run a random graph several times in this process, and return a summary like the command line's."""
     import syclsched
 
     graph = random_graph(seed)
@@ -173,7 +173,7 @@ def check_accuracy(quiet_runs: int) -> None:
 
 
 def compare_rivals(quiet_runs: int) -> None:
-    """Factorise beside SciPy and multiply beside NumPy; the user's profile and history serve."""
+    """Compare the factorisation with SciPy's and the product with NumPy's, with the user's profile and history."""
     import scipy.linalg
 
     import syclsched

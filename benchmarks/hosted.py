@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bound plans with tasks on the host: replayed beside dispatched, and sweeps beside thread pools, alternating.
+"""Bound plans with host tasks: replayed and dispatched runs, and sweeps compared with thread pools, alternating.
 
     python benchmarks/hosted.py [--tasks 40] [--runs 101] [--model]
     python benchmarks/hosted.py --sweep [--tasks 500] [--microseconds 400] [--runs 15]
 
 Kernels do nothing, on one lane of the CPU device; functions add one to 16 numbers. In ``chain`` each task needs the one
-before; in ``beside`` functions have a chain of their own. ``--model`` is a network of
-twenty small convolutions with an operator that no device can do (CumProd, by onnx's own implementation) in the middle.
-Milliseconds a run, medians with the quarter points, and the ratio of medians.
+before; in ``beside`` functions have a chain of their own. ``--model`` is a network of twenty small convolutions with an
+operator that devices do not support (CumProd, by onnx's implementation) in the middle. Milliseconds a run, medians with
+the quarter points, and the ratio of medians.
 
 ``--sweep`` calls a function for many values: by a runner, whose plan `auto` makes, a thread pool with a thread for each
-core, joblib's and Dask's threads. The function computes a digest, without Python's lock, for so many microseconds. Said
-are the first call of each, the third, and of further ones the median with the quarter points and the processor time.
+core, joblib's and Dask's threads. The function computes a digest, without the GIL, for the given microseconds. Printed
+are the first call of each, the third, and of later ones the median with the quarter points and the processor time.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ HOSTS = (0, 1, 5, 20)
 
 
 def plus_one(y: Any) -> None:
-    """Be the host's task."""
+    """Add one: the host's task."""
     y += 1.0
 
 
 def graph_of(tasks: int, hosts: int, shape: str) -> Any:
-    """Return a graph with so many functions among its tasks, at equal distances."""
+    """Return a graph with a number of host functions among its tasks, at equal distances."""
     nothing = opencl_operation("nothing", SOURCE, ITEMS, updates="y")
     graph = TaskGraph(f"{shape}, {hosts} on the host")
     y = graph.array("y", data=np.zeros(ITEMS))
@@ -65,7 +65,7 @@ def plan_of(graph: Any, platform: Any) -> Any:
 
 
 def model_of(layers: int = 20, channels: int = 16, size: int = 56) -> Any:
-    """Return a network with an operator in the middle that has no kernel."""
+    """Return a network whose middle operator has no kernel."""
     from onnx import TensorProto, helper, numpy_helper
 
     random = np.random.default_rng(0)
@@ -100,14 +100,14 @@ def show(name: str, replayed: Callable[[], object], dispatched: Callable[[], obj
 
 
 def dispatched_only() -> Any:
-    """Return a context in which plans are bound without being replayed."""
+    """Return a context in which plans are bound without replay."""
     from syclsched.execution.runner import plan_binding
 
     return mock.patch.object(plan_binding, "why_dispatcher_needed", lambda *_: "not in this benchmark")
 
 
 def show_plans(tasks: int, runs: int) -> None:
-    """Time plans with more and more functions."""
+    """Time plans with increasing numbers of host functions."""
     platform = discover("cpu")
     with open_devices(platform) as live:
         for shape in ("chain", "beside"):
@@ -140,7 +140,7 @@ def show_model(runs: int) -> None:
 
 
 def digests_of(microseconds: float) -> Callable[[float], int]:
-    """Return a function of a number that takes so long."""
+    """Return a function of a number that takes the given time."""
     data = bytes(10**6)
     begun_s = time.perf_counter()
     for _ in range(20):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time of a bound run by the form of its input: a NumPy array, the caller's USM memory, the runner's own buffer.
 
-Run as ``python benchmarks/inputs.py [MIB ...]``. A run reads the input once, by a kernel on the CPU device; the ways
-take turns. In the last two the caller has written the value where kernels read it, which is not timed.
+Run as ``python benchmarks/inputs.py [MIB ...]``. A run reads the input once, by a kernel on the CPU device; the
+variants take turns. In the last two the caller has written the value into the memory that kernels read, which is not
+timed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def graph_of(elements: int, usm: str | None) -> ss.TaskGraph:
 
 
 def measure(mebibytes: int) -> dict[str, list[float]]:
-    """Return milliseconds of runs, by way."""
+    """Return milliseconds of runs, by form of the input."""
     elements = (mebibytes << 20) // 4
     data = np.random.default_rng(1).random(elements, "float32")
     platform = ss.discover().select(["cpu"])

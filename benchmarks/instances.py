@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scheduling instances made from a seed: the graph families of the list-scheduling literature on unrelated devices.
+"""Scheduling instances from a seed: the graph families of the list-scheduling literature on unrelated devices.
 
-Each family makes a graph of about as many tasks as asked for, with relative weights of tasks and edges; `instance`
+Each family makes a graph of about the given number of tasks, with relative weights of tasks and edges; `instance`
 draws unrelated device times from them (Topcuoglu et al. 2002: uniform about the task's mean, by the heterogeneity) and
 scales the edges to the communication-to-computation ratio (mean time of an edge between two devices over mean time of
 a task).
@@ -29,7 +29,7 @@ class Shape:
     weights : tuple of float
         Relative mean time of each task; tasks are numbered in a topological order.
     edges : dict of (int, int) to float
-        Relative size of what flows.
+        Relative size of the data of each edge.
     """
 
     weights: tuple[float, ...]
@@ -45,7 +45,7 @@ class Instance:
     name : str
         Family, size, ratio and seed.
     family : str
-        One of `FAMILIES`.
+        A family of `FAMILIES`.
     ccr : float
         The communication-to-computation ratio.
     costs : tuple of tuple of float
@@ -66,7 +66,7 @@ class Instance:
 
 
 def layered(tasks: int, rng: random.Random) -> Shape:
-    """Random layers of random width; each task reads one to three tasks of the layer before, some from further back."""
+    """Return random layers of random width; each task reads one to three tasks, mostly of the layer before."""
     layers: list[list[int]] = []
     made = 0
     mean_width = max(2.0, math.sqrt(tasks))
@@ -85,7 +85,7 @@ def layered(tasks: int, rng: random.Random) -> Shape:
 
 
 def fork_join(tasks: int, rng: random.Random) -> Shape:
-    """Phases of parallel tasks between single tasks."""
+    """Return phases of parallel tasks between single tasks."""
     width = max(3, round(math.sqrt(tasks)))
     weights, edges = [rng.uniform(0.2, 1.8)], Edges()
     fork = 0
@@ -102,7 +102,7 @@ def fork_join(tasks: int, rng: random.Random) -> Shape:
 
 
 def gaussian(tasks: int, rng: random.Random) -> Shape:
-    """Gaussian elimination by columns: a pivot and the updates of the columns right of it, step after step."""
+    """Return Gaussian elimination by columns: a pivot and the updates of the columns right of it, step after step."""
     size = max(2, round((math.sqrt(8 * tasks + 9) - 1) / 2))
     weights: list[float] = []
     edges: Edges = {}
@@ -124,7 +124,7 @@ def gaussian(tasks: int, rng: random.Random) -> Shape:
 
 
 def fft(tasks: int, rng: random.Random) -> Shape:
-    """Topcuoglu's fast Fourier transform: a binary tree of recursive calls, then butterflies."""
+    """Return Topcuoglu's fast Fourier transform: a binary tree of recursive calls, then butterflies."""
     points = 2
     while 2 * (2 * points) - 1 + 2 * points * round(math.log2(2 * points)) <= 1.25 * tasks:
         points *= 2
@@ -152,7 +152,7 @@ def fft(tasks: int, rng: random.Random) -> Shape:
 
 
 def cholesky(tasks: int, rng: random.Random) -> Shape:
-    """Tiled Cholesky factorisation: POTRF, TRSM, SYRK, GEMM with tiles passed on."""
+    """Return a tiled Cholesky factorisation: POTRF, TRSM, SYRK, GEMM with tiles passed on."""
     tiles = 2
     while (tiles + 1) * (tiles + 2) * (tiles + 3) // 6 <= 1.2 * tasks:
         tiles += 1
@@ -180,7 +180,7 @@ def cholesky(tasks: int, rng: random.Random) -> Shape:
 
 
 def tree(tasks: int, rng: random.Random) -> Shape:
-    """Branch at random, two or three ways at a time; as often the other way round, as a reduction."""
+    """Return a random tree with two or three branches at a time; half of the time reversed, as a reduction."""
     edges: Edges = {}
     front = [0]
     made = 1
@@ -198,7 +198,7 @@ def tree(tasks: int, rng: random.Random) -> Shape:
 
 
 def montage(tasks: int, rng: random.Random) -> Shape:
-    """Make a mosaic as Montage does: projections, differences of neighbours, a fit, corrections, a sum."""
+    """Return a mosaic as by Montage: projections, differences of neighbours, a fit, corrections, a sum."""
     images = max(3, (tasks - 5) // 4)
     weights: list[float] = [rng.uniform(2, 3) for _ in range(images)]
     edges: Edges = {}
@@ -242,9 +242,9 @@ def instance(family: str, tasks: int, devices: int, ccr: float, seed: int, *, he
     Parameters
     ----------
     family : str
-        One of `FAMILIES`.
+        A family of `FAMILIES`.
     tasks : int
-        About how many tasks; structured families take the nearest size they have.
+        Approximate number of tasks; structured families take the nearest size they have.
     devices : int
         Number of unrelated devices, one lane each.
     ccr : float
@@ -257,7 +257,7 @@ def instance(family: str, tasks: int, devices: int, ccr: float, seed: int, *, he
     Returns
     -------
     Instance
-        The number of tasks may differ from what was asked for.
+        The number of tasks may differ from the given one.
     """
     name = f"{family}-{tasks}-{ccr:g}-{seed}"
     rng = random.Random(name)

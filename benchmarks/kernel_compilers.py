@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels compiled by the package's own compiler beside numba-dpex: processor time of compiling, and the kernel's time.
+"""Kernels compiled by the package's own compiler and by numba-dpex: processor time of compilation, and kernel times.
 
     SYCLSCHED_PROGRAM_CACHE=0 python benchmarks/kernel_compilers.py [name ...] [--samples 30]
 
 The kernels are those of `kernels.py`, by family or part of a name. Both compilers compile each in turns in one process,
-after one that is not counted; then the two kernels run in turns on the same arrays. Needs the generation numba-dpex.
+after an uncounted one; then the two kernels run in turns on the same arrays. Needs the generation numba-dpex.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COMPILERS: dict[str, Callable[..., Any]] = {
 
 
 def by(implementation: Implementation, compiler: Any) -> Implementation:
-    """Return an implementation that one compiler compiles."""
+    """Return an implementation that uses one compiler."""
 
     def load(signature: Signature) -> Any:
         made = implementation.load(signature)
@@ -44,7 +44,7 @@ def by(implementation: Implementation, compiler: Any) -> Implementation:
 
 
 def compile_s(bench: Bench, line: Line, implementation: Implementation) -> dict[str, float]:
-    """Return the processor time of each compiler for a kernel that neither has seen."""
+    """Return each compiler's processor time for a kernel that is new to both."""
     signature = Signature(
         {name: shape for name, (shape, _) in line.arrays.items()},
         {name: dtype for name, (_, dtype) in line.arrays.items()},
@@ -83,7 +83,7 @@ def run_s(bench: Bench, line: Line, implementation: Implementation, samples: int
 
 
 def chosen(bench: Bench, names: list[str]) -> Iterator[tuple[Line, Implementation]]:
-    """Return the lines with a Python kernel, of those that were named."""
+    """Return the selected lines that have a Python kernel."""
     for family, lines in FAMILIES.items():
         for line in lines():
             if names and not any(name == family or name in line.name for name in names):

@@ -4,8 +4,8 @@
     python benchmarks/kernels.py [name ...] [--device cpu] [--samples 30]
 
 Each implementation is timed alternating with a measure of the device that moves the same bytes (the triad a = b + s c)
-or does multiply-adds in registers (what arithmetic there is). What is reported is the ratio of the medians, and half of
-what the middle half of the pairs' ratios spreads, so that another load on the machine weighs on both. Times are the
+or does multiply-adds in registers (the peak of arithmetic). The result is the ratio of the medians, and half of
+the interquartile range of the pairs' ratios, so that another load on the machine affects both. Times are the
 device's own (SYCL events), for library calls the host's.
 """
 
@@ -31,7 +31,7 @@ from syclsched.oneapi.dpctl_interface import usm_arrays
 from syclsched.profiling.measure.microkernels import fma_flops, fma_operation, triad_operation
 
 MIB = 1 << 20
-#: What moves more than this is measured from memory: before each sample, as much as `SWEPT` is gone through. Else a
+#: Lines that move more bytes are measured from memory: before each sample, `SWEPT` bytes are read. Otherwise a
 #: processor's last cache may keep one of two sets of arrays and stream the other, which makes up to a factor of 2.
 LARGE, SWEPT = 32 * MIB, 512 * MIB
 
@@ -43,15 +43,15 @@ class Line:
     Parameters
     ----------
     name : str
-        What is measured.
+        The measured operation in words.
     operation : Operation
         With all its implementations.
     arrays : dict
         Shape and dtype of each array, by parameter.
     bound : str
-        "bytes": held against the triad; "flops": against multiply-adds in registers.
+        "bytes": compared with the triad; "flops": with multiply-adds in registers.
     constants : frozenset of str
-        The arrays that are known beforehand, as a model's weights are.
+        The arrays that are known beforehand, like a model's weights.
     """
 
     name: str
@@ -69,7 +69,7 @@ def line(
     constants: tuple[str, ...] = (),
     **shapes: Any,
 ) -> Line:
-    """Return a line; an array given as a shape alone is of the common dtype."""
+    """Return a line; an array given as a shape alone has the common dtype."""
     arrays = {
         key: value if isinstance(value[-1], str) else (value, dtype) for key, value in shapes.items() if value != ()
     }
@@ -78,7 +78,7 @@ def line(
 
 
 def tensor_lines() -> Iterator[Line]:
-    """Element-wise operations, reductions, and moving elements about."""
+    """Return lines of element-wise operations, reductions, and moves of elements."""
     from syclsched.kernels.tensor.elementwise import elementwise
 
     n = 8 * MIB
@@ -102,7 +102,7 @@ def tensor_lines() -> Iterator[Line]:
 
 
 def reduction_lines() -> Iterator[Line]:
-    """Reductions, prefix sums, and what is found along an axis."""
+    """Return lines of reductions, prefix sums, and searches along an axis."""
     from syclsched.kernels.tensor.reductions.arg import arg
     from syclsched.kernels.tensor.reductions.reduce import reduce
     from syclsched.kernels.tensor.reductions.reduce_whole import reduce_whole
@@ -130,7 +130,7 @@ def reduction_lines() -> Iterator[Line]:
 
 
 def moving_lines() -> Iterator[Line]:
-    """Return lines of what moves elements about."""
+    """Return lines of moves of elements."""
     from syclsched.kernels.tensor.concat import concat
     from syclsched.kernels.tensor.gather import gather
     from syclsched.kernels.tensor.pad import pad
@@ -152,7 +152,7 @@ def _gelu() -> Any:
 
 
 def _naive_product() -> Operation:
-    """Return the product of matrices as one writes it first: what the one with local memory is held against."""
+    """Return the naive matrix product, the reference for the one with local memory."""
     from syclsched.kernels import nn
 
     @syclsched.kernel
@@ -184,7 +184,7 @@ LAST_ONLY: Final = (
 
 
 def nn_lines() -> Iterator[Line]:
-    """Convolutions, products, normalisations, pooling, softmax."""
+    """Return lines of convolutions, products, normalisations, pooling and softmax."""
     from syclsched.kernels import nn
 
     relu = (("relu",),)
@@ -278,7 +278,7 @@ def nn_lines() -> Iterator[Line]:
             yield line(f"resize {mode} by 2, {where}", grow, y=image(64, 112), x=image(64, 56))
 
 
-#: What can be measured, by family.
+#: Lines of the table by family.
 FAMILIES: dict[str, Callable[[], Iterator[Line]]] = {
     "elementwise": tensor_lines,
     "reduction": reduction_lines,
@@ -288,7 +288,7 @@ FAMILIES: dict[str, Callable[[], Iterator[Line]]] = {
 
 
 class Bench:
-    """A queue on a device, and what is held against it."""
+    """A queue on a device, and its reference measurements."""
 
     def __init__(self, kind: str) -> None:
         oneapi.load()
@@ -315,7 +315,7 @@ class Bench:
         constants: frozenset[str] = frozenset(),
         **scalars: Any,
     ) -> Callable[[], float]:
-        """Return what times one launch, in seconds."""
+        """Return a function that times one launch, in seconds."""
         signature = Signature(
             {name: tuple(each.shape) for name, each in arrays.items()},
             {name: each.dtype.name for name, each in arrays.items()},
@@ -351,9 +351,9 @@ class Bench:
 
     @lru_cache(maxsize=64)  # noqa: B019 - one bench a process
     def triad(self, moved: int) -> tuple[Callable[[], float], float]:
-        """Return what times a triad, and how many bytes it moves: as many as given, within a page."""
+        """Return a function that times a triad, and its bytes: the given number, within a page."""
         dtype = "float64" if self.fp64 else "float32"
-        # In whole groups of any size: else the runtime chooses small ones.
+        # In whole groups of any size: otherwise the runtime selects small ones.
         count = max(moved // (3 * np.dtype(dtype).itemsize) // 8192, 1) * 8192
         operation = triad_operation(dtype)
         arrays = {name: self.array((count,), dtype) for name in ("a", "b", "c")}
@@ -363,26 +363,26 @@ class Bench:
 
     @lru_cache(maxsize=1)  # noqa: B019
     def sweep(self) -> Callable[[], float]:
-        """Return what goes through more memory than caches hold."""
+        """Return a function that reads more memory than caches hold."""
         return self.triad(SWEPT)[0]
 
     @lru_cache(maxsize=64)  # noqa: B019
     def arithmetic(self, dtype: str) -> tuple[Callable[[], float], float]:
-        """Return what times multiply-adds in registers, and how many operations they are."""
+        """Return a function that times multiply-adds in registers, and their number of operations."""
         items, iterations = 16 * 1024, 2000
         operation = fma_operation(dtype)
         arrays = {"x": self.array((items,), dtype), "c": self.array((2,), dtype), "y": self.array((items,), dtype)}
         return self.sample(operation, operation.implementations[0], arrays, n=iterations), fma_flops(items, iterations)
 
     def refuses(self, each: Line, implementation: Implementation) -> bool:
-        """Return whether an implementation says it has nothing for a line."""
+        """Return whether an implementation refuses a line."""
         refuses = implementation.requires.refuses
         shapes = {name: shape for name, (shape, _) in each.arrays.items()}
         dtypes = {name: dtype for name, (_, dtype) in each.arrays.items()}
         return refuses is not None and refuses(Signature(shapes, dtypes, {}, each.constants)) is not None
 
     def measure(self, each: Line, implementation: Implementation, samples: int) -> tuple[float, float, float]:
-        """Return seconds, the fraction of the device's best, and half the spread of that."""
+        """Return seconds, the fraction of the device's peak, and half of its spread."""
         arrays = {name: self.array(shape, dtype) for name, (shape, dtype) in each.arrays.items()}
         ours = self.sample(each.operation, implementation, arrays, each.constants)
         shapes = {name: shape for name, (shape, _) in each.arrays.items()}
@@ -426,7 +426,7 @@ def main() -> None:
                     continue
                 try:
                     seconds, fraction, spread = bench.measure(each, implementation, options.samples)
-                except CapabilityError:  # it does not do this shape
+                except CapabilityError:  # it does not support this shape
                     continue
                 held = "triad" if each.bound == "bytes" else "multiply-adds"
                 print(

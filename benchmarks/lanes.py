@@ -4,8 +4,8 @@
     python benchmarks/lanes.py [--n 2048] [--tile 256] [--runs 15]
 
 Both plans are bound once and may use the same implementations; only the number of lanes differs. Prints medians with
-their median absolute deviations, the ratio of medians, the median ratio of neighbouring runs, and predicted beside
-measured.
+their median absolute deviations, the ratio of medians, the median ratio of neighbouring runs, and predictions
+with measurements.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> None:
         with ExitStack() as stack:
             runners = [stack.enter_context(bind(plan, workload.graph, live)) for plan in plans]
             for runner in runners:
-                makespan(runner, workload)  # warm
+                makespan(runner, workload)  # warm-up
             pairs = [[makespan(runner, workload) for runner in runners] for _ in range(given.runs)]
     one, two = ([pair[k] for pair in pairs] for k in (0, 1))
     describe("one lane", plans[0], one)

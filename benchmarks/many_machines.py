@@ -9,11 +9,11 @@ Machines are described (``--device``, hardware as of `syclsched.describe`) or, w
 this machine with its stored profile. Every two of them are joined by a network of ``--gbit`` Gbit/s and 20 us. The goal
 is 100,000 tasks on 256 machines of 4 devices in 10 s and 2 GB.
 
-``--everywhere`` compares HEFT's timetables with those for which every task is tried on every machine.
+``--everywhere`` compares HEFT's timetables with those of HEFT that tries every task on every machine.
 
-``--scaling`` plans one factorisation for ever more machines (strong scaling) and factorisations that grow with their
-number (weak scaling: as many operations a machine), and draws both, with the planner's time. Times of the planner are
-processor time: one process plans.
+``--scaling`` plans one factorisation for growing numbers of machines (strong scaling) and factorisations that grow with
+the number (weak scaling: as many operations a machine), and draws both, with the planner's time. Times of the planner
+are processor time: one process plans.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def measured(platform: syclsched.Platform, tiles: int, tile: int, policy: str, r
 
 
 def everywhere(options: Any) -> None:
-    """Compare HEFT on many machines with HEFT that tries each task on all of them, as on one machine."""
+    """Compare HEFT on many machines with HEFT that tries each task on all devices."""
     print("| machines | tasks | HEFT, ms | s | on all machines, ms | s | ratio |\n|---:|---:|---:|---:|---:|---:|---:|")
     for machines in options.machines:
         platform = platform_of(machines, options.device, options.gbit)
@@ -110,7 +110,7 @@ def everywhere(options: Any) -> None:
 
 
 def scaling(options: Any) -> None:
-    """Plan for ever more machines, and draw how the makespan falls and the planner's time grows."""
+    """Plan for growing numbers of machines, and draw the makespans and the planner's times."""
     strong: list[Planned] = []
     weak: list[Planned] = []
     for machines in options.machines:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory: pools beside the runtime's own allocations, runs with either, and growth over 10,000 runs.
+"""Memory pools compared with the runtime's own allocations, runs with either, and growth over 10,000 runs.
 
 Usage: ``python benchmarks/memory.py [blocks] [runs] [leaks --count 10000]``; without a name all three.
 """
@@ -29,7 +29,7 @@ SOURCE = """__kernel void one(__global double *y, __global const double *x) {
 
 
 def chain(length: int, size: int) -> TaskGraph:
-    """Tasks one after another, each into a new temporary."""
+    """Return tasks one after another, each with a new temporary as its result."""
     graph, add_one = TaskGraph("chain of temporaries"), opencl_operation("one", SOURCE, size, writes="y", reads="x")
     before = graph.array("a0", data=np.zeros(size))
     for i in range(length):
@@ -40,7 +40,7 @@ def chain(length: int, size: int) -> TaskGraph:
 
 
 def rounds(length: int, size: int, count: int) -> TaskGraph:
-    """Tasks that go around some arrays, all of them kept."""
+    """Return tasks that use a few arrays in turn, all of them kept."""
     graph, add_one = TaskGraph("rounds"), opencl_operation("one", SOURCE, size, writes="y", reads="x")
     arrays = [graph.array(f"a{i}", data=np.zeros(size)) for i in range(count)]
     for i in range(length):
@@ -55,7 +55,7 @@ def planned(graph: TaskGraph, platform: Any) -> Any:
 
 
 def compare(title: str, from_pool: Callable[[], object], fresh: Callable[[], object]) -> None:
-    """Time both by turns, and print them and the ratio of the medians."""
+    """Time both in turns, and print them and the ratio of the medians."""
     times = alternating({"pool": from_pool, "fresh": fresh}, 15)
     lines = [f"  {name:7s} {quartiles([s * 1e3 for s in found], 3, 8)} ms" for name, found in times.items()]
     ratio = statistics.median(times["pool"]) / statistics.median(times["fresh"])
@@ -63,7 +63,7 @@ def compare(title: str, from_pool: Callable[[], object], fresh: Callable[[], obj
 
 
 def blocks(live: Any, space: str) -> None:
-    """Get, touch and give back blocks of mixed sizes."""
+    """Allocate, touch and free blocks of mixed sizes."""
     choose = random.Random(1)
     queue = live.allocator_queue(space)
     for title, largest in (("1,000 blocks of 64 B to 64 KiB", 16), ("100 blocks of 64 B to 4 MiB", 22)):
@@ -87,7 +87,7 @@ def blocks(live: Any, space: str) -> None:
 
 
 def runs(live: Any, platform: Any) -> None:
-    """Run graphs whose memory the pool still has, and the same after everything was given back."""
+    """Run graphs whose memory the pool still has, and the same after the pool was emptied."""
     for title, graph in (
         ("200 tasks in a chain of temporaries of 8 KiB", chain(200, 1024)),
         ("100 tasks in a chain of temporaries of 1 MiB", chain(100, 131072)),
@@ -108,7 +108,7 @@ def runs(live: Any, platform: Any) -> None:
 
 
 def leaks(live: Any, platform: Any, count: int) -> None:
-    """Run many times, and say what is held in between."""
+    """Run many times, and print the memory in use in between."""
     graph = chain(20, 4096)
     plan = planned(graph, platform)
     small = with_memory_limit(platform, {platform.compute_devices[0].space: 4 * 8192 * 4})

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Minimum effective task granularity, METG(50 %), after Task Bench: the shortest tasks that are at least half work.
+"""Minimum effective task granularity, METG(50 %), after Task Bench: the shortest tasks of half the best efficiency.
 
     python benchmarks/metg.py [--width 4] [--steps 250] [--pattern stencil_1d] [--picture metg.png] [--slow]
 
 A graph of ``width`` columns and ``steps`` rows; a task computes for a while on one core, and waits for tasks of the row
-before as the pattern says. The same graph runs with ever shorter tasks. Efficiency is a runner's rate of computation
+before by the pattern. The same graph runs with ever shorter tasks. Efficiency is a runner's rate of computation
 over its own best; METG(50 %) is the granularity (time x cores / tasks) at which it falls to one half, interpolated
 (Slaughter et al., "Task Bench: a parameterized benchmark for evaluating parallel runtime performance", SC 2020).
 
@@ -12,7 +12,7 @@ Runners: a bound plan on one and on two one-core lanes of the CPU device; the sa
 ``SyclQueue.submit_async`` with event lists on an out-of-order queue; Python's thread pool, Dask's threads and Parla
 where they are installed, whose tasks are compiled by numba and release the GIL; StarPU from C, where it is installed
 (Debian's libstarpu-dev). ``--slow`` adds Dask's distributed scheduler, which needs much longer tasks. A bound plan of
-one-core lanes is done by threads of our own; ``--submitted`` has it submitted.
+one-core lanes is executed by lane threads; ``--submitted`` submits it to queues.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from syclsched.execution.replay import plan_instance
 
 one_core_queues()
 
-#: Of a plan that was bound once.
+#: Runs of a plan that was bound once.
 RUNS = 5
-#: Below this efficiency there is nothing but overhead to see.
+#: Efficiencies below this are overhead only.
 _LEAST_SHOWN = 0.01
-#: Lengths of tasks, each twice the one before; and how many longer ones a slow runner gets.
+#: Lengths of tasks, each twice the one before; and the number of longer ones for a slow runner.
 _DOUBLINGS = 17
 _SLOW_DOUBLINGS = 5
 
@@ -74,7 +74,7 @@ def before(pattern: str, step: int, place: int, width: int) -> list[int]:
 
 
 class Case:
-    """One graph, with memory for it, run in several ways with tasks of any length."""
+    """A graph, with memory for it, run in several ways with tasks of any length."""
 
     def __init__(self, pattern: str, width: int, steps: int) -> None:
         self.pattern, self.width, self.steps = pattern, width, steps
@@ -82,11 +82,11 @@ class Case:
 
     @property
     def tasks(self) -> int:
-        """How many there are."""
+        """Number of tasks."""
         return self.width * self.steps
 
     def graph(self, turns: int) -> Any:
-        """Return it as a task graph: every column has two arrays that it writes in turn."""
+        """Return the case as a task graph: every column has two arrays that it writes in turn."""
         operation = opencl_operation("compute", SOURCE, writes="out", reads="before", scalars="turns")
         graph = TaskGraph(self.pattern)
         arrays = [[graph.array(f"a{p}_{k}", data=np.zeros(1)) for k in range(2)] for p in range(self.width)]
@@ -109,7 +109,7 @@ class Case:
 
 
 def by_plan(case: Case, platform: Any, live: Any, lanes: int, *, bound: bool) -> Callable[[int], float]:
-    """Return what runs the case by a plan and gives its seconds."""
+    """Return a function that runs the case by a plan and returns its seconds."""
 
     def timed(turns: int) -> float:
         graph = case.graph(turns)
@@ -127,7 +127,7 @@ def by_plan(case: Case, platform: Any, live: Any, lanes: int, *, bound: bool) ->
 
 
 def by_dpctl(case: Case, live: Any) -> Callable[[int], float]:
-    """Return a loop by hand, with event lists on an out-of-order queue."""
+    """Return a handwritten loop with event lists on an out-of-order queue."""
     import ctypes
 
     import dpctl
@@ -158,7 +158,7 @@ def by_dpctl(case: Case, live: Any) -> Callable[[int], float]:
 
 
 def installed(name: str) -> bool:
-    """Return whether a rival is there, and say so if it is not."""
+    """Return whether a rival is installed, and print a message if it is not."""
     there = importlib.util.find_spec(name) is not None
     if not there:
         print(f"{name} is not installed: left out")
@@ -242,7 +242,7 @@ def main() -> None:
                 times[name] = starpu.seconds(case, policy, turns[::-1], given.repeat)
                 cores[name] = 2
             starpu.close()
-    # The best rate is each runner's own: their kernels come from different compilers.
+    # The best rate is each runner's own: their kernels are from different compilers.
     curves = {}
     print(f"{given.pattern}, {given.width} x {given.steps} tasks")
     for name, measured in times.items():

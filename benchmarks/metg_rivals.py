@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rivals of benchmarks/metg.py: each takes a graph and gives a function from a task's turns to the seconds of a run."""
+"""Rivals of benchmarks/metg.py: each makes of a graph a function from a task's turns to the seconds of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
-# Read by Parla when it is imported: a device is one core, as our lanes are.
+# Read by Parla at its import: a device is one core, like a lane.
 os.environ.setdefault("PARLA_CPU_ARCHITECTURE", "cores")
 os.environ.setdefault("PARLA_CORES", "2")
 
@@ -85,7 +85,7 @@ def by_dask(case: Case) -> Callable[[int], float]:
 
 
 def by_distributed(case: Case, stack: ExitStack) -> Callable[[int], float]:
-    """Return Dask's distributed scheduler with two worker processes of one thread, which the stack ends."""
+    """Return Dask's distributed scheduler with two worker processes of one thread, which the exit stack ends."""
     from distributed import Client, LocalCluster  # type: ignore[import-not-found]
 
     cluster = stack.enter_context(LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None))
@@ -104,12 +104,12 @@ def by_distributed(case: Case, stack: ExitStack) -> Callable[[int], float]:
         client.get(graph, [(calls, case.steps - 1, place) for place in range(case.width)])
         return time.perf_counter() - begun
 
-    seconds(1)  # the workers compile
+    seconds(1)  # the workers compile the task
     return seconds
 
 
 def _worker_task(turns: int, *_: float) -> float:
-    """Do a task in a worker process, which compiles it once."""
+    """Execute a task in a worker process, which compiles it once."""
     global _compute
     if _compute is None:
         _compute = compiled_task()
@@ -150,7 +150,7 @@ def by_parla(case: Case) -> Callable[[int], float]:
 
 
 class StarPU:
-    """The same graph in C on StarPU, which Debian packages; ``close`` removes what was built.
+    """The same graph in C on StarPU, as packaged by Debian; ``close`` removes the built files.
 
     Raises
     ------
@@ -168,7 +168,7 @@ class StarPU:
         subprocess.run(["cc", "-O2", str(here), "-o", str(self._program), *flags.stdout.split()], check=True)
 
     def seconds(self, case: Case, policy: str, turns: Sequence[int], repeat: int) -> dict[int, float]:
-        """Return the median seconds of a run for tasks of so many turns."""
+        """Return the median seconds of a run for tasks of a number of turns."""
         waits = "\n".join(" ".join(map(str, (len(w), *w))) for row in case.waits for w in row)
         given = [str(each) for each in (case.width, case.steps, repeat, *turns)]
         own = {"STARPU_SCHED": policy, "STARPU_NCPU": "2", "STARPU_SILENT": "1", "STARPU_HOME": self._folder.name}
@@ -178,5 +178,5 @@ class StarPU:
         return {int(line.split()[0]): float(line.split()[1]) for line in done.stdout.splitlines()}
 
     def close(self) -> None:
-        """Remove what was built."""
+        """Remove the built files."""
         self._folder.cleanup()

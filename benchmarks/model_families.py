@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX models of families beside the large networks, with seeded weights: recurrent, control flow, tiny, quantised."""
+"""ONNX models of further families, with seeded weights: recurrent, control flow, tiny, quantised."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FLOAT = 1
 
 
 def _normal(random: np.random.Generator, *shape: int) -> Any:
-    """Return weights as for the start of training."""
+    """Return random weights as at the start of training."""
     return (random.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
 
 
@@ -78,7 +78,7 @@ def perceptron(batch: int, *widths: int) -> Any:
 
 
 def gated(batch: int, width: int) -> Any:
-    """Return a network that chooses between two branches by its numbers."""
+    """Return a network that chooses between two branches by values."""
     from onnx import helper
 
     random, weights = np.random.default_rng(0), {}
@@ -98,7 +98,7 @@ def gated(batch: int, width: int) -> Any:
     return _model("gated", nodes, (batch, width), ["y"], {**weights, "zero": np.array(0, np.float32)})
 
 
-#: Name -> how the model is made, and ours over ONNX Runtime's that is wanted.
+#: Name -> function that makes the model, and the target ratio to ONNX Runtime's time.
 FAMILIES: Mapping[str, tuple[Callable[[], Any], float]] = {
     "lstm, 200 steps, 64": (partial(recurrent, "LSTM", 200, 1, 64, 64), 1.2),
     "gru, 200 steps, 64": (partial(recurrent, "GRU", 200, 1, 64, 64), 1.2),
@@ -129,7 +129,7 @@ FAMILIES: Mapping[str, tuple[Callable[[], Any], float]] = {
 
 
 def saved(name: str, folder: Path) -> Path:
-    """Return the file of a model, made if it is not there."""
+    """Return the file of a model; make it if it does not exist."""
     import onnx
 
     path = folder / f"{''.join(each if each.isalnum() else '-' for each in name)}.onnx"

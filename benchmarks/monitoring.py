@@ -3,9 +3,9 @@
 
     python benchmarks/monitoring.py [--n 1024] [--tile 128] [--runs 50] [--turns 10]
 
-A turn is so many runs of Cholesky on the CPU device one after another, each from `Runner.run` until the run has ended;
-with monitoring a thread samples the lanes eight times a second and writes the status file four times a second. "Off
-again" is measured as "off": what these two differ by is noise. The lower quartile and the processor time of the whole
+A turn is a number of runs of Cholesky on the CPU device one after another, each from `Runner.run` until the run has
+ended; with monitoring a thread samples the lanes eight times a second and writes the status file four times a second.
+"Off again" is measured like "off": their difference is noise. The lower quartile and the processor time of the whole
 process are disturbed less by other programs than the median.
 """
 

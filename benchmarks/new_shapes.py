@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processor time until a compiled model has results for shapes of its inputs that it has not had before.
+"""Processor time of a compiled model until its results for new shapes of its inputs.
 
     python benchmarks/new_shapes.py [--lengths 64 96 50 33 77 120] [--layers 12] [--width 768] [--bucket 0]
                                     [--prompts 0]
 
-The model is an encoder, by default of the size of BERT's base model, with texts of several lengths, or with
-``--prompts 1`` a decoder of width 256 with carried caches and prompts of these lengths. Each is called twice: what the
-second call takes is the model's own work, and the rest of the first one is the price of a new shape. With a bucket,
-calls run in plans for multiples of that many tokens.
+The model is an encoder, by default of the size of BERT's base model, with texts of several lengths, or with ``--prompts
+1`` a decoder of width 256 with carried caches and prompts of these lengths. Each is called twice: the second call takes
+the model's own time, and the rest of the first one is the cost of a new shape. With a bucket, calls run in plans for
+multiples of that many tokens.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from syclsched.testing.models import cached, encoder_model
 
 
 def model_file(layers: int, width: int, folder: str, prompts: int) -> Path:
-    """Return the file of an encoder or decoder with so many layers."""
+    """Return the file of an encoder or decoder with a number of layers."""
     if prompts:
         import onnx
 

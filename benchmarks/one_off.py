@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time of one-off runs of small tasks by step: new graphs in a warm process, with a plan at hand, and whole calls.
+"""Time of one-off runs of small tasks by step: new graphs in a warm process, with a given plan, and whole calls.
 
     python benchmarks/one_off.py [--tasks 1000] [--runs 9] [--kinds kernels hosts]
     python benchmarks/one_off.py --whole [--tasks 1000] [--runs 9] [--kinds kernels hosts]
@@ -7,12 +7,12 @@
 Kernels do nothing, with 16 work-items and 3 arrays, on one lane of the CPU device, in a random graph; host functions do
 nothing, on two lanes. The graph and its plan are new in each run; kernels were compiled by an earlier one. Microseconds
 of processor time a task, medians: building the graph; ``start``, the call that verifies the plan and returns at once;
-``end``, until all results are there, which includes what the device and other threads compute; ``again``, both for the
-same graph and plan. ``bind`` and ``replay`` are the same run as the first one of a bound plan.
+``end``, until all results are available, which includes the work of the device and other threads; ``again``, both for
+the same graph and plan. ``bind`` and ``replay`` are the same run as the first one of a bound plan.
 
-With ``--whole``, calls of `syclsched.run` until their results are there, with calibration, planning and what they write
-into the history, from an empty data folder: the ``first`` of a graph, which other sizes of it came before, later
-calls of the ``same`` graph, and calls of an ``equal`` new one.
+With ``--whole``, calls of `syclsched.run` until their results are available, with calibration, planning and the writes
+to the history, from an empty data folder: the ``first`` of a graph, after other sizes of it, later calls of the
+``same`` graph, and calls of an ``equal`` new one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CALLS = ("first", "same", "equal")
 
 
 def do_nothing(x: Any, y: Any) -> None:
-    """Be a task of the host."""
+    """Do nothing, as a task of the host."""
 
 
 def host_graph(tasks: int) -> TaskGraph:

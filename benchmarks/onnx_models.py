@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Latency of whole models beside ONNX Runtime's CPU provider, alternating in one process, on the same cores.
+"""Latency of whole models compared with ONNX Runtime's CPU provider, alternating in one process, on the same cores.
 
     python benchmarks/onnx_models.py [--models resnet50 bert] [--families] [--runs 30] [--blocks 10] [--operators 12]
                                        [--memory] [--first] [--after MODEL] [--tuned | --untuned]
 
 The models are the networks in the ``onnx`` package with seeded random weights, batch 1, and an encoder of the size of
 BERT's base model on 128 tokens; with ``--families`` those of ``model_families.py``: recurrent, with control flow, tiny,
-quantised.
-Both sides get NumPy arrays, in every call others than in the last ones, and give NumPy arrays. ONNX Runtime runs with 1
+quantised. Both sides take NumPy arrays, different ones in every call, and return NumPy arrays. ONNX Runtime runs with 1
 and with 2 threads (or those of ``--threads``) and the faster counts; its threads stop spinning at the end of a run, so
-that they take nothing from the other side. Results are compared before anything is timed. Where ``openvino`` is
-installed, OpenVINO takes turns, too, for latency and in single precision, with the faster number of threads.
+that they do not slow the other side. Results are compared before anything is timed. Where ``openvino`` is installed,
+OpenVINO takes turns, too, for latency and in single precision, with the faster number of threads.
 
-``--blocks K`` also times K calls of one side after each other, with a pause before, in turns: what a side takes that
-has the machine for itself. ONNX Runtime's threads may spin on then, where that is faster than to stop or never to spin.
+``--blocks K`` also times K consecutive calls of one side, with a pause before, in turns: the time of a side that
+has the machine for itself. ONNX Runtime's threads may keep spinning then, where that is faster than to stop.
 
-``--operators N`` shows the N operators that take longest, from the trace of a run. ``--memory`` runs both in processes
-of their own and shows by how much they grow, once loaded, while they run: what there is beyond the weights.
+``--operators N`` shows the N slowest operators, from the trace of a run. ``--memory`` runs both in processes
+of their own and shows their growth, once loaded, while they run: the memory beyond the weights.
 
-``--first`` shows how long it takes from `syclsched.compile` to the results of the first call: in the first process that
-has the model, with nothing but what ``syclsched profile`` leaves in the user's folders, in one after that, and in a
+``--first`` shows the time from `syclsched.compile` to the results of the first call: in the first process that
+has the model, with only the files that ``syclsched profile`` writes to the user's folders, in a later one, and in a
 process that had another model before, that of ``--after``. On a busy machine plans are not tuned, unless ``--tuned`` is
 given; with ``--untuned`` they never are (``autotune=False``).
 """
@@ -47,7 +46,7 @@ from common import alternating, deviation, median_and_range, parser, print_table
 from model_families import FAMILIES, saved
 from quantised_models import QUANTISED
 
-#: Ours over ONNX Runtime's that is wanted.
+#: Target ratio to ONNX Runtime's time.
 TARGETS = {
     "resnet50": 1.0,
     "vgg19": 1.0,
@@ -61,15 +60,15 @@ TARGETS = {
     "bert": 1.1,
     **{name: target for name, (_, target) in FAMILIES.items()},
 }
-#: Values of 8 bits that fall to the other side of a rounding change those after them by a step, of 255.
+#: Relative difference of quantised models: a value of 8 bits rounded differently changes later ones by a step of 255.
 _QUANTISED_ERROR = 0.1
-#: Sets of inputs that calls get in turn.
+#: Number of sets of inputs, used in turn.
 _INPUTS = 5
-#: Microseconds of processor time for each of the model's operators, until all is submitted, that are wanted.
+#: Target for microseconds of processor time per operator of the model, until all is submitted.
 TARGET_SUBMISSION_US = 10.0
 _SEQUENCE = 128
 _WARM_UPS = 3
-#: Longer than threads spin: ONNX Runtime's do for some milliseconds, TBB's for less.
+#: Longer than threads spin: ONNX Runtime's spin for some milliseconds, TBB's for less.
 _PAUSE_S = 0.03
 _SMALL = Path(__file__).parents[1] / "examples" / "data" / "digits.onnx"
 
@@ -77,7 +76,7 @@ Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 
 def default_folder() -> Path:
-    """Return where models are kept between calls."""
+    """Return the folder that keeps models between calls."""
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "syclsched" / "benchmark-models"
 
 
@@ -99,7 +98,7 @@ def given(name: str, folder: Path) -> tuple[Path, list[Arrays]]:
     return path, [sample_inputs(model, shapes_of(name), seed=seed) for seed in range(1, _INPUTS + 1)]
 
 
-#: What ONNX Runtime's threads may do when they have nothing to do, and how it is told.
+#: Behaviours of idle threads of ONNX Runtime, and their options.
 SPINNING = {
     "stop": {"session.force_spinning_stop": "1"},
     "spin on": {},
@@ -146,7 +145,7 @@ def ours(path: Path, shapes: Any, *, autotune: bool = True) -> Any:
 
 
 def difference(found: Arrays, expected: Mapping[str, Any]) -> float:
-    """Return the largest difference between two results, beside the largest number in each output."""
+    """Return the largest difference between two results, relative to the largest number in each output."""
     worst = 0.0
     for name, value in expected.items():
         if found[name].shape != value.shape or not np.isfinite(found[name]).all():
@@ -156,7 +155,7 @@ def difference(found: Arrays, expected: Mapping[str, Any]) -> float:
 
 
 def in_blocks(compiled: Any, path: Path, inputs: Arrays, options: argparse.Namespace) -> dict[str, Any]:
-    """Time each side in blocks of calls, with ONNX Runtime's best setting for that."""
+    """Time each side in blocks of calls, with ONNX Runtime's best setting for blocks."""
 
     def block(call: Callable[[], Any]) -> list[float]:
         time.sleep(_PAUSE_S)
@@ -169,7 +168,7 @@ def in_blocks(compiled: Any, path: Path, inputs: Arrays, options: argparse.Names
             session = runtime_session(path, threads, spinning=spinning)
             times = [ms for _ in range(3) for ms in block(lambda s=session: s.run(None, inputs))]
             tries[threads, spinning] = statistics.median(times)
-            del session  # its memory, of weights
+            del session  # the memory of its weights
     best = min(tries, key=lambda each: tries[each])
     session = runtime_session(path, best[0], spinning=best[1])
     mine: list[float] = []
@@ -256,7 +255,7 @@ def fastest(calls: list[Callable[[Arrays], Any] | None], inputs: Arrays) -> Call
 
 
 def nodes_of(path: Path) -> int:
-    """Return how many operators a model has."""
+    """Return the number of a model's operators."""
     import onnx
 
     return len(onnx.load(str(path), load_external_data=False).graph.node)
@@ -265,7 +264,7 @@ def nodes_of(path: Path) -> int:
 def submission_us(compiled: Any, inputs: Arrays) -> float | None:
     """Return the processor time from a call's beginning until its last task is submitted: the median of twenty.
 
-    That is all the host does before the devices have everything: checks of the inputs, and what the runtime takes for
+    This is the host's work before the devices have everything: checks of the inputs, and the runtime's time for
     each submission, on whatever thread. None if calls are not one call of C.
     """
     found = []
@@ -278,21 +277,21 @@ def submission_us(compiled: Any, inputs: Arrays) -> float | None:
 
 
 def trim() -> None:
-    """Give free memory back, so that what is used again is seen to grow."""
+    """Release free memory, so that its reuse is visible as growth."""
     gc.collect()
     ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def forget_peak() -> None:
-    """Let the peak of resident memory begin anew."""
+    """Reset the peak of resident memory."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def measure_memory(name: str, side: str, folder: Path) -> None:
-    """Print, as JSON, by how much this process grows while one side runs."""
+    """Print, as JSON, the growth of this process while one side runs."""
     path, (inputs, *_) = given(name, folder)
     planned = 0
-    # A small model first: libraries are loaded and devices are open before anything is measured.
+    # A small model first: libraries are loaded and devices are open before the measurement.
     if side == "ours":
         small = ours(_SMALL, {"batch": 1})
         small.load()
@@ -319,7 +318,7 @@ def measure_memory(name: str, side: str, folder: Path) -> None:
 
 
 def memory(name: str, folder: Path) -> dict[str, Any]:
-    """Return what both sides need beyond what they have loaded, each in a process of its own."""
+    """Return the memory that both sides need after loading, each in a process of its own."""
     found: dict[str, Any] = {"model": name}
     for side in ("ours", "arena", "plain"):
         command = [sys.executable, __file__, "--models", name, "--folder", str(folder), "--memory-of", side]
@@ -334,7 +333,7 @@ def memory(name: str, folder: Path) -> dict[str, Any]:
 
 
 def measure_first(names: list[str], folder: Path, *, tuned: bool, untuned: bool) -> None:
-    """Print, as JSON, what the first call of each model takes, one after another, compilation included."""
+    """Print, as JSON, the time of the first call of each model, one after another, compilation included."""
     if tuned:
         from syclsched.onnx.tuning import kernel_selection, plan_comparison
 
@@ -352,7 +351,7 @@ def measure_first(names: list[str], folder: Path, *, tuned: bool, untuned: bool)
 
 
 def first(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Return what first calls take in processes that know nothing of a model, in others, and after another model."""
+    """Return times of first calls in processes without knowledge of a model, in others, and after another model."""
     from syclsched.oneapi.cache_folder import cache_root
     from syclsched.profiling.storage.profile_store import data_folder
 
@@ -372,7 +371,7 @@ def first(name: str, options: argparse.Namespace) -> dict[str, Any]:
         for kinds, names in ((("first", "second"), [name]), (("after",), [options.after, name])):
             with tempfile.TemporaryDirectory() as folder:
                 data = Path(folder)
-                # What `syclsched profile` leaves: profiles, and the devices' passed tests.
+                # The files of `syclsched profile`: profiles, and the devices' passed tests.
                 for kept, copied in (
                     (data_folder() / "profiles", data / "syclsched" / "profiles"),
                     (cache / "trust", data / "cache" / "syclsched" / "trust"),
@@ -386,7 +385,7 @@ def first(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def show_first(rows: list[dict[str, Any]], after: str) -> None:
-    """Print how long first calls took."""
+    """Print the times of first calls."""
 
     def told(row: dict[str, Any], which: str, key: str, unit: float = 1.0, digits: int = 1) -> str:
         return median_and_range([each[key] / unit for each in row[which]], digits, 0)
@@ -411,7 +410,7 @@ def show_first(rows: list[dict[str, Any]], after: str) -> None:
 
 
 def show(rows: list[dict[str, Any]], operators: int) -> None:
-    """Print what was timed."""
+    """Print the measured times."""
     columns = ("model", "ours, ms", "ONNX Runtime, ms", "ratio", "of the least", "wanted", "OpenVINO, ms", "ratio")
     columns += ("submitting, µs", "a task", "an operator", "tasks", "operators")
     lines = []
@@ -464,7 +463,7 @@ def show(rows: list[dict[str, Any]], operators: int) -> None:
 
 
 def show_blocks(rows: list[dict[str, Any]]) -> None:
-    """Print what was timed in blocks."""
+    """Print the times of blocks."""
     lines = [
         (
             row["model"],
@@ -483,7 +482,7 @@ def show_blocks(rows: list[dict[str, Any]]) -> None:
 
 
 def show_memory(rows: list[dict[str, Any]]) -> None:
-    """Print what was needed."""
+    """Print the memory in use."""
     columns = ("model", "ours, planned", "grown", "ONNX Runtime, arena", "without", "ours, all", "ONNX Runtime, all")
     keys = ("planned", "ours", "arena", "plain", "ours_whole", "arena_whole")
     lines = [(row["model"], *(f"{row[key] / 2**20:.1f}" for key in keys)) for row in rows]
@@ -492,7 +491,7 @@ def show_memory(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Compare the models that were asked for."""
+    """Compare the selected models."""
     arguments = parser(__doc__, runs=30, memory=False)
     arguments.add_argument("--models", nargs="*", choices=list(TARGETS))
     arguments.add_argument("--families", action="store_true", help="the models of model_families.py")

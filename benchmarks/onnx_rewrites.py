@@ -18,12 +18,12 @@ from syclsched.frontends.onnx.network import Network
 from syclsched.frontends.onnx.rewrites import rewrite
 from syclsched.testing.models import LIGHT_MODELS, encoder_model, light_model
 
-#: What the encoder is given: one text of 128 tokens.
+#: Input shape of the encoder: one text of 128 tokens.
 TEXT = dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), (1, 128))
 
 
 def networks(name: str) -> tuple[int, Network]:
-    """Return how many nodes a model has, and the network it becomes."""
+    """Return the number of a model's nodes, and its network."""
     model: Any = encoder_model() if name == "bert" else light_model(name)
     return len(model.graph.node), import_model(read_model(model), TEXT if name == "bert" else {})
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images a second of a model on one lane and on two: whole batches, batches cut in two, and layers in a pipeline.
+"""Images a second of a model on one lane and on two: whole batches, batches divided in two, and layers in a pipeline.
 
     python benchmarks/onnx_throughput.py [--model squeezenet] [--batch 4] [--rounds 5] [--without-onednn]
     python benchmarks/onnx_throughput.py --platform cpu,max1550 [--batch 32]
 
-Lanes are one core of the CPU device each, as far as that goes: oneDNN's threads belong to no lane, so
-``--without-onednn`` leaves its work to kernels. All ways alternate in one process, three batches in flight where it is
-a stream; "predicted" is the plan's, of tasks timed alone. With ``--platform`` nothing is run: the plans' predictions
-for described hardware.
+Lanes are one core of the CPU device each, as far as possible: oneDNN's threads belong to no lane, so
+``--without-onednn`` leaves its work to kernels. All variants alternate in one process, three batches in flight for a
+stream; "predicted" is the plan's, of tasks timed alone. With ``--platform`` nothing is run: the plans' predictions for
+described hardware.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from common import one_core_queues, parser
 
-#: What is tried: lanes, what a plan is asked for, and whether batches follow each other as a stream.
+#: The variants: lanes, options of the plan, and whether batches follow each other as a stream.
 WAYS: dict[str, tuple[int, dict[str, str], bool]] = {
     "one lane, batch after batch": (1, {"rewrite": "none"}, False),
     "two lanes, batch after batch": (2, {"rewrite": "none"}, False),
@@ -45,7 +45,7 @@ def model_of(name: str, batch: int) -> Any:
 
 
 def seconds_a_batch(made: Any, batch: Any, stream: bool) -> float:
-    """Run some batches, and return what one takes; a stream from when it is full to its last result."""
+    """Run some batches, and return the seconds of one; of a stream, from its steady state to its last result."""
     if not stream:
         begun = time.perf_counter()
         for _ in range(BATCHES):
@@ -61,7 +61,7 @@ def predicted(plan: Any, stream: bool) -> float:
 
 
 def measured(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    """Run all ways in turns, and yield a line for each."""
+    """Run all variants in turns, and yield a line for each."""
     import syclsched
 
     model = model_of(options.model, options.batch)
@@ -91,7 +91,7 @@ def measured(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
 
 
 def described(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    """Plan all ways for described hardware, one device at a time and all, and yield a line for each."""
+    """Plan all variants for described hardware, one device at a time and all, and yield a line for each."""
     import syclsched
     from syclsched.onnx.tuning.implementations import on_devices
 
@@ -108,7 +108,7 @@ def described(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
-    """Print a line for each way."""
+    """Print a line for each variant."""
     arguments = parser(__doc__, model="squeezenet", batch=4, rounds=5, without_onednn=False)
     arguments.add_argument("--platform", default=None)
     options = arguments.parse_args()

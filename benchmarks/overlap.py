@@ -3,10 +3,10 @@
 
     CL_CONFIG_CPU_TBB_NUM_WORKERS=1 python benchmarks/overlap.py [--chunks 12] [--runs 15] [--picture overlap.svg]
 
-The CPU device is taken for one with memory of its own, as a GPU is: each chunk is copied in, worked on by a kernel on
-one core, and copied out for a function on the host. Kernels have one lane of one core, copies another. What the
-device's memory is said to hold decides how far copies may run ahead: one chunk's input and result are single buffering,
-two are double. Each also as a stream of chunks with so many in flight, where the caller's thread fetches results.
+The CPU device represents one with memory of its own, like a GPU: each chunk is copied in, processed by a kernel on
+one core, and copied out for a host function. Kernels have one lane of one core, copies another. The limit of the
+device's memory decides how far copies may run ahead: one chunk's input and result are single buffering,
+two are double. Each also as a stream of chunks with several in flight, where the caller's thread fetches results.
 
 Predictions are from what the kernel and the copies take without overlap, as measured at the beginning. All alternate in
 one process; medians and median absolute deviations.
@@ -49,7 +49,7 @@ BUFFERS = (1, 2, 3)
 
 @dataclass(frozen=True)
 class Costs:
-    """What one chunk takes when nothing else goes on, in seconds."""
+    """Seconds of a chunk's parts without overlap."""
 
     kernel_s: float
     in_s: float
@@ -58,7 +58,7 @@ class Costs:
 
 @dataclass
 class Way:
-    """One way through all chunks: what it does, what is expected of it, and what was seen in each run."""
+    """A way to process all chunks: its function, its prediction, and the measurements of each run."""
 
     go: Callable[[], tuple[float, Any]]
     predicted_s: float
@@ -68,7 +68,7 @@ class Way:
     traces: list[Any] = field(default_factory=list)
 
     def again(self, count: int) -> None:
-        """Do it once more."""
+        """Run it once more."""
         seconds, trace = self.go()
         self.chunk_s.append(seconds / count)
         self.traces.append(trace)
@@ -76,17 +76,17 @@ class Way:
 
     @property
     def middle(self) -> Any:
-        """The trace of the run that took as long as half of them."""
+        """The trace of the run of median makespan."""
         return self.traces[self.chunk_s.index(statistics.median_low(self.chunk_s))]
 
 
 def take(y: Any, last: Any) -> None:
-    """Look at a result on the host."""
+    """Read a result on the host."""
     last[0] = y[-1]
 
 
 def chunks(count: int, length: int, turns: int, *, taken: bool) -> tuple[Any, Any, list[str]]:
-    """Return a graph of so many chunks, its schedule, and the names of kernels; each is taken by the host or not."""
+    """Return a graph of chunks, its schedule, and the names of kernels; the host may take each chunk."""
     smooth = opencl_operation("smooth", SOURCE, length, writes="y", reads="x", scalars="turns")
     graph, placed = TaskGraph("chunks"), []
     for i in range(count):
@@ -101,9 +101,9 @@ def chunks(count: int, length: int, turns: int, *, taken: bool) -> tuple[Any, An
 
 
 def planned(made: tuple[Any, Any, list[str]], platform: Any, costs: Costs, nbytes: int, room_bytes: int) -> Any:
-    """Return a plan of chunks for a device with so much memory."""
+    """Return a plan of chunks for a device with a memory limit."""
     graph, schedule, kernels = made
-    took_s = {"host": costs.in_s, "cpu": costs.out_s}  # by where a copy comes from
+    took_s = {"host": costs.in_s, "cpu": costs.out_s}  # by the source of a copy
     spaces = [replace(s, capacity_bytes=room_bytes) if s.name == "cpu" else s for s in platform.spaces]
     links = [replace(n, latency_s=0.0, bandwidth_bytes_per_s=nbytes / took_s[n.source]) for n in platform.links]
     platform = replace(platform, spaces=tuple(spaces), links=tuple(links), interferences=())
@@ -112,19 +112,19 @@ def planned(made: tuple[Any, Any, list[str]], platform: Any, costs: Costs, nbyte
 
 
 def with_memory_of_its_own(platform: Any) -> Any:
-    """Return a platform on which the host does not address the device's memory."""
+    """Return a platform on which the host cannot address the device's memory."""
     devices = [replace(d, reaches=(HOST,)) if d.is_host else d for d in platform.devices]
     spaces = [replace(s, host_accessible=s.name == HOST) for s in platform.spaces]
     return replace(platform, devices=tuple(devices), spaces=tuple(spaces))
 
 
 def device_row(report: Any) -> Any:
-    """Return what a report says of the device."""
+    """Return the report's row of the device."""
     return next(row for row in report.devices if row.device == "cpu")
 
 
 def check(chunk: int, x: Any, found: float, turns: int) -> None:
-    """Raise if a chunk's last value is not what the kernel computes of it."""
+    """Raise an error if a chunk's last value is wrong."""
     value = float(x[-1])
     for _ in range(turns):
         value = value * 0.999 + 0.25
@@ -154,7 +154,7 @@ def by_stream(runner: Any, inputs: list[Any], turns: int, in_flight: int, wanted
 
 
 def calibrated(runner: Any, inputs: list[Any], turns: int) -> Costs:
-    """Return what the parts of a chunk take in a plan without overlap: medians over three runs after the first."""
+    """Return the times of a chunk's parts in a plan without overlap: medians over three runs after the first."""
     by_plan(runner, inputs, turns)
     spans = [span for _ in range(3) for span in by_plan(runner, inputs, turns)[1].spans]
     parts = (("launch", "smooth"), ("copy", "smooth"), ("copy", "take"))
@@ -164,7 +164,7 @@ def calibrated(runner: Any, inputs: list[Any], turns: int) -> Costs:
 
 
 def ways_of(options: Any, platform: Any, live: Any, inputs: list[Any], opened: ExitStack) -> dict[str, Way]:
-    """Return all ways, planned with costs that were measured."""
+    """Return all ways, planned with measured costs."""
     nbytes, turns = 4 * options.length, options.turns
     whole = chunks(options.chunks, options.length, turns, taken=True)
     guess = planned(whole, platform, Costs(1e-3, 1e-3, 1e-3), nbytes, 2 * nbytes)
@@ -210,7 +210,7 @@ def told(title: str, way: Way, base_s: float) -> str:
 
 
 def main() -> None:
-    """Time all ways, alternating; print a table, and draw each plan's run in the middle."""
+    """Time all ways, alternating; print a table, and draw each plan's median run."""
     arguments = parser(__doc__, chunks=12, runs=15)
     arguments.add_argument("--length", type=int, default=1 << 20, help="numbers of 4 bytes in a chunk")
     arguments.add_argument("--turns", type=int, default=100, help="how often the kernel goes over a number")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planning passes, verification and transitive reduction of large graphs, the reduction beside networkx.
+"""Planning passes, verification and transitive reduction of large graphs, the reduction compared with networkx.
 
     python benchmarks/planning.py [--tasks 10000] [--devices 4 16] [--runs 5] [--networkx 2000]
 
@@ -37,7 +37,7 @@ TASK_S = 1e-4
 
 
 def combine(inputs: int) -> Operation:
-    """Return an operation that reads so many arrays and writes one; it is planned, never run."""
+    """Return an operation that reads a number of arrays and writes one; it is planned, never run."""
 
     def never(_: object) -> None:
         raise AssertionError("this benchmark runs nothing")
@@ -52,7 +52,7 @@ def combine(inputs: int) -> Operation:
 
 
 def layered(tasks: int, seed: int = 0) -> TaskGraph:
-    """Layers as wide as there are many; each task reads two to four results of the layer before."""
+    """Return layers as wide as their number; each task reads two to four results of the layer before."""
     rng = random.Random(seed)
     graph = TaskGraph(f"layered {tasks}")
     operations = [combine(n) for n in range(5)]
@@ -72,7 +72,7 @@ def layered(tasks: int, seed: int = 0) -> TaskGraph:
 
 
 def machine(devices: int, capacity_bytes: int = 0) -> Platform:
-    """Devices with a memory space each, linked to the host's."""
+    """Return devices with a memory space each, linked to the host's."""
     names = [f"d{i}" for i in range(devices)]
     made = [Device(n, n, "gpu", "level_zero", "described", f"m{n}", (f"m{n}",), dtypes=("float64",)) for n in names]
     made.append(Device(HOST, HOST, HOST, HOST, "the host", HOST, (HOST,)))
@@ -82,7 +82,7 @@ def machine(devices: int, capacity_bytes: int = 0) -> Platform:
 
 
 def near_data(graph: TaskGraph, platform: Platform, seed: int = 0) -> Schedule:
-    """Each task where one of its inputs was made, or in three of ten cases anywhere."""
+    """Schedule each task where one of its inputs was made, or in three of ten cases anywhere."""
     rng = random.Random(seed)
     before: dict[str, list[str]] = {}
     for dependency in graph.dependencies():
@@ -112,14 +112,14 @@ def measure(what: str, run: Callable[[], object], runs: int) -> None:
 
 
 def made(plan: Plan) -> Plan:
-    """Return a plan whose instructions have been made: they are when they are first looked at."""
+    """Return a plan after creating its instructions, which are lazy."""
     for lane in plan.lanes:
         len(lane.instructions)
     return plan
 
 
 def planning(graph: TaskGraph, devices: int, runs: int) -> None:
-    """Measure passes and verification, without and with too little memory."""
+    """Measure passes and verification, with and without a memory limit."""
     platform = machine(devices)
     schedule = near_data(graph, platform)
     durations_s = dict.fromkeys((t.name for t in graph.tasks), TASK_S)
@@ -145,7 +145,7 @@ def planning(graph: TaskGraph, devices: int, runs: int) -> None:
 
 
 def there_and_back(length: int, runs: int) -> None:
-    """Measure a chain whose values are needed once more in reverse order, as in training, with room for 32 of them."""
+    """Measure a chain whose values are needed again in reverse order, as in training, with memory for 32 of them."""
     graph = TaskGraph(f"there and back {length}")
     values = [graph.array(f"x{n}", (ARRAY_BYTES // 8,), temporary=True) for n in range(length)]
     back = [graph.array(f"g{n}", (ARRAY_BYTES // 8,), temporary=n > 0) for n in range(length)]
@@ -174,7 +174,7 @@ def there_and_back(length: int, runs: int) -> None:
 
 
 def reduction(what: str, edges: set[tuple[int, int]], runs: int, *, beside_networkx: bool) -> None:
-    """Measure the reduction of one graph, and networkx's, which must find the same."""
+    """Measure the reduction of one graph, and networkx's, which must be equal."""
     before, after = (np.array(ends, np.int64) for ends in zip(*sorted(edges), strict=True))
     count = int(after.max()) + 1
     kept = reduced_edges(count, before, after)

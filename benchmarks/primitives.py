@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single operations of neural networks: oneDNN on a SYCL queue, our own OpenCL C, and ONNX Runtime's CPU provider.
+"""Single operations of neural networks: oneDNN on a SYCL queue, OpenCL C kernels, and ONNX Runtime's CPU provider.
 
     python benchmarks/primitives.py [--only conv matmul] [--repeats 5]
 
 All in one run, alternating, on the same cores; the best of the repeats of a chain of submissions, in microseconds each.
-ONNX Runtime gets the layout it is written for, channels first, and runs one node of the operator. The last column is
-what it takes to submit oneDNN's primitive, from compiled code.
+ONNX Runtime gets its native layout, channels first, and runs one node of the operator. The last column is
+the time to submit oneDNN's primitive from compiled code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from common import parser
 
 from syclsched.oneapi.dpctl_interface import usm_arrays
 
-#: Enough to hide what a wait costs, few enough not to pile up host tasks.
+#: Enough to hide the cost of a wait, few enough not to pile up host tasks.
 CHAIN = 40
 REST_S = 0.05
 
@@ -67,7 +67,7 @@ def pool(mode: str, c: int, size: int, k: int, s: int, p: int) -> dict[str, Any]
 
 
 def training(c: int, size: int, o: int, s: int = 1, batch: int = 16) -> dict[str, dict[str, Any]]:
-    """Return a 3x3 convolution whose weights change, and its gradients by data and by weights, channels last."""
+    """Return a 3x3 convolution with variable weights, and its gradients by data and by weights, channels last."""
     from syclsched.kernels import nn
     from syclsched.kernels.nn.gradients.conv_weights import conv_weights
 
@@ -109,7 +109,7 @@ def same(operation: Any, shape: tuple[int, ...], node: str, attributes: dict[str
 
 
 def cases() -> dict[str, dict[str, Any]]:
-    """Return what is measured, by name."""
+    """Return the measured operations by name."""
     from syclsched.kernels import nn
     from syclsched.kernels.tensor.concat import concat
     from syclsched.kernels.tensor.transpose import transpose
@@ -182,7 +182,7 @@ def values(case: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 def submitters(case: dict[str, Any], queue: Any) -> tuple[dict[str, Callable[[], Any]], str, float]:
-    """Return how each implementation is submitted, oneDNN's name for its own, and the operations of one."""
+    """Return the submission of each implementation, oneDNN's name for its own, and the operations of one."""
     dpt = usm_arrays()
 
     from syclsched.devices.programs.task_compiler import compile_task
@@ -221,7 +221,7 @@ def submitters(case: dict[str, Any], queue: Any) -> tuple[dict[str, Callable[[],
 
 
 def onnx_runtime(case: dict[str, Any]) -> Callable[[], Any] | None:
-    """Return a run of ONNX Runtime on the operator alone, or None if there is none to compare with."""
+    """Return a run of ONNX Runtime on the operator alone, or None if it has none to compare with."""
     if "node" not in case:
         return None
     import onnx
@@ -251,8 +251,8 @@ def onnx_runtime(case: dict[str, Any]) -> Callable[[], Any] | None:
 
 
 def per_call(submit: Callable[[], Any], wait: Callable[[], Any], count: int) -> tuple[float, float]:
-    """Return seconds of one of a chain, and seconds of submitting one."""
-    # The threads of whoever ran before may still be looking for work on our cores.
+    """Return seconds of one operation of a chain, and seconds of submitting one."""
+    # The threads of the previous runner may still be looking for work on the cores.
     time.sleep(REST_S)
     for _ in range(3):
         submit()

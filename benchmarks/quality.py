@@ -5,10 +5,10 @@
                                  [--part small|large|plans] [--tasks N ...]
 
 First 20 to 40 tasks on 3 unrelated devices, against the optimum by CP-SAT (the extra ``exact``): where that is not
-proved within the time, against the best makespan that anything found, and the table says so. Then 100 to 1,000 tasks
-against HEFT and the best of all textbook policies, with the best lower bound. Last plans of 20 to 40 tasks on 3
-described devices, by ``auto`` in one second and by the policy ``refine``, against the plan-level optimum: by CP-SAT
-with one copy lane a device. The first seconds of a new installation compile; they are not counted.
+proved within the time, against the best makespan found, and the table says so. Then 100 to 1,000 tasks against HEFT and
+the best of all textbook policies, with the best lower bound. Last plans of 20 to 40 tasks on 3 described devices, by
+``auto`` in one second and by the policy ``refine``, against the plan-level optimum: by CP-SAT with one copy lane a
+device. The first seconds of a new installation compile; they are not counted.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ BYTES_PER_S = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """What list scheduling makes of a problem.
+    """Results of list scheduling on a problem.
 
     Parameters
     ----------
     heft_s, textbook_s : float
         Makespans of HEFT and of the best of all registered textbook policies.
     timetables : list of Timetable
-        All.
+        All of them.
     """
 
     heft_s: float
@@ -80,7 +80,7 @@ def textbook(problem: Problem) -> Starts:
 
 
 def refined_s(problem: Problem, starts: Starts, budget_s: float, clock: Callable[[], float]) -> tuple[float, Timetable]:
-    """Return what refinement makes of them, checked."""
+    """Return the validated makespan of refinement from them."""
     found = refine(problem, starts.timetables, budget_s=budget_s, clock=clock)
     validate(problem, found)
     found_s = makespan_s(problem, found)

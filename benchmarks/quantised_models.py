@@ -171,7 +171,7 @@ def four_bits(rows: int, layers: int, width: int, block: int) -> Any:
 _NETWORK = partial(convolutional, 224, (64, 64, 128, 128, 256, 256))
 _ENCODER = partial(encoder, 4, 128, 384, 6)
 
-#: Name -> how the model is made, and ours over ONNX Runtime's that is wanted.
+#: Name -> function that makes the model, and the target ratio to ONNX Runtime's time.
 QUANTISED: Mapping[str, tuple[Callable[[], Any], float]] = {
     "int8 convolutions": (partial(quantised, _NETWORK, static=True), 1.0),
     "int8 encoder, dynamic": (partial(quantised, _ENCODER, static=False), 1.0),

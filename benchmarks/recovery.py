@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fails every point of a run, one after another, and compares each result with the sequential one, bit for bit.
+"""A fault at every point of a run, one after another; each result is compared with the sequential one, bit for bit.
 
 Usage: ``python benchmarks/recovery.py [--tasks 200] [--every 1] [--dynamic dmdas]``. Ends with 1 if a run failed, or a
 bit was wrong.
@@ -24,7 +24,7 @@ from syclsched.testing import faults
 
 
 def braid(tasks: int, width: int = 8) -> syclsched.TaskGraph:
-    """Arrays that are written in place and read each other, on whole numbers in floating point: no bit may differ."""
+    """Return arrays written in place that read each other, on integers in floating point: all bits must be equal."""
     graph = syclsched.TaskGraph("braid")
     arrays = [graph.array(f"x{n}", data=np.arange(64.0) + n) for n in range(width)]
     for index in range(tasks):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTML reports of large runs: time to write one, its size, and how fast a headless browser opens, zooms and pans it.
+"""HTML reports of large runs: time to write one, its size, and how fast a headless browser opens and navigates it.
 
     python benchmarks/report_page.py [--tasks 1000 10000] [--steps 40] [--keep FOLDER] [--against FOLDER]
 
-The runs are tiled Cholesky factorisations on described devices, simulated with noise and taken for measured, so that
+The runs are tiled Cholesky factorisations on described devices, simulated with noise and treated as measured, so that
 each page has two Gantt charts and the memory in use. A zoom sets the time axis to a tenth to all of the run at a random
 place; a wheel step is an event of the mouse wheel in the first chart; a pan moves a quarter of the run on by a
 twentieth. Each ends when the second frame after it is done, which shows all charts, so it takes two frames (33 ms) at
@@ -73,12 +73,12 @@ const actions = {
 })().catch((error) => finish(String(error)));
 """
 
-#: What is measured on every page, and in how many parts, so that pages take turns.
+#: The measurements of every page, and their number of parts, so that pages take turns.
 ACTIONS, PARTS = ("zoom", "wheel", "pan", "hover"), 4
 
 
 def tiles_for(tasks: int) -> int:
-    """Return how many tiles a side has the factorisation with at least so many tasks."""
+    """Return the number of tiles per side of the smallest factorisation with at least this many tasks."""
     side = 1
     while side * (side + 1) * (side + 2) // 6 < tasks:
         side += 1

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The other half of ``benchmarks/scheduling.py``: SAGA's schedulers, in a process and an environment of their own.
+"""SAGA's schedulers for ``benchmarks/scheduling.py``, in a process and an environment of their own.
 
     python benchmarks/saga_side.py < instance.json > answer.json
 
 Reads an instance in SAGA's model (``cost`` of tasks, ``edges`` as [before, after, size], ``speed`` of nodes,
 ``link_speed`` of pairs), names of SAGA's ``schedulers``, and another schedule of it, as [[task, node, start, finish],
 ...]. Writes for each scheduler the processor seconds that it took (the least of ``runs``) and its makespan, or why it
-has none; then the makespan of the other schedule once SAGA has it as its own, and the largest violation of SAGA's
+has none; then the makespan of the other schedule in SAGA's representation, and the largest violation of SAGA's
 model by it, in its unit of time. Needs the package ``anrg-saga``, and nothing of this project.
 
-Both lines of SAGA are spoken to. 0.0.x works on graphs of networkx and looks times up in tables; it checks schedules
+Both versions of SAGA are supported. 0.0.x works on graphs of networkx and looks times up in tables; it checks schedules
 itself. 2.x works on pydantic objects, and looks for a task by going through all of them, several times for each task
 and node: at 1,000 tasks that is twenty times slower already, and grows with the square.
 """
@@ -32,7 +32,7 @@ FREE = 1e9
 
 
 class Side(Protocol):
-    """One line of SAGA."""
+    """One version of SAGA."""
 
     def instance(self, given: Given) -> tuple[Any, Any]:
         """Return SAGA's network and task graph."""
@@ -41,7 +41,7 @@ class Side(Protocol):
         """Return the makespan of what a scheduler returned."""
 
     def entered(self, given: Given) -> float:
-        """Return the makespan of the other schedule as SAGA's; SAGA refuses one that it finds wrong."""
+        """Return the makespan of the other schedule as SAGA's; SAGA refuses an invalid one."""
 
 
 class Graphs:
@@ -100,7 +100,7 @@ class Models:
         return network, graph
 
     def makespan(self, schedule: Any) -> float:
-        """Return what SAGA says."""
+        """Return SAGA's makespan."""
         return float(schedule.makespan)
 
     def entered(self, given: Given) -> float:
@@ -130,18 +130,18 @@ def tried(side: Side, name: str, given: Given) -> dict[str, Any]:
     """Return the seconds and the makespan of one of SAGA's schedulers."""
     seconds, found = [], None
     for _ in range(given["runs"]):
-        network, graph = side.instance(given)  # anew for each run: SAGA keeps the ranks of instances that it has seen
+        network, graph = side.instance(given)  # again for each run: SAGA caches the ranks of known instances
         begin = time.process_time()
         try:
             found = scheduler(name).schedule(network, graph)
-        except Exception as error:  # whatever it raises is its answer
+        except Exception as error:  # any exception is its answer
             return {"refused": f"{type(error).__name__}: {error}"}
         seconds.append(time.process_time() - begin)
     return {"seconds": min(seconds), "makespan": side.makespan(found)}
 
 
 def scheduler(name: str) -> Any:
-    """Return a scheduler by the name of its class, wherever in SAGA it is."""
+    """Return a scheduler by the name of its class, in any module of SAGA."""
     import saga.schedulers
 
     for module in pkgutil.iter_modules(saga.schedulers.__path__):
@@ -152,7 +152,7 @@ def scheduler(name: str) -> Any:
 
 
 def violation(given: Given) -> float:
-    """Return by how much the other schedule is too fast anywhere: in a task, or between two."""
+    """Return the largest violation of the other schedule: in a task, or between two."""
     placed = {task: (node, start, finish) for task, node, start, finish in given["schedule"]}
     worst = max(given["cost"][t] / given["speed"][n] - (finish - start) for t, (n, start, finish) in placed.items())
     for before, after, size in given["edges"]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speed of HEFT on graphs of 1,000 to 1,000,000 tasks and 16 devices, beside SAGA's HEFT on the same instances.
+"""Speed of HEFT on graphs of 1,000 to 1,000,000 tasks and 16 devices, compared with SAGA's HEFT on the same instances.
 
     python benchmarks/scheduling.py [--tasks 1000 10000 100000 1000000] [--devices 16] [--runs 9] [--saga PYTHON]
 
-SAGA (the package ``anrg-saga``) wants other versions of libraries than this project, so it runs in an environment of
+SAGA (the package ``anrg-saga``) needs other versions of libraries than this project, so it runs in an environment of
 its own:
 
     python3 -m venv saga && saga/bin/pip install anrg-saga==0.0.11
@@ -11,7 +11,7 @@ its own:
 
 Without ``--saga`` its columns are left out. Version 0.0.11 answers for 10,000 tasks in half a minute; 2.x goes through
 all tasks to find one, several times for each task and node, so that its time grows with the square (seconds at 1,000).
-It is asked about at most ``--saga-tasks`` (10,000 if not given). Instances are random layered graphs with about three
+It is run on at most ``--saga-tasks`` (10,000 if not given). Instances are random layered graphs with about three
 edges a task, in SAGA's model: a cost for each task, a speed for each node and each link. Times are processor seconds
 of one core (both sides are sequential), the least of the runs after one that is not counted, with the median beside
 it; building the problem from arrays is listed apart. Our schedules are entered into SAGA's own class and checked
@@ -43,7 +43,7 @@ from syclsched.scheduling.tables import Floats, Ints
 #: The instances of ``--compare``.
 COMPARED_TASKS, COMPARED_DEVICES = 200, 8
 
-#: SAGA's schedulers; left out are those that try everything (SMT, brute force) and DPS, which does not end in time.
+#: SAGA's schedulers, without those that try everything (SMT, brute force) and DPS, which does not end in time.
 HEFT = ("HeftScheduler",)
 SCHEDULERS = tuple(
     f"{name}Scheduler"
@@ -53,7 +53,7 @@ SCHEDULERS = tuple(
     )
 )
 
-#: What is aimed at: milliseconds by number of tasks on 16 devices, and how many times faster than SAGA.
+#: Targets: milliseconds by number of tasks on 16 devices, and the speed-up over SAGA.
 TARGET_MS = {10_000: 60.0, 1_000_000: 10_000.0}
 TARGET_RATIO = 200.0
 
@@ -69,11 +69,11 @@ class Instance:
     before, after : ndarray, shape (E,)
         Edges.
     size : ndarray, shape (E,)
-        Data of each.
+        Data of each edge.
     speed : ndarray, shape (D,)
-        Of the nodes.
+        Speeds of the nodes.
     link_speed : ndarray, shape (D, D)
-        Of the links; symmetric, infinity on the diagonal.
+        Speeds of the links; symmetric, infinity on the diagonal.
     """
 
     cost: Floats
@@ -84,13 +84,13 @@ class Instance:
     link_speed: Floats
 
     def problem(self) -> Problem:
-        """Return the same as a scheduling problem."""
+        """Return the instance as a scheduling problem."""
         seconds = self.cost[:, None] / self.speed[None, :]
         return problem_from_arrays(seconds, self.before, self.after, self.size, s_per_byte=1.0 / self.link_speed)
 
 
 def layered(tasks: int, devices: int, seed: int, ccr: float = 1.0) -> Instance:
-    """Make a random graph of about as many layers as tasks in a layer, with one source and one sink.
+    """Return a random graph of about as many layers as tasks in a layer, with one source and one sink.
 
     Each task reads from three tasks of the layer before (fewer where the same is drawn twice). Costs, sizes and speeds
     are uniform within a factor of three; communication takes ``ccr`` times as long as computation, on average.
@@ -127,7 +127,7 @@ def least_and_median(work: Callable[[], Any], runs: int) -> tuple[float, float]:
 def ask_saga(
     python: str, instance: Instance, problem: Problem, timetable: Timetable, runs: int, schedulers: Sequence[str] = HEFT
 ) -> dict[str, Any]:
-    """Return SAGA's answer on an instance, and what it says of ours; see ``saga_side.py``."""
+    """Return SAGA's answer on an instance, and its evaluation of this project's; see ``saga_side.py``."""
     was = problem.tables.submission
     columns = (was, timetable.processor, timetable.start_s, timetable.finish_s)
     given = {
@@ -147,7 +147,7 @@ def ask_saga(
 
 
 def auto(problem: Problem) -> Timetable:
-    """Return the best of all policies, searched on by the default number of steps."""
+    """Return the best of all policies, refined by the default number of steps."""
     entries, _ = run_policies(problem, candidates(problem))
     found = refine(problem, [entry.timetable for entry in entries])
     validate(problem, found)

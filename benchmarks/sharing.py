@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures a short graph beside a long one on the CPU device, and two long graphs with different shares.
+"""Times of a short graph beside a long one on the CPU device, and of two long graphs with different shares.
 
 Usage: ``python benchmarks/sharing.py [--calls 300] [--seconds 20] [--n 4096]``. The short graph is a product of 256 x
 256 numbers in single precision; it is called back to back, and every 10 ms. The long one is a tiled Cholesky
-factorisation, again and again. Both goals are of quiet machines: a median beside background work of at most 1.5 times
+factorisation, repeated. Both goals are for idle machines: a median beside background work of at most 1.5 times
 that alone, and work in proportion to the shares where each of two graphs keeps the device busy.
 """
 
@@ -36,7 +36,7 @@ def short() -> TaskGraph:
 
 
 def products(count: int) -> TaskGraph:
-    """Independent products, which keep the device busy."""
+    """Return independent products, which keep the device busy."""
     graph = TaskGraph("products")
     a, b = graph.array("a", data=np.ones((256, 256))), graph.array("b", data=np.ones((256, 256)))
     for number in range(count):
@@ -46,7 +46,7 @@ def products(count: int) -> TaskGraph:
 
 @contextmanager
 def running(runner: Runner, inputs: Any = None) -> Iterator[list[float]]:
-    """Run again and again on another thread; yield the times of the runs, in seconds."""
+    """Run repeatedly on another thread; yield the times of the runs, in seconds."""
     ended, found = threading.Event(), list[float]()
 
     def go_on() -> None:
@@ -92,7 +92,7 @@ def beside(n: int, calls: int) -> None:
                     for _ in range(3):
                         alone += latencies(runner, calls // 3, pause_s)
                         with running(other, long.inputs) as found_s:
-                            time.sleep(0.2)  # until it is at work
+                            time.sleep(0.2)  # until it is running
                             shared += latencies(runner, calls // 3, pause_s)
                         times_s += found_s
                     ratio = statistics.median(shared) / statistics.median(alone)

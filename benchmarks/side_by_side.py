@@ -12,9 +12,9 @@ the largest, and for later runs the ratio to that of syclsched. *Very first* is 
 folders, once.
 
 Dask and joblib are installed by ``pip install -r benchmarks/comparison/requirements.txt``, StarPU's Python only with
-StarPU built from source: ``--starpu`` names the folder that it was installed into. A library that is missing is left
-out, and the table says so. ``--write`` puts the tables into docs/comparison.md; ``--check`` fails if the lines there
-are not those of the programs.
+StarPU built from source: ``--starpu`` names its installation folder. A library that is missing is left out, and the
+table says so. ``--write`` puts the tables into docs/comparison.md; ``--check`` fails if the lines there are not those
+of the programs.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def lines_table() -> str:
 
 
 def environment_of(library: str, starpu: str) -> dict[str, str] | None:
-    """Return the variables that a library's programs need; none if the library is not installed."""
+    """Return the environment variables of a library's programs; none if the library is not installed."""
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     path = [str(PROGRAMS)]
     if library == "starpu":
@@ -135,7 +135,7 @@ def circumstances(rounds: int, runs: int, load_before: float) -> str:
 
 
 def _installed(name: str) -> bool:
-    """Tell whether a library is installed; a folder of programs for it is not."""
+    """Return whether a library is installed; a folder of programs for it is not."""
     spec = importlib.util.find_spec(name)
     return spec is not None and spec.origin is not None
 
@@ -195,12 +195,12 @@ def _spread(values: list[float], digits: int) -> str:
 
 
 def marked(text: str, mark: str) -> str:
-    """Return the part of the page between the marks."""
+    """Return the part of the page between the markers."""
     return _part(mark).search(text)[2]  # type: ignore[index]
 
 
 def written(text: str, mark: str, new: str) -> str:
-    """Return the page with another part between the marks."""
+    """Return the page with another part between the markers."""
     return _part(mark).sub(lambda match: f"{match[1]}{new}{match[3]}", text)
 
 

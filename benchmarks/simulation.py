@@ -3,10 +3,10 @@
 
     python benchmarks/simulation.py [--instructions 200000] [--tasks 300] [--seeds 2]
 
-Speed: CPU time of this process, least of five, warm; the engine alone (a plan that has been flattened), and from end to
-end: from `Plan` objects never seen before to the makespan, and on to an object for every instruction. Quality:
-makespans over that of HEFT that knew the truth, on the graph families of `benchmarks/instances.py` at
-communication-to-computation ratios 0.1 and 1; every timetable is validated against the true times.
+Speed: CPU time of this process, least of five, warm; the engine alone (a plan that has been flattened), and end to end:
+from new `Plan` objects to the makespan, and on to an object for every instruction. Quality: makespans over that of HEFT
+with true costs, on the graph families of `benchmarks/instances.py` at communication-to-computation ratios 0.1 and 1;
+every timetable is validated against the true times.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from syclsched.simulation import Failure, Noise, SlowDown, predict, simulate
 from syclsched.simulation.event_engine import run_machine
 from syclsched.simulation.machine_builder import flatten
 
-#: How many times each thing is timed.
+#: Number of repetitions of each timing.
 _REPEATS = 5
 
 
@@ -85,12 +85,12 @@ def least_s(call: Callable[[], object]) -> float:
 
 
 def fresh(plan: Plan) -> Plan:
-    """Return an equal plan that nothing is known of yet."""
+    """Return an equal plan without cached data."""
     return replace(plan)
 
 
 def read(plan: Plan) -> int:
-    """Look at every instruction of a plan."""
+    """Create every instruction object of a plan."""
     return sum(len(lane.instructions) for lane in plan.lanes)
 
 
@@ -107,9 +107,9 @@ def speed(count: int) -> None:
         print(f"{devices:15d}{factor:15g}{contention:>15}{rates}")
 
 
-#: What is timed: the engine on a plan seen before; flattening one never seen; what users call on a plan never seen, to
-#: the makespan, also when things go differently, and on to every object of the result; and one more run of a plan seen
-#: before, with noise.
+#: The timed steps: the engine on a flattened plan; flattening a new one; the public call on a new plan, to the
+#: makespan, also with disturbances, and on to every object of the result; and one more run of a flattened plan, with
+#: noise.
 CALLS: dict[str, Callable[[Plan], object]] = {
     "engine": lambda plan: run_machine(flatten(plan)),
     "flatten": lambda plan: flatten(fresh(plan)),
@@ -128,13 +128,13 @@ CALLS: dict[str, Callable[[Plan], object]] = {
 
 
 def factors(kind: str, problem: Problem, seed: int) -> Floats:
-    """Return by what each true time is wrong."""
+    """Return the errors of estimates as factors."""
     rng = np.random.default_rng(seed)
     tasks, devices = len(problem), len(problem.devices)
     return KINDS[kind](rng, tasks, devices)
 
 
-#: How estimates are wrong: a function of the random generator and the numbers of tasks and devices.
+#: Kinds of wrong estimates: a function of the random generator and the numbers of tasks and devices.
 KINDS: dict[str, Callable[[np.random.Generator, int, int], Floats]] = {
     "exact": lambda rng, tasks, devices: np.ones((1, 1)),
     "lognormal, sigma 0.3": lambda rng, tasks, devices: np.exp(rng.normal(0.0, 0.3, (tasks, devices))),
@@ -146,7 +146,7 @@ KINDS: dict[str, Callable[[np.random.Generator, int, int], Floats]] = {
 
 
 def ratios(problem: Problem, believed: Floats) -> dict[str, float]:
-    """Return the makespan of each policy over that of a plan that knew the truth."""
+    """Return the makespan of each policy over that of a plan from true costs."""
     plan = Heft().schedule(problem.with_task_seconds(believed))
     truth_s = makespan_s(problem, Heft().schedule(problem))
     policies: dict[str, DynamicPolicy] = {"static": Hybrid(plan, bound=np.inf), "hybrid": Hybrid(plan)}
@@ -160,7 +160,7 @@ def ratios(problem: Problem, believed: Floats) -> dict[str, float]:
 
 
 def quality(tasks: int, devices: int, seeds: int) -> None:
-    """Compare policies over all families, by how estimates are wrong."""
+    """Compare policies over all families, by kind of wrong estimates."""
     print(f"\nMakespan over HEFT that knew the truth, about {tasks} tasks, {devices} devices: mean (worst)")
     for kind in KINDS:
         rows = []

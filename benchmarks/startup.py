@@ -4,7 +4,7 @@
     python benchmarks/startup.py [--runs 5] [--only NAMES] [--python INTERPRETERS] [--tasks 10000]
 
 Every row is measured in new processes, each with folders for data and caches of its own; where these are "warm", a
-process before has filled them. Several interpreters, of environments with different versions installed, take turns,
+earlier process has filled them. Several interpreters, of environments with different versions installed, take turns,
 and the last column is the ratio of the medians of the last to the first. Whole processes are measured by their user and
 system time, steps within a process by `time.process_time`, which counts all threads. The rows of profiles take minutes
 and are only measured if they are named.
@@ -50,7 +50,7 @@ def graph(tasks, width=100):
 platform = s.describe(["xeon-8480", "max1550", "a770", "h100"])
 """
 
-#: Measures the steps of a large graph, after a small one has loaded what they need; prints seconds by step.
+#: Measures the steps of a large graph, after a small one has loaded the needed modules; prints seconds by step.
 _API = f"""
 import json, sys, time
 {_LARGE}
@@ -136,9 +136,9 @@ class Case:
 
     name: str
     arguments: tuple[str, ...]  # of the interpreter
-    warm: bool = True  # whether a process before fills the folders
+    warm: bool = True  # whether an earlier process fills the folders
     steps: bool = False  # whether the process prints its measurements by name, as JSON
-    named_only: bool = False  # whether it is left out unless it is named
+    named_only: bool = False  # whether it is measured only if it is named
     unit: str = "s"
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time of training steps with snapshots of the state, on the CPU device as if the host could not reach its memory.
 
-Usage: ``python benchmarks/state_snapshots.py``. Copies take the time of the cores that compute the steps, other than on
-a GPU, which copies beside its kernels. Ways take turns on one trainer; the ratios of medians are those of wall-clock
+Usage: ``python benchmarks/state_snapshots.py``. Copies take time on the cores that compute the steps, other than on a
+GPU, which copies beside its kernels. Settings take turns on one trainer; the ratios of medians are those of wall-clock
 time and of the process's processor time, which other work of the machine changes less.
 """
 

@@ -67,7 +67,7 @@ def bound(shape: str, platform: Any, live: Any, turns_a_ms: float) -> Any:
 
 
 def rivals(shape: str, runner: Any, spin: Any, turns_a_ms: float, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what each way does with all inputs: a function that returns the last array's values."""
+    """Return for each way a function that processes all inputs and returns the last array's values."""
     import dask
 
     tasks = SHAPES[shape]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX models that classify texts, and that read text in images, with seeded weights."""
+"""ONNX models that classify texts, and that recognise text in images, with seeded weights."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Writer:
         return name
 
     def normal(self, *shape: int, inputs: int) -> str:
-        """Add weights as for the start of training."""
+        """Add random weights as at the start of training."""
         return self.constant((self._random.standard_normal(shape) * np.sqrt(2.0 / inputs)).astype(np.float32))
 
     def conv(self, x: str, channels: int, to: int, kernel: tuple[int, ...], **attributes: Any) -> str:
@@ -73,7 +73,7 @@ def text_classifier(tokens: int = 64, vocabulary: int = 5000, width: int = 64, f
 
 
 def reader(width: int = 160, characters: int = 97, hidden: int = 256) -> Any:
-    """Return a recogniser of a line of text (Shi et al. 2015, arXiv:1507.05717): convolutions, then LSTMs both ways."""
+    """Return a recogniser of a line of text (Shi et al. 2015, arXiv:1507.05717): convolutions, bidirectional LSTMs."""
     w = _Writer()
     x, channels = "x", 1
     for to, pool in ((32, (2, 2)), (64, (2, 2)), (128, None), (128, (2, 1)), (256, None), (256, (2, 1))):

@@ -5,7 +5,7 @@
 
 Empty kernels of 16 work-items on one lane of the CPU device, the graphs of ``dispatch.py``. The time is from
 `Runner.run` until the run has ended, which is when a traced run has read the times of its events. A third runner has
-lanes that do not even keep times (queues without profiling).
+lanes without timestamps (queues without profiling).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def run_once(runner: Any, inputs: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Time the three, and print what the trace costs."""
+    """Time the three, and print the cost of the trace."""
     shapes = ["chain", "independent", "stencil", "random"]
     options = parser(__doc__, tasks=2000, runs=31, shapes=shapes).parse_args()
     platform = with_lanes(discover().select(["cpu"]), 2)

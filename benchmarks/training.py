@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time of a training step, beside PyTorch's CPU build, alternating in one process.
+"""Time of a training step, compared with PyTorch's CPU build, alternating in one process.
 
     python benchmarks/training.py [--models mlp cnn lstm transformer] [--samples 32 128] [--runs 30] [--block 10]
     python benchmarks/training.py --models mlp lstm --samples 32 --runs 100 --alone
@@ -7,16 +7,16 @@
     python benchmarks/training.py --platforms a770 --models transformer --samples 256 --limits 200MiB 50MiB
     python benchmarks/training.py --models cnn --samples 64 --shares 0.7 0.5
 
-Both begin with the same weights and get batches that were made before. With ``--block`` each makes so many steps in a
-row, after a pause: the other's threads, which wait for work in a loop for some time, then have left the cores. The
+Both begin with the same weights and get batches that were made before. With ``--block`` each makes this many steps in a
+row, after a pause: the other's threads, which spin for work for some time, have then left the cores. The
 optimiser is Adam. PyTorch runs eagerly with as many threads as there are cores, and by ``torch.compile`` with
 ``--compiled``. The first losses are compared before anything is timed. ``submitted`` is the host's time until a step is
 handed over, ``ready`` the processor time of the first step in this process: import, planning, compiling and timing of
 implementations are in it. With ``--alone`` there is no PyTorch.
 
-With ``--shares``, steps within these shares of the planned peak alternate with one that has all the memory it plans;
+With ``--shares``, steps within these shares of the planned peak alternate with one that has all its planned memory;
 the losses must agree within 1e-5. With ``--platforms`` nothing runs: the table has the predicted times of a step on
-described platforms, for each way to divide it among their devices, and which way is chosen; with ``--limits`` on their
+described platforms, for each way to divide it among their devices, and the selected way; with ``--limits`` on their
 memory, for each number of micro-batches.
 """
 
@@ -47,7 +47,7 @@ MODELS: dict[str, Callable[[], TrainingModel]] = {
     "transformer": transformer,
     "wide": lambda: perceptron((784, 4096, 4096, 4096, 10)),
 }
-#: Seconds between blocks: threads of OpenMP wait in a loop for up to 0.2.
+#: Seconds between blocks: threads of OpenMP spin for up to 0.2.
 _PAUSE_S = 0.3
 #: Initialisers that are no parameters of PyTorch's optimiser.
 _MOMENTS = (".mean", ".var")
@@ -78,7 +78,7 @@ def torch_step(model: TrainingModel, *, compiled: bool = False) -> Callable[[Any
 
 
 def batches(model: TrainingModel, samples: int) -> Iterator[tuple[Any, Any]]:
-    """Return batches without end."""
+    """Yield batches without end."""
     return cycle([model.batch(samples, seed) for seed in range(1, 17)])
 
 
@@ -119,7 +119,7 @@ def measured(name: str, samples: int, runs: int, block: int, *, compiled: bool, 
 
 
 def divided(name: str, samples: int, platform: str, **options: Any) -> SplitChoice | MicroBatchChoice | None:
-    """Return how steps of a model are divided on a described platform."""
+    """Return the division of a model's steps on a described platform."""
     from syclsched.training.losses import CrossEntropy
     from syclsched.training.sources.trained_model import trained_model
     from syclsched.training.step_recipe import StepRecipe
@@ -183,7 +183,7 @@ def limited(name: str, samples: int, runs: int, shares: Sequence[float]) -> list
         peak = tried["all"].plan.peak_bytes[space]
         for share in shares:
             found = tried[f"{share:.2f}"] = trainer(memory_limit=int(share * peak))
-            # Within this, as other implementations may be chosen.
+            # Within this tolerance, as other implementations may be chosen.
             if not np.allclose([found.step(*each) for each in first], losses, rtol=1e-5):
                 raise SystemExit(f"{name}: with {share} of the memory the losses differ")
         given = batches(model, samples)

@@ -3,7 +3,7 @@
 
     python benchmarks/training_memory.py [--models cnn transformer] [--samples 64] [--runs 15] [--share 0.6]
 
-Peaks are those of plans, without parameters and the optimiser's state: of plans without a limit of memory, and of plans
+Peaks are those of plans, without parameters and the optimiser's state: of plans without a memory limit, and of plans
 with a limit of a share of the float32 plan's peak, parameters and state added. The optimiser is Adam. "Loss apart" is
 the largest difference of the losses of all steps, relative to the first loss.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same graph on new data, again and again: bound once, then replayed from C."""
+"""A graph run repeatedly on new data: bound once, then replayed from C."""
 
 import numpy as np
 

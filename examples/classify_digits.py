@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A picture in, classes out: forty handwritten digits read by a small trained network, and the timeline of it.
+"""A picture in, classes out: forty handwritten digits recognised by a small trained network, and its timeline.
 
 The model and the digits are in examples/data; tools/train_digits.py made both and says where the data is from. Needs
 the extra ``onnx``.

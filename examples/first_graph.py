@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A first graph: three tasks, two of them on whatever device is best for them, the third on the host."""
+"""A first graph: three tasks, two of them on the best device for them, the third on the host."""
 
 import numpy as np
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text, character by character, by a small language model whose cache of keys and values stays on the device.
 
-The model is a decoder with random weights; only its last matrix is trained, by least squares, to tell the next letter
-of a rhyme from the hidden states.
+The model is a decoder with random weights; only its last matrix is trained, by least squares, to predict the next
+letter of a rhyme from the hidden states.
 """
 
 import time
@@ -29,7 +29,7 @@ def compiled(head):
 
 
 def logits(model, ids, length):
-    """Return the last matrix's results for new tokens of a sequence, which has a length then."""
+    """Return the last matrix's results for new tokens of a sequence, with the sequence's new length."""
     ids, lengths = np.asarray(ids, np.int64).reshape(1, -1), np.array([length - 1], np.int32)
     return model(input_ids=ids, seqlens_k=lengths, total_sequence_length=np.array(length, np.int32))["logits"][0]
 

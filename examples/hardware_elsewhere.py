@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan for hardware that is not here: which of two machines would run this graph faster? Needs no SYCL runtime."""
+"""Planning for described hardware: the predicted faster of two machines for a graph. Needs no SYCL runtime."""
 
 import syclsched
 from syclsched.kernels import get
 
 
 def products(count: int, size: int) -> syclsched.TaskGraph:
-    """Independent chains of two matrix products each."""
+    """Return independent chains of two matrix products each."""
     graph = syclsched.TaskGraph(f"{count} chains")
     weights = graph.array("weights", (size, size), "float32")
     for i in range(count):

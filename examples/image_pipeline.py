@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images through two kernels of your own, blur and edges, and host functions whose results are passed on."""
+"""Images through two user-defined kernels, blur and edges, and host functions whose results are passed on."""
 
 import numpy as np
 

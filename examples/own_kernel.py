@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An operation of your own, with a kernel in Python, OpenCL C and a NumPy function; all three must agree."""
+"""A user-defined operation with a kernel in Python, OpenCL C and a NumPy function, whose results must agree."""
 
 from dataclasses import replace
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that touch parts of an array: those that touch disjoint rows do not wait for each other.
+"""Tasks on parts of an array: those on disjoint rows do not wait for each other.
 
-Needs no SYCL runtime: the graph is planned for hardware that is not here.
+Needs no SYCL runtime: the graph is planned for described hardware.
 """
 
 import syclsched

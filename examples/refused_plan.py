@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Take a wait out of a saved plan: the verifier names the tasks and the array that race. Needs no SYCL runtime."""
+"""A saved plan without one of its waits: the verifier names the racing tasks and the array. Needs no SYCL runtime."""
 
 import json
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks of the right size: a large batch shared by two unequal GPUs, and a chain of tiny tasks made one.
+"""Tasks of the right size: a large batch shared by two unequal GPUs, and a chain of tiny tasks merged into one.
 
-Planning does both where it pays. Needs no SYCL runtime: the graphs are planned for hardware that is not here.
+Planning does both where it pays. Needs no SYCL runtime: the graphs are planned for described hardware.
 """
 
 import syclsched
@@ -9,7 +9,7 @@ from syclsched.kernels import get
 
 
 def inference(rows: int, width: int) -> syclsched.TaskGraph:
-    """Two dense layers: two tasks, however large the batch."""
+    """Return two dense layers: two tasks, however large the batch."""
     graph = syclsched.TaskGraph("inference")
     here = graph.array("x", (rows, width), "float32")
     for layer in range(2):
@@ -21,7 +21,7 @@ def inference(rows: int, width: int) -> syclsched.TaskGraph:
 
 
 def smoothing(steps: int, size: int) -> syclsched.TaskGraph:
-    """Many steps, each shorter than it takes to submit it."""
+    """Return many steps, each shorter than its submission."""
     graph = syclsched.TaskGraph("smoothing")
     x, y = graph.array("x", (size,), "float32"), graph.array("y", (size,), "float32")
     for step in range(steps):

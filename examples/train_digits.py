@@ -24,7 +24,7 @@ x_train, y_train, random = x[~testing], y[~testing], np.random.default_rng(0)
 
 
 class Batches:
-    """Batches in another random order in each epoch."""
+    """Batches in a new random order in each epoch."""
 
     def __len__(self) -> int:
         return -(-len(x_train) // BATCH)

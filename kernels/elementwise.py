@@ -42,7 +42,7 @@ from syclsched.model.operation import (
     Work,
 )
 
-#: Element types of what moves elements, and of what computes with them.
+#: Element types of operations that move elements, and of those that compute with them.
 _MOVED = (*ALL_DTYPES, *REAL_PARTS)
 _NUMBERS = tuple(dtype for dtype in _MOVED if dtype != "bool")
 
@@ -146,7 +146,7 @@ def _load_opencl(signature: Signature, *, name: str, parameters: tuple[Parameter
     value = value.replace(" or ", " | ")
     is_half = real == "float16"
     if is_half and not re.search("[+*]", value):
-        real = "uint16"  # what is only moved needs no half precision
+        real = "uint16"  # moves alone need no half precision
         is_half = False
     arguments: list[str] = []
     for p in parameters:

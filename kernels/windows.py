@@ -99,7 +99,7 @@ class Window:
             )
 
     def padded(self, x: Any, kernel: Ints, outputs: Ints, value: Any) -> Any:
-        """Return an array (N, *spatial, C) with its pads and what the last windows need beyond them."""
+        """Return an array (N, *spatial, C) with its pads and the elements that the last windows need beyond them."""
         import numpy as np
 
         widths = [(0, 0)]

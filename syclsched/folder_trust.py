@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 _LOGGER = logging.getLogger("syclsched")
-#: Names folders, separated as in PATH, that are trusted with all they contain, whoever owns them.
+#: Names folders, separated as in PATH, that are trusted with all they contain, independent of their owners.
 TRUSTED_VARIABLE: Final = "SYCLSCHED_TRUSTED_FOLDERS"
 _WAY_OUT: Final = (
     "Remove it, or give it to yourself alone (chown, chmod go-w); name another folder with XDG_CACHE_HOME (for numba's "
@@ -48,7 +48,7 @@ def may_load_from(folder: Path, beside: Path | None = None) -> bool:
 def why_untrusted(folder: Path, beside: Path | None = None) -> str | None:
     """Return the reason why other users could have written to a folder, or None if they could not.
 
-    ``beside`` is the folder of the source code whose compiled code is kept: whoever can change the source is trusted.
+    ``beside`` is the folder of the source code whose compiled code is kept: users who can change it are trusted.
     """
     folder = Path(os.path.abspath(folder))
     if _is_named(folder):
@@ -64,7 +64,7 @@ def why_untrusted(folder: Path, beside: Path | None = None) -> str | None:
 
 
 def explained(reason: str) -> str:
-    """Return a reason of `why_untrusted` with what to do about it."""
+    """Return a reason of `why_untrusted` with a remedy."""
     return f"{reason}. {_WAY_OUT}"
 
 

@@ -62,14 +62,14 @@ class PlanningSession:
     request: PlanRequest
     platform: Platform
     history: RecordingHistory  # stores the measured task times that plans are based on
-    progress: Progress | None = None  # told of each measurement, and of each step of planning
+    progress: Progress | None = None  # called with each measurement, and each step of planning
     choices_only: bool = False  # whether to time only tasks with several implementations
     plans: PlanStore | None = None  # keeps plans of the policy ``auto``, to be used again
     tell: Callable[[str], None] | None = None  # called with a line about a plan that is used again
-    again: bool = False  # whether to time again what is known
+    again: bool = False  # whether to time known tasks again
 
     def calibrate(self, graph: TaskGraph, live: OpenDevices) -> tuple[Calibration, ...]:
-        """Measure the tasks of a graph, and of its chunks if these may be split; warn of what does not compile."""
+        """Measure the tasks of a graph, and of its chunks if these may be split; warn of tasks that do not compile."""
         from syclsched.planner.rewrite_choice import graph_to_time
         from syclsched.profiling.calibration import calibrate  # it needs the packages of devices, planning does not
         from syclsched.profiling.calibration_failures import report_kernels
@@ -151,7 +151,7 @@ class PlanningSession:
             (plan,) = self._plan(graph, self.history, 1)
             return ChosenPlan(plan)
         if tries:
-            from syclsched.execution.core.history_feed import FEED  # whoever tries plans runs them
+            from syclsched.execution.core.history_feed import FEED  # a contest of plans runs them
 
             FEED.flush(_FLUSH_S)
             refresh = getattr(self.history, "refresh", None)  # a history need not read a file
@@ -299,7 +299,7 @@ def _is_sound(plan: Plan, graph: TaskGraph) -> bool:
 
 @cache
 def _version() -> str:
-    """Return what tells apart two states of the package: kept plans of another one are not used."""
+    """Return an identifier of the package's state: stored plans of another one are not used."""
     import os  # its walk takes a quarter of the time of path objects
 
     package, found = str(Path(__file__).parent), []

@@ -27,10 +27,10 @@ _CHANGED_S: Final = 0.1
 
 
 class Progress(Protocol):
-    """Callable that is told of the steps of a long call.
+    """Callable that receives the steps of a long call.
 
     It is called before each step, and at the end with an empty text, on the thread that works: what a run compiles
-    before its first task is told on the run's thread. An exception that it raises ends the call, or the run.
+    before its first task is reported on the run's thread. An exception that it raises ends the call, or the run.
     """
 
     def __call__(self, done: int, total: int, step: str, /) -> None:
@@ -66,13 +66,13 @@ class StepCounter:
         self.done += 1
 
     def tell(self, step: str) -> None:
-        """Tell what the present step does."""
+        """Report the present step."""
         if self.progress is not None:
             self.told = True
             self.progress(self.done, max(self.total, self.done + 1), step)
 
     def end(self) -> None:
-        """End the last step, if any was told."""
+        """End the last step, if any was reported."""
         if self.progress is not None and self.told:
             self.progress(self.done, self.done, "")
 
@@ -159,7 +159,7 @@ def terminal_bar(what: str, console: Console | None = None) -> Iterator[Progress
 def shown(what: str, progress: Progress | bool | None) -> Iterator[Progress | None]:
     """Show a bar while a block runs, if that is wanted; yield the callable to tell its steps.
 
-    ``True`` shows one, ``None`` only in notebooks, ``False`` none; a callable is told the steps.
+    ``True`` shows one, ``None`` only in notebooks, ``False`` none; a callable receives the steps.
     """
     if callable(progress):
         yield progress

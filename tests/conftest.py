@@ -30,19 +30,19 @@ for _profile, _same_examples, _examples in (("ci", True, 15), ("new examples", F
     )
 settings.load_profile("ci")
 
-# Compiling kernels makes many objects that stay: collecting less often saves a twentieth of the time.
+# Compiling kernels creates many permanent objects: less frequent collection saves a twentieth of the time.
 gc.set_threshold(20_000, 20, 20)
 
-# What a shell starts in the background ignores Ctrl-C, and so does all that it starts: tests try what Ctrl-C does.
+# Background processes of a shell ignore Ctrl-C, and so do their children: tests of Ctrl-C need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Tests do the same whether or not an earlier run has left compiled programs; with the value 1 they use them.
+# Tests are independent of compiled programs that an earlier run has left; with the value 1 they use them.
 os.environ.setdefault("SYCLSCHED_PROGRAM_CACHE", "0")
 
 _KERNELS = Path(__file__).parent / "kernels"
-#: Where tests have many parameters whose values are seldom wrong only together.
+#: Tests with many parameters whose values are seldom wrong only together.
 _OF_CHOSEN_CASES = (_KERNELS, Path(__file__).parent / "frontends" / "onnx", Path(__file__).parent / "devices")
 #: Number of imported modules at the last `gc.freeze`.
 _imported = 0
@@ -62,13 +62,13 @@ def _freeze_imported_objects() -> None:
 
 @pytest.fixture(autouse=True)
 def _values_of_its_own(request: pytest.FixtureRequest) -> None:
-    """Let random values of a test be the same in every run, whichever tests ran before."""
+    """Make random values of a test equal in every run, independent of earlier tests."""
     restart(request.node.nodeid)
 
 
 @pytest.fixture
 def runtime_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A runtime directory of the user's own, in which there are no status files of other processes."""
+    """A runtime directory of the user without status files of other processes."""
     folder = tmp_path / "runtime"
     folder.mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
@@ -97,11 +97,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set up a data folder of the tests' own, and the GPU-shaped device before a test can load the SYCL stack."""
+    """Set up a data folder for the tests, and the GPU-shaped device before a test can load the SYCL stack."""
     if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit the folder
         data = tempfile.TemporaryDirectory(prefix="syclsched-data-")
         config.add_cleanup(data.cleanup)
-        # Times measured here must not decide how users' graphs run, nor theirs what tests see.
+        # Times measured here must not affect plans of users' graphs, nor theirs the tests.
         os.environ["XDG_DATA_HOME"] = data.name
         named = config.getoption("--gpu-shape") not in (None, "auto")  # the platform may be another driver's
         if not named and not config.getoption("--all-runtimes") and "OCL_ICD_VENDORS" not in os.environ:
@@ -152,7 +152,7 @@ def _is_below(path: Path, *folders: Path) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose cases of tests with many parameters, and have the second of two processes begin with tests of kernels.
+    """Select cases of tests with many parameters, and let the second of two processes begin with tests of kernels.
 
     They need none of the package's own compiled functions, which are cached on disk: the first process has compiled
     these before the second needs them. Otherwise both begin by compiling the same, for more than a minute.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of the main functions: wrong kinds are named, and what may be left out has a default."""
+"""Arguments of the main functions: errors for wrong kinds, and defaults."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dask collections computed under plans: the results of Dask's own scheduler, and the errors of its tasks."""
+"""Dask collections computed under plans: results and task errors of Dask's own scheduler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.sycl
 
 @pytest.fixture
 def ours() -> Any:
-    """Our scheduler, for one CPU device and the host."""
+    """Return the package's scheduler, for one CPU device and the host."""
     return syclsched.dask_scheduler(syclsched.discover("cpu"))
 
 
@@ -97,4 +97,4 @@ def test_times_of_tasks_are_measured_and_runs_can_be_looked_at(tmp_path: Any, mo
     )
     FEED.flush()
     with HistoryStore() as history:
-        assert "plus_one" in {key.operation for key, _ in history.entries()}  # of `sum` only first calls were made
+        assert "plus_one" in {key.operation for key, _ in history.entries()}  # of `sum` there were only first calls

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs as written for numba-dpex, with another import: on its compiler where it is installed, and on our own."""
+"""Programs written for numba-dpex with a different import: on its compiler where installed, and on the package's."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def on_cpu(xp: Any, values: Any) -> Any:
     return xp.asarray(values, device="cpu")
 
 
-# --- the shapes of numba-dpex's examples --------------------------------------------------------------
+# --- programs like numba-dpex's examples --------------------------------------------------------------
 
 
 def test_sum_of_two_vectors(xp: Any, kernel: Any) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors for names that do not exist name the one that was meant."""
+"""Suggestions in errors about unknown names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders that others can write to are not trusted, and the reason says which and why."""
+"""Trust in folders: those that other users can write to are refused, with the reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from syclsched import folder_trust
 from syclsched.folder_trust import TRUSTED_VARIABLE, make_private_folder, may_load_from, why_untrusted
 
-#: A user and a group that nobody here is, nor is in.
+#: A user and a group that do not exist here.
 STRANGER = 54_321
 
 
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def owned(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[Path, int]]:
-    """Has paths belong to the given user and group, which only root could arrange in truth."""
+    """Make paths seem to belong to the given user and group, which otherwise needs root."""
     owner: dict[Path, int] = {}
 
     def told(ask: Any) -> Any:
@@ -56,7 +56,7 @@ def test_a_new_folder_is_for_the_user_alone(folder: Path) -> None:
     for each in (folder, folder / "deeper", folder / "deeper" / "still"):
         assert stat.S_IMODE(each.stat().st_mode) == 0o700
     assert why_untrusted(folder / "deeper" / "still") is None
-    make_private_folder(folder)  # once more does nothing
+    make_private_folder(folder)  # the second call has no effect
 
 
 @pytest.mark.parametrize(("mode", "whom"), [(0o777, "everyone"), (0o1777, "everyone"), (0o702, "everyone")])
@@ -122,7 +122,7 @@ def test_beside_the_source_the_sources_owner_is_trusted(folder: Path, tmp_path: 
     owned.clear()
     cache.chmod(0o777)
     assert "its source code not" in str(why_untrusted(cache, source))
-    source.chmod(0o777)  # who can write here can change the source as well
+    source.chmod(0o777)  # a user who can write here can change the source as well
     assert why_untrusted(cache, source) is None
 
 

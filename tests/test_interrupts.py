@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C is held where it must not come in the middle, and comes then."""
+"""Deferred Ctrl-C: held in critical sections, and raised after them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Thing:
 
 @pytest.fixture
 def lost(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """Return the exceptions that are lost, for which there is a hook of the test's own."""
+    """Return the exceptions that Python drops, from a hook of the test."""
     found: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", found.append)
     yield found
@@ -53,7 +53,7 @@ def test_an_interrupt_lost_in_a_callback_comes_again(lost: list[Any]) -> None:
 
 @pytest.fixture
 def lingering(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads begin long before their start returns, as on a busy machine."""
+    """Make threads begin long before their start returns, as on a busy machine."""
     start = threading.Timer.start
 
     def start_and_linger(timer: threading.Timer) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel's function tried out in Python does what the kernel does on a device."""
+"""Kernel functions called from Python, compared with the kernel on a device."""
 
 from __future__ import annotations
 

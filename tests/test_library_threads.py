@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads of BLAS libraries: bounded while runs and measurements call them, and as before afterwards."""
+"""Threads of BLAS libraries: limited while runs and measurements call them, and restored afterwards."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from syclsched.model.platform import HOST, Platform
 
 
 def threads() -> int:
-    """The threads that NumPy's BLAS uses for its next call, or the most of several libraries."""
+    """Return the threads that NumPy's BLAS uses for its next call, or the maximum over several libraries."""
     return max(each["num_threads"] for each in threadpoolctl.threadpool_info() if each["user_api"] == "blas")
 
 
 @pytest.fixture(autouse=True)
 def four() -> Iterator[None]:
-    """Four threads, whatever the machine and the test command say."""
+    """Set four threads, independently of the machine and the test command."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "cpu_count", lambda: 4)
         with threadpoolctl.threadpool_limits(4, user_api="blas"):
@@ -150,7 +150,7 @@ def test_host_functions_are_timed_with_as_many_threads_as_they_run_with(tmp_path
     platform = on_lanes(syclsched.discover("cpu"), 2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "cpu_count", lambda: 4)
-        patch.setenv("XDG_DATA_HOME", str(tmp_path))  # where nothing was timed before
+        patch.setenv("XDG_DATA_HOME", str(tmp_path))  # where no time was known before
         syclsched.calibrate(graph_of(seen, 1, pure=True), platform)
     assert set(seen.values()) == {2}
     assert len(callers) == 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first runs of a graph try several plans and keep the fastest: with made-up makespans, and on the CPU device."""
+"""Contests of plans in the first runs of a graph: with made-up makespans, and on the CPU device."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def described() -> Platform:
 
 @dataclass
 class Machine:
-    """Runs whose makespans are made up, with stores of their own."""
+    """Runs with made-up makespans, and stores of their own."""
 
     folder: Path
     platform: Platform
@@ -57,7 +57,7 @@ class Machine:
         return HistoryStore(self.folder / "history.sqlite3", clock=lambda: self.clock_s)
 
     def run(self, count: int = 1, *, quiet: bool = True) -> list[str]:
-        """Run the graph in so many processes; return the policies of the plans."""
+        """Run the graph in this many processes; return the policies of the plans."""
         found = []
         for _ in range(count):
             self.clock_s += 60.0
@@ -73,7 +73,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path, described: Platform) -> Machine:
-    """A machine on which the plan on a single device, which is predicted to be the fastest, is not."""
+    """A machine on which the plan on a single device is predicted to be the fastest, and is not."""
     return Machine(tmp_path, described, lambda chosen: 1.0 if is_single(chosen.plan) else 0.1)
 
 
@@ -157,7 +157,7 @@ def test_measurements_are_kept_when_plans_are_made_again(machine: Machine, monke
 @pytest.mark.parametrize(
     ("before", "now", "again"),
     [
-        (Quantity(1.0, samples=9), Quantity(1.2, samples=9), False),  # natural for a task between others
+        (Quantity(1.0, samples=9), Quantity(1.2, samples=9), False),  # normal for a task between others
         (Quantity(1.0, samples=9), Quantity(1.5, samples=9), True),
         (Quantity(1.5, samples=9), Quantity(1.0, samples=9), True),
         (Quantity(63.8, samples=1, uncertainty=1.0), Quantity(4.9, samples=9), True),  # it was measured under load
@@ -174,7 +174,7 @@ def test_plans_that_have_run_are_made_again_if_times_change_by_more_than_runs_do
     key = HistoryKey("d", "o", "i", "r", "s")
     read = {key: before, in_run_key(key): None}
     assert are_close(read, MemoryHistory({} if now is None else {key: now})) != again
-    # Within runs it is the same, if it is known.
+    # Within runs the time is the same, if it is known.
     read = {key: Quantity(7.0, samples=9), in_run_key(key): before and replace(before, samples=2, uncertainty=0.1)}
     if before is not None and now is not None and not now.uncertainty:
         later = {key: Quantity(8.0, samples=9), in_run_key(key): replace(now, samples=2, uncertainty=0.1)}
@@ -263,7 +263,7 @@ def used(plan: Any) -> set[str]:
 @pytest.mark.sycl
 def test_a_wrong_prediction_is_found_out_by_runs(cpu: Platform) -> None:
     found = []
-    for _ in range(40):  # beside other processes it takes more runs than the nine of a quiet machine
+    for _ in range(40):  # beside other processes it takes more than the nine runs of an idle machine
         with syclsched.run(chain(), cpu, calibrate=False) as run:
             assert run.result("x").tolist() == [4.0] * 64
             found.append(used(run.plan))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan is used again for an equal graph, platform, request and history, and for nothing else."""
+"""Reuse of plans for an equal graph, platform, request and history, and for no other."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cholesky(n: int = 192) -> TaskGraph:
 
 
 def timed(platform: Platform, factor: float = 1.0) -> MemoryHistory:
-    """A history that has the modelled time of each task on each device, times a factor."""
+    """Return a history with the modelled time of each task on each device, times a factor."""
     costs, history = CostModel(platform), MemoryHistory()
     for task in cholesky().tasks:
         for device in platform.devices:
@@ -47,7 +47,7 @@ def timed(platform: Platform, factor: float = 1.0) -> MemoryHistory:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
-    """The names of the graphs that are planned, in a data folder of their own; every plan is kept."""
+    """Record the names of planned graphs, with an empty data folder; every plan is kept."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr(planning_session, "_KEPT_FROM_S", 0.0)
     planned: list[str] = []
@@ -153,7 +153,7 @@ def test_a_process_reads_a_plan_once(made: list[str], monkeypatch: pytest.Monkey
 def test_a_file_that_another_process_wrote_is_read_again(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     mine = syclsched.plan(cholesky(), platform(), history=timed(platform()))
     held = dict(plan_store._HELD)
-    monkeypatch.setattr(plan_store, "_HELD", {})  # the other process plans by other times
+    monkeypatch.setattr(plan_store, "_HELD", {})  # the other process plans with other times
     other = syclsched.plan(cholesky(), platform(), history=timed(platform(), 1.5))
     monkeypatch.setattr(plan_store, "_HELD", held)
     assert syclsched.plan(cholesky(), platform(), history=timed(platform(), 1.5)) == other != mine

@@ -152,11 +152,11 @@ def test_where_one_lane_must_do_everything_no_policy_is_asked() -> None:
     assert plan == replace(plan_graph(chain(), one, policy="single:d0"), **{
         name: getattr(plan, name) for name in ("policy", "candidates")
     })  # fmt: skip
-    assert len(plan_graph(chain(kernels_only=False), one).candidates) > 1  # the host could do some
+    assert len(plan_graph(chain(kernels_only=False), one).candidates) > 1  # the host could run some
     lanes = replace(one, devices=tuple(replace(d, lanes=1 if d.is_host else 2) for d in one.devices))
     assert len(plan_graph(chain(), lanes).candidates) > 1
     gpu = replace(one, devices=tuple(replace(d, kind=HOST if d.is_host else "gpu") for d in one.devices))
-    assert len(plan_graph(chain(), gpu).candidates) > 1  # copies may be hidden by another order
+    assert len(plan_graph(chain(), gpu).candidates) > 1  # another order may hide copies
 
 
 def test_where_one_lane_is_short_of_memory_all_policies_are_asked() -> None:
@@ -194,7 +194,7 @@ def test_a_named_policy_is_the_only_candidate() -> None:
 
 
 def uneven() -> TaskGraph:
-    """Independent chains of different lengths, which list schedules pack badly."""
+    """Return independent chains of different lengths, for which list schedules are poor."""
     graph = TaskGraph("uneven")
     for i, length in enumerate((7, 7, 6, 6, 5, 5, 4, 4, 4)):
         array = graph.array(f"a{i}", (8,))
@@ -221,7 +221,7 @@ def test_a_budget_of_seconds_needs_a_clock_and_ends_the_search() -> None:
     ticks = iter(range(1_000_000))
     plan = plan_graph(uneven(), two_devices(), budget_s=50.0, clock=lambda: float(next(ticks)))
     verify(plan)
-    assert next(ticks) < 1_000  # the clock ended it: steps are not limited
+    assert next(ticks) < 1_000  # the time limit ended it: steps are not limited
 
 
 def test_large_graphs_leave_single_devices_out_that_cannot_win(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans for other aims than the makespan, under constraints; lower bounds and gaps of all plans."""
+"""Plans for objectives other than the makespan, under constraints; lower bounds and gaps of all plans."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def here() -> Platform:
 
 
 def powered(platform: Platform, **watts: tuple[float, float]) -> Platform:
-    """The platform with (busy, idle) watts for some devices."""
+    """Return the platform with (busy, idle) watts for some devices."""
     devices = []
     for device in platform.devices:
         profile = device.profile
@@ -107,7 +107,7 @@ def test_energy_is_minimised_under_a_makespan(cholesky: TaskGraph, here: Platfor
     fast = plan_graph(cholesky, platform, steps=500, subject_to=["energy <= 1kWh"])
     assert free.energy_j is not None
     assert fast.energy_j is not None
-    # Searched by the model, judged by simulation: these differ a little.
+    # The search uses the model, the result the simulation: these differ slightly.
     assert free.energy_j <= fast.energy_j * 1.01
     assert measure(free, platform).energy_j == pytest.approx(free.energy_j)
     limit = 1.02 * fast.makespan_s
@@ -139,7 +139,7 @@ def test_equal_arguments_give_equal_plans(cholesky: TaskGraph, here: Platform) -
     one, other = (
         plan_graph(cholesky, here, steps=200, minimize="throughput", subject_to=["memory <= 3MiB"]) for _ in range(2)
     )
-    same = one == other  # compared outside the assertion: plans are long to print
+    same = one == other  # compared outside the assertion, whose message would print long plans
     assert same
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies in the loop, from a graph to makespans that can be compared with those of plans."""
+"""Dynamic policies in trials, from a graph to makespans comparable with those of plans."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_undisturbed_it_is_a_plan_like_any_other(graph: TaskGraph, platform: Pla
 
 
 def test_a_task_takes_the_same_in_the_loop_as_in_a_plan(platform: Platform) -> None:
-    # Followed without deviation, a hybrid is the plan it follows, whatever tasks take.
+    # While it does not deviate, the hybrid executes its plan, for any task durations.
     disturbance = Disturbance(Noise(sigma=0.02, families={"gemm": 1.02}), ())
     plan = plan_graph(cholesky(), platform, policy="heft")
     static = repeat(plan, disturbance, range(3))
@@ -74,7 +74,7 @@ def test_a_task_takes_the_same_in_the_loop_as_in_a_plan(platform: Platform) -> N
 
 
 def test_a_slow_device_is_left_to_others(platform: Platform) -> None:
-    # Sharing with a device a thousand times slower than believed ruins a plan; who sees what tasks take avoids it.
+    # A device a thousand times slower than estimated ruins a static plan; a policy that observes durations avoids it.
     disturbance = Disturbance(events=(SlowDown("xeon-8480", 0.0, 1000.0),))
     static = repeat(plan_graph(cholesky(), platform, policy="round-robin"), disturbance, [0])
     _, dynamic = simulate_dynamic_policy(cholesky(), platform, "hybrid:round-robin", disturbance=disturbance)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processor's flags, from the text that Linux gives."""
+"""The processor's flags, parsed from Linux's text."""
 
 from __future__ import annotations
 

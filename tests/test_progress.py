@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long calls tell their steps, and the logger hears of those that take long."""
+"""Progress of long calls: their steps, and log messages of slow ones."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_steps_beyond_those_announced_raise_the_total() -> None:
 
 
 class Heard(logging.Handler):
-    """Keeps messages, and tells when the first has come."""
+    """A log handler that keeps messages, and sets an event at the first."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -105,7 +105,7 @@ def test_nothing_is_started_for_a_logger_that_is_not_heard() -> None:
 
 
 def compiled_graph(load: Callable[[Signature], OpenCLSource], name: str = "new") -> syclsched.TaskGraph:
-    """A graph of one kernel that no other test has compiled, as its source has a name of its own."""
+    """Return a graph of one kernel that no other test has compiled, as its source has a unique name."""
     implementation = Implementation("opencl-c", "opencl-c", load, lambda s, _: Launch(s.shapes["x"]))
     add = syclsched.Operation(name, (Parameter("x", AccessMode.UPDATE),), (implementation,), lambda s: Work(8, 64))
     graph = syclsched.TaskGraph("compiled")
@@ -182,7 +182,7 @@ def test_a_compilation_that_finds_all_compiled_tells_nothing() -> None:
 
 
 class Display:
-    """Stands in for IPython: keeps what is displayed in the cell's output, and its changes."""
+    """A mock of IPython that keeps the displayed contents of the cell's output, and their updates."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.shown: list[str] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Implementations that a device or a library refuses are not used, however a graph is planned and run."""
+"""Implementations that a device or a library refuses, which plans and runs avoid."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SIZE = 1000
 
 
 class Refusing:
-    """A library that takes no device."""
+    """A library that refuses every device."""
 
     asked = 0
 
@@ -46,14 +46,14 @@ def load(signature: Signature) -> Refusing:
 
 @pytest.fixture
 def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    """No measured times, and no refusals known."""
+    """Use a data folder without measured times and refusals."""
     FEED.flush()  # times of other tests' runs, which would be written into this folder
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     Refusing.asked = 0
 
 
 def graph_of(*others: Implementation) -> TaskGraph:
-    """A graph whose operation has a library, which its efficiency makes the first choice on every device."""
+    """Return a graph whose operation has a library implementation of the highest efficiency on every device."""
     library = Implementation("refusing", "library", load, efficiency=1.0)
     slow = (replace(each, efficiency=1e-3) for each in others)
     operation = replace(MIX, name="refused mix", implementations=(library, *slow))
@@ -123,7 +123,7 @@ def no_such_attribute(item: kernel_api.Item, x: Update[np.float32]) -> None:
 
 
 BROKEN_SOURCE = "__kernel void broken(__global float *x) { x[get_global_id(0)] = no_such_name; }"
-#: Two operations by the language of their broken kernel: one that has nothing else, and one that also has a right one.
+#: Two operations by the language of their broken kernel: one without alternatives, and one with a correct one.
 BROKEN = {
     "opencl-c": (
         replace(double.opencl(BROKEN_SOURCE), implementations=double.opencl(BROKEN_SOURCE).implementations[1:]),

@@ -21,7 +21,7 @@ SIZE = 1000
 
 
 def chain(length: int, host: Any = None, size: int = SIZE) -> TaskGraph:
-    """A graph that doubles an array so many times, with a function of the host in the middle."""
+    """Return a graph that doubles an array this many times, with a host function in the middle."""
     graph = TaskGraph("chain")
     x = graph.array("x", data=np.ones(size))
     for number in range(length):
@@ -68,7 +68,7 @@ def test_a_run_that_is_held_back_can_be_cancelled_and_goes_on_now_and_then() -> 
 def test_a_run_of_higher_priority_holds_the_background_back() -> None:
     go_on, graph = threading.Event(), chain(20)
     platform = syclsched.discover("cpu")
-    plan = plan_on(graph, platform, "cpu", task_s=1e-2)  # predicted to be that long
+    plan = plan_on(graph, platform, "cpu", task_s=1e-2)  # its predicted duration
     urgent = chain(4, lambda x: go_on.wait(60) and None)
     with syclsched.run(urgent, calibrate=False), syclsched.run(graph, plan=plan, priority=-1) as background:
         with pytest.raises(WaitTimeoutError):  # alone it takes milliseconds
@@ -80,7 +80,7 @@ def test_a_run_of_higher_priority_holds_the_background_back() -> None:
 @pytest.mark.parametrize("policies", [(None, "eager"), (None, "hybrid"), ("dmdas", "stealing")])
 def test_dynamic_runs_take_turns(policies: tuple[str | None, str]) -> None:
     first, second = policies
-    go_on, graph = threading.Event(), chain(500, size=1 << 20)  # 0.1 to 0.5 s of work, twenty times that if held back
+    go_on, graph = threading.Event(), chain(500, size=1 << 20)  # 0.1 to 0.5 s, twenty times as much if held back
     urgent = chain(4, lambda x: go_on.wait(60) and None)
     with syclsched.run(urgent, calibrate=False, dynamic=first):
         cancelled = syclsched.run(graph, calibrate=False, dynamic=second, priority=-1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host functions with side effects: only runs call them, once for each task."""
+"""Host functions with side effects: called by runs only, once for each task."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files are written whole or not at all, by all that write some."""
+"""Atomic writes of files, by every function that writes one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from syclsched.tracing import draw_gantt, save_perfetto
 
 @contextmanager
 def no_room(nbytes: int = 100) -> Iterator[None]:
-    """Let files be no longer than this, as on a disk that is full."""
+    """Limit the size of files, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, before[1]))
     try:

@@ -47,7 +47,7 @@ not known or not finite are null. `profile --json` prints the file format `sycls
 
 
 class _Parameter(NamedTuple):
-    """One argument or option, as its command's function declares it."""
+    """An argument or option, as declared by its command's function."""
 
     label: str
     help: str
@@ -141,7 +141,7 @@ def _command(name: str, function: Any) -> Iterator[str]:
 
 
 def _parameters(function: Any) -> Iterator[_Parameter]:
-    """Yield the parameters that are shown, from the function's signature."""
+    """Yield the documented parameters from the function's signature."""
     from typer.models import ArgumentInfo, OptionInfo
 
     hints = get_type_hints(function, include_extras=True)
@@ -184,8 +184,8 @@ def _default(value: Any) -> str:
 def _plain(text: str) -> str:
     """Return help text as Markdown: rich's markup becomes bold, line breaks within a paragraph go."""
     bold = re.sub(r"\[bold\](.*?)\[/(?:bold)?\]", r"**\1**", text)
-    bold = bold.replace(r"\[", "[")  # what rich would take for markup
-    # What is in backquotes already is matched first, and kept.
+    bold = bold.replace(r"\[", "[")  # characters that rich would read as markup
+    # Text in backquotes is matched first, and kept.
     bold = re.sub(r"`[^`]*`|(?<![\w*])(--[a-z][\w-]*)", lambda found: f"`{found[1]}`" if found[1] else found[0], bold)
     return "\n\n".join(" ".join(part.split()) for part in bold.split("\n\n"))
 

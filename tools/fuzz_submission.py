@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Try the compiled submission loop with random sequences, under the address and undefined-behaviour sanitizers.
+"""Test the compiled submission loop with random sequences, under the address and undefined-behaviour sanitizers.
 
-``python tools/fuzz_submission.py`` builds ``syclsched/devices/native/_submit*.c`` with a made-up runtime
-(``tests/devices/fuzz_submission.c``, ``made_up_runtime.h``) and runs it; no SYCL is needed.
-``--valgrind`` uses valgrind instead. ``--threads`` tries lanes that are threads of our own
-(``tests/devices/fuzz_threads.c``) and threads that help a caller (``fuzz_helpers.c``) under the thread sanitizer. A
-sequence that fails is named by its seed: run it again alone with ``--first SEED --sequences 1``.
+``python tools/fuzz_submission.py`` builds ``syclsched/devices/native/_submit*.c`` with a mock runtime
+(``tests/devices/fuzz_submission.c``, ``made_up_runtime.h``) and runs it; no SYCL is needed. ``--valgrind`` uses
+valgrind instead. ``--threads`` tests lanes that are the package's own threads (``tests/devices/fuzz_threads.c``) and
+threads that help a caller (``fuzz_helpers.c``) under the thread sanitizer. A sequence that fails is reported with its
+seed: repeat it alone with ``--first SEED --sequences 1``.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ def build(
     Parameters
     ----------
     folder : Path
-        Where to put it.
+        Folder for the executable.
     sanitizers : list of str, optional
-        What the compiler is told of them.
+        The compiler's names of the sanitizers.
     sources : Path, optional
-        Where the loop's sources are; by default those of the package.
+        Folder of the loop's sources; by default the package's.
     driver : str, optional
-        Which, of those in ``tests/devices``.
+        A driver of ``tests/devices``.
     objects : Path, optional
-        A folder for compiled files: what is unchanged since an earlier build with this folder is not compiled again.
+        A folder for object files: sources unchanged since an earlier build with this folder are not compiled again.
 
     Returns
     -------
     Path
-        Of the executable.
+        The executable.
     """
     compiler = os.environ.get("CC", "cc")
     home = ROOT / "syclsched" / "devices" / "native" if sources is None else sources

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the tests of what differs between generations of SYCL packages, for an environment with the other one.
+"""Run the tests whose results may differ between generations of SYCL packages, in an environment of the other one.
 
 Usage: ``python tools/generation_tests.py [pytest's options]``. The tests left out are of pure Python and compiled
-functions, which get the same plans from every generation; those of this list show that they get the same inputs.
+functions, which get the same plans from every generation; the listed ones show that they get the same inputs.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--all", action="store_true", help="every test that needs a device")
     parser.add_argument("--platform", default=AUTO, help="part of the platform's name")
     chosen, options = parser.parse_known_args(arguments)
-    processes = () if any(each.startswith("-n") for each in options) else ("-n", "1")  # one that may die
+    processes = () if any(each.startswith("-n") for each in options) else ("-n", "1")  # a test process may die
     options = ["--gpu-shape", chosen.platform, *processes, *options]
     return int(
         not repeat("sycl" if chosen.all else "gpu_shape", options, {}, f"a GPU-shaped device ({chosen.platform})")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Repeat the tests marked ``instruction_sets`` with code for older instruction sets than the processor's own.
 
-Usage: ``python tools/instruction_sets.py [pytest's options]``. The OpenCL CPU device, oneDNN and OpenBLAS are held to
-one instruction set at a time. One that the processor lacks is left out, and said to be, and so is AVX2 on a processor
-that has nothing later: all tests run with it there.
+Usage: ``python tools/instruction_sets.py [pytest's options]``. The OpenCL CPU device, oneDNN and OpenBLAS are limited
+to one instruction set at a time. A set that the processor lacks is left out with a message, and so is AVX2 on a
+processor without later ones: all tests run with it there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from repeated_tests import repeat
 from syclsched.oneapi.processor import TARGET_ARCH_VARIABLE, instruction_sets, missing_flags
 from syclsched.processor_flags import read_flags
 
-#: The CPU device's name of each instruction set, and the variables that hold the libraries to it.
+#: The CPU device's name of each instruction set, and the variables that limit the libraries to it.
 INSTRUCTION_SETS: Final = {
     "corei7-avx": {"ONEDNN_MAX_CPU_ISA": "SSE41", "OPENBLAS_CORETYPE": "Nehalem"},
     "core-avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"},

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile the numba-dpex kernels of the known-answer test and write them to where the package ships them from.
+"""Compile the numba-dpex kernels of the known-answer test, and write them to the package's folder.
 
     python tools/known_answer_kernels.py
 
-To be run again whenever their sources, or the versions of numba-dpex, numba, dpctl or dpcpp-llvm-spirv change; a test
-fails until it was.
+Run it again whenever their sources, or the versions of numba-dpex, numba, dpctl or dpcpp-llvm-spirv change; until then
+a test fails.
 """
 
 from __future__ import annotations

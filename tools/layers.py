@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layers of imports: checked with kernels/ included, and drawn for the documentation.
 
-``python tools/layers.py`` runs import-linter on a tree in which ``kernels/`` and ``device_profiles/`` lie in the
+``python tools/layers.py`` runs import-linter on a tree in which ``kernels/`` and ``device_profiles/`` are in the
 package, as in an installation. ``--write`` draws the layers of pyproject.toml, with the first lines of the packages'
 docstrings, as docs/pictures/layers.svg; a test compares the two.
 """
@@ -28,7 +28,7 @@ _COMMAND = "import sys; sys.path.insert(0, '.'); from importlinter.cli import li
 
 #: Sizes in pixels: the picture, gaps, a line of text, and the width of a character of the small and the bold font.
 WIDTH, GAP, LINE, SMALL, BOLD = 960, 8, 16, 6.0, 8.0
-#: Packages with rooms get this many times the width of the others in their layer.
+#: Packages with subpackages are this many times as wide as the others in their layer.
 WIDER = 3.4
 
 Layers = list[list[str]]
@@ -55,11 +55,11 @@ def caption(module: str) -> str:
 
 
 class Box:
-    """A package or module in the picture: its name, its caption, and the layers of its rooms, if any."""
+    """A package or module in the picture: its name, its caption, and the layers of its modules, if any."""
 
     def __init__(self, path: str, found: dict[str, Layers]) -> None:
         self.name = path.rpartition("/")[2]
-        # Of the rooms only packages have a caption: there are some hundred modules.
+        # Only packages have a caption: there are some hundred modules.
         is_room = "/" in path
         self.text = "" if is_room and not (ROOT / "syclsched" / path).is_dir() else caption(path)
         rooms = [] if is_room else found.get(path, [])  # one level deep

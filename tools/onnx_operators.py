@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write docs/reference/onnx-operators.md: which operators are taken, what does them, which of onnx's node tests pass.
+"""Write docs/reference/onnx-operators.md: supported operators, their implementations, and passed node tests of onnx.
 
-Usage: ``python tools/onnx_operators.py`` writes the page, and the record of the installed release of onnx, from which
-the tables by release are made; with ``--record`` the record only, with ``--check`` neither: it ends with 1 if one of
-them is out of date. The tests of ``tests/frontends/onnx/test_node_conformance.py`` hold that every test that is
-counted here passes.
+Usage: ``python tools/onnx_operators.py`` writes the page, and the record of the installed release of onnx, the source
+of the tables by release; with ``--record`` the record only, with ``--check`` neither: it ends with 1 if one of them is
+out of date. ``tests/frontends/onnx/test_node_conformance.py`` checks that every test counted here passes.
 """
 
 from __future__ import annotations
@@ -116,13 +115,13 @@ Unordered nodes are sorted; sparse constants are expanded; functions are inlined
 
 
 def recorded() -> dict[str, dict[str, Any]]:
-    """Return the record: what each release's node tests come to."""
+    """Return the record: the results of each release's node tests."""
     found: dict[str, dict[str, Any]] = json.loads(RECORD.read_text(encoding="utf-8"))
     return dict(sorted(found.items(), key=lambda item: tuple(map(int, item[0].split(".")))))
 
 
 def measured() -> dict[str, Any]:
-    """Return what the installed release's node tests come to."""
+    """Return the results of the installed release's node tests."""
     from support import node_cases
 
     refused: defaultdict[str, list[str]] = defaultdict(list)
@@ -215,7 +214,7 @@ def _table(tested: Counter[str], on_host: dict[str, Counter[bool]]) -> Iterator[
 
 
 def _defined(operator: str) -> bool:
-    """Return whether ONNX defines an operator by others."""
+    """Return whether ONNX defines an operator by other operators."""
     import onnx
 
     schema = onnx.defs.get_schema(operator)
@@ -226,7 +225,7 @@ _BEFOREHAND = frozenset({"Constant", "Shape", "Size", "Range", "Identity"})
 
 
 def releases(record: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """Return the tables by release of onnx: how many tests pass, and which do not and why."""
+    """Return the tables by release of onnx: the number of passed tests, and the others with reasons."""
     counts: Counter[str] = Counter()
     names: defaultdict[str, dict[str, list[str]]] = defaultdict(dict)
     for release, found in record.items():

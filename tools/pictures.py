@@ -2,7 +2,7 @@
 """Draw the Gantt charts of the documentation from plans for described hardware, simulated on a virtual clock.
 
 Usage: ``python tools/pictures.py [NAME ...]`` draws all pictures, or those named; with ``--check`` it ends with 1 if
-one is missing, too large or not shown by its page, or if a page shows a chart that this file does not draw. The same
+one is missing, too large or not shown by its page, or if a page shows a chart that this file does not draw. One
 version of the package draws the same pictures on every machine.
 """
 
@@ -20,7 +20,7 @@ import syclsched
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 #: Largest size of a picture, in bytes.
 MOST_BYTES = 60_000
-#: Pictures that are not drawn here: by other scripts, and of a page in a browser.
+#: Pictures of other scripts, and of a page in a browser.
 _OTHERS = ("layers.svg", "metg.svg", "overlap.svg", "report.png", "scaling.svg", "training-loss.svg")
 _DPI = 75
 
@@ -36,7 +36,7 @@ class Picture(NamedTuple):
 
 
 def products(chains: int = 6, length: int = 4) -> syclsched.TaskGraph:
-    """Return a graph of chains of matrix products, of which each is added to the next chain's."""
+    """Return a graph of chains of matrix products, each added to the next chain's."""
     from syclsched.kernels import get
 
     graph, shape = syclsched.TaskGraph("products"), (1024, 1024)
@@ -68,7 +68,7 @@ def there_and_back(layers: int = 8) -> syclsched.TaskGraph:
 
 
 def with_host_steps(steps: int = 4) -> syclsched.TaskGraph:
-    """Return a graph of matrix products with functions of the host between some of them."""
+    """Return a graph of matrix products with host functions between some of them."""
     from syclsched.kernels import get
 
     graph, shape = syclsched.TaskGraph("host steps"), (1024, 1024)
@@ -128,12 +128,12 @@ def limited() -> Runs:
 
 
 def levels() -> Runs:
-    """Return the run of a plan with functions of the host."""
+    """Return the run of a plan with host functions."""
     return {"kernels and functions of the host": syclsched.simulate(_plan(with_host_steps(), "a770", "heft"))}
 
 
 def rewritten() -> Runs:
-    """Return runs of a large task, whole and cut for two devices."""
+    """Return runs of a large task, whole and divided between two devices."""
     from syclsched.kernels import get
 
     graph = syclsched.TaskGraph("inference")
@@ -184,7 +184,7 @@ def draw(name: str) -> None:
 
 
 def complaints() -> list[str]:
-    """Return what is wrong with the pictures and the pages that show them."""
+    """Return the errors in the pictures and in the pages that show them."""
     found = []
     for name, picture in PICTURES.items():
         file = DOCS / "pictures" / f"{name}.png"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print a command of README.md exactly as a reader would copy it, so that CI runs what the README promises.
+"""Print a command of README.md exactly as a reader would copy it, so that CI runs the documented commands.
 
 Usage: ``python tools/readme_command.py main|tests``
 """
@@ -25,7 +25,7 @@ def commands(text: str) -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        Each is one line.
+        Each command is one line.
 
     Raises
     ------

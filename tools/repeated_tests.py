@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repetition of the tests with one marker in another setting: other variables, or options of pytest's own."""
+"""Repetition of the tests with one marker in another setting: other variables, or pytest's own options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def marked_files(marker: str) -> list[str]:
 
 
 def repeat(marker: str, options: Sequence[str], variables: Mapping[str, str], name: str) -> bool:
-    """Run the marked tests with these options and variables, and say how long it took; return whether all passed."""
+    """Run the marked tests with these options and variables, and print the time; return whether all passed."""
     started_s = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-m", marker, *options, *marked_files(marker)]
     passed = subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, check=False).returncode == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train the little network of examples/classify_digits.py, and cut its picture from digits it has not seen.
+"""Train the small network of examples/classify_digits.py, and make its picture from digits of the test set.
 
     pip install 'syclsched[onnx]' pillow
     python tools/train_digits.py
@@ -24,7 +24,7 @@ ROWS, COLUMNS, ZOOM = 4, 10, 4
 
 
 def network(random: np.random.Generator) -> Any:
-    """Return the untrained model: images of any number in, ten probabilities each out."""
+    """Return the untrained model: any number of images in, ten probabilities for each out."""
     from onnx import TensorProto, helper, numpy_helper
 
     def weights(name: str, shape: tuple[int, ...], gain: float) -> tuple[str, str]:
@@ -63,7 +63,7 @@ def network(random: np.random.Generator) -> Any:
 
 
 def moved(x: Array, labels: Array, random: np.random.Generator) -> Iterator[tuple[Array, Array]]:
-    """Yield the batches of an epoch, of digits moved by up to a pixel."""
+    """Yield the batches of an epoch, of digits shifted by up to a pixel."""
     order = random.permutation(len(x))
     for at in range(0, len(order), BATCH):
         chosen = order[at : at + BATCH]
@@ -71,7 +71,7 @@ def moved(x: Array, labels: Array, random: np.random.Generator) -> Iterator[tupl
 
 
 def sheet(digits: Array) -> Array:
-    """Return digits side by side, dark on light, each pixel so large that people can see it."""
+    """Return digits side by side, dark on light, with pixels large enough to see."""
     grid = 255 - np.round(digits[: ROWS * COLUMNS, 0] * 255).astype(np.uint8)
     rows = grid.reshape(ROWS, COLUMNS, 8, 8).transpose(0, 2, 1, 3).reshape(ROWS * 8, COLUMNS * 8)
     return rows.repeat(ZOOM, 0).repeat(ZOOM, 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The problems that the programs of several libraries solve: inputs, NumPy's answer, and the measurement of a program.
+"""Problems for the programs of several libraries: inputs, NumPy's answer, and the measurement of a program.
 
 A program ends with ``NAME.solve(run)``: it calls the function with the problem's inputs and refuses a wrong result.
 """
@@ -19,7 +19,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Problem:
-    """Inputs, and what a result must be close to."""
+    """Inputs, and the expected result with its tolerance."""
 
     inputs: Callable[[], tuple[Any, ...]]
     answer: Callable[..., Any]
@@ -51,7 +51,7 @@ def _images() -> list[np.ndarray]:
 
 
 def _edges(images: Sequence[np.ndarray]) -> list[int]:
-    """Return the numbers of pixels at edges, and at last which image has most."""
+    """Return the numbers of edge pixels, and the image with most of them."""
     counts = []
     for image in images:
         wide = np.pad(image, 1, mode="edge")
@@ -86,7 +86,7 @@ def _profiles(frames: Callable[[], Any]) -> list[np.ndarray]:
 
 
 def _frames() -> Any:
-    """Make one frame after another, as a camera does."""
+    """Make one frame after another, like a camera."""
     for i in range(40):
         yield np.random.default_rng(i).random((256, 256), np.float32)
 
@@ -100,7 +100,7 @@ pipeline = Problem(lambda: (_images(),), _edges, 1e-3)
 product = Problem(lambda: tuple(np.random.default_rng(i).random((1024, 1024)) for i in range(2)), np.matmul, 1e-9)
 #: Dampings of an oscillator to amplitudes.
 sweep = Problem(lambda: (np.linspace(0.05, 2, 256),), _amplitudes, 1e-6)
-#: A function that makes frames, one after another, to the means of rows of each; a few frames are in work at once.
+#: A function that makes frames, one after another, to the means of rows of each; a few frames are in flight at once.
 stream = Problem(lambda: (_frames,), _profiles, 1e-4)
 #: Chains of two products and their size to whether two described devices are predicted to be no slower than either.
 described = Problem(lambda: (8, 1024), lambda chains, size: True, 0.0)

@@ -66,7 +66,7 @@ def _onemkl_refuses(signature: Signature) -> str | None:
 
 @cache
 def _gemm(trans_a: bool, trans_b: bool, overwrites: bool) -> Operation:
-    """Return the operation for what its access modes and code depend on."""
+    """Return the operation for the parameters that determine its access modes and code."""
     if trans_b and not trans_a:
         load, launch = partial(update.load_opencl, lower=False), update.launch_opencl
     else:
@@ -111,7 +111,7 @@ def _gemm(trans_a: bool, trans_b: bool, overwrites: bool) -> Operation:
 
 
 def _variant(arguments: Mapping[str, Any]) -> Operation:
-    """Return the operation for the arguments of a task; what is no number is refused where arguments are checked."""
+    """Return the operation for a task's arguments; those that are no numbers are refused where they are checked."""
     given = {name: arguments.get(name, 0) for name in ("trans_a", "trans_b", "beta")}
     numbers = {name: value if isinstance(value, Real) else 0 for name, value in given.items()}
     return _gemm(numbers["trans_a"] == 1, numbers["trans_b"] == 1, numbers["beta"] == 0)

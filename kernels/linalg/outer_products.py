@@ -36,7 +36,7 @@ def load_opencl(signature: Signature, *, trans_a: bool, trans_b: bool) -> OpenCL
     vector = real if width == 1 else f"{real}{width}"
     load, store = ("*(p)", "*(p) = (x)") if width == 1 else (f"vload{width}(0, p)", f"vstore{width}(x, 0, p)")
     left, right = ("b", "a") if stored_transposed else ("a", "b")
-    # An element of the left operand lies at row * down + k * along.
+    # An element of the left operand is at row * down + k * along.
     down, along = (1, rows) if trans_a and not trans_b else (depth, 1)
     starts = [f"const size_t l{i} = min(r0 + {i}, (size_t){max(0, rows - 1)}) * {down};" for i in range(ROWS)]
     terms = [f"x{i} = fma((TV)({left}[l{i} + k * {along}]), y, x{i});" for i in range(ROWS)]

@@ -127,7 +127,7 @@ def vector(kind: str, width: int) -> str:
 def preamble(block: RegisterBlock, dtype: str) -> str:
     """Return ``AV`` (a vector of sums), ``LOADV``, ``STOREV`` and the hint that keeps vectors whole.
 
-    ``READV`` and ``WRITEV`` do the same and are compiled faster, but must be told the pointer's address space.
+    ``READV`` and ``WRITEV`` do the same and are compiled faster, but need the pointer's address space.
     """
     total, width = C_TYPES[sum_dtype(dtype)], block.width
     av = vector(total, width)
@@ -185,5 +185,5 @@ def packed(weights: Any, columns: int, block: RegisterBlock, ndim: int, *, strea
 
 
 def one_line(array: Any, ndim: int) -> Any:
-    """Return all elements along the last of so many axes: Python kernels are compiled for the unpacked array's axes."""
+    """Return all elements along the last of several axes: Python kernels are compiled for the unpacked array's axes."""
     return array.reshape(*(1,) * (ndim - 1), -1)

@@ -75,7 +75,7 @@ def primitive_of(engine: DnnlEngine, request: PrimitiveRequest) -> Primitive:
                 library.dnnl_primitive_create, description.pointer, what=f"primitive {request.kind}"
             )
         except CapabilityError as error:
-            if engine.device.is_cpu:  # it may have what others lack, whose refusals go into histories
+            if engine.device.is_cpu:  # it may have implementations that others lack, whose refusals go into histories
                 note_refusal(request, error.what)
             raise
         return Primitive(engine, request, description, handle, implementation)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vector type of Python kernels, and what its operations share; importing it requires numba.
+"""The vector type of Python kernels, and helpers that its operations share; importing it requires numba.
 
 A type's ``lower`` functions emit LLVM instructions; a typer returns the type of a result, or None if it refuses the
 arguments' types. A scalar operand beside a vector is broadcast.

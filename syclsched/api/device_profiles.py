@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Called with a subject, the numbers of measurements done and of all, and the name of the next one.
 Tell = Callable[[str, int, int, str], None]
-#: What is measured last, on every device.
+#: The last measurement on every device.
 ENGINE = "execution engine"
 
 
@@ -76,7 +76,7 @@ def _with_engine_costs(
 
 
 def save_profiles(result: SessionResult, store: ProfileStore, *, forget: bool = True) -> list[str]:
-    """Store measured profiles; return what was done, as lines.
+    """Store measured profiles; return a report as lines.
 
     An interrupted measurement does not replace a complete profile, nor one of a busy machine one of a quiet machine.
     With ``forget``, a complete profile of a quiet machine discards the device's stored task times: they were measured

@@ -246,7 +246,7 @@ def monitor() -> Monitoring:
     Raises
     ------
     StorageError
-        If there is no folder for the file that nobody else can write to.
+        If there is no folder for the file to which no other user can write.
 
     Examples
     --------

@@ -438,7 +438,7 @@ def _given(context: typer.Context, parameters: Iterable[str]) -> list[str]:
 _ENDS = 4096
 #: How plan files give their format.
 PLAN_FILE = b'"format": "syclsched-plan/'
-#: What files of this package are, by the beginning of their format, and what is done with them.
+#: Kinds of files of this package, by the beginning of their format, and the commands for them.
 _FILES = {
     PLAN_FILE: ("it is a plan", "Name its graph, too: syclsched run GRAPH --plan {path}"),
     b'"format": "syclsched-trace/': ("it is a recorded run", "Use syclsched trace {path}"),

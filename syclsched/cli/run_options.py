@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of options of ``syclsched run``: checks and limits of the run, and what it shows and writes."""
+"""Groups of options of ``syclsched run``: checks and limits of the run, and its output."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class WatchOptions:
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """Options of what a run shows and writes."""
+    """Options of a run's output on the terminal and in files."""
 
     trace_file: Annotated[
         Path | None, opt.output_option("--trace", metavar="FILE", help="Write a trace for Perfetto.")

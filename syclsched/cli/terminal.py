@@ -146,7 +146,7 @@ def _print_warning(console: Console, text: str) -> None:
 
 
 def _width(stream: Any) -> int | None:
-    """Return the width of what is printed on a stream; None for that of the terminal or of COLUMNS."""
+    """Return the width of text on a stream; None for that of the terminal or of COLUMNS."""
     try:
         on_terminal = stream.isatty()
     except (AttributeError, ValueError):  # no stream, or a closed one

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission of plans to the memory of one process: what is bound fits in memory together, or is refused."""
+"""Admission of plans to the memory of one process: all bound plans fit in memory together, or one is refused."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _MOST_NAMED: Final = 4
 class _Holder:
     """Memory that is held for a bound plan."""
 
-    what: str  # the graph and who has bound it
+    what: str  # the graph and the client that has bound it
     nbytes: Mapping[str, int]  # by space; that of the host stands for all in the machine's memory
 
 
 class BoundMemory:
     """Memory that is held for the plans bound in this process; usable from any thread.
 
-    Memory spaces that the host can address lie in the machine's memory, and share it; each has a limit of its own, too.
+    Memory spaces that the host can address are in the machine's memory, and share it; each has a limit of its own, too.
 
     Parameters
     ----------

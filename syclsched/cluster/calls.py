@@ -35,7 +35,7 @@ NODE_NAME: Final = "syclsched"
 REQUESTS: Final = "calls"
 ANSWERS: Final = "answers"
 
-#: Before what a function has returned, and before what it has raised.
+#: Prefixes of a returned value, and of a raised error.
 _RETURNED: Final = b"returned"
 _RAISED: Final = b"raised"
 
@@ -197,7 +197,7 @@ def serve(node: HasMailbox) -> None:
 
     def requested(source: str, number: int, data: Array) -> None:
         def answer() -> None:
-            with suppress(SyclschedError):  # whoever has called is gone
+            with suppress(SyclschedError):  # the caller is gone
                 node.mailbox.send_pieces(ANSWERS, number, source, _performed(node, data.data))
 
         THREADS.start(answer, "syclsched call")
@@ -229,7 +229,7 @@ async def called(request: bytes, *, dask_worker: Worker) -> bytes:
 
 
 def _performed(node: HasMailbox, request: memoryview) -> list[memoryview]:
-    """Call a function, and return the message with what it has returned or raised."""
+    """Call a function, and return the message with its result or error."""
     try:
         module, _, name = str(before_of(request), "utf-8").partition(":")
         positional, named = value_of(request)

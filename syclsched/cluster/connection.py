@@ -77,7 +77,7 @@ class Cluster(ConnectedWorkers):
         self.close()
 
     def close(self) -> None:
-        """Close the connection, and what `connect` started; a scheduler and workers that were there go on."""
+        """Close the connection, and processes that `connect` started; other schedulers and workers continue."""
         if self._closed:
             return
         super().close()
@@ -88,7 +88,7 @@ class Cluster(ConnectedWorkers):
         return f"<Cluster at {self.scheduler}{', closed' if self._closed else ''}>"
 
     def status(self, *, timeout_s: float = ANSWER_S) -> ClusterStatus:
-        """Return the state of each worker: its devices, memory, signs of life, and what clients have bound and run."""
+        """Return the state of each worker: its devices, memory, heartbeats, and the clients' bound plans and runs."""
         return read_status(self, timeout_s)
 
     # --- planning and running ---------------------------------------------------------------------
@@ -181,14 +181,14 @@ class Cluster(ConnectedWorkers):
             See `plan`. With ``hybrid`` or ``hybrid:POLICY``, the rest of a run is planned anew while it runs: when a
             machine takes longer than planned, or a worker joins, if it then ends earlier.
         recover : bool, optional
-            Whether a run that loses a worker goes on on the machines left, from the values that they have.
+            Whether a run that loses a worker continues on the machines left, from the values that they have.
         priority, share : optional
             As for `syclsched.run`, on each machine, beside the runs of all clients of the cluster.
         dynamic : str, optional
             Dynamic policy, as for `syclsched.run`. The plan says on which machine each task runs; the policy chooses
             its device there, and the order, at run time. ``hybrid`` follows the plan until task times deviate from it.
         progress : callable or bool, optional
-            As for `plan`, and told of the parts that are bound.
+            As for `plan`, and called with the parts that are bound.
 
         Returns
         -------
@@ -294,8 +294,8 @@ def connect(
 ) -> Cluster:
     """Connect to the machines of a Dask cluster, or start a local one.
 
-    Dask runs pickled code for whoever may connect to its scheduler or workers: close their ports to others, or use
-    ``security``.
+    Dask runs pickled code from any process that may connect to its scheduler or workers: close their ports to others,
+    or use ``security``.
 
     Parameters
     ----------

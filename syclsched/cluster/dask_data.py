@@ -24,14 +24,14 @@ Place = tuple[str, str, str, str, "RowRange | None"]
 
 
 def is_remote(value: Any) -> bool:
-    """Return whether a value is one of Dask's, which may lie on a worker."""
+    """Return whether a value is one of Dask's, which may be on a worker."""
     from distributed import Future
 
     return isinstance(value, Future) or hasattr(value, "__dask_graph__")
 
 
 def as_future(client: Client, value: Any) -> Future:
-    """Return the future of a value of Dask's; a collection is computed, and its blocks put together, on a worker."""
+    """Return the future of a value of Dask's; a collection is computed, and its blocks assembled, on a worker."""
     from distributed import Future
 
     return value if isinstance(value, Future) else client.compute(value)
@@ -54,7 +54,7 @@ def send_inputs(client: Client, futures: Mapping[str, Future], places: Sequence[
 
 
 def future_of(client: Client, places: Sequence[Place]) -> Future:
-    """Return a future of a result, copied on the worker that has it; pieces are put together on one of them."""
+    """Return a future of a result, copied on the worker that has it; pieces are assembled on one of them."""
     pieces = _copied(client, places)
     return pieces[0] if len(pieces) == 1 else client.submit(_joined, pieces, workers=[places[0][0]], pure=False)
 

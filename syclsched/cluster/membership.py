@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Membership of a Dask cluster: workers under stable names, and those that are lost or give no sign of life.
 
-Dask's scheduler tells at once of a worker whose connection ends. A worker that froze or was cut off is found by its
+Dask's scheduler immediately reports a worker whose connection ends. A worker that froze or was cut off is found by its
 heartbeats, which the scheduler is asked for at short intervals.
 """
 
@@ -35,7 +35,7 @@ _RECONNECT_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class ClusterWorker:
-    """A worker: its name here, its address, and what Dask calls it."""
+    """A worker: its name here, its address, and its name in Dask."""
 
     name: str
     address: str
@@ -81,7 +81,7 @@ class Membership:
     # --- workers ----------------------------------------------------------------------------------
 
     def workers(self) -> tuple[ClusterWorker, ...]:
-        """Return the workers that the scheduler knows and that give signs of life, in the order of their names."""
+        """Return the workers that the scheduler lists and that send heartbeats, in the order of their names."""
         known = self.refreshed()
         return tuple(each for each in self._sorted(known) if not self.silence_s(each.address))
 
@@ -92,7 +92,7 @@ class Membership:
         return tuple(each for each in found if not self.silence_s(each.address))
 
     def known(self) -> tuple[dict[str, Any], tuple[ClusterWorker, ...]]:
-        """Return what the scheduler knows of each worker, by address, and the workers, silent ones included."""
+        """Return the scheduler's information on each worker, by address, and the workers, silent ones included."""
         known = self.refreshed()
         return known, self._sorted(known)
 
@@ -130,7 +130,7 @@ class Membership:
         return silent_s if silent_s > self.silent_s else 0.0
 
     def refreshed(self) -> dict[str, Any]:
-        """Return what the scheduler knows of each worker, by address, and bring the workers up to date."""
+        """Return the scheduler's information on each worker, by address, and update the workers."""
         return self._noted(self.asked(lambda: self.client.scheduler.identity(n_workers=-1)))
 
     def _noted(self, answer: dict[str, Any]) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class Membership:
     # --- losses -----------------------------------------------------------------------------------
 
     def when_lost(self, call: WhenLost) -> Callable[[], None]:
-        """Call a function when a worker is lost; return what ends that."""
+        """Call a function when a worker is lost; return a function that ends the subscription."""
         self._when_lost.append(call)
 
         def end() -> None:
@@ -178,7 +178,7 @@ class Membership:
         self._watching = asyncio.run_coroutine_threadsafe(self._watch(), self._loop)
 
     def _told(self, event: tuple[float, Any]) -> None:
-        """Learn what has happened from the scheduler; called in Dask's thread."""
+        """Receive an event from the scheduler; called in Dask's thread."""
         said = event[1]
         if not isinstance(said, dict) or said.get("action") != "remove-worker":
             return
@@ -208,7 +208,7 @@ class Membership:
                     self._tell(worker, f"it has given no sign of life for {silent_s:.0f} s")
 
     async def _heard(self) -> Any:
-        """Return what the scheduler knows of its workers; raise an error if it is lost."""
+        """Return the scheduler's information on its workers; raise an error if the scheduler is lost."""
         asking = asyncio.ensure_future(self.client.scheduler.identity(n_workers=-1))
         begun = connected = time.monotonic()
         try:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from syclsched.model.platform import Platform
 
-#: Seconds after which a thread that holds the interpreter lets others go on. With Python's own 5 ms, a message for a
+#: Seconds after which a thread that holds the interpreter lets others run. With Python's own 5 ms, a message for a
 #: worker that runs a Python function would wait half as long; this costs such functions 1 %.
 _SWITCH_S: Final = 2e-4
 
@@ -166,7 +166,7 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
             self._platform = None
 
     def describe(self, *, devices: bool = True) -> NodeFacts:
-        """Return what this machine is; without ``devices`` the SYCL runtime is not loaded."""
+        """Return the description of this machine; without ``devices`` the SYCL runtime is not loaded."""
         found, problem = None, ""
         if devices:
             try:
@@ -189,7 +189,7 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
 
 
 def describe(node: Node, *, devices: bool = True) -> NodeFacts:
-    """Return what a machine is; see `Node.describe`."""
+    """Return the description of a machine; see `Node.describe`."""
     return node.describe(devices=devices)
 
 

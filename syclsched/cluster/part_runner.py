@@ -121,7 +121,7 @@ class PartRunner:
     dynamic : PartPolicy or None
         The policy that decides its runs; None if they follow the schedule.
     client : str
-        Who has bound it: user, host and process.
+        The client that has bound it: user, host and process.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ Exchange = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A value that one machine sends to another; without an array it only says that a task has finished."""
+    """A value that one machine sends to another; without an array it only signals the end of a task."""
 
     number: int
     source: str
@@ -265,7 +265,7 @@ class _Division:
         for access in accesses:
             if access.mode.reads:
                 self._bring(access.array, machine)
-        # Signals are added where their tasks are, since barriers order what is before them and what is after.
+        # Signals are added where their tasks are, since barriers separate earlier tasks from later ones.
         signals = [self._awaited(before, machine) for before in self._away.get(task.name, ())]
         draft.graph.insert(task)
         draft.assignments.append(replace(placed, device=local_name(placed.device)))
@@ -339,7 +339,7 @@ class _Division:
         return self._exchange(message, self._receive, before)
 
     def _tell(self, task: str, message: Message) -> None:
-        """Add the host task that tells a machine of the end of a task."""
+        """Add the host task that signals the end of a task to a machine."""
         self._drafts[message.source].graph.edge(task, self._exchange(message, self._send, task))
 
     def _signal(self, source: str, destination: str, task: str) -> None:

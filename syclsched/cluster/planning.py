@@ -52,7 +52,7 @@ def followed(policy: str) -> str | None:
 
 
 class ClusterPlanner:
-    """Plans graphs for the machines of a cluster; keeps what it has measured there."""
+    """Plans graphs for the machines of a cluster; keeps measurements made there."""
 
     def __init__(self, workers: ConnectedWorkers) -> None:
         self._workers = workers
@@ -174,7 +174,7 @@ def _with_data(platform: Platform, graph: TaskGraph) -> Platform:
 
 
 def _prefixed(progress: Progress | None, prefix: str) -> Progress | None:
-    """Return a progress that is told the same steps with words before them, and not the end."""
+    """Return a progress that passes the steps on with a prefix, and not the end."""
     if progress is None:
         return None
 

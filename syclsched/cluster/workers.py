@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connection to the workers of a Dask cluster: functions called there, messages, and facts of their machines.
 
-Dask does what it does for every cluster: it starts workers, knows which are there, and notices those that are lost.
+Dask has its usual part: it starts workers, lists the present ones, and notices those that are lost.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from syclsched.cluster.node import NodeFacts
 
-#: Seconds in which a worker must answer what needs no work.
+#: Seconds in which a worker must answer a request that needs no work.
 ANSWER_S: Final = 60.0
-#: Seconds in which a worker must be reached from here; otherwise what is said to it goes through the scheduler.
+#: Seconds in which a worker must be reached from here; otherwise messages to it go through the scheduler.
 REACH_S: Final = 5.0
 
 #: Function on each worker that gives its `NodeFacts`.
@@ -41,7 +41,7 @@ class ConnectedWorkers:
     Functions are called on a worker by name, ``module:function``. They get the worker's
     `syclsched.cluster.node.Node` and run in a thread of their own.
 
-    Base of `Cluster`, which documents what users see of it.
+    Base of `Cluster`, which documents the parts that users see.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ConnectedWorkers:
         self._calls = Calls(client, self.mailbox, self._reached)
 
     def close(self) -> None:
-        """End the connection; the scheduler and its workers go on."""
+        """End the connection; the scheduler and its workers continue."""
         self._closed = True
         self.members.close()
         self.mailbox.close()
@@ -112,7 +112,7 @@ class ConnectedWorkers:
         return self.members.worker(name)
 
     def when_lost(self, call: WhenLost) -> Callable[[], None]:
-        """Call a function, in a thread of its own, when a worker is lost; return what ends that."""
+        """Call a function, in a thread of its own, when a worker is lost; return a function that ends this."""
         return self.members.when_lost(call)
 
     # --- functions on workers ---------------------------------------------------------------------
@@ -211,7 +211,7 @@ class ConnectedWorkers:
     def describe(
         self, *, workers: Collection[str] | None = None, timeout_s: float = ANSWER_S, refresh: bool = False
     ) -> dict[str, NodeFacts]:
-        """Return what all or some workers say about their machines and devices; kept after the first time."""
+        """Return the descriptions of the machines and devices of all or some workers; kept after the first call."""
         asked = [each for each in self.workers if workers is None or each.name in workers]
         missing = [each.name for each in asked if refresh or each.address not in self.facts]
         found = self.broadcast(DESCRIBE, workers=missing, timeout_s=timeout_s)

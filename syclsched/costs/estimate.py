@@ -20,7 +20,7 @@ _UNCERTAINTY = {"modelled": 0.5, "spec-sheet": 1.0, "stated": 0.0, "scaled": 0.5
 #: Factor from the MAD of normally distributed samples to two standard errors of their median: 2 x 1.4826 x 1.2533.
 _MAD_TO_ERROR = 3.716
 
-#: Least relative uncertainty of a measurement (memory placement, clock frequencies), and the most that is told.
+#: Least relative uncertainty of a measurement (memory placement, clock frequencies), and the largest reported one.
 _LEAST_UNCERTAINTY, _MOST_UNCERTAINTY = 0.02, 10.0
 
 

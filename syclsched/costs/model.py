@@ -196,7 +196,7 @@ class CostModel:
         key = history_key(device.timing_key, operation, implementation, signature)
         quantity, factor, origin = measured_seconds(self._history, key), 1.0, "measured"
         if quantity is None and not operation.pure:
-            # Only runs call it, with as many lanes as there were: it is taken to use one core.
+            # Only runs call it, with the same number of lanes: it is assumed to use one core.
             other = (
                 replace(device, lanes=1, most_threads=0) if key.device_key != device.key else _with_most_lanes(device)
             )

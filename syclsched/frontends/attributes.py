@@ -22,7 +22,7 @@ _OF_EDGE = frozenset({"bytes", "cost", "weight"})
 #: Most devices with a cost of their own in one node.
 _MAX_DEVICES = 64
 
-#: Largest number of a file, whatever it counts.
+#: Largest number of a file, for any count.
 _MOST = max(MAX_SECONDS, 1e18)
 
 #: Accepted number syntax. Python's ``float`` accepts more (``1_000``, digits of other scripts).

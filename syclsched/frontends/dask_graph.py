@@ -95,7 +95,7 @@ def from_dask(
         Whether Dask optimises its graph first, as it does before it computes.
     nbytes : callable, optional
         Returns the size of a task's result in bytes, given the task's key: the bytes that plans and simulations for
-        several machines move. By default 1, as nobody knows it before the task has run.
+        several machines move. By default 1, as the size is unknown before the task has run.
 
     Returns
     -------

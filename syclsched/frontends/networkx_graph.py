@@ -213,7 +213,7 @@ def from_networkx(
 
 
 def _has_only_costs(digraph: nx.DiGraph, known: AttributeNames) -> bool:
-    """Return whether nodes have costs, and nothing that tells what a task of code does."""
+    """Return whether nodes have costs, and no attribute that defines code of a task."""
     nodes = [attributes for _, attributes in digraph.nodes(data=True)]
     if digraph.graph.get("arrays") or any(not _OF_CODE.isdisjoint(attributes) for attributes in nodes):
         return False

@@ -61,7 +61,7 @@ Argument: TypeAlias = ItemArgument | DataArgument
 
 
 class Part(Enum):
-    """Content of a kernel argument: what of a Python argument it holds."""
+    """Content of a kernel argument: the part of a Python argument that it holds."""
 
     POINTER = "pointer"
     LOCAL_MEMORY = "local memory"

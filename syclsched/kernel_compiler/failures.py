@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Failures of compilation, told by the line of the kernel and what is not supported there."""
+"""Failures of compilation, as errors with the line of the kernel and the unsupported construct."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syclsched.errors import KernelCompilationError, SyclschedError
 
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*m")
 _PLACE: Final = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
-#: The same where numba knows only what it was generating code for.
+#: The same where numba gives only the operation for which it was generating code.
 _LOWERED_PLACE: Final = re.compile(r"During: lowering .* at (?P<file>.+) \((?P<line>\d+)\)")
 #: The reason of a function that refuses the types of its arguments, among numba's account of all candidates.
 _REFUSAL: Final = re.compile(r"raised a specific error:\s+\w+: ([^\n]+)\s+raised from [^\n]*kernel_compiler")
@@ -24,7 +24,7 @@ _LIBRARY: Final = os.path.dirname(numba.__file__)
 
 @contextmanager
 def explained(function: Callable[..., Any]) -> Iterator[None]:
-    """Turn what numba and LLVM raise into an error that names the user's line."""
+    """Turn errors of numba and LLVM into an error that names the user's line."""
     try:
         yield
     except SyclschedError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Status files of processes, in a folder of the user's runtime directory that nobody else can write to.
+"""Status files of processes, in a folder of the user's runtime directory to which no other user can write.
 
 A file is named by its process, so that the files of processes that have ended can be found and removed.
 """

@@ -136,7 +136,7 @@ def _is_as_made(folder: Path, record: Mapping[str, Any]) -> bool:
 
 
 def _state(file: Path) -> list[int]:
-    """Return what changes with a file's content."""
+    """Return the attributes that change with a file's content."""
     status = file.lstat()
     return [getattr(status, name) for name in _UNCHANGED]
 

@@ -48,7 +48,7 @@ class LockUnlessForked:
     def __init__(self, where: str) -> None:
         self._where = where
         lock = threading.RLock()
-        #: Acquire and release the lock: functions of C, for what is too short for ``with``, which takes a microsecond.
+        #: Acquire and release the lock: functions of C, for sections too short for ``with``, which takes a microsecond.
         #: Acquiring it raises `ForkedError` in a forked process, where it could block for ever.
         self.acquire: Callable[[], object] = lock.acquire
         self.release = lock.release

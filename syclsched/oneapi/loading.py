@@ -91,7 +91,7 @@ def _load() -> Runtime:
     own = environment.user_environment(os.environ)
     places = libraries.sources(own)
     generation = stack_generation.installed()
-    if "numpy" in generation.strangers(versions):  # dpctl can be imported then, and what uses its arrays cannot
+    if "numpy" in generation.strangers(versions):  # dpctl can be imported then, but packages that use its arrays cannot
         what, command = generation.mixture(versions)
         raise _cannot_load(what, command)
     wanted = libraries.groups(generation, libraries.needed_sycl_library(libraries.dpctl_folder()))
@@ -143,7 +143,7 @@ class _MathLibraries:
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
         """Return a specification of dpnp that loads the libraries when it is imported; part of `sys.meta_path`.
 
-        Whoever only looks whether dpnp is installed asks for a specification, too.
+        A check whether dpnp is installed asks for a specification, too.
         """
         spec = PathFinder.find_spec(name, path, target) if name == "dpnp" else None
         if spec is None or spec.loader is None:

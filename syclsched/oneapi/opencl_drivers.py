@@ -48,7 +48,7 @@ class DriverDevice:
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """An OpenCL driver, what names it, and its answer."""
+    """An OpenCL driver, the file or variable that names it, and its answer."""
 
     library: str  # as it is named: a path, or a name for the dynamic linker
     named_by: str  # a vendor file, or a variable

@@ -68,7 +68,7 @@ def _handles(ask: Callable[..., int]) -> list[ctypes.c_void_p]:
 
 
 def _text(ask: Callable[..., int], owner: ctypes.c_void_p, name: int) -> str:
-    """Return a textual property by a ``clGet...Info`` function; empty if the driver does not know it."""
+    """Return a textual property by a ``clGet...Info`` function; empty if the driver does not support it."""
     length = ctypes.c_size_t()
     if ask(owner, name, 0, None, ctypes.byref(length)):
         return ""

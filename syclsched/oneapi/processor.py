@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Selection of the instruction set that the OpenCL CPU runtime compiles for, from the processor's flags.
 
-A CPU runtime that does not know the host processor (one newer than itself) guesses and generates wrong vector code
+A CPU runtime without support for the host processor (one newer than itself) guesses and generates wrong vector code
 without an error. Setting ``CL_CONFIG_CPU_TARGET_ARCH`` before the runtime is loaded avoids the guess.
 """
 
@@ -38,7 +38,7 @@ KNOWN_ARCHITECTURES = (*(name for name, _ in _REQUIRED_FLAGS), "corei7", "icelak
 
 
 def target_arch(flags: frozenset[str]) -> str | None:
-    """Return the best instruction set that both the processor and the runtime know."""
+    """Return the best instruction set that both the processor and the runtime support."""
     return next((name for name, required in _REQUIRED_FLAGS if required <= flags), None)
 
 

@@ -30,7 +30,7 @@ class StackGeneration:
     #: First and last CPython version with packages of the generation.
     pythons: tuple[tuple[int, int], tuple[int, int]]
     sycl_library: str
-    #: What the SYCL runtime loads OpenCL devices through.
+    #: The library through which the SYCL runtime loads OpenCL devices.
     adapters: tuple[str, ...]
     #: Domains of oneMKL with a library each that dpnp calls.
     mkl_domains: tuple[str, ...]
@@ -38,7 +38,7 @@ class StackGeneration:
     dpctl_interface: str
     #: Module of ``usm_ndarray`` and its functions.
     array_module: str
-    #: What a user gains by it.
+    #: Its advantages for a user.
     offers: str
     #: The command that installs the package with it, in a new environment and a checkout.
     change_command: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs of a model's calls: checks, conversion to the tensors of its graph, and what the host computes on text."""
+"""Inputs of a model's calls: checks, conversion to the tensors of its graph, and computations on text by the host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syclsched.onnx.specialised import Array
 
 
 class CallValues(dict[str, Any]):
-    """The values of the inputs of the graph in one call, by name; with what else the model's outputs are made of."""
+    """The values of the graph's inputs in one call, by name; with further values for the model's outputs."""
 
     __slots__ = ("_host", "_known")
 
@@ -45,7 +45,7 @@ class CallValues(dict[str, Any]):
 
 
 class CallInputs:
-    """Converts what a model's calls are given; inputs that are carried from call to call are left out."""
+    """Converts the inputs of a model's calls; inputs that are carried from call to call are left out."""
 
     def __init__(self, model: OnnxModel, carried: Collection[str]) -> None:
         self._model, self._where = model, f"model {model.name!r}"

@@ -144,7 +144,7 @@ class CarriedState:
         return self._turn
 
     def reading(self) -> AbstractContextManager[None]:
-        """Hold the values for what only reads them."""
+        """Hold the values for readers only."""
         return self._reading
 
     def expect_run(self) -> None:
@@ -316,11 +316,11 @@ class CarriedState:
         return None
 
     def _part(self, name: str, value: Array) -> Array:
-        """Return what counts of a value in memory."""
+        """Return the part of a value in memory that counts."""
         return value[tuple(map(slice, self._shape(name, value)))]
 
     def _grown_to(self, name: str, value: Array, wanted: tuple[int, ...], *, is_growing: bool) -> Array | None:
-        """Return what counts of a value in an array of a plan's shape; None if it does not fit."""
+        """Return the counting part of a value in an array of a plan's shape; None if it does not fit."""
         part = self._part(name, value)
         if name not in self._known or (part.shape != wanted and not is_growing):
             return None

@@ -48,7 +48,7 @@ class BoundModel:
     #: Fast path for repeated calls, and the version of the carried values' memory for which it was made.
     cached_call: FastPath | None = None
     cached_version: int = 0
-    key: Hashable = ()  # what decided that a call has this plan
+    key: Hashable = ()  # the key that selects this plan for a call
     closed: bool = False
 
     def add(self, runner: Runner) -> None:

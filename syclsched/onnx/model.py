@@ -309,7 +309,7 @@ class OnnxModel:
     def _shapes_from_text(
         self, given: Mapping[str, tuple[int, ...] | int], inputs: Collection[str]
     ) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of what the host computes before the graph, if they follow from those of the inputs."""
+        """Return the shapes of the host's values before the graph, if they follow from those of the inputs."""
         part = None if self.host is None else self.host.before
         if self.host is None or part is None or all(name in given for name in part.outputs if name in inputs):
             return {}
@@ -332,7 +332,7 @@ class OnnxModel:
         dtypes = {each.name: each.dtype or "float32" for each in self.host.inputs}
         try:
             found = result_shapes(part, shapes, dtypes)
-        except ModelError:  # empty texts are not what it takes
+        except ModelError:  # empty texts are invalid inputs of it
             return {}
         return {name: shape for name, shape in found.items() if name in inputs and name not in given}
 

@@ -133,7 +133,7 @@ class Specialised:
 
     @property
     def returns_fetched(self) -> bool:
-        """Whether `results` returns what it is given: arrays with the names, order and dtypes of the outputs."""
+        """Whether `results` returns the fetched arrays as they are, with the outputs' names, order and dtypes."""
         return not self.is_changed and all(
             isinstance(made, str) and name == made for name, made in self.outputs.items()
         )
@@ -192,7 +192,7 @@ def _check(name: str, indices: Any, picked: IndexInput) -> None:
         indices = indices.host
     if not isinstance(indices, np.ndarray) or not indices.size:
         return
-    # Read as unsigned, negative indices are the largest: one reduction tells of most inputs, and it is in each call.
+    # Read as unsigned, negative indices are the largest: one reduction checks most inputs, and it is in each call.
     unsigned = _UNSIGNED.get(indices.dtype.char)
     if unsigned is not None and picked.least <= 0 and np.maximum.reduce(indices.view(unsigned), None) < picked.extent:
         return

@@ -38,7 +38,7 @@ class StartedOutputs:
         return name in self._names
 
     def value(self, name: str, read: Read) -> Any:
-        """Return an output; wait only for what it is made of."""
+        """Return an output; wait only for the arrays it is made of."""
         if self._whole is None:
             try:
                 made = self._made(name, read)

@@ -440,7 +440,7 @@ def _names_taken(function: Callable[..., Any], parameters: tuple[Parameter, ...]
 
 
 def _digest(code: OpenCLSource) -> str:
-    """Return a digest that tells programs apart, so that they do not share measurements."""
+    """Return a digest that identifies a program, so that different ones do not share measurements."""
     return hashlib.sha256(repr((code.source, code.kernel_name, code.options)).encode()).hexdigest()[:12]
 
 

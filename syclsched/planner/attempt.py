@@ -37,7 +37,7 @@ class PlanTarget:
     costs: CostModel  # of the platform
     policy: str  # a registered policy, or ``auto``
     aim: Aim  # as given by the user
-    steps: StepCounter = field(default_factory=StepCounter)  # told of every step
+    steps: StepCounter = field(default_factory=StepCounter)  # called with every step
     most: int = 1  # plans to return: the best, and further ones that may turn out to be faster
     bounded: bool = True  # whether plans carry their lower bound
     stay: Mapping[str, str] = field(default_factory=dict)  # devices of the tasks that may run on one only

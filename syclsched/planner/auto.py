@@ -165,7 +165,7 @@ class AutoPlanner:
         return self.budget.steps != 0 and (left_s is None or left_s > 0.0)
 
     def _ask_refine(self) -> list[PolicyResult]:
-        """Return the timetable of the policy `refine`, or what it finds until the budget ends."""
+        """Return the timetable of the policy `refine`, or its best one when the budget ends."""
         problem = self.builder.problem()
         try:
             timetable = self.budget.refine_by_policy(problem)

@@ -32,7 +32,7 @@ _SIMULATION, _MOST_UNCERTAIN = 0.1, 0.5
 #: Share of a plan's task time that must be on other devices, or by other implementations, than in another plan.
 _DIFFERENT: Final = 0.25
 
-#: Trusted runs that suffice to know a makespan, runs under any load that do, and the newest trusted ones that count.
+#: Trusted runs that suffice for a makespan, runs under any load that do, and the newest trusted ones that count.
 NEEDED, _NEEDED_BUSY, _NEWEST = 2, 5, 3
 
 #: A plan is clearly slower than another from this ratio of trusted makespans on; and of the shortest of two runs under
@@ -145,7 +145,7 @@ def is_single(plan: Plan) -> bool:
 
 
 def identity_of(plan: Plan) -> str:
-    """Return a name of what a plan does, independent of its predictions: equal for equal instructions."""
+    """Return a name of a plan's work, independent of its predictions: equal for equal instructions."""
     digest = hashlib.sha256(repr(plan.recipe).encode())
     for lane in plan.lanes:
         steps = [(each.kind, each.task, each.implementation, each.waits, each.again) for each in lane.instructions]
@@ -265,7 +265,7 @@ class Contest:
         return self.contenders[0]
 
     def next_to_run(self) -> Contender:
-        """Return the winner, or the plan that has had the fewest turns."""
+        """Return the winner, or the plan with the fewest turns."""
         winner = self.winner()
         if winner is not None:
             return winner

@@ -45,7 +45,7 @@ class PlanBuilder:
     costs: CostModel
     problems: dict[tuple[str, ...] | None, Problem] = field(default_factory=dict)
     limited: Platform | None = None
-    steps: StepCounter = field(default_factory=StepCounter)  # told of every plan that is built
+    steps: StepCounter = field(default_factory=StepCounter)  # called for every plan that is built
     stay: Mapping[str, str] = field(default_factory=dict)  # devices of the tasks that may run on one only
     _single: PlanBuilder | None = None  # with single-threaded libraries on the host
 
@@ -81,7 +81,7 @@ class PlanBuilder:
             return on_devices(self.problem(), [d.name for d in kept])
         except CapabilityError:
             for task in self.graph.tasks:
-                self.costs.require(task, kept)  # raises an error that says what each device lacks
+                self.costs.require(task, kept)  # raises an error with the capabilities that each device lacks
             raise
 
     def build(self, entry: PolicyResult, prefetch_worth: float = WORTH) -> Plan:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Search for plans: replica exchange by the makespans of plans with copy lanes; simulation judges what it finds."""
+"""Search for plans: replica exchange by the makespans of plans with copy lanes; simulation ranks the results."""
 
 from __future__ import annotations
 

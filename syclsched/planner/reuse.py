@@ -30,7 +30,7 @@ _SAME_SHARE, _SAME_DEVIATIONS = 0.05, 3.0
 #: Share by which times may differ, beside their uncertainty, before plans that have run are made again.
 _NATURAL = 0.25
 
-#: Most uncertainty that counts when times are compared: what is known badly may be wrong by more, and is no excuse.
+#: Largest uncertainty that counts when times are compared: a less certain time is no excuse for a larger error.
 _MOST_UNCERTAIN = 0.5
 
 
@@ -77,7 +77,7 @@ def are_close(times: Mapping[HistoryKey, Quantity | None], history: History | No
             return False
         if old is None or new is None:
             continue
-        # How uncertain the old one was does not matter: if more is known by now, plans are made with it.
+        # The uncertainty of the old one is irrelevant: if more is known by now, plans are made with it.
         share = _NATURAL + min(relative_uncertainty(new), _MOST_UNCERTAIN)
         if abs(new.value - old.value) > share * min(old.value, new.value):
             return False

@@ -88,7 +88,7 @@ class SearchBudget:
         return refine(problem, timetables, budget_s=budget_s, steps=steps, seed=self.seed, clock=self.clock)
 
     def refine_by_policy(self, problem: Problem) -> Timetable:
-        """Return the timetable of the policy `refine`, which has its own steps; what it has when seconds end."""
+        """Return the timetable of the policy `refine`, which has its own steps; its best one when the seconds end."""
         steps = max(1, int(self.share * search_steps(problem)))
         return Refined(steps=steps, budget_s=self.left_s(), clock=self.clock).schedule(problem)
 

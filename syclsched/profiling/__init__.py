@@ -38,7 +38,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what measures tasks on first use: it needs the packages of devices, which plans do not."""
+    """Import the measurement of tasks on first use: it needs the packages of devices, which plans do not."""
     if name not in ("Calibration", "calibrate"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from syclsched.profiling import calibration

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calibration: time each distinct task kind of a graph on each device that supports it, into the history.
 
-What is known provisionally (see `syclsched.profiling.estimation`) is timed again, within a time limit, unless other
+Provisional times (see `syclsched.profiling.estimation`) are measured again, within a time limit, unless other
 processes use the machine.
 """
 
@@ -43,7 +43,7 @@ _MIN_SAMPLES, _MAX_SAMPLES = 5, 15
 #: its few samples are provisional, so that later calibrations find out if a disturbance made them slow.
 _TOO_SLOW = 5.0
 
-#: Time limit of a calibration for timing again what is known provisionally.
+#: Time limit of a calibration for measuring provisional times again.
 _AGAIN_S = 2.0
 
 #: An implementation within this factor of the device's roofline cannot be beaten noticeably.
@@ -94,7 +94,7 @@ class Calibration:
     #: Implementations timed now, and known before.
     measured: int
     known: int
-    failures: tuple[CalibrationFailure, ...] = ()  # what could not be timed
+    failures: tuple[CalibrationFailure, ...] = ()  # tasks that could not be timed
     complete: bool = True  # false if it was interrupted; finished measurements are recorded
     #: Implementations not timed: another is close to the device's roofline, or there is no alternative.
     left_out: int = 0
@@ -211,7 +211,7 @@ class _CalibrationRun:
         return True
 
     def time_again(self, cases: Sequence[TimedCase], limit_s: float, *, in_any_case: bool) -> bool:
-        """Time again what is known provisionally, the least certain first; return False if that was interrupted.
+        """Measure provisional times again, the least certain first; return False if that was interrupted.
 
         Ends at the time limit, and when other processes use the machine: then nothing better can be learnt.
         """
@@ -292,7 +292,7 @@ def note_refusals(
 ) -> tuple[CalibrationFailure, ...]:
     """Compile implementations that were never timed, and note those that are refused; return these.
 
-    Other errors are left to the run, which finds what is compiled here.
+    Other errors are left to the run, which reuses the kernels compiled here.
     """
     untried = [c for c in cases if not c.device.is_host and measured_seconds(history, c.key) is None]
     requests = [case.request(devices.queue(case.device.name)) for case in untried]

@@ -76,7 +76,7 @@ def _uncertainty(found: Quantity) -> float:
     least = relative_uncertainty(found)
     if found.samples == 1:
         return max(least, _SINGLE)
-    # What is still scattered after many samples is so by nature.
+    # Samples that still vary after many measurements do so by nature.
     scattered = found.mad > _SCATTERED * found.value and found.samples < MANY
     return max(least, PROVISIONAL) if found.samples < ENOUGH or scattered else least
 

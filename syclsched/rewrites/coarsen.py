@@ -54,7 +54,7 @@ def coarsen(graph: TaskGraph, platform: Platform, costs: CostModel) -> Rewrite:
 
 
 def _name(names: list[str], taken: Collection[str]) -> str:
-    """Return an unused name for a merged task that says which tasks it contains."""
+    """Return an unused name for a merged task that contains the names of its tasks."""
     joined = "+".join(names) if len(names) <= _SPELT_OUT else f"{names[0]}+...+{names[-1]} ({len(names)})"
     base = name = joined if len(joined) <= 120 else f"{names[0][:50]}+...+{names[-1][:50]} ({len(names)})"
     count = 1

@@ -15,7 +15,7 @@ from syclsched.model.task import Task
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Tasks that are to be cut into the same chunks, if at all."""
+    """Tasks that are divided into the same chunks, or not at all."""
 
     tasks: tuple[Task, ...]  # in topological order
     rows: int  # common extent of the dimension to cut

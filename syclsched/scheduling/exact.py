@@ -142,7 +142,7 @@ class _Programme:
                 model.add_cumulative(intervals, [1] * len(intervals), lanes)
 
     def _origins(self) -> dict[int, dict[int, Any]]:
-        """Return, for each made item and space, the literal that says the item is in the space after it is made."""
+        """Return, for each made item and space, the literal that is true if the item is in the space when made."""
         tables, model, homes = self.problem.tables, self.model, self._evaluator.state.homes
         lies: dict[int, dict[int, Any]] = {}
         for task in range(len(self.problem)):
@@ -267,7 +267,7 @@ class _Programme:
     def _with_copies(self, solver: Any) -> Timetable:
         """Return the solution with exact times: tasks and copies in its order, each as early as that allows."""
         tables, problem = self.problem.tables, self.problem
-        # Of equal begins, what is made comes before what is made of it: tasks are numbered in a topological order.
+        # Of equal begins, producers come before consumers: tasks are numbered in a topological order.
         steps: list[tuple[int, int, tuple[int, int, int] | None]] = []
         steps += [(solver.value(begin), 2 * task, None) for task, begin in enumerate(self.begin)]
         for key, (made, begin, _) in self.copies.items():

@@ -15,7 +15,7 @@ from syclsched.model.schedule import Schedule
 
 T = TypeVar("T")
 
-#: Fields that say how a plan or its graph was made and how good it is, not what it does with the planned graph.
+#: Fields about the making of a plan or its graph and its quality, without effect on its work.
 _DESCRIPTIONS: Final = (
     "policy", "candidates", "trials", "options", "refusals", "lower_bound_s", "aim", "energy_j", "interval_s",
     "recipe", "original_fingerprint",
@@ -56,7 +56,7 @@ class PlanMemo(Generic[T]):
 
 
 class WorkMemo(Generic[T]):
-    """Values by what a plan does: they hold for a copy of the plan with another description, too.
+    """Values by a plan's work: they hold for a copy of the plan with another description, too.
 
     Such a copy shares all other fields with the plan, so these are compared by identity. A value lives as long as the
     plan's schedule, and must not refer to it.

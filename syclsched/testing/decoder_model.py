@@ -214,7 +214,7 @@ class _GrowingDecoder:
         return self._add("Reshape", x, self._list(batch, "[heads]", whole, "[size]"))
 
     def _mask(self) -> str:
-        """Return what is added to scores: the least number where a token is not to be read."""
+        """Return the addend of the scores: the least number where a token must not be read."""
         past = self._extent("past_key_values.0.key", 2)
         whole = self._add("Add", past, self._extent("input_ids", 1))
         rows = self._add("Unsqueeze", self._add("Range", past, whole, "1"), "[1]")

@@ -34,7 +34,7 @@ class TableRow:
 
     cells: tuple[str, ...]
     ends_group: bool = False  # a line is drawn below it
-    shares: tuple[float, ...] = ()  # drawn as a bar of so many parts, each a share of its length
+    shares: tuple[float, ...] = ()  # drawn as a bar of this many parts, each a share of its length
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ReportTable:
     texts: tuple[str, ...]
     numbers: tuple[str, ...]
     rows: tuple[TableRow, ...]
-    noun: str  # what a row is, to count those that are not shown
+    noun: str  # the kind of a row, to count hidden ones
     totals: tuple[TableRow, ...] = ()  # shown after the rows, also after truncated ones
     names_wrap: bool = True  # whether text may take several lines
 

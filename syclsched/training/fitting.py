@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from syclsched.training.session import TrainingSession
 
 Array = np.ndarray[Any, Any]
-#: A step with x, y and what of them is on devices already, which returns the loss.
+#: A step with x, y and the parts of them that are on devices already, which returns the loss.
 Step: TypeAlias = "Callable[[Any, Any, Mapping[str, CopiedArray] | None], float]"
 
 

@@ -12,7 +12,7 @@ _Chosen = TypeVar("_Chosen")
 
 
 def chosen(given: str | _Chosen, known: Mapping[str, _Chosen], what: str, method: str) -> _Chosen:
-    """Return what is given, which must have a method, or the known one of a name."""
+    """Return the given object, which must have a method, or the known one of a name."""
     if not isinstance(given, str):
         if isinstance(given, type) or not hasattr(given, method):
             hint = f"Give a name ({', '.join(known)}), or one made from a class of syclsched.training"

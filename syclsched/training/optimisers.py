@@ -321,7 +321,7 @@ class CosineDecay:
 
 @dataclass(frozen=True, slots=True)
 class StepDecay:
-    """A learning rate that is multiplied by a factor after every so many steps.
+    """A learning rate that is multiplied by a factor at regular intervals.
 
     Parameters
     ----------
@@ -330,7 +330,7 @@ class StepDecay:
     every : int
         Steps between two changes.
     factor : float, optional
-        What it is multiplied by.
+        The factor.
     """
 
     first: float

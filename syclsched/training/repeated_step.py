@@ -81,15 +81,15 @@ class RepeatedStep:
         return compiled.input_copies((*self._names, TARGET), LEAST_S) if isinstance(compiled, CompiledModel) else None
 
     def copy(self, copies: InputCopies, x: tuple[Array, ...], y: Array) -> Mapping[str, CopiedArray] | None:
-        """Copy a batch to devices, if it `takes` that; return what is there."""
+        """Copy a batch to devices, if it `takes` that; return the copies."""
         return copies.copy({**self.values(x), TARGET: y}) if self.takes(x, y) else None
 
     def run(
         self, x: Any, y: Array, steps: int, seed: int, copied: Mapping[str, CopiedArray] | None = None
     ) -> dict[str, Array]:
-        """Do a step with a batch that it `takes`, after so many others; return its results.
+        """Do a step with a batch that it `takes`, after a number of earlier ones; return its results.
 
-        What of the batch is on devices already is not copied again.
+        Parts of the batch that are on devices already are not copied again.
         """
         self._check(y, self._prediction)
         for array, number in zip(self._scalars, self._numbers(steps).values(), strict=True):

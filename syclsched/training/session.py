@@ -189,7 +189,7 @@ class TrainingSession:
     # --- failures ---------------------------------------------------------------------------------
 
     def _recover(self, state: CarriedState, error: ExecutionError) -> None:
-        """After a failed step whose state is lost, continue from its last snapshot; raise an error that says so."""
+        """After a failed step whose state is lost, continue from its last snapshot; raise an error with its step."""
         held, snapshot = state.memory().values(), self.snapshots.last
         if snapshot is None or not state.is_lost or not any(isinstance(each, ResidentArray) for each in held):
             return
@@ -309,7 +309,7 @@ class TrainingSession:
         return {name: np.array(value) for name, value in {**self._values, **held}.items()}
 
     def restore(self, values: Mapping[str, Array], steps: int, seed: int) -> None:
-        """Continue with another state, after so many steps."""
+        """Continue with another state, after a number of steps."""
         carried = set(self._model.carried.values())
         self._values = {name: value for name, value in self._values.items() if name not in carried} | dict(values)
         self._steps, self._seed, self._predicted = steps, seed, None

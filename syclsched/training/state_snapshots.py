@@ -93,7 +93,7 @@ class StateSnapshots:
     def call(self, step: Callable[[], Made], state: CarriedState, model: StepModel, *, is_new: bool) -> Made:
         """Do a step, and copy the state before it while it computes, if that is due.
 
-        The time of a new step, which is also planned, tells nothing.
+        The time of a new step, which is also planned, is not representative.
         """
         if self._is_due:
             self._begin(state, model.steps_done)
@@ -136,7 +136,7 @@ class StateSnapshots:
             return
         try:
             snapshot = self._submitted(held, steps)
-            # The parity tells nothing of copies by other queues. The first copy is timed.
+            # The parity does not cover copies by other queues. The first copy is timed.
             tells = len(self._events) == 1 and isinstance(held[PARITY], ResidentArray)
             waits = self._waits or not self._whole_s or not tells
             if waits:

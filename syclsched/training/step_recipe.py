@@ -55,7 +55,7 @@ class TrainingOptions(StepOptions, total=False):
     snapshots: int | None  # steps from one to the next
 
 
-#: As what values are stored from the forward to the backward pass.
+#: Dtype in which values are stored from the forward to the backward pass.
 ACTIVATIONS: Final = ("float32", "bfloat16")
 
 
@@ -190,7 +190,7 @@ class StepRecipe:
         return is_free and not options.get("deterministic", False)
 
     def divided(self, model: StepModel) -> SplitPlanner | MicroBatchPlanner | None:
-        """Let the steps of a model be divided; return what does it, None if they stay as they are.
+        """Divide the steps of a model among devices; return the divided step, None if steps stay as they are.
 
         They are divided among several devices. On one they are cut into micro-batches where its memory is short, unless
         the user has chosen these. A named policy places the tasks itself, unless a way is asked for.
@@ -233,7 +233,7 @@ class StepRecipe:
 
 
 def _refusals() -> History:
-    """Return a history of what devices and libraries refuse, without times."""
+    """Return a history of the refusals of devices and libraries, without times."""
     from syclsched.profiling import HistoryStore
 
     found = MemoryHistory()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of the command line are imported when they are used, and known by their summaries before."""
+"""Lazy import of the command line's commands, and the summaries that are known without an import."""
 
 from __future__ import annotations
 

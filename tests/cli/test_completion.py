@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completion in the shell: the names are those of the library, and nothing heavy is imported for them."""
+"""Shell completion: names of the library, without heavy imports."""
 
 from __future__ import annotations
 

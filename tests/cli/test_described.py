@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""plan, run --dry-run, simulate and trace on hardware that is not here; and every kind of bad input."""
+"""plan, run --dry-run, simulate and trace on described hardware, and errors for every kind of bad input."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def plan_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """Exit code 2, an error that says what, and no traceback."""
+    """Assert exit code 2 and an error message without a traceback; return the message."""
     done = call(capsys, *arguments)
     assert done.code == 2, done
     assert "Traceback" not in done.err

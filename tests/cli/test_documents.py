@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents of --json: their keys and types are fixed, and only they are on standard output."""
+"""JSON documents of --json: fixed keys and types, and nothing else on standard output."""
 
 from __future__ import annotations
 

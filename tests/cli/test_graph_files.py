@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""plan, compare and simulate on graphs from files, on hardware that is not here."""
+"""plan, compare and simulate on graph files and described hardware."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_the_two_fastest_plans_stand_on_one_page(
     assert set(ranked) == set(policies.split(","))
     text = page.read_text()
     assert [f"<h2>{name}</h2>" in text for name in ranked] == [True, True, False]
-    assert f"<td>{ranked[2]}</td>" in text  # the table has all
+    assert f"<td>{ranked[2]}</td>" in text  # the table has all policies
 
 
 def test_what_if(capsys: pytest.CaptureFixture[str], fork: Path, tmp_path: Path) -> None:

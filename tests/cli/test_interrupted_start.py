@@ -16,9 +16,9 @@ from syclsched.cli import application
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: A module in place of another, during whose import Ctrl-C is pressed.
+#: A module in place of another, whose import sends Ctrl-C.
 PRESSED = "import signal\nsignal.raise_signal(signal.SIGINT)\n"
-#: The same, but where Python loses the exception.
+#: The same, but at a place where Python drops the exception.
 PRESSED_IN_CALLBACK = """
 import signal, time, weakref
 class Thing: pass

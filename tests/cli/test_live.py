@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main job on the devices of this machine, through the command line."""
+"""plan, run, trace and compare through the command line on the devices of this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SMALL = ("cholesky", "--n", 200, "--tile", 64)
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One data folder for all tests here, so that devices are profiled once."""
+    """Use one data folder for all tests here, so that devices are profiled once."""
     return tmp_path_factory.mktemp("home")
 
 
@@ -198,10 +198,10 @@ def test_the_plan_of_a_dynamic_run_is_what_happened(capsys: pytest.CaptureFixtur
     assert is_right(found)
     predicted, bound = found["predicted_makespan_s"], found["lower_bound_s"]
     assert isinstance(predicted, float) and isinstance(bound, float)
-    assert predicted >= bound > 0  # that of the simulated policy: what was believed on the way bounds nothing
+    assert predicted >= bound > 0  # the simulated policy's; the estimates that it used bound nothing
     shown = call(capsys, "trace", record, "--plan", plan)
     assert shown.code == 0, shown.err
-    assert "on cpu:copy" not in shown.out  # copies are named by the memories they are between
+    assert "on cpu:copy" not in shown.out  # copies are named by the memory spaces that they connect
     assert call(capsys, "run", *SMALL, "--plan", plan).code == 0
     elsewhere = "--policy", f"single:{OTHER_DEVICE}", "--dry-run", "--save-plan", other
     assert call(capsys, "run", *SMALL, *elsewhere).code == 0
@@ -217,7 +217,7 @@ def test_makespans_are_kept_of_the_runs_that_may_decide_between_plans(
 
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     plan = tmp_path / "plan.json"
-    job = ("cholesky", "--n", 136, "--tile", 64, "--devices", "cpu", "--no-calibrate")  # no other test's sizes
+    job = ("cholesky", "--n", 136, "--tile", 64, "--devices", "cpu", "--no-calibrate")  # no other test uses these sizes
 
     def kept() -> dict[str, int]:
         FEED.flush()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of many runs each result counts, and the same bits are checked once."""
+"""Checks of the results of repeated runs: every run is checked, equal bits only once."""
 
 from __future__ import annotations
 

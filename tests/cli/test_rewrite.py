@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``--rewrite``: tasks cut and merged on the way to a plan, and plans that were stored so."""
+"""``--rewrite``: plans with cut and merged tasks, and stored plans of this kind."""
 
 from __future__ import annotations
 

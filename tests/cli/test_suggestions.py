@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A misspelt value of any option that is chosen from a list is refused with the value that was meant."""
+"""Suggestions for misspelt values of options that are chosen from a list."""
 
 from __future__ import annotations
 

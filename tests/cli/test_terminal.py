@@ -75,7 +75,7 @@ def test_verbose_adds_decisions(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (("-v", "plan", *GRAPH), ("plan", *GRAPH, "-v")):
         said = call(capsys, *arguments).err
         assert "device max1550: 1 lane, profile of" in said and "planned in" in said
-    assert "planned in" not in call(capsys, "plan", *GRAPH).err  # the level of one call does not hold for the next
+    assert "planned in" not in call(capsys, "plan", *GRAPH).err  # the level of one call does not apply to the next
     both = call(capsys, "-q", "plan", *GRAPH, "-v")
     assert both.code == 2 and "cannot be combined" in both.err
 

@@ -125,7 +125,7 @@ def test_resume_needs_a_checkpoint(folder: Path, capsys: pytest.CaptureFixture[s
 
 
 def interrupt_after(monkeypatch: pytest.MonkeyPatch, place: str, calls: int) -> None:
-    """Let Ctrl-C come during a call of a function, of which so many are made before."""
+    """Raise KeyboardInterrupt in a call of a function after ``count`` calls of it."""
     owner, name = place.rsplit(".", 1)
     do, left = getattr(locate(owner), name), [calls]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who waits long is told why, and nobody else."""
+"""Notices that explain a long wait: printed after long waits only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syclsched.cli.wait_notice import PLANNING_NOTICE, RUNNING_NOTICE, notice_if
 
 
 class Heard(io.StringIO):
-    """A stream that tells when something was written."""
+    """A stream that sets an event when text was written to it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of the plans bound in one process: what fits together is admitted, the rest is refused with its reason."""
+"""Memory of all plans that one process has bound: admission of plans that fit together, refusal of others."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of connections to Dask clusters whose workers are processes of this machine."""
+"""Connections to Dask clusters whose workers are processes of this machine."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ class TestLosses:
             told: list[tuple[str, str]] = []
             made.when_lost(lambda worker, cause: told.append((worker.name, cause)))
 
-            # Killed: the call there ends, and so does what waits for its messages.
+            # Killed: the call on it ends, and so do waits for its messages.
             running = made.start("node1", f"{FUNCTIONS}:sleep", 60.0)
             made.call("node1", f"{FUNCTIONS}:send_numbers", first.address, "run", 1, 1)
             waiting = made.start("node0", f"{FUNCTIONS}:receive_nothing", second.address)
@@ -248,13 +248,13 @@ class TestLosses:
                 waiting.result(20)
             until(lambda: any(name == "node1" for name, _ in told))
 
-            # Dask starts it again: it has the name it had, and another address.
+            # Dask starts it again, with the same name and another address.
             until(lambda: len(made.workers) == 2)
             again = made.worker("node1")
             assert again.address != second.address
             until(lambda: made.call("node1", f"{FUNCTIONS}:sleep", 0.0) == 0.0)
 
-            # Frozen: found by the heartbeats it does not give.
+            # Frozen: detected by missing heartbeats.
             told.clear()
             running = made.start("node0", f"{FUNCTIONS}:sleep", 0.5)
             os.kill(processes["node0"], signal.SIGSTOP)
@@ -327,12 +327,12 @@ class TestLosses:
 
 
 def _paths() -> str:
-    """Return where other processes find this package and the helpers of the tests."""
+    """Return the import paths of this package and of the test helpers, for other processes."""
     return os.pathsep.join(str(each) for each in (Path(__file__).parents[1], Path(syclsched.__file__).parents[1]))
 
 
 def _address(file: Path) -> str:
-    """Return the address that a scheduler has written to a file, when it is complete."""
+    """Return the address that a scheduler writes to a file, once it is complete."""
     end = time.monotonic() + 30.0
     while True:
         try:

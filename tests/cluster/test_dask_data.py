@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dask's futures and arrays as inputs of runs, and results as such, on the workers that have them."""
+"""Dask's futures and arrays as inputs and results of runs, kept on the workers that hold them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def bound(cluster: Cluster) -> Iterator[Any]:
-    """Doubles x on the first machine, and rows 0 to 4 and 4 to 10 of z on the first and the second."""
+    """Bind a graph that doubles x on the first machine, rows 0 to 4 of z there, and rows 4 to 10 on the second."""
     graph = TaskGraph("halves")
     x, y = graph.array("x", (10, 3)), graph.array("y", (10, 3))
     z = graph.array("z", (10, 3), data=np.ones((10, 3)))

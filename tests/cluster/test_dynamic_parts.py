@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of plans under dynamic policies, several machines on one virtual clock: none waits for ever or in vain."""
+"""Parts of plans under dynamic policies, on several machines with one virtual clock: no deadlock, no needless wait."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ PATHS = [NetworkPath(*pair, 1e-4, 1e9) for pair in permutations([HOST, *MACHINES
 MACHINE = replace(TWO_DEVICES, spaces=tuple(replace(s, capacity_bytes=10**9) for s in TWO_DEVICES.spaces))
 THREE = joined(dict.fromkeys(MACHINES, MACHINE), PATHS)
 POLICIES = ("eager", "priority", "dmdas", "stealing", "hybrid", "queues")
-#: Time in which nothing ends that waits for ever.
+#: A time later than the end of every wait that ends.
 NEVER_S = 1e6
 
 
 @dataclass(frozen=True)
 class Queues:
-    """A policy of another package: it queues every task at once, on the last lane that can run it."""
+    """A policy of another package that queues every task at once, on the last lane that can run it."""
 
     name: str = "queues"
     sorts_queues: bool = False
@@ -61,7 +61,7 @@ class Queues:
 
 
 def exchange(data: Any = None, *, number: int, machine: str) -> None:
-    """Stand for a host task that sends or receives; it is not called here."""
+    """Return a mock of a host task that sends or receives; it is not called here."""
 
 
 def divided(plan: Plan, graph: TaskGraph) -> DividedPlan:
@@ -85,7 +85,7 @@ def run_together(
     """Run all machines; return their runs, and the messages that never arrive.
 
     A receive ends when the message has been sent. What a machine does before depends on nothing later, so the times are
-    found one message after another: those of which nothing is known end at `NEVER_S`.
+    found one message after another: a message whose time is unknown arrives at `NEVER_S`.
     """
     waits_s: dict[int, float] = {}
     while True:
@@ -148,11 +148,11 @@ def test_every_message_arrives_and_only_messages_are_on_their_lanes(policy: str,
 
 
 def _nothing(x: Any) -> None:
-    """Stand for work; it is not called here."""
+    """Mock a task's work; it is not called here."""
 
 
 def ends_s(policy: str, takes_s: Mapping[str, float]) -> dict[str, float]:
-    """Return the ends of tasks: machine two waits for two of machine one, and has two more to run meanwhile."""
+    """Return the ends of tasks: machine two waits for two tasks of machine one, and can run two more meanwhile."""
     graph = TaskGraph("waiting")
     x, y, z = (graph.array(name, (10,), data=np.ones(10)) for name in "xyz")
     for number in range(2):

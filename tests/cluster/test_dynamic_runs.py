@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs on several machines under dynamic policies: results of one task after another, whatever the policies decide."""
+"""Runs on several machines under dynamic policies: the results of sequential runs, whatever the policies decide."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def random_graph(seed: int, steps: int = 16) -> tuple[TaskGraph, Callable[[str], str], dict[str, Any]]:
-    """Kernels and host functions on whole numbers, a machine for each, and the values that NumPy computes."""
+    """Return a graph of kernels and host functions on integers, a machine for each task, and NumPy's results."""
     chance = random.Random(seed)
     graph = TaskGraph(f"random{seed}")
     values = [np.arange(SIZE, dtype=np.int64) * n for n in range(4)]
@@ -71,13 +71,13 @@ def _add(x: Any, y: Any) -> None:
 def test_random_graphs_give_numpys_bits(cluster: Cluster, policy: str, seed: int) -> None:
     graph, place, wanted = random_graph(seed)
     with cluster.bind(graph, plan=fixed(cluster, graph, place), dynamic=policy, calibrate=False) as runner:
-        for _ in range(2):  # the second run follows the first in its memory
+        for _ in range(2):  # the second run uses the memory of the first
             for name, value in runner().items():
                 np.testing.assert_array_equal(value, wanted[name], err_msg=name)
 
 
 def test_devices_are_chosen_on_each_machine(cluster: Cluster) -> None:
-    """The plan has every task of node0 on its host; in the run the CPU device takes some, and the trace says so."""
+    """The plan has every task of node0 on its host; in the run the CPU device takes some, and the trace shows it."""
     graph = TaskGraph("wide")
     for number in range(40):
         x = graph.array(f"x{number}", data=np.full(SIZE, 1.0))
@@ -108,7 +108,7 @@ def test_the_error_of_a_function_and_a_cancel_end_all_parts(cluster: Cluster) ->
         with pytest.raises(TaskFailedError, match="ZeroDivisionError"):
             runner.run().wait(60)
         np.testing.assert_array_equal(runner({"x": np.ones(3)})["y"], np.ones(3))
-        run = runner.run({"x": np.full(3, 1e9)})  # it would take long
+        run = runner.run({"x": np.full(3, 1e9)})  # the run would take long
         run.cancel()
         with pytest.raises(RunCancelledError):
             run.wait(60)

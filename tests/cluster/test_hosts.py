@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of clusters whose workers are on different hosts of a network, which is limited and cut."""
+"""Clusters whose workers are on different hosts of a network that is limited or cut."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_limits_of_ports_are_found(hosts: NetworkHosts, cluster: Cluster) -> Non
         assert 0.3 < path.fit.bandwidth_bytes_per_s * 8e-6 / (0.95 * megabits) < 1.2
     for port in found.ports:
         assert port.peers == WORKERS - 1
-        if port.worker == slow.name:  # messages of a port share it
+        if port.worker == slow.name:  # messages of one port share its rate
             assert 0.4 < port.bandwidth_bytes_per_s * 8e-6 / (0.95 * 200) < 1.3
             assert port.gain < 1.4
 

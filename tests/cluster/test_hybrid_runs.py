@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slow machines and workers that join: the rest of a hybrid run moves, and the next run of any plan uses them."""
+"""Hybrid runs on a cluster with slow machines and new workers: remaining work moves; later plans use all machines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TASKS = 60
 
 
 def nap(told: Path, x: Any) -> None:
-    """Add 1; on the worker whose process is told, ten times as slowly."""
+    """Add 1; take ten times as long in the worker process whose identifier the file ``told`` has."""
     time.sleep(0.5 if told.read_text() == str(os.getpid()) else 0.05)
     x += 1
 
@@ -36,7 +36,7 @@ def add_one(x: Any) -> None:
 
 
 def wait_for_others(first: int, moved: Path, x: Any) -> None:
-    """Add 1; on the first worker wait for another one to have a task, though not for ever."""
+    """Add 1; on the first worker wait, with a limit, until another worker has a task."""
     if os.getpid() != first:
         moved.touch()
     end = time.monotonic() + 1.0

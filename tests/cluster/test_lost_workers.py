@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that lose workers: the results are those of one machine, and what is still there is not done again."""
+"""Runs that lose workers: results of one machine, and no repetition of work whose results are left."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def slowly_halve(y: Any) -> None:
 
 
 def braid() -> TaskGraph:
-    """A graph of kernels and host functions on eight arrays, each task after one or two others."""
+    """Return a graph of kernels and host functions on eight arrays, in which each task depends on one or two others."""
     drawn = random.Random(0)
     graph = TaskGraph("braid")
     arrays = [graph.array(f"x{n}", (5000,), data=np.arange(5000.0) + n) for n in range(8)]
@@ -51,7 +51,7 @@ def braid() -> TaskGraph:
 
 
 def alternately(name: str) -> str:
-    """Every second task on each machine."""
+    """Place every second task on each machine."""
     number = int("".join(filter(str.isdigit, name)))
     return f"node{number // 4 % 2}/host" if name.startswith("halve") else f"node{number % 2}/cpu"
 
@@ -99,7 +99,7 @@ def test_full_disks_change_no_result_and_end_no_run() -> None:
 
 
 def add_one(calls: Path, name: str, x: Any) -> None:
-    """Add 1, and note the call."""
+    """Add 1, and record the call."""
     with (calls / name).open("a") as file:
         file.write("called\n")
     x += 1
@@ -124,7 +124,7 @@ def called(calls: Path) -> dict[str, int]:
 
 
 def on_node(name: str) -> str:
-    """The machine whose number the name of the task ends with."""
+    """Return the machine whose number the name of the task ends with."""
     return f"node{name[-1]}/host"
 
 
@@ -143,11 +143,11 @@ def test_what_the_machines_left_have_done_is_not_done_again(tmp_path: Path) -> N
         assert called(tmp_path) == {**dict.fromkeys(steps, 1), "y-1": 2, "die-1": 2}
         trace, text = run.trace(), str(run)
         (recovery,) = trace.recoveries
-        assert (recovery.planned, recovery.redone) == (3, ())  # nobody knows whether y-1 had finished
+        assert (recovery.planned, recovery.redone) == (3, ())  # it is unknown whether y-1 had finished
         assert run.recoveries == recovery.left_out and run.recoveries[0].startswith("node1")
         assert "3 tasks planned anew" in text
         ran = sorted(s.task or "" for s in trace.spans if s.kind == "host" and s.outcome == "done")
-        assert ran == sorted([*steps, "y-1", "die-1", "total-1"])  # those on the lost worker are not known
+        assert ran == sorted([*steps, "y-1", "die-1", "total-1"])  # tasks on the lost worker are unknown
         assert sum(device.tasks for part in run.parts for device in part.devices) == len(ran)
         again = runner()  # a plan of the whole graph
         assert [float(again[name][0]) for name in "xyz"] == [4.0, 2.0, 6.0]
@@ -167,7 +167,7 @@ def test_results_that_are_lost_after_the_end_are_computed_again_alone(tmp_path: 
 
 
 def test_a_worker_that_was_started_again_has_nothing_of_before(tmp_path: Path) -> None:
-    """Dask starts a killed worker again under its name; calls went to it, and failed."""
+    """Dask starts a killed worker again under its name; before, calls went to it and failed."""
     graph = TaskGraph("restarted")
     x, y = (graph.array(name, (100,), data=np.zeros(100)) for name in "xy")
     graph.host(partial(add_one, tmp_path, "x-0"), name="x-0", x=x.update())
@@ -186,7 +186,7 @@ def restart(cluster: syclsched.cluster.Cluster, name: str) -> None:
     os.kill(before, signal.SIGKILL)
 
     def is_new() -> bool:
-        with suppress(ClusterError):  # while it is away
+        with suppress(ClusterError):  # while the worker is away
             now = cluster.describe(refresh=True).get(name)
             return now is not None and now.process != before
         return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of plans: sequential results whatever machine a task is on, no races, and no machines that wait in a circle."""
+"""Parts of plans on several machines: sequential results for every placement, no races and no deadlocks."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def run(parts: Mapping[str, MachinePart], inputs: Mapping[str, Any]) -> dict[str
 
 
 def gathered(found: DividedPlan, values: Mapping[str, Mapping[str, Any]], graph: TaskGraph, inputs: Any) -> Any:
-    """Return the results, put together from the machines that have them."""
+    """Return the results, assembled from the machines that have them."""
     results = {}
     for name, pieces in found.results.items():
         whole = np.zeros(graph.arrays[name].shape, graph.arrays[name].dtype)
@@ -130,7 +130,7 @@ def test_plans_of_parts_have_no_races_and_never_wait_in_a_circle(data: st.DataOb
 
 
 def test_copies_that_a_plan_makes_early_close_no_circle() -> None:
-    """A copy of t7's input to device two/a stood before copies that machine three waited for to make this input."""
+    """Before, a copy of t7's input to device two/a preceded copies that machine three waited for to make this input."""
     graph = TaskGraph("early")
     a = [graph.array(f"a{i}", (64,), DTYPE) for i in range(4)]
     c = constant(np.arange(64), DTYPE, name="c")
@@ -167,7 +167,7 @@ def test_copies_that_a_plan_makes_early_close_no_circle() -> None:
 
 
 def test_values_are_sent_in_the_order_of_the_plans_copies() -> None:
-    """Those that another machine needs first go first, though they were made last."""
+    """Values that another machine needs first are sent first, though they were made last."""
     graph = TaskGraph()
     arrays = [graph.array(f"a{number}", (1000,)) for number in range(4)]
     for array in arrays:
@@ -189,7 +189,7 @@ def test_values_are_sent_in_the_order_of_the_plans_copies() -> None:
     check_no_circle(found)
     arrays_of = {message.sender: message.array for message in found.messages}
     sent = [arrays_of[each.task] for each in found.parts["one"].schedule.assignments if each.task in arrays_of]
-    assert sent == ["a0", "a3", "a2", "a1"]  # the first when nothing else is there to send
+    assert sent == ["a0", "a3", "a2", "a1"]  # the first one when no other value is ready to be sent
 
 
 @given(st.data())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Platforms of several machines: names, costs of copies, ports that are shared, and what is refused."""
+"""Platforms of several machines: names, costs of copies, shared network ports, and refusals."""
 
 from __future__ import annotations
 

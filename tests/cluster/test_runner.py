@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs on several machines: results of one machine, errors with their cause, cancelling, and workers that are lost."""
+"""Runs on several machines: results of one machine, errors with their cause, cancellation, and lost workers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def pipeline(steps: int = 6) -> tuple[TaskGraph, np.ndarray[Any, Any]]:
-    """A chain of kernels and host functions on two arrays, and its last value."""
+    """Return a chain of kernels and host functions on two arrays, and its last value."""
     graph = TaskGraph("pipeline")
     x, y = graph.array("x", (1000,)), graph.array("y", (1000,), data=np.ones(1000))
     for step in range(steps):
@@ -64,7 +64,7 @@ def _halve(y: Any) -> None:
 
 
 def alternately(name: str) -> str:
-    """Every task on another machine than the one before."""
+    """Place every task on another machine than the one before."""
     return f"node{int(name[-1]) % 2}/" + ("host" if name.startswith("halve") else "cpu")
 
 
@@ -139,7 +139,7 @@ def test_any_error_of_one_part_ends_the_others_at_once_and_names_its_worker(clus
     graph = TaskGraph("dividing")
     x, y = graph.array("x", (3,), data=np.zeros(3)), graph.array("y", (3,), data=np.ones(3))
     graph.host(_divides, name="divide0", x=x.update())
-    for number in range(40):  # ten seconds of work, which waits for no message
+    for number in range(40):  # ten seconds of work that wait for no message
         graph.host(_naps, name=f"nap{number}-1", y=y.update())
     with cluster.bind(graph, plan=fixed(cluster, graph, lambda name: f"node{name[-1]}/host")) as runner:
         begun = time.monotonic()
@@ -255,7 +255,7 @@ def test_times_of_parts_are_shown_beside_those_of_the_plan(cluster: Cluster) -> 
             assert said.replace("'", "&#x27;") in run._repr_html_()
         assert repr(run) == "<ClusterRun of 'pipeline': done>"
         runner.run({"x": x}).wait()
-        assert str(run) == text  # it was asked for in time
+        assert str(run) == text  # the cancellation came in time
     late = cluster.bind(graph, plan=plan)
     unread = late.run({"x": x})
     unread.wait()
@@ -295,7 +295,7 @@ def test_a_run_has_one_trace_of_all_machines(cluster: Cluster, tmp_path: Path) -
                 assert span.predicted_start_s == instruction.start_s
                 assert 0 <= span.start_s <= span.finish_s <= trace.makespan_s
             order = sorted((span.start_s, span.task) for span in trace.spans if span.kind in ("launch", "host"))
-            assert [task for _, task in order] == [task.name for task in graph.tasks]  # each needs the one before
+            assert [task for _, task in order] == [task.name for task in graph.tasks]  # each array needs the one before
             crossing = [span for span in trace.spans if len({use.space[:5] for use in span.uses}) == 2]
             assert len(crossing) == 5 and {span.kind for span in crossing} == {"copy"}
             assert sum(span.nbytes for span in crossing) == 5 * 8000
@@ -308,7 +308,7 @@ def test_a_run_has_one_trace_of_all_machines(cluster: Cluster, tmp_path: Path) -
                 ["node0", "node1", "3", "23.44 KiB"],
                 ["node1", "node0", "2", "15.62 KiB"],
             ]
-            # The plan may have the input x sent on from node0, which is faster on some machines.
+            # The plan may send the input x on from node0, which is faster on some machines.
             assert columns[1][4] in ("23.44 KiB", "31.25 KiB") and columns[2][4] == "15.62 KiB"
     assert read_trace(to_json(trace), where="here") == trace
     run.report(tmp_path / "run.html")
@@ -435,5 +435,5 @@ def test_auto_plans_once_for_each_kind_of_machine_and_for_its_own_host_only() ->
         graph.host(_halve, name=f"halve{number}", y=x.update())
     plan = plan_on(graph, joined(machines, paths), MemoryHistory(), budget_s=0.3)
     alone = [each.policy.partition(",")[0] for each in plan.candidates if " alone" in each.policy]
-    assert alone == ["three alone", "two alone"]  # of three equal machines, the one that the inputs reach first
+    assert alone == ["three alone", "two alone"]  # of three equal machines, the one that receives the inputs first
     assert {each.device.partition("/")[0] for each in plan.schedule.assignments} == {"three"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several clients of one cluster: who runs what, how far it is, and memory that holds what all have bound."""
+"""Several clients of one cluster: their runs, progress, and the memory that all their plans take."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def other(cluster: Cluster) -> Iterator[Cluster]:
-    """A second client."""
+    """Connect a second client."""
     with connect(cluster.scheduler) as made:
         yield made
 
 
 def _through(x: Any, *, gate: str) -> None:
-    """Wait for a file, and count."""
+    """Wait for a file, and count the call."""
     while not os.path.exists(gate):
         time.sleep(0.005)
     x += 1.0
@@ -54,7 +54,7 @@ def on_host(name: str) -> str:
 
 
 def gated(name: str, gates: list[Path], size: int = 1) -> TaskGraph:
-    """On each machine a task for each gate; a message to the other machine before the last one."""
+    """Return on each machine a task for each gate, with a message to the other machine before the last one."""
     graph = TaskGraph(name)
     arrays = [graph.array(f"x{each}", data=np.zeros(size)) for each in range(2)]
     sent = graph.array("sent", (1000,))
@@ -138,7 +138,7 @@ def test_an_interrupt_ends_the_bar_and_cancels_the_run(cluster: Cluster, tmp_pat
             run.wait()
         ended = len(told)
         assert not any(thread.name == "syclsched cluster progress" for thread in threading.enumerate())
-        for gate in gates:  # the tasks at work end
+        for gate in gates:  # running tasks end
             gate.touch()
         with pytest.raises(RunCancelledError):
             run.wait(60)
@@ -172,7 +172,7 @@ def test_status_says_who_has_what(cluster: Cluster, other: Cluster, tmp_path: Pa
 
 
 def sums(name: str, nbytes: dict[str, int]) -> TaskGraph:
-    """A task on each of some machines that writes an array of some size."""
+    """Return a task on each of some machines that writes an array of a given size."""
     graph = TaskGraph(name)
     for node, size in nbytes.items():
         graph.host(_fill, name=f"fill{node[-1]}", x=graph.array(f"x{node[-1]}", (size // 8,)).write())
@@ -200,7 +200,7 @@ def test_what_all_have_bound_fits_in_memory(cluster: Cluster, other: Cluster) ->
         assert f"graph 'theirs' of {me} needs 2.000 MiB of memory 'host', and 1.000 MiB of 4.000 MiB are left" in said
         assert f"graph 'mine' of {me} holds 3.000 MiB" in said and "close runners that are not used" in said
         parts = [[part.graph for part in worker.parts] for worker in cluster.status().workers]
-        assert parts == [[], ["mine"]]  # nothing is half bound
+        assert parts == [[], ["mine"]]  # no machine keeps a part of the refused plan
         np.testing.assert_array_equal(runner()["x1"], np.ones(3 * MIB // 8))
         with bound(other, sums("small", {"node1": MIB})) as beside:
             np.testing.assert_array_equal(beside()["x1"], np.ones(MIB // 8))

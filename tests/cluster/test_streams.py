@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams on several machines: results in order, overlapping runs, errors in their place, and workers that are lost."""
+"""Streams on several machines: results in order, overlapping runs, errors at their input, and lost workers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def meet(y: Any) -> None:
 
 
 def bound(cluster: Cluster, *, meets: bool = False) -> ClusterRunner:
-    """Bind a graph whose host function runs on one machine, and whose kernel on the other."""
+    """Bind a graph whose host function runs on one machine, and whose kernel runs on the other."""
     graph = TaskGraph("to and fro")
     x, y, z = (graph.array(name, (50,)) for name in "xyz")
     graph.host(squared, name="squared0", x=x.read(), y=y.write())
@@ -72,7 +72,7 @@ def test_results_come_in_the_order_of_their_inputs(cluster: Cluster) -> None:
 
 
 def test_runs_of_a_stream_are_in_flight_at_the_same_time(cluster: Cluster) -> None:
-    with bound(cluster, meets=True) as runner:  # each function waits for that of another run
+    with bound(cluster, meets=True) as runner:  # each function waits for the one of another run
         assert [results["z"][0] for results in runner.stream(inputs(1, 2, 3, 4))] == [2, 8, 18, 32]
 
 

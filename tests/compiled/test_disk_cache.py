@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machine code is kept, found again, and made anew when anything that went into it has changed."""
+"""Disk cache of machine code: reuse, and recompilation after a change of any input."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_what_two_processes_keep_at_once_is_not_mistaken(tmp_path: Path, monkeyp
     one, other = files(tmp_path), files(tmp_path)
     one.save("floats", "code for floats")
     with monkeypatch.context() as early:
-        early.setattr(other, "_load_index", dict)  # It had looked before there was anything.
+        early.setattr(other, "_load_index", dict)  # The earlier lookup was made before the entry existed.
         other.save("integers", "code for integers")
     assert files(tmp_path).load("integers") == "code for integers"
     assert files(tmp_path).load("floats") in (None, "code for floats")
@@ -157,7 +157,7 @@ def test_code_that_was_loaded_during_an_interrupt_can_be_called(tmp_path: Path) 
 
 
 def test_copies_of_a_function_for_others_are_kept_by_what_they_call(tmp_path: Path) -> None:
-    """A second process compiles nothing; a change of one called function makes its copy anew, and no other."""
+    """A second process compiles nothing; a change of one called function recompiles its copy, and no other."""
     rule = "from syclsched.compiled import lean\n\n@lean\ndef rule(x):\n    return x {}\n"
     (tmp_path / "one.py").write_text(rule.format("+ 1"))
     (tmp_path / "two.py").write_text(rule.format("* 10"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled functions are found again by the types of their arguments."""
+"""Dispatch of compiled functions by the types of their arguments."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def quartered(value: float) -> float:
 
 
 class _Allocated(ctypes.Structure):
-    """What glibc's mallinfo2 says."""
+    """The number of allocated bytes by glibc's mallinfo2."""
 
     _fields_ = [
         (name, ctypes.c_size_t)
@@ -69,7 +69,7 @@ def test_a_function_that_compiled_code_calls_has_no_wrapper_for_python_until_pyt
 
 
 def test_calls_with_named_tuples_keep_no_memory() -> None:
-    """numba kept one more fingerprint for each: 130 KiB for each plan."""
+    """Before, numba kept one more fingerprint for each: 130 KiB for each plan."""
     libc = ctypes.CDLL(None)
     libc.mallinfo2.restype, libc.malloc.restype = _Allocated, ctypes.c_void_p
     libc.free.argtypes, libc.memset.argtypes = [ctypes.c_void_p], [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
@@ -77,7 +77,7 @@ def test_calls_with_named_tuples_keep_no_memory() -> None:
 
     def allocated() -> int:
         for byte in range(200):
-            left = libc.malloc(161)  # as large as what numba takes next, to leave other things in it each time
+            left = libc.malloc(161)  # of the size of numba's next allocation, to change its contents
             libc.memset(left, byte, 161)
             libc.free(left)
             assert first(several) == 0.0
@@ -100,7 +100,7 @@ def test_what_has_no_fingerprint_is_taken_too() -> None:
 
 
 def test_ctrl_c_as_a_result_is_handed_back_is_ctrl_c() -> None:
-    """It was a SystemError."""
+    """Before, the KeyboardInterrupt became a SystemError."""
     libc = ctypes.CDLL(None)
     to_this_thread, to_nobody = (ctypes.cast(getattr(libc, n), ctypes.c_void_p).value or 0 for n in ("raise", "abs"))
     several = Several(np.arange(3.0), np.arange(3))
@@ -123,7 +123,7 @@ def test_ctrl_c_while_a_named_tuple_is_made_comes_when_it_is_there(monkeypatch: 
 
     monkeypatch.setattr(Several, "__new__", interrupted_new)
     with pytest.raises(KeyboardInterrupt):
-        doubled(several)  # without its result numba ends the process now and then
+        doubled(several)  # without its result numba ends the process sometimes
     assert len(made) == 1
 
 

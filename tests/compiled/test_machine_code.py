@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machine code made by the build is found by types and sources, and computes what numba's computes."""
+"""Machine code made by the build: lookup by types and sources, and results equal to numba's."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ print(json.dumps([repr(columns), sorted({name.partition(".")[0] for name in sys.
 """
 
 
-#: Imports what is compiled where nothing but the build's requirements is installed.
+#: Imports the compiled functions where only the build's requirements are installed.
 BUILD_ONLY = """
 import importlib, sys
 allowed = set(sys.argv[1:]) | {"syclsched", "build", "argument_lists"} | sys.stdlib_module_names
@@ -88,7 +88,7 @@ def second(value):
         raise ValueError("large", value)
     return first(value)
 """
-#: Builds them.
+#: Builds these functions.
 BUILD_RAISING = """
 import pathlib, build
 entries = [build.Entry(f"raising:{name}", ["int64"]) for name in ("first", "second")]
@@ -112,7 +112,7 @@ class Other(NamedTuple):
 
 
 def planned(folder: Path, policy: str, script: str = PLAN, **variables: str) -> tuple[str, list[str]]:
-    """The plan of a small graph made in another process, and which compiler packages were imported."""
+    """Return the plan of a small graph made in another process, and the compiler packages that it imported."""
     folders = {"XDG_DATA_HOME": str(folder / "data"), "XDG_CACHE_HOME": str(folder / "cache")}
     made = subprocess.run(
         [sys.executable, "-c", script, policy], cwd=ROOT, env={**os.environ, **folders, **variables},
@@ -129,7 +129,7 @@ def test_planning_and_simulation_need_no_compiler(tmp_path: Path) -> None:
 
 @built
 def test_ranks_are_those_of_numba(tmp_path: Path) -> None:
-    """The list scheduler after them is left out: numba would take half a minute to compile it."""
+    """The list scheduler that follows them is left out: numba would compile it for half a minute."""
     own, _ = planned(tmp_path, "", RANKS)
     other, imported = planned(tmp_path, "", RANKS, SYCLSCHED_MACHINE_CODE="off")
     assert "numba" in imported
@@ -138,7 +138,7 @@ def test_ranks_are_those_of_numba(tmp_path: Path) -> None:
 
 @built
 def test_every_call_of_the_package_has_machine_code(tmp_path: Path) -> None:
-    """What representative graphs call is in the list that the build reads; see tools/machine_code/record.py."""
+    """All calls of representative graphs are in the list that the build reads; see tools/machine_code/record.py."""
     folders = {"XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     command = [sys.executable, str(TOOLS / "record.py"), "--check", "--described"]
     made = subprocess.run(command, cwd=ROOT, env={**os.environ, **folders}, capture_output=True, text=True, check=False)
@@ -250,7 +250,7 @@ def test_machine_code_of_changed_sources_is_not_found() -> None:
 
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder in which the extension modules are looked for."""
+    """Return a folder in which the extension modules are looked for."""
     monkeypatch.setattr(machine_code, "__file__", str(tmp_path / "machine_code.py"))
     monkeypatch.delenv(machine_code.VARIABLE, raising=False)
     machine_code.loaded.cache_clear()
@@ -271,7 +271,7 @@ def test_the_best_instruction_set_that_the_processor_has_is_taken(
 
 
 def test_the_reason_for_no_machine_code(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (modules / f"_machine_code_numba1_v2{EXTENSION_SUFFIXES[0]}").touch()  # of another release of numba
+    (modules / f"_machine_code_numba1_v2{EXTENSION_SUFFIXES[0]}").touch()  # made by another release of numba
     (modules / f"{machine_code.stem()}v2.cpython-39-x86_64-linux-gnu.so").touch()
     assert machine_code.loaded() == (None, "not built: building the package needs a C and C++ compiler")
     (modules / f"{machine_code.stem()}v4{EXTENSION_SUFFIXES[0]}").touch()

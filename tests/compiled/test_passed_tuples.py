@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled functions that are called by their address."""
+"""Calls of compiled functions by their address."""
 
 from __future__ import annotations
 

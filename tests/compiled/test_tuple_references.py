@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Named tuples come to compiled functions by reference: fields of every kind, nested ones, and nothing kept."""
+"""Named tuples passed to compiled functions by reference: fields of every kind, nesting, and reference counts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a device lacks is found and named."""
+"""Detection of device capabilities that an implementation lacks, and the reason given."""
 
 from __future__ import annotations
 

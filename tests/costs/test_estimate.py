@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sequences cost: their steps, without what is done once instead of for each."""
+"""Costs of sequences: the sum of their steps, less the overheads that occur once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLATFORM = Platform("p", (CPU, HOST_DEVICE), (MemorySpace("cpu", 0), MemorySpace
 
 
 def tasks() -> tuple[Task, list[Task]]:
-    """A sequence of two steps, and the steps as tasks of their own."""
+    """Return a sequence of two steps, and the steps as tasks of their own."""
     graph = TaskGraph()
     x = graph.array("x", (10_000,))
     scale, fill = get("scale"), get("fill")

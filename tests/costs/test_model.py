@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost model: measured first, modelled else, worked out once for tasks that are alike."""
+"""The cost model: measured durations first, modelled ones otherwise, computed once for equal tasks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def kernel(name: str, efficiency: float = 1.0, requires: Requirements | None = N
 
 
 class Counting:
-    """A work function that counts how often it is asked."""
+    """A work function that counts its calls."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -209,7 +209,7 @@ def test_times_of_a_lane_with_fewer_threads_are_its_own_or_assume_perfect_use_of
 
 
 def test_the_same_code_in_another_language_is_expected_to_take_as_long() -> None:
-    """It would otherwise be compiled whenever a kernel turned out to be slower than modelled."""
+    """Otherwise it would be compiled whenever a kernel turned out to be slower than modelled."""
     op = operation(replace(kernel("a"), same_code_as="b"), replace(kernel("b"), same_code_as="a"), kernel("c", 0.1))
     task = tasks(op, 100)[0]
     assert task.signature is not None

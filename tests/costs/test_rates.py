@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rates come from the profile, or are assumed and say so."""
+"""Device rates: from the profile, or assumed and marked as assumed."""
 
 from __future__ import annotations
 

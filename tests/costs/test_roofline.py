@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The roofline: the longer of computing and moving bytes, by hand and by its properties."""
+"""The roofline model: the longer of computing and moving bytes, against results by hand and properties."""
 
 from __future__ import annotations
 

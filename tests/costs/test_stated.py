@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stated costs on devices: by name, by kind, scaled, or none."""
+"""Stated costs of tasks on devices: by device name, by kind, scaled, or none."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues of every device, and the compiled submission loop by both ways to them."""
+"""Queues of every device, and submission loops for SYCL and native queues."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from syclsched.devices.submission.submission_loop import SubmissionLoop
 
 @pytest.fixture
 def cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The CPU device, with a cache of the test's own."""
-    runtime = oneapi.load()  # Before the cache is moved: the emulator's folder stays where it is.
+    """The CPU device, with a cache folder for the test."""
+    runtime = oneapi.load()  # Before the cache folder changes: the emulator's folder stays the same.
     assert runtime is not None
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     import dpctl
@@ -31,7 +31,7 @@ def cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def intel_cpu() -> None:
-    """Skips a test where the CPU device is not Intel's: other makers' refuse what its compilers and libraries make."""
+    """Skip a test where the CPU device is not Intel's: other drivers refuse its compilers' and libraries' results."""
     oneapi.load()
     import dpctl
 
@@ -50,7 +50,7 @@ def queues(request: pytest.FixtureRequest) -> Iterator[list[Any]]:
 
 @pytest.fixture(params=["sycl", "native"])
 def new_loop(request: pytest.FixtureRequest) -> Iterator[Callable[..., SubmissionLoop]]:
-    """Make submission loops, by one of the two ways; they are closed at the end."""
+    """Make submission loops for SYCL or native queues; they are closed at the end."""
     library = load_library()
     made: list[SubmissionLoop] = []
 

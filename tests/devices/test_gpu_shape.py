@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPU-shaped device of tests: how it is shown, and what its memory refuses."""
+"""The GPU-shaped device of tests: its reported properties, and the accesses that its memory refuses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def twice(argument, kernel="twice"):
 
 @pytest.fixture
 def shaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Child processes have the emulator's device as a GPU."""
+    """Let child processes show the emulator's device as a GPU."""
     if PLATFORM_VARIABLE not in os.environ:
         environ = dict(os.environ)
         show_as_gpu(environ, AUTO, tmp_path)

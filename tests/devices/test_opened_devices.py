@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live queues: made once, in the right context, and only for devices that are here and trusted."""
+"""Open devices: queues created once, in the right context, and only on present and trusted devices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from syclsched.model.platform import Device, Partition, Platform
 SOURCE = "__kernel void add1(__global float* a) { a[get_global_id(0)] += 1.0f; }"
 
 
-# --- on facts ----------------------------------------------------------------------------------------
+# --- on made-up facts ----------------------------------------------------------------------------------
 
 
 def described(**changes: Any) -> Device:
@@ -133,7 +133,7 @@ def test_memory_of_a_space_is_reached_by_all_its_devices(kind: str) -> None:
 
     if discover(selector="cpu").device("cpu").compute_units < 2:
         pytest.skip("the CPU device has one compute unit")
-    # Every device of the machine in two, and the whole beside the parts.
+    # Every device of the machine in two parts, and the whole devices.
     for platform in (discover(sub_devices=2), discover(selector="cpu,cpu.*")):
         with open_devices(platform) as live:
             for space in platform.spaces:
@@ -229,7 +229,7 @@ def test_a_platform_with_a_vanished_device_is_not_opened(platform: Platform) -> 
 def test_an_untrusted_device_is_not_opened(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UntrustedDeviceError, match="not trusted: wrong sums"):
         open_devices(changed(platform, distrust="wrong sums"))
-    # A file may say that a device is trusted: it is asked here and now.
+    # A file may say that a device is trusted: opening checks it all the same.
     monkeypatch.setattr("syclsched.devices.opened_devices.distrust", lambda found: "wrong today")
     with pytest.raises(UntrustedDeviceError, match="wrong today"):
         open_devices(platform)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled sequences: every step bound to its own arguments and submitted in order, the empty ones left out."""
+"""Compiled sequences: each step has its own arguments, steps run in order, and empty steps are left out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from syclsched.devices.programs.executables import EmptySubmission, SequenceExec
 
 
 class Recorded:
-    """A step that writes down what it is given."""
+    """A step that records its arguments."""
 
     def __init__(self, name: str, log: list[Any]) -> None:
         self.name, self.log = name, log

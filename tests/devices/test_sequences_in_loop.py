@@ -31,12 +31,12 @@ def queue(queues: list[Any]) -> Any:
 
 @pytest.fixture
 def loop(queue: Any, new_loop: Callable[..., SubmissionLoop]) -> SubmissionLoop:
-    """A loop for it, by one way."""
+    """Make a submission loop for it, for SYCL or native queues."""
     return new_loop([queue], 10)
 
 
 class Mixed:
-    """An array on which kernels are submitted, and what it must be after so many of them."""
+    """An array on which kernels are submitted, and its expected values after so many of them."""
 
     def __init__(self, queue: Any) -> None:
         signature = Signature({"x": (SIZE,), "y": (SIZE,)}, {"x": DTYPE, "y": DTYPE}, {"a": 2})
@@ -83,7 +83,7 @@ def test_a_sequence_begins_with_its_first_kernel(queue: Any, loop: SubmissionLoo
     mixed = Mixed(queue)
     loop.wait(loop.submit([loop.kernel(0, 0, [], mixed.kernel), loop.sequence(1, 0, [], [mixed.kernel] * 50)]))
     (_, alone_end_ns), (start_ns, end_ns) = loop.times([0, 1])
-    (last_start_ns,), (last_end_ns,) = loop._times([1])  # of its last kernel alone
+    (last_start_ns,), (last_end_ns,) = loop._times([1])  # the times of its last kernel only
     assert end_ns == last_end_ns
     assert alone_end_ns <= start_ns < last_start_ns
 
@@ -108,4 +108,4 @@ def test_a_later_step_that_is_refused_ends_the_run(queue: Any, loop: SubmissionL
     mixed = Mixed(queue)
     with pytest.raises(ExecutionError, match="refused in the middle of a sequence"):
         loop.submit([loop.sequence(7, 0, [], [mixed.kernel, mixed.wrong, mixed.kernel])])
-    np.testing.assert_array_equal(mixed.y, mixed.after(1))  # it has waited for what was submitted
+    np.testing.assert_array_equal(mixed.y, mixed.after(1))  # the caller has waited for all submissions

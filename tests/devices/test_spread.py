@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A caller that is about to sleep leaves its core to one of two threads that share another."""
+"""Spread of computing threads over cores: a caller about to sleep frees its core for one of two threads on another."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def spread(library: Any) -> Iterator[int]:
 
 @pytest.fixture
 def computing() -> Iterator[tuple[int, int]]:
-    """Return two threads that compute; the caller keeps to one core meanwhile."""
+    """Start two computing threads; the caller keeps to one core meanwhile."""
     over, ids = threading.Event(), []
 
     def compute() -> None:
@@ -65,7 +65,7 @@ def core_of(thread: int) -> int:
 
 
 def learn(library: Any, spread: int) -> None:
-    """Let it see who computes."""
+    """Let the library sample which threads compute."""
     assert library.syclsched_spread(spread, 0) == -1
     time.sleep(0.05)
     assert library.syclsched_spread(spread, 0) == -1
@@ -78,7 +78,7 @@ def test_one_of_two_on_a_core_comes_to_the_callers_and_may_go_anywhere(
     here, there = sorted(cores)[:2]
     learn(library, spread)
     end = time.monotonic() + 30.0
-    while time.monotonic() < end:  # the system may have moved one itself, and others may want the cores
+    while time.monotonic() < end:  # the system may have moved one itself, and other processes may want the cores
         for thread in computing:
             os.sched_setaffinity(thread, {there})
         for thread in computing:
@@ -88,7 +88,7 @@ def test_one_of_two_on_a_core_comes_to_the_callers_and_may_go_anywhere(
         assert all(os.sched_getaffinity(thread) == cores for thread in computing)
         if moved == 1 and found == [here, there]:
             return
-        if moved == -1:  # it looks now and then, and sees anew who computes
+        if moved == -1:  # the library samples threads at intervals
             time.sleep(0.002)
     pytest.fail("two threads stayed on one core")
 
@@ -118,14 +118,14 @@ def test_a_waiting_thread_that_computes_keeps_off_the_cores_of_those_that_are_bo
     library: Any, spread: int, computing: tuple[int, int]
 ) -> None:
     cores = os.sched_getaffinity(computing[0])
-    os.sched_setaffinity(0, cores)  # those that a thread may take are the caller's
+    os.sched_setaffinity(0, cores)  # the cores that a thread may use are the caller's
     bound, waiting = computing
     there = sorted(cores)[1]
 
     def comes_to_keep_to(wanted: set[int]) -> bool:
         end = time.monotonic() + 60.0
         while os.sched_getaffinity(waiting) != wanted and time.monotonic() < end:
-            library.syclsched_spread(spread, waiting)  # lists threads now and then, and looks at them in the next call
+            library.syclsched_spread(spread, waiting)  # threads are listed at intervals, then sampled
             time.sleep(0.01)
         return os.sched_getaffinity(waiting) == wanted
 

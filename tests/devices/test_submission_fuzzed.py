@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled submission loop under sanitizers, with random sequences and a made-up runtime; no device is needed."""
+"""The compiled submission loop under sanitizers, with random sequences and a mock runtime; no device is needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SEQUENCES = 3000
-#: Of several threads each. With a planted defect more are tried: the first one that shows it ends the program.
+#: Sequences with several threads each. With a planted defect more are run: the first failure ends the program.
 THREADED, THREADED_UNTIL_SEEN = 30, 3000
 
 
@@ -32,7 +32,7 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
         subprocess.run(command, check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("there is no C compiler with sanitizers")
-    module.build = partial(module.build, objects=tmp_path_factory.mktemp("objects"))  # each change is one of ten files
+    module.build = partial(module.build, objects=tmp_path_factory.mktemp("objects"))  # a change is in one of ten files
     return module
 
 
@@ -46,7 +46,7 @@ def run(
     count: int = SEQUENCES,
     patience_s: int = 60,
 ) -> subprocess.CompletedProcess[str]:
-    """Build and run a driver: one of threads if a sanitizer is named for it."""
+    """Build and run a driver: the one with threads if a sanitizer is named for it."""
     if threads is None:
         program = tool.build(folder, sources=sources)
     else:

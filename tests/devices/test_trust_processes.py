@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check in processes of its own: without the cure for unknown processors, and where it kills its process."""
+"""The device check in processes of its own: without the fix for unknown processors, and where the check is killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syclsched.oneapi.cache_folder import cache_root
 from syclsched.oneapi.diagnosis.facts import Probe
 from syclsched.oneapi.opencl_drivers import NO_VENDOR_FILES
 
-# --- the cure taken away: the check and an independent look agree --------------------------------------
+# --- without the fix: the check agrees with an independent one -----------------------------------------
 
 CURE_TAKEN_AWAY = """
 import json
@@ -78,7 +78,7 @@ def run_without_cure(tmp_path: Path, **variables: str) -> list[list[Any]]:
 
 @pytest.mark.sycl
 def test_without_the_target_architecture_the_verdict_is_the_truth(tmp_path: Path) -> None:
-    # On a processor the runtime does not know the truth is "wrong"; on one it knows it is "right".
+    # On a processor unknown to the runtime results are wrong; on a known one they are right.
     found = run_without_cure(tmp_path)
     assert found
     for kind, right, trusted, reason in found:
@@ -87,12 +87,12 @@ def test_without_the_target_architecture_the_verdict_is_the_truth(tmp_path: Path
 
 @pytest.mark.sycl
 def test_a_runtime_made_to_compute_wrong_is_refused(tmp_path: Path) -> None:
-    # A setting of the runtime's own under which it ignores the work-group size asked for, on any processor.
+    # A setting of the runtime itself under which it ignores the requested work-group size, on any processor.
     found = run_without_cure(
         tmp_path,
         CL_CONFIG_CPU_FORCE_WORK_GROUP_SIZE="1",
         ONEAPI_DEVICE_SELECTOR="opencl:cpu",
-        OCL_ICD_VENDORS=NO_VENDOR_FILES,  # other runtimes do not read the setting
+        OCL_ICD_VENDORS=NO_VENDOR_FILES,  # other runtimes ignore the setting
     )
     assert [(kind, right, trusted) for kind, right, trusted, _ in found] == [("cpu", False, False)]
     assert "reduction" in found[0][3] and "OpenCL C" in found[0][3]
@@ -119,9 +119,9 @@ trust.check(dpctl.SyclDevice("cpu"))
 
 @pytest.fixture
 def killed(cpu: Any) -> Path:
-    """The mark that a process left which died of the CPU's check."""
+    """The marker file of a process that was killed during the check of the CPU device."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
-    # The emulator's folder is the usual one, the marks are the test's.
+    # The emulator's folder is the usual one, the markers are the test's.
     environment["TEST_CACHE"] = environment.pop("XDG_CACHE_HOME")
     ended = subprocess.run(
         [sys.executable, "-c", KILLED_BY_ITS_CHECK], env=environment, capture_output=True, check=False
@@ -161,7 +161,7 @@ def test_a_mark_counts_only_when_its_process_is_gone(tmp_path: Path) -> None:
     assert not crash_marker.is_orphaned(path)
     with crash_marker.mark(path):
         assert path.exists() and not crash_marker.is_orphaned(path)
-        path.write_text(f"{os.getpid()} 1")  # Another process that had this one's number before.
+        path.write_text(f"{os.getpid()} 1")  # An earlier process that had this one's identifier.
         assert crash_marker.is_orphaned(path)
         path.write_text("nonsense")
         assert not crash_marker.is_orphaned(path)

@@ -24,7 +24,7 @@ def live() -> tuple[Platform, Any]:
 
 @pytest.fixture(scope="module")
 def own_history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keeps measured times, by which policies decide, apart from those of other tests."""
+    """Keep measured times, on which policies depend, apart from those of other tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         yield
@@ -32,7 +32,7 @@ def own_history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def compiled_policies() -> None:
-    """Has the loops of all dynamic policies compiled, which takes a slow machine longer than tests wait for a run."""
+    """Compile the loops of all dynamic policies; on a slow machine this takes longer than tests wait for a run."""
     from support.running import given_chain
     from support.starting import POLICIES, live_called, start
 
@@ -43,7 +43,7 @@ def compiled_policies() -> None:
 
 @pytest.fixture(scope="session")
 def local_queues() -> None:
-    """Skips a test where the CPU device has no queues that run on the submitting thread, as PoCL's has none."""
+    """Skip a test where the CPU device has no queues that run on the submitting thread, as PoCL's has none."""
     from support.opened import live_on
 
     from syclsched.devices.backends.registry import backend_of
@@ -59,13 +59,13 @@ def local_queues() -> None:
 
 @pytest.fixture
 def one_core_lanes(local_queues: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Says that every lane is one core; the runtime has read it already, here it says which way is taken."""
+    """Set that every lane is one core; the runtime has read the setting already, so it only selects lane threads."""
     monkeypatch.setenv("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
 
 
 @pytest.fixture
 def nothing_is_left_running() -> Iterator[None]:
-    """Asserts that every run has ended or was cancelled."""
+    """Assert that every run has ended or was cancelled."""
     from syclsched.execution.handle.resources import unfinished
 
     yield
@@ -74,9 +74,9 @@ def nothing_is_left_running() -> Iterator[None]:
 
 @pytest.fixture
 def watchdog_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
-    """Has the time of the watchdog pass only while a condition holds, by 0.05 s at each look.
+    """Advance the watchdog's time only while a condition holds, by 0.05 s at each reading.
 
-    No deadline passes at any other time, however slow the machine is.
+    No deadline passes otherwise, however slow the machine is.
     """
     from syclsched.execution.handle import watchdog
 
@@ -97,7 +97,7 @@ def watchdog_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], obj
 def release_when_late(
     monkeypatch: pytest.MonkeyPatch, watchdog_time: Callable[[Callable[[], object]], None]
 ) -> Callable[[Any], None]:
-    """Has an injection let go of what hangs once the watchdog has found something late; its time passes until then."""
+    """Release an injected hang once the watchdog has reported a delay; the watchdog's time advances until then."""
     from syclsched.execution.handle.watchdog import RunWatch
 
     fail = RunWatch._fail

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of one bound plan asked for by many: threads and coroutines take turns, and none waits for nothing."""
+"""Concurrent calls of one bound plan: threads and coroutines take turns, and no wait is needless."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors where none are expected, within the package itself: a run ends all the same, and not before its kernels do."""
+"""Unexpected errors within the package itself: the run ends all the same, and not before its kernels."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_a_submission_that_breaks_on_another_thread_ends_its_run(monkeypatch: py
         run = runner.run(inputs)
         with pytest.raises(ExecutionError, match="ZeroDivisionError: on purpose"):
             run.wait(60)
-        runner(inputs)  # nothing of it is left
+        runner(inputs)  # no part of the failed run is left
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_dynamic_run_that_breaks_waits_for_what_compiled_code_has_submitted(
     workers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CL_CONFIG_CPU_TBB_NUM_WORKERS", workers)  # 1: threads of our own do it
+    monkeypatch.setenv("CL_CONFIG_CPU_TBB_NUM_WORKERS", workers)  # 1: lane threads execute it
     pending: list[bool] = []
     close = Submitter.close
 
@@ -84,7 +84,7 @@ def test_a_dynamic_run_in_which_a_submission_breaks_ends_and_counts_nothing_unsu
 ) -> None:
     graph = TaskGraph("broken")
     x, y, z, scrap = (graph.array(name, data=np.arange(8, dtype=DTYPE)) for name in ("x", "y", "z", "scrap"))
-    graph.kernel(with_library(Called(0)), name="by a library", x=x, y=scrap)  # so that Python decides
+    graph.kernel(with_library(Called(0)), name="by a library", x=x, y=scrap)  # so that policies run in Python
     device_mix = replace(MIX, implementations=MIX.implementations[:1])
     graph.kernel(device_mix, name="before", x=x, y=y, a=2)
     graph.host(lambda y: np.add(y, 1, out=y), name="host", y=y.update(), pure=True)
@@ -101,7 +101,7 @@ def test_a_dynamic_run_in_which_a_submission_breaks_ends_and_counts_nothing_unsu
     try:
         if recover:
             run.wait(60)
-            i = np.arange(8, dtype=DTYPE)  # what x, y and z are at first
+            i = np.arange(8, dtype=DTYPE)  # the initial values of x, y and z
             wanted_y = (2 * i + 3 * i + i) + 1
             np.testing.assert_array_equal(run.result("y"), wanted_y)
             np.testing.assert_array_equal(run.result("z"), 3 * wanted_y + 3 * i + i)
@@ -114,7 +114,7 @@ def test_a_dynamic_run_in_which_a_submission_breaks_ends_and_counts_nothing_unsu
 
 
 def test_a_host_task_behind_one_that_raises_still_waits_for_its_kernel() -> None:
-    """Both are on the host's lane when the first one raises, and compiled code has started them."""
+    """Both are on the host's lane when the first one raises, and compiled code has started both."""
     graph = TaskGraph("behind")
     x, y, z = (graph.array(name, data=np.zeros(4, DTYPE)) for name in "xyz")
     started, seen = threading.Event(), []

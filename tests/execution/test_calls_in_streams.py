@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams of plans that call libraries: all generations together leave only so many calls unfinished."""
+"""Streams of plans with library calls: a common bound of unfinished calls over all generations."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ STEPS, SIZE, MOST = 200, 100, 96
 
 @pytest.mark.parametrize("in_flight", [1, 2, 3, 4])
 def test_generations_share_what_may_be_unfinished(in_flight: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SYCL's queue takes the longer for a call the more of those before it are unfinished, whoever submitted them."""
+    """A call on SYCL's queue takes longer the more unfinished calls precede it, from any submitter."""
     monkeypatch.setattr(command_list, "MAX_CALLS_IN_FLIGHT", MOST)
-    # By generation, and by portion: what its own thread has submitted and not waited for.
+    # By generation, and by portion: its own thread's submissions without a wait.
     unfinished: dict[SubmissionLoop, dict[int, int]] = {}
     most: dict[SubmissionLoop, int] = {}
     submit_listed, wait_for, here = SubmissionLoop.submit_listed, SubmissionLoop.wait_for, threading.get_ident()

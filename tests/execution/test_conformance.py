@@ -31,7 +31,7 @@ def array(graph: TaskGraph, name: str, factor: int = 1, size: int = SIZE) -> Any
 
 
 def everything(assign: Operation = ASSIGN_KERNEL) -> TaskGraph:
-    """Kernels, host tasks, copies, a reduction, rows, a constant, a barrier, a temporary and an explicit edge."""
+    """Return a graph of kernels, host tasks, copies, a reduction, rows, a constant, a barrier, a temporary, an edge."""
     graph = TaskGraph("everything")
     x, y, z = (graph.array(name, (SIZE,), DTYPE) for name in "xyz")
     total, kept = graph.array("total", (1,), DTYPE), graph.array("kept", (SIZE,), DTYPE)
@@ -112,7 +112,7 @@ def test_random_graphs(way: Way, data: st.DataObject) -> None:
 
 
 def written_as_a_whole(graph: TaskGraph, inputs: dict[str, Any]) -> dict[str, str]:
-    """Return the arrays whose whole value every way keeps: written by a task, and whole or an input."""
+    """Return the written arrays whose full value every engine keeps: those without row ranges, and inputs."""
     ranged = {t.arguments[p] for t in graph.tasks for p in t.rows}
     written = {a.array for t in graph.tasks for a in t.accesses if a.mode.writes}
     kept = [n for n in sorted(written) if not graph.arrays[n].temporary and (n in inputs or n not in ranged)]
@@ -123,7 +123,7 @@ def written_as_a_whole(graph: TaskGraph, inputs: dict[str, Any]) -> dict[str, st
 
 
 def spins() -> TaskGraph:
-    """Tasks of some milliseconds, so that wrong times show, on all lanes and on the host."""
+    """Return tasks of some milliseconds on all lanes and on the host, so that wrong times are visible."""
     graph = TaskGraph("spins")
     first, second = array(graph, "first"), array(graph, "second")
     for index in range(3):

@@ -151,7 +151,7 @@ def test_a_stream_that_is_left_ends_and_the_next_is_right() -> None:
 # --- deadlines ---------------------------------------------------------------------------------------
 
 
-#: By the time of the watchdog, which passes only while something hangs.
+#: By the watchdog's time, which advances only while a task hangs.
 DEADLINE_S = 0.2
 
 
@@ -163,7 +163,7 @@ def deadline_error(handle: Handle) -> DeadlineError:
 
 
 def run_when_accepted(session: Session, inputs: Any, wanted: dict[str, Any], graph: TaskGraph) -> None:
-    """Run again; a runner refuses runs until the engine of one that was given up has ended."""
+    """Run again; a runner refuses runs until the engine of an abandoned run has ended."""
 
     def accepted() -> bool:
         try:
@@ -178,7 +178,7 @@ def run_when_accepted(session: Session, inputs: Any, wanted: dict[str, Any], gra
 
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gives a run that hangs up soon after its deadline."""
+    """Let a hung run be given up soon after its deadline."""
     monkeypatch.setattr(watchdog, "LEAST_GRACE_S", DEADLINE_S)
 
 
@@ -234,7 +234,7 @@ def test_a_run_past_its_deadline_fails_by_the_kernel_that_hangs(way: Way, watchd
 def test_a_deadline_is_kept_when_no_lane_is_at_work(
     way: Way, watchdog_time: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel's source takes longer to make than the run may take."""
+    """Compilation of a kernel's source takes longer than the run's deadline."""
     entered, opened = threading.Event(), threading.Event()
     implementation, cancel = MIX.implementations[0], watchdog.RunWatch._cancel
 

@@ -64,7 +64,7 @@ def test_a_run_recovers_from_a_fault_with_the_same_bits(way: Way, case: str) -> 
 
     if case == "lost device":
         skip_without_other_device()
-        # A policy that decides while it runs may leave one device out, but not both.
+        # A dynamic policy may leave one device unused, but not both.
         for lost in ("cpu", OTHER_DEVICE):
             fault = faults.lose(lost, after=1)
             with faults.inject(fault) as seen, way.open(graph, plan, inputs, warm=False, trace=True) as session:
@@ -97,7 +97,7 @@ def no_good(y: Any) -> None:
 @over_all_ways("edge across contexts")
 @releasing
 def test_a_task_left_out_waits_for_one_on_the_other_context(way: Way) -> None:
-    """Its input failed on the host; by an explicit edge it comes after a kernel that still runs elsewhere."""
+    """Its input failed on the host; an explicit edge puts it after a kernel that still runs on another device."""
     graph = TaskGraph("across contexts")
     w, x, y, z = (graph.array(name, data=np.arange(4, dtype=DTYPE)) for name in "wxyz")
     graph.kernel(only_on(SPIN, "cpu"), name="before", y=x, turns=100_000_000)
@@ -123,7 +123,7 @@ def test_a_task_left_out_waits_for_one_on_the_other_context(way: Way) -> None:
 @over_all_ways("fault beside an error", ["submission", "on device"])
 @releasing
 def test_a_fault_beside_a_host_function_that_raises(way: Way, case: str) -> None:
-    """The fault is recovered from where runs are recovered; the function's error is raised, and the rest is done."""
+    """The fault is recovered from where runs have recovery; the function's error is raised, and other tasks finish."""
     failing = Failing("raises, two contexts")
     make = faults.fail_submission if case == "submission" else faults.fail_on_device
     for number in (1, 2, 3):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constants on devices: uploaded once, prepared once, shared, counted, and gone when nothing uses them."""
+"""Constants on devices: uploaded and prepared once, shared, reference-counted, and freed after their last use."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_runs_of_one_and_of_several_graphs_share_a_constant(device: str, impleme
     for runner in runners:
         runner.close()
     del runners, runner, graphs, run
-    assert held_bytes() - before == 8000  # for the next run of the same weights
+    assert held_bytes() - before == 8000  # for the next run with the same weights
     del weights
     assert held_bytes() == before
 
@@ -82,7 +82,7 @@ def test_what_nothing_uses_goes_when_memory_is_asked_for() -> None:
     platform, live = live_on(None)
     gc.collect()
     uploads.release_unused()
-    before = held_bytes()  # of models that others hold
+    before = held_bytes()  # of models that other tests hold
     weights = syclsched.constant(np.arange(1000), DTYPE)
     graph = chain(weights)
     with execute(plan_on(graph, platform, "cpu"), graph, live, {"y": np.arange(1000)}) as run:
@@ -95,7 +95,7 @@ def test_what_nothing_uses_goes_when_memory_is_asked_for() -> None:
 
 
 def packing(calls: list[Any], **changes: Any) -> Any:
-    """`MIX` by a kernel that takes its constant backwards."""
+    """Return `MIX` by a kernel that takes its constant in reverse order."""
 
     def prepare(signature: Any, queue: Any, constants: Any) -> Any:
         assert not constants["x"].flags.writeable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that are copies: replayed by the compiled loop, dispatched, and done step by step, with the same bits."""
+"""Copy tasks: replayed, dispatched and stepped, with equal bits."""
 
 from __future__ import annotations
 

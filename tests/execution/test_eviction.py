@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans that do not fit into a device's memory, run on live devices: arrays go to the host and come back."""
+"""Eviction on live devices: plans larger than a device's memory move arrays to the host and back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.sycl
 
 
 def limited(platform: Platform, capacity_bytes: int) -> Platform:
-    """The platform with so much memory in every space but the host's."""
+    """Return the platform with this much memory in every space but the host's."""
     return replace(
         platform,
         spaces=tuple(s if s.name == HOST else replace(s, capacity_bytes=capacity_bytes) for s in platform.spaces),
@@ -63,7 +63,7 @@ def test_results_do_not_depend_on_how_much_memory_there_is(
 
 
 def discrete(platform: Platform) -> Platform:
-    """The platform as if no device and host could reach each other's memory."""
+    """Return the platform as if no device and host could reach each other's memory."""
     return replace(
         platform,
         devices=tuple(replace(d, reaches=(d.space,)) for d in platform.devices),
@@ -75,7 +75,7 @@ SIZE, COUNT = 8192, 16
 
 
 def passes(name: str) -> TaskGraph:
-    """Two passes over many arrays, and temporaries between them."""
+    """Return two passes over many arrays, and temporaries between them."""
     graph = TaskGraph(name)
     arrays = [graph.array(f"a{i}", data=np.arange(SIZE, dtype=DTYPE) + i) for i in range(COUNT)]
     for step in range(2):
@@ -117,14 +117,14 @@ def test_a_graph_four_times_as_large_as_the_limit(device: str, apart: bool) -> N
             waited = {span.instruction: set(span.waits) for span in last.trace().spans}
             planned = {i.id: set(i.waits) for _, i in plan.instructions() if i.id in waited}
             assert all(planned[number] <= waited[number] for number in waited)
-            # Reports are to know of the waits that were added where memory was laid out; on one lane none are needed.
+            # Reports must include the waits added by the memory layout; on one lane none are needed.
             assert waited != planned or not platform.device(device).copy_lane
         assert devices.memory()[device].in_use_bytes == 0
         assert devices.memory()[device].peak_reserved_bytes <= 1.05 * limit
 
 
 def assert_as_planned(counts: Any, plan: Plan) -> None:
-    """The peak is what the plan says within 5 %, and what is held besides is as little."""
+    """Assert that the peak is the plan's within 5 %, and that other memory is as small."""
     for space, planned in plan.peak_bytes.items():
         assert 0.95 * planned <= counts.peak_bytes[space] <= planned
         assert counts.held_bytes[space] <= 1.05 * planned
@@ -139,7 +139,7 @@ def test_a_limit_for_a_run_is_asked_for_by_name_and_refused_where_nothing_fits()
         np.testing.assert_array_equal(run.result("a3"), expected["a3"])
         run.wait()
         assert 0 < run.counts.peak_bytes["cpu"] <= 2**18
-    with run_graph(graph, platform, memory_limit={"cpu": "100KiB"}, **asked) as run:  # some are used in the host's
+    with run_graph(graph, platform, memory_limit={"cpu": "100KiB"}, **asked) as run:  # some are used in host memory
         np.testing.assert_array_equal(run.result("a3"), expected["a3"])
         run.wait()
         assert 0 < run.counts.peak_bytes["cpu"] <= 100 << 10

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A device that hangs, and no deadline: every wait ends all the same, and memory stays until the device is done."""
+"""A hung device without deadlines: every wait ends all the same, and memory is kept until the device is done."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_stream_that_hangs_fails_generation_by_generation_and_can_be_left(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not runner.replayed:
-        return  # without the compiled parts there is nothing to replay
+        return  # without the compiled parts there is no replay
     with faults.inject(faults.hang(DEVICE, after=1)) as injection:
         stream = runner.stream(({} for _ in range(4)), in_flight=2, return_exceptions=True)
         found = list(stream)
@@ -184,7 +184,7 @@ def test_the_watchdog_may_look_while_generations_begin(runner: Runner, monkeypat
         began: list[Any] = []
 
         class Growing(weakref.WeakKeyDictionary[Any, Any]):
-            """Another thread begins a generation while this one looks."""
+            """A set to which another thread adds a generation during iteration."""
 
             def values(self) -> Iterator[Any]:
                 for each in super().values():

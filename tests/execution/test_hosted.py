@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bound plans with tasks on the host: replayed with the bits of dispatched runs, while devices go on."""
+"""Bound plans with host tasks: replayed with the bits of dispatched runs, while devices continue."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_two_contexts_that_meet_on_the_host_are_replayed(live: Live) -> None:
             np.testing.assert_array_equal(runner()["z"], sequential(graph, graph.data)["z"])
 
 
-# --- what goes on meanwhile ---------------------------------------------------------------------------
+# --- concurrency ------------------------------------------------------------------------------------
 
 
 def test_a_device_goes_on_while_a_function_runs(live: Live) -> None:

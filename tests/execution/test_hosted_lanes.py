@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bound plans with tasks on several lanes of the host: replayed at once, with the results and errors of one lane."""
+"""Bound plans with tasks on several host lanes: replayed at once, with the results and errors of one lane."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.sycl
 
 
 def on_lanes(graph: TaskGraph, platform: Platform, lane_of: Callable[[str], int], lanes: int = 2) -> Plan:
-    """Functions on the lanes of the host that are told, kernels on the CPU device."""
+    """Plan functions on the given host lanes, and kernels on the CPU device."""
 
     def place(name: str) -> tuple[str, int, str | None]:
         first = graph.find_task(name).operation.implementations[0]  # type: ignore[union-attr]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bound plans with tasks on the host of which something goes wrong: what depends on it ends, nothing else does."""
+"""Failures in bound plans with host tasks: dependent tasks are cancelled, others finish."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.sycl
 
 
 def sequential_of(graph: TaskGraph, task: str, array: str) -> Any:
-    """What one task alone makes of the graph's data."""
+    """Return the result of one task alone on the graph's data."""
     alone = TaskGraph("alone")
     for name, value in graph.data.items():
         alone.array(name, data=value)
@@ -104,7 +104,7 @@ def test_the_order_through_a_function_that_is_left_out_is_kept(live: Live) -> No
     graph.host(explode, name="explode", y=bad.update())
     graph.kernel(SPIN, name="spin", y=y, turns=3_000_000)
     graph.host(lambda bad, y, z: None, name="through", bad=bad.read(), y=y.read(), z=z.write())
-    graph.host(plus_one, name="after", y=y.update())  # waits for spin through the one that is left out
+    graph.host(plus_one, name="after", y=y.update())  # waits for spin through the skipped task
     with bound(plan_on(graph, platform, "cpu"), graph, devices) as runner:
         run = runner.run()
         with pytest.raises(TaskFailedError, match="task 'explode'"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams with tasks on the host: in order, over devices that go on meanwhile, and left at any time."""
+"""Streams with host tasks: in order, over devices that continue meanwhile, and closed at any time."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_stream_that_is_left_while_a_function_runs(live: Live) -> None:
         np.testing.assert_array_equal(runner(inputs)["y"], expected)
 
 
-@pytest.mark.other_device  # beside others, the CPU device has a lane of its own for copies
+@pytest.mark.other_device  # with other generations, the CPU device has a copy lane
 def test_what_is_copied_out_for_a_function_lets_the_next_input_go_first(live: Live) -> None:
     platform, devices = live
     apart = replace(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C at any moment of a run of a bound plan: the next run is right, and nothing of the one before is in its way."""
+"""Ctrl-C at any moment of a bound plan's run: the next run is right, and no part of the interrupted one remains."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PACKAGE = str(Path(syclsched.__file__).parent)
 
 
 class Interrupt:
-    """Raises KeyboardInterrupt when the so-many-th function of the package is entered: signals are looked for there."""
+    """Raise KeyboardInterrupt at a given number of function calls of the package, where Python handles signals."""
 
     def __init__(self, at: int) -> None:
         self._at, self._calls = at, 0
@@ -93,7 +93,7 @@ KINDS: dict[str, Callable[[], Any]] = {
 
 
 @needs_onednn
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may come where garbage goes
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may be raised in a finaliser
 @pytest.mark.parametrize("kind", KINDS)
 def test_ctrl_c_at_any_function_leaves_the_next_run_alone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     runner, inputs, wanted = KINDS[kind]()
@@ -109,7 +109,7 @@ def test_ctrl_c_at_any_function_leaves_the_next_run_alone(kind: str, monkeypatch
             sys.settrace(interrupt)
             try:
                 runner(inputs)
-                if interrupt.raised:  # in a callback of garbage, where it is lost: it comes again
+                if interrupt.raised:  # the garbage collector dropped it: it is raised again
                     threading.Event().wait(60)
             except KeyboardInterrupt:
                 pass
@@ -129,7 +129,7 @@ def test_a_run_that_is_cancelled_before_it_starts_touches_nothing_of_the_one_bef
             runner(inputs)
             assert runner._bound.instances is not None
             left = runner._bound.instances.generations[0].replay(runner._bound.prepared.values(inputs), record=True)
-            left.cancel()  # its events were given back: to wait for them would end the process
+            left.cancel()  # its events were released: to wait for them would end the process
             left.join(60)
             assert left.finished.is_set()
             np.testing.assert_array_equal(runner(inputs)["y"], wanted["y"])
@@ -173,7 +173,7 @@ def test_what_c_has_submitted_is_awaited_though_python_was_not_told(monkeypatch:
 
 
 def test_a_flight_that_was_interrupted_twice_is_awaited_and_its_results_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second time while it was handed over: nobody has it then but the runner."""
+    """The second interrupt comes during the hand-over, when only the runner refers to the run."""
     platform, live = live_on(None)
     graph = TaskGraph()
     x, y = (graph.array(name, (10,), DTYPE) for name in "xy")

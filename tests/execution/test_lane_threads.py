@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams, and plans with tasks on the host, on one-core lanes: done by threads of our own, with the same outcomes."""
+"""Streams and plans with host tasks on one-core lanes, executed by lane threads, with the same results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("one_core_lanes")]
 
 @pytest.fixture
 def ways(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each submission from a list whether it went to threads."""
+    """Record for each submission from a list whether it went to lane threads."""
     seen: list[bool] = []
     submit = SubmissionLoop.submit_listed
 
@@ -50,7 +50,7 @@ def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
 
 
 def to_and_fro(turns: int = 2_000) -> tuple[TaskGraph, Plan]:
-    """Six tasks, each on the other lane than the one before."""
+    """Return six tasks, each on the other lane than the one before."""
     platform, _ = live_on(None)
     graph = TaskGraph("to and fro")
     y = graph.array("y", (1,), DTYPE)
@@ -99,7 +99,7 @@ def test_a_lane_does_one_thing_at_a_time_and_the_trace_says_when(ways: list[bool
         for generation in range(6):
             chain = sorted((s.task or "", s.start_s, s.finish_s) for s in spans if s.generation == generation)
             assert all(before[2] <= after[1] for before, after in pairwise(chain))
-        run = runner.run({"y": np.array([1])})  # alone it is done without them, and its trace is its own
+        run = runner.run({"y": np.array([1])})  # a single run is submitted to queues, and its trace has its own times
         run.wait(60)
         assert all(span.duration_s > 0 for span in run.trace().spans if span.kind == "launch")
     assert ways and all(ways)
@@ -266,7 +266,7 @@ def test_what_is_not_done_on_purpose_lives_until_its_turn_comes(monkeypatch: pyt
         monkeypatch.setattr(faultpoints, "CommandStructure", Noted)
         monkeypatch.setattr(SubmissionLoop, "wait_for_all", looked_at)
         left.start()
-        with faults.inject(faults.fail_on_device(4)):  # they begin when the generation is on its way already
+        with faults.inject(faults.fail_on_device(4)):  # they begin when the generation is in flight already
             left.submit_until(1000)
             while not left.end_if_complete():
                 pass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays in memory of every kind: the same results to the last bit, however they are run; and inputs used in place."""
+"""Arrays in every kind of USM memory: equal bits for every engine, and inputs used in place."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DEVICES = ("cpu", OTHER_DEVICE)
 
 
 def mixing(kind: UsmKind | None = None) -> TaskGraph:
-    """Kernels on two devices and a function of the host, with a temporary that only kernels of one device touch."""
+    """Return kernels on two devices and a host function, with a temporary that only kernels of one device touch."""
     graph = TaskGraph("mixing")
     x = graph.array("x", (SIZE,), DTYPE, usm=kind)
     names = {"y": False, "inner": True, "z": False, "w": False}
@@ -49,7 +49,7 @@ def mixing(kind: UsmKind | None = None) -> TaskGraph:
 
 
 def placed(graph: TaskGraph, platform: Platform, devices: tuple[str, str] = DEVICES) -> Plan:
-    """All on the first device but what the name says."""
+    """Place all on the first device except tasks whose names say otherwise."""
 
     def place(name: str) -> tuple[str, int, str]:
         device = HOST if name.startswith("host") else devices[name.startswith("w")]
@@ -73,7 +73,7 @@ def test_every_kind_gives_the_same_however_it_is_run(devices: tuple[str, str], k
     if space.host_accessible:
         of_inner: UsmKind = kind
         of_z: UsmKind = "shared" if kind == "device" else kind  # the host touches it
-    else:  # what is in the host's memory is copied
+    else:  # arrays in host memory are copied
         of_inner = of_z = "device" if kind == "host" else kind
     usual = {default_kind(space, platform)}
     assert {k for (name, where), k in kinds.items() if name == "inner" and where == space.name} == {of_inner} - usual
@@ -120,7 +120,7 @@ def test_runs_that_decide_as_they_go_use_memory_that_was_asked_for(kind: UsmKind
 
 
 def handed_over(kind: UsmKind | None) -> TaskGraph:
-    """The host hands ``x`` to a device, the device hands ``z`` to the host."""
+    """Return a graph in which the host passes ``x`` to a device, and the device passes ``z`` to the host."""
     graph = TaskGraph("handed over")
     given = graph.array("given", (SIZE,), DTYPE)
     x, z = (graph.array(name, (SIZE,), DTYPE, temporary=True, usm=kind) for name in "xz")
@@ -140,7 +140,7 @@ def test_kernels_use_what_the_host_hands_them_in_the_hosts_memory() -> None:
     inputs = {"given": value()}
     with open_devices(platform) as live:
         copying = placed(handed_over(None), platform, (device, device))
-        assert [(c.array, c.kind) for c in copying.memory] == [("w", "plain")]  # only functions of the host touch it
+        assert [(c.array, c.kind) for c in copying.memory] == [("w", "plain")]  # only host functions touch it
         graph = handed_over("host")
         plan = placed(graph, platform, (device, device))
         assert {(c.array, c.space, c.kind, c.context) for c in plan.memory if c.array != "w"} == {
@@ -185,14 +185,14 @@ def test_inputs_in_usm_memory_are_read_in_place(device: str, apart: bool) -> Non
         assert buffer is runner.buffer("x")
         with pytest.raises(ArgumentError, match="not read in place"):
             runner.buffer("y")
-        for data in given:  # written to in place, given as an array of the host's, and both in turns
+        for data in given:  # written in place, passed as a host array, and both in turns
             buffer[...] = data
             np.testing.assert_array_equal(runner()["y"], data)
             np.testing.assert_array_equal(runner({"x": data + 1})["y"], data + 1)
             with runner.run() as run:
                 np.testing.assert_array_equal(run.result("y"), data)
         changing = value(9)
-        for _ in range(2):  # what lies where it was need not be what it was
+        for _ in range(2):  # data in place may have been overwritten
             changing += 1
             np.testing.assert_array_equal(runner({"x": changing})["y"], changing)
         runner()
@@ -204,7 +204,7 @@ def test_inputs_in_usm_memory_are_read_in_place(device: str, apart: bool) -> Non
         with execute(plan, graph, live, {"x": buffer}) as run:
             np.testing.assert_array_equal(run.result("y"), given[-1])
             run.wait()
-            run.result("x", like="usm_ndarray")[...] = 0  # the caller's input is not what is given out
+            run.result("x", like="usm_ndarray")[...] = 0  # the caller's input is not the returned array
         np.testing.assert_array_equal(buffer, given[-1])
 
 
@@ -244,7 +244,7 @@ def test_what_lies_elsewhere_is_read_there_though_the_run_before_could_not_begin
     with bind(plan, graph, live, trace=False) as runner:
         runner({"x": in_usm[0], "y": in_usm[1]})
         with faults.inject(faults.fail_allocation(1)) as seen, pytest.raises(MemoryLimitError):
-            runner({"x": in_usm[2], "y": value(7)})  # x has its place, y gets none
+            runner({"x": in_usm[2], "y": value(7)})  # x is in its place, y has none
         assert seen.injected
         found = runner({"x": in_usm[2], "y": in_usm[1]})
     np.testing.assert_array_equal(found["a"], value(2))
@@ -266,7 +266,7 @@ def test_memory_for_inputs_that_are_read_in_place_counts_against_limits() -> Non
         with runner.stream([{"x": value(n)} for n in range(4)], in_flight=2) as stream:
             for n, results in enumerate(stream):
                 np.testing.assert_array_equal(results["y"], value(n))
-    # Where there is room for one of them only at a time, they are not read in place: it cannot be done at all.
+    # Where memory suffices for one of them at a time only, reading in place is impossible.
     with pytest.raises(MemoryLimitError):
         placed(graph, with_memory_limit(platform, {"cpu": nbytes}))
 

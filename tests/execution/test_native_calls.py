@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries called from the compiled loop: in order with everything else on their lane, and their trouble said."""
+"""Library calls from the compiled loop: in order with their lane's other work, and with reported errors."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def test_the_first_call_of_a_run_waits_for_kernels_submitted_before_it_was_prepa
     size, steps = 1 << 20, 17
     graph = TaskGraph("late")
     y, *copies = (graph.array(name, (size,), "float32", temporary=name in "ab") for name in "yabc")
-    for n, (read, written) in enumerate(pairwise([y, *copies])):  # c takes a's memory, so that it is not prepared early
+    for n, (read, written) in enumerate(pairwise([y, *copies])):  # c reuses a's memory: it is not prepared early
         graph.kernel(COPY, name=f"copy{n}", x=read, y=written)
     for n in range(steps):
         graph.kernel(SHIFT, name=f"t{n}", y=copies[-1], n=2 * n + 1)
     graph.kernel(linear(gives_event=gives_event), name="call", y=copies[-1], alpha=-1.0, beta=1000.0)
-    # By this predicted time, a lane is given only 16 tasks ahead: the call is prepared when half of these have ended.
+    # With this predicted time, a lane is only 16 tasks ahead: the call is prepared when half of these have ended.
     plan = plan_on(graph, platform, "cpu", task_s=0.1)
     given = np.arange(size, dtype=np.float32) % 500
     want, i = given, np.arange(size)
@@ -241,13 +241,13 @@ def test_several_runners_at_once() -> None:
 @needs_onednn
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_dynamic_runs_know_what_calls_took(lanes: int) -> None:
-    """Where several lanes compute, by when calls were seen to have ended: they have no times of their own there."""
+    """With several computing lanes, durations follow from when polling saw calls end: they have no timestamps."""
     platform = with_lanes(discover(), lanes).select(lambda device: device.kind == "cpu")
     given = np.arange(20_000, dtype=np.float32) % 500
     learnt: list[float] = []
     with open_devices(platform) as live:
         options = {"learn": lambda found: learnt.extend(seconds for _, seconds in found)}
-        policy = "eager" if lanes == 1 else "anywhere"  # which uses both
+        policy = "eager" if lanes == 1 else "anywhere"  # which uses both lanes
         run = start(alternating(20, 20_000, linear()), live, policy, {"y": given}, **options)
         with run:
             assert np.array_equal(run.result("y"), expected(given, 20))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of no elements, of no dimensions and of every dtype, also as constants and reshaped, in every engine."""
+"""Arrays without elements, without dimensions and of every dtype, also as constants and reshaped, in every engine."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _elements(signature: Signature, _: object) -> Launch:
     return Launch((int(np.prod(signature.shapes["y"])),))
 
 
-#: y = x at odd places, w at even ones: bits, of whatever dtype.
+#: y = x at odd indices, w at even ones: the bits of any dtype.
 PICK = Operation(
     "pick",
     (

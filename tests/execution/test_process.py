@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process leaves behind: nothing at its end, nothing at Ctrl-C."""
+"""Ends of processes: interpreter exit, Ctrl-C, fork, and concurrent processes."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ with get_context("spawn").Pool(1) as pool:
     print(pool.apply(abs, (-7,)), flush=True)
 """
 
-#: Interrupts at random times, in one process: every run ends, and the next one is right.
+#: Interrupts at random times in one process: every run ends, and the next one is right.
 INTERRUPTS = """
 import random
 from support.running import DTYPE, MIX
@@ -163,7 +163,7 @@ runner.close()
 live.close()
 """
 
-#: Uses all that is kept between processes.
+#: Uses all caches that processes share.
 CACHES = """
 import numpy as np
 sys.path.insert(0, sys.argv[1])
@@ -186,7 +186,7 @@ print(sorted(d.name for d in platform.devices), flush=True)
 
 
 def run_program(program: str, *arguments: str, tasks: int = 2000) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process in which a run of so many tasks, of a millisecond each, is on its way."""
+    """Run a program in a process with a run in flight of so many tasks of a millisecond each."""
     tests = str(Path(__file__).parents[1])
     command = [sys.executable, "-c", f"TASKS = {tasks}\n{START}{program}", tests, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -213,7 +213,7 @@ def test_ctrl_c_while_waiting() -> None:
 
 @pytest.fixture
 def leaves_at_exit() -> None:
-    """Skips a test on PoCL, whose exit handler waits for kernels, and in a forked process for ever."""
+    """Skip a test on PoCL, whose exit handler waits for kernels, and in a forked process without end."""
     from support.grouped import is_pocl
     from support.opened import live_on
 
@@ -231,7 +231,7 @@ def test_a_kernel_that_never_ends_holds_up_nothing_not_even_the_exit() -> None:
 
 @pytest.mark.usefixtures("leaves_at_exit")
 def test_a_forked_process_is_refused_devices_and_the_parent_goes_on() -> None:
-    process = run_program(FORK, tasks=4000)  # still on its way after all calls
+    process = run_program(FORK, tasks=4000)  # still in flight after all calls
     assert process.stdout.splitlines() == [" ".join(["ForkedError"] * 8 + ["nothing"]), "5 False", "7"], process.stderr
 
 

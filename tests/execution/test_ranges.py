@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that touch parts of arrays, on live devices: right to the last bit wherever they run."""
+"""Tasks on ranges of arrays, on live devices: equal bits for all placements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.sycl
 
 
 def check(plan: Any, graph: TaskGraph, devices: Any) -> None:
-    """Run a plan and compare all that can be asked for with what NumPy makes of the graph."""
+    """Run a plan and compare all results with NumPy's."""
     rng = np.random.default_rng(len(graph))
     inputs = {name: rng.integers(-(2**40), 2**40, a.shape) for name, a in graph.arrays.items()}
     untouched = {name: value.copy() for name, value in inputs.items()}
@@ -82,7 +82,7 @@ def test_bound_plans_give_numpys_bits_every_time(data: st.DataObject) -> None:
 
 
 def halves(task: Any) -> TaskGraph:
-    """One half of an array is written by a host function, the other by a kernel."""
+    """Return a graph in which a host function writes one half of an array, and a kernel the other."""
     graph = TaskGraph("halves")
     x = graph.array("x", data=np.arange(100, dtype=DTYPE))
     y = graph.array("y", (100,), DTYPE)

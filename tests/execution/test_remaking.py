@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans that give values up for lack of memory and make them again, run on live devices: the same bits."""
+"""Rematerialisation on live devices: plans that drop values and compute them again have equal bits."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def live() -> tuple[Platform, Any]:
 
 
 def tight(platform: Platform, capacity_bytes: int) -> Platform:
-    """The platform with little memory behind slow links."""
+    """Return the platform with little memory behind slow links."""
     return replace(
         platform,
         spaces=tuple(s if s.name == HOST else replace(s, capacity_bytes=capacity_bytes) for s in platform.spaces),
@@ -89,7 +89,7 @@ def again(plan: Plan) -> list[str]:
 
 
 def there_and_back(length: int, device: str) -> tuple[TaskGraph, Plan, Any]:
-    """A chain of values that are needed once more in reverse order, its plan, and what comes out."""
+    """Return a chain of values that are needed again in reverse order, its plan, and the expected results."""
     graph = TaskGraph("there and back")
     start = np.arange(1000, dtype=DTYPE)
     before = graph.array("start", data=start)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans on live devices of which something goes wrong: what depends on it is cancelled, and nothing else is lost."""
+"""Failures in runs of plans on live devices: dependent tasks are cancelled, others finish."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several runs at once: from threads, and from coroutines, which have no thread of their own."""
+"""Concurrent runs: from threads, and from coroutines, which have no thread of their own."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_many_coroutines_run_replays_without_threads_of_their_own() -> None:
 
     before = threading.active_count()
     asyncio.run(all_of_them())
-    assert max(seen) <= before + 4 + 1  # one for each runner, not for each run; and the watchdog
+    assert max(seen) <= before + 4 + 1  # one thread for each runner, not for each run; and the watchdog
 
 
 def test_awaiting_can_be_given_a_limit_and_the_run_goes_on() -> None:
@@ -116,7 +116,7 @@ def test_awaiting_can_be_given_a_limit_and_the_run_goes_on() -> None:
             assert entered.wait(60)
             with pytest.raises(WaitTimeoutError, match=r"not done after 0\.01 s.*gate"):
                 await run.wait_async(0.01)
-            for wait in (run.wait_async(-1), run.wait_async(0)):  # a limit that has passed
+            for wait in (run.wait_async(-1), run.wait_async(0)):  # a deadline that has passed
                 with pytest.raises(WaitTimeoutError, match=r"not done after 0 s.*gate"):
                     await wait
             with pytest.raises(WaitTimeoutError, match=r"not there after 0 s.*gate"):
@@ -144,5 +144,5 @@ def test_runs_that_are_dispatched_use_the_threads_of_those_before(monkeypatch: p
         with execute(plan, graph, live) as run:
             check({"a0": run.result("a0")}, expected)
         run._resources.engine.join(60)
-    # The dispatcher, of each lane two, one lent to each device, the host's, and memory's: so many at once at most.
+    # At most the dispatcher, two threads a lane, one helper a device, one for the host, and one for memory.
     assert len(started) <= 1 + 2 * len(plan.lanes) + 2 + 1 + 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One graph on two runtimes for one processor, Intel's and PoCL's: the same bits in every way to run it."""
+"""One graph on two runtimes for one processor, Intel's and PoCL's: equal bits in every engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from syclsched.workloads.cholesky import CholeskyOptions, build
 
 pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("own_history", "compiled_policies")]
 
-#: `MIX` as policies choose it, whatever else makes kernels here.
+#: `MIX` as policies choose it, for any other kernel compiler.
 BY_OPENCL_C = replace(MIX, implementations=tuple(each for each in MIX.implementations if each.name != "python"))
 PLANNED = [each for each in WAYS if not each.decides_while_running]
 
@@ -37,7 +37,7 @@ def platform() -> Platform:
 
 
 def strands() -> TaskGraph:
-    """Arrays that are mixed with each other again and again, so that neighbours are computed by different devices."""
+    """Return arrays that are mixed repeatedly, so that different devices compute neighbours."""
     graph = TaskGraph("strands")
     arrays = [graph.array(f"x{n}", (SIZE,), DTYPE) for n in range(4)]
     for index in range(24):

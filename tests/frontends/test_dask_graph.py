@@ -22,7 +22,7 @@ def double(x: int) -> int:
 
 
 def executed(dask_graph: dict[Any, Any], *keys: Any) -> tuple[list[Any], Any]:
-    """Return the results of keys when the tasks have been called in the graph's order, and the graph."""
+    """Return the results of keys after calls of the tasks in the graph's order, and the graph."""
     graph, result = import_graph(dask_graph, keys, "by hand")
     for name in graph.order():
         task = graph.find_task(name)

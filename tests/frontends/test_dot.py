@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DOT: the whole language, with costs as attributes."""
+"""The DOT language with costs as attributes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged files of every format: whatever is done to one, it is read or refused by an error of ours."""
+"""Damaged files of every format: each is read, or refused with an error of this package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syclsched.frontends import Limits, parse_graph
 
 LIMITS = Limits(tasks=200, edges=500)
 
-#: What is put into files: marks of all the formats, strange numbers, other encodings.
+#: Text inserted into files: syntax of all the formats, strange numbers, other encodings.
 PIECES = st.one_of(
     st.binary(max_size=4),
     st.sampled_from(
@@ -31,7 +31,7 @@ PIECES = st.one_of(
 
 @st.composite
 def damaged(draw: st.DrawFn, content: bytes) -> bytes:
-    """The content with some parts cut out, doubled, swapped or overwritten."""
+    """Return the content with some parts removed, repeated, swapped or overwritten."""
     data = content
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(data)))
@@ -85,7 +85,7 @@ VALUES = st.recursive(
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every container of a document with each of its keys."""
+    """Yield every container of a document with each of its keys."""
     keys = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
     return [pair for key in keys for pair in [(value, key), *places(value[key])]]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which format a file is in, limits, and files that cannot be read at all."""
+"""Detection of file formats, limits, and unreadable files."""
 
 from __future__ import annotations
 

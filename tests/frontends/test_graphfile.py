@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The project's own graph files: read, refused, written, and read back."""
+"""The project's own graph files: reading, refusals, writing, and round trips."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GraphML, as networkx and others write it; and what XML allows and a graph file must not do."""
+"""GraphML files of networkx and others, and XML constructs that are refused."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_what_is_wrong_is_named_with_its_line(text: str, expected: str) -> None:
 
 
 def test_limits_hold_while_reading() -> None:
-    # The file does not even end: it is refused at the first node too many.
+    # The file has no end: it is refused at the first node too many.
     text = HEAD + '<graph edgedefault="directed">' + "".join(f'<node id="n{i}"/>' for i in range(100))
     assert "more than 99 tasks" in refused(text, "x.graphml", Limits(tasks=99))
     text += "".join(f'<edge source="n0" target="n{i}"/>' for i in range(1, 50))

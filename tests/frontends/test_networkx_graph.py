@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Digraphs there and back, and what is refused."""
+"""Conversion of digraphs from and to networkx, and refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UPDATE = touching((AccessMode.UPDATE,))
 
 
 def described(graph: TaskGraph) -> tuple[Any, ...]:
-    """Everything a graph says, but for the order of explicit edges and their repetitions."""
+    """Return all properties of a graph, without the order of explicit edges and repeated edges."""
     tasks = [(t.name, t.kind, t.family, t.accesses, t.arguments, t.rows, t.signature, t.priority) for t in graph.tasks]
     return graph.name, dict(graph.arrays), tasks, set(graph.edges), graph.data.keys()
 
@@ -260,7 +260,7 @@ def test_constants_and_other_shapes_come_back() -> None:
 
 
 def costs() -> nx.DiGraph:
-    """Return a digraph of three tasks with costs, as other programs make them."""
+    """Return a digraph of three tasks with costs, as other programs make it."""
     digraph = nx.DiGraph(name="costs")
     digraph.add_node("a", cost=3, cores=np.int64(4))
     digraph.add_node("b", seconds=0.25, seconds_gpu=np.float64(1e-5), priority=2, family="fft", color="red")
@@ -279,7 +279,7 @@ def test_costs_are_read_as_from_a_graphml_file(units: Units | None, tmp_path: Pa
     assert described(graph) == described(expected)
     assert graph.fingerprint() == expected.fingerprint()
     assert [t.name for t in graph.tasks] == ["a", "b", "7"]
-    # Once made, it goes to networkx and back like any other, and the digraph has the costs.
+    # The converted graph has the same round trip as any other, and the digraph has the costs.
     digraph = to_networkx(graph)
     assert from_networkx(digraph).fingerprint() == graph.fingerprint()
     assert digraph.nodes["b"]["seconds_gpu"] == 1e-5

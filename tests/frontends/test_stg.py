@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Standard Task Graph Set: plain, and with communication costs in both ways of writing them."""
+"""The Standard Task Graph Set: plain files, and both notations of communication costs."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def parse(document: dict[str, Any], units: Units | None = None) -> TaskGraph:
 
 
 def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
-    """A copy with another value at a place such as ``workflow.tasks.0.name``; None takes it out."""
+    """Return a copy with another value at a path such as ``workflow.tasks.0.name``; None removes it."""
     made = copy.deepcopy(document)
     *way, last = path.split(".")
     at: Any = made

@@ -91,7 +91,7 @@ def test_exchange(dtype: str) -> None:
     out, expected = np.zeros(3, dtype), np.zeros(37, dtype)
     launch(_exchanges, (37,), x, out, expected)
     assert out[:2].tolist() == [x.sum(), 1]
-    # Every number was put in the place once, and each but the last was found there once.
+    # Every number was stored once, and each but the last was returned once.
     assert sorted([*expected.tolist(), out[2].item()]) == [0, *x.tolist()]
 
 

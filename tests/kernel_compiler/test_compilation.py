@@ -108,7 +108,7 @@ def kernel(item, x, y):
 
 
 def test_many_kernels_are_compiled_in_one_process() -> None:
-    # LLVM's objects for one module keep pointers into it, so that using them for another ended the process.
+    # LLVM's objects of one module keep pointers into it; their use in another module ended the process.
     done = subprocess.run([sys.executable, "-c", _MANY_KERNELS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
 

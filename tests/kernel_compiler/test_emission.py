@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SPIR-V of many kernels of one process is as valid as that of the first."""
+"""Validity of the SPIR-V of many kernels of one process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def results(code: bytes) -> Iterator[int]:
 
 
 def kernel_of(loops: int) -> Callable[..., None]:
-    """Return a kernel with as many loops, and so more basic blocks the more there are."""
+    """Return a kernel with a number of loops, and with them of basic blocks."""
     lines = ["def kernel(item, a):", "    i = item.get_id(0)", "    t = a[i]"]
     for _ in range(loops):
         lines += ["    for k in range(a.shape[0]):", "        if a[k] > t:", "            t = t + a[k]"]
@@ -48,7 +48,7 @@ def compiled(loops: int) -> bytes:
 
 
 def module_of(blocks: int) -> Any:
-    """Return an LLVM module with a kernel of so many basic blocks and some."""
+    """Return an LLVM module with a kernel of about this many basic blocks."""
     lines = ["define spir_kernel void @kernel(i64 %n) {", "entry:", "  br label %b0"]
     for k in range(blocks):
         lines += [f"b{k}:", f"  %c{k} = icmp sgt i64 %n, {k}", f"  br i1 %c{k}, label %b{k + 1}, label %end"]

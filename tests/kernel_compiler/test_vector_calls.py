@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenCL's functions are called on vectors of the width that a processor's registers have."""
+"""Calls of OpenCL's functions on vectors as wide as the processor's registers."""
 
 from __future__ import annotations
 

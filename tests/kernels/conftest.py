@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one implementation of one operation on one device, the plain way: submit, wait, read back."""
+"""Execution of one implementation of an operation on one device: submit, wait, copy back."""
 
 from __future__ import annotations
 
@@ -108,10 +108,10 @@ def _run_kernel(
 
 @pytest.fixture
 def run(queue: Any, pytestconfig: pytest.Config) -> Run:
-    """Return ``run(operation, implementation name, arrays, **scalars) -> arrays after it``; inputs stay as they are.
+    """Return ``run(operation, implementation name, arrays, **scalars) -> arrays after it``; inputs are not changed.
 
-    Those named in ``constants`` are known beforehand, and prepared if the implementation wants it. Given ``limits``,
-    what is made for devices of another kind is run here all the same, as it would be on a device with those limits.
+    Those named in ``constants`` are known beforehand, and prepared if the implementation wants it. With ``limits``,
+    code for devices of another kind runs here, too, as it would on a device with those limits.
     """
 
     def call(

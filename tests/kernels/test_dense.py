@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dense layers and softmax against NumPy."""
+"""Dense layers and softmax, compared with NumPy."""
 
 from __future__ import annotations
 

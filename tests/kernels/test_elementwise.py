@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element-wise operations against NumPy, on lines and planes, for every element type."""
+"""Element-wise operations on lines and planes, for every element type, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_add_fill_and_copy(run: Any, name: str, shape: tuple[int, ...], dtype: s
 def test_opencl_c_of_element_types_that_need_code_of_their_own(run: Any, queue: Any, dtype: str) -> None:
     if dtype == "float16" and not queue.sycl_device.has_aspect_fp16:
         pytest.skip("this device has no fp16")
-    shape, name = (19,), "opencl-c"  # cases chosen from all parameters need not have these together
+    shape, name = (19,), "opencl-c"  # the selected cases need not have these together
     old, x, y = numbers(0, shape, dtype), numbers(1, shape, dtype), numbers(2, shape, dtype)
     same(run(kernels.get("add"), name, {"z": old, "x": x, "y": y})["z"], x + y)
     same(run(kernels.get("copy"), name, {"y": old, "x": x})["y"], x)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every implementation of the four Cholesky operations against NumPy, in sizes that are no multiple of any block."""
+"""The four Cholesky operations, every implementation, compared with NumPy, for sizes not divisible by any block."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from syclsched.model.operation import Signature
 pytestmark = pytest.mark.sycl
 
 DTYPES = ("float32", "float64")
-#: Rounding of one operation, times what a sum of some hundred terms adds up to.
+#: Rounding of one operation, times the accumulated error of a sum of some hundred terms.
 TOLERANCE = {"float32": 2e-4, "float64": 1e-12}
-GARBAGE = 1e30  # stands where nothing may be read: any use of it ruins the result
+GARBAGE = 1e30  # a value at places that must not be read: any use of it ruins the result
 
 
 def names(operation: str) -> list[str]:

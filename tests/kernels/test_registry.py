@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The registry, what each operation says of itself, and that none of it needs a SYCL package."""
+"""The registry of operations: their properties, and independence of SYCL packages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL = [kernels.get(name) for name in kernels.names()]
 
 
 def shaped(operation: Operation, dtype: str = "float64") -> Signature:
-    """A small valid signature."""
+    """Return a small valid signature."""
     shapes = {
         "status": (1,),
         "b": (6,) if operation.name == "dense" else (6, 6),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows out of an array and back into one, on every device and by the host; and what splits, splits rightly."""
+"""Copies of rows out of an array and into one, on every device and by the host; and divisible operations in chunks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_chunks_of_rows_compute_what_the_whole_does(name: str) -> None:
     assert split is not None
     shapes = {"w": (5, 5), "b": (5,)} if name == "dense" else {"b": (5, 5)} if name == "gemm" else {}
     arrays = {
-        # Whole numbers: sums of products are exact, in whatever order.
+        # Integers: sums of products are exact in any order.
         p.name: rng.integers(-9, 9, (rows, 5) if p.name in split.rows else shapes[p.name]).astype("float64")
         for p in operation.arrays
     }

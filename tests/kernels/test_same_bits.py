@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every shipped Python kernel gives the same bits by our compiler as by numba-dpex, where both are installed."""
+"""Shipped Python kernels: equal bits by the package's compiler and by numba-dpex, where both are installed."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def assert_same_bits(run: Any, call: Call, ulps: int = 0) -> None:
 
 
 def registered(name: str, m: int, n: int, k: int, dtype: str) -> Call:
-    """Return a call of a registered operation, with extents that it can have."""
+    """Return a call of a registered operation with valid extents."""
     operation = kernels.get(name)
     rows = {"potrf": (m, m), "trsm": (m, n), "syrk": (m, m), "gemm": (m, n), "dense": (m, n)}.get(name, (m, n))
     shapes = {

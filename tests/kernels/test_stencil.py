@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The heat step, block by block, against one step on the whole domain."""
+"""The heat step, block by block, compared with one step on the whole domain."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ensembles of trees, against descents of one row after another in Python."""
+"""Ensembles of trees, compared with descents in Python, one row after another."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constants as data: what they hold, who is equal to whom, and what tasks make of them."""
+"""Constants as data: contents, equality, and their use by tasks."""
 
 import gc
 import weakref

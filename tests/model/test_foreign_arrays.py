@@ -32,7 +32,7 @@ class Tensor:
 
 
 class OnAnotherDevice(Tensor):
-    """One in the memory of a device."""
+    """An array in a device's memory."""
 
     def __dlpack_device__(self) -> Any:
         return (2, 0)  # CUDA
@@ -49,7 +49,7 @@ class Column:
 
 
 class Interface:
-    """An array by NumPy's array interface."""
+    """An object with NumPy's array interface."""
 
     __array_interface__ = DATA.__array_interface__
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Building task graphs, and every way to build one wrongly."""
+"""Construction of task graphs, and refusals of invalid ones."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_arguments_that_do_not_fit_are_refused(graph: TaskGraph, arguments: dict
     with pytest.raises(ArgumentError, match=said) as caught:
         graph.kernel(SCALE, name="wrong", **given_)
     assert "task 'wrong' (scale)" in str(caught.value)
-    assert len(graph) == 0  # a refused task leaves nothing behind
+    assert len(graph) == 0  # a refused task changes nothing
 
 
 def test_scalars_become_python_numbers(graph: TaskGraph) -> None:
@@ -199,7 +199,7 @@ def test_names_are_unique(graph: TaskGraph) -> None:
         with pytest.raises(GraphError, match="'b' is taken"):
             add()
     graph.barrier(name="barrier_2")
-    assert graph.barrier().name == "barrier_3"  # a made-up name never clashes
+    assert graph.barrier().name == "barrier_3"  # a generated name never clashes
 
 
 def test_host_tasks_must_say_how_they_touch(graph: TaskGraph) -> None:

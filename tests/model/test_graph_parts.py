@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks taken over from other graphs, and arrays that are held in parts."""
+"""Tasks copied from other graphs, and arrays that are divided into parts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Platforms: finding, routing, selecting."""
+"""Platforms: look-up, routes and selection."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_cores_of_a_processor_and_of_its_lanes() -> None:
     cpu = replace(cpu, processor="p", compute_units=8, lanes=1)
     host = replace(host, processor="p", compute_units=4, lanes=2)
     both = replace(PLATFORM, devices=(cpu, gpu, host))
-    assert both.processor_cores == {"p": 4}  # those the host may use
+    assert both.processor_cores == {"p": 4}  # those that the host may use
     assert [both.lane_cores(device) for device in both.devices] == [4, 0, 2]
     assert host.library_threads == 2
     assert replace(host, lanes=9).library_threads == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays that tasks are passed under another shape."""
+"""Arrays passed to tasks with another shape."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations that are sequences of others: parameters, implementations, and what their steps see."""
+"""Operations that are sequences of others: parameters, implementations, and the signatures of their steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from syclsched.model.sequence import sequence_operation, sequence_parts, step_si
 
 
 def operation(name: str, *modes: AccessMode | None, host: Any = None, status: str | None = None) -> Operation:
-    """Parameters ``p0``, ``p1``, ...; one device implementation, and one for the host if given."""
+    """Return an operation with parameters ``p0``, ``p1``, ...; a device implementation, and a host one if given."""
     on_host = (Implementation("host", "host", lambda _: host),) if host is not None else ()
     return Operation(
         name,
@@ -70,7 +70,7 @@ def step(of: Operation, *arguments: str) -> OperationStep:
 def test_modes_of_steps_add_up(modes: tuple[AccessMode, ...], expected: AccessMode) -> None:
     whole = sequence_operation([step(operation("op", mode), "a") for mode in modes], [("cl",) * len(modes)])
     assert [(p.name, p.mode) for p in whole.parameters] == [("a", expected)]
-    # The same as of two tasks: an old value is needed if and only if the first of them reads it.
+    # Like two tasks: an old value is needed if and only if the first of them reads it.
     assert expected.reads == modes[0].reads
     assert expected.writes == any(mode.writes for mode in modes)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identities of processes tell living ones from ended ones, also where numbers are used again."""
+"""Identities of processes: living processes and ended ones, also with reused numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_process_that_has_ended_is_not_alive_even_before_its_parent_has_asked(
     program = "from syclsched.monitoring.process_identity import ProcessIdentity; print(ProcessIdentity.own())"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        identity = ProcessIdentity.parse(process.stdout.read().strip())  # to its end: it exits
+        identity = ProcessIdentity.parse(process.stdout.read().strip())  # wait for its exit
         assert identity is not None
         assert identity.pid == process.pid
         process.wait()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Status files: only this user's files of living processes are read, whatever else lies in the folder."""
+"""Status files: only this user's files of living processes are read."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_it_is_removed(folder: Path) -> None:
 
 def test_without_a_folder_there_are_no_processes(runtime_folder: Path) -> None:
     assert read_status_files().processes == ()
-    assert not list(runtime_folder.iterdir())  # reading makes none
+    assert not list(runtime_folder.iterdir())  # reading creates none
 
 
 @pytest.mark.parametrize("name", ["{}.json", ".{}.json.k2j4x"])

@@ -68,7 +68,7 @@ class Outcome:
 
     @property
     def fine(self) -> bool:
-        """Whether nothing went wrong."""
+        """Whether the step succeeded."""
         return self.result.startswith(self.FINE)
 
 
@@ -251,7 +251,7 @@ def follow(
     live: bool = False,
     say: Callable[[str], None] = _say,
 ) -> list[Outcome]:
-    """Run the commands in a folder until one fails; return the outcome of each that was come to."""
+    """Run the commands in a folder until one fails; return the outcome of each command that was reached."""
     found: list[Outcome] = []
     done: dict[str, Step] = {}
     with closing(Shell(folder, environment, live)) as shell:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The script that follows the pages: which commands it finds, what it refuses, and what a new user's shell has."""
+"""The script that follows the pages: commands found, refused pages, and a new user's shell."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def script() -> ModuleType:
 
 @pytest.fixture
 def followed(script: ModuleType, tmp_path: Path) -> Any:
-    """A function that follows a page and returns the outcomes."""
+    """Return a function that follows a page and returns the outcomes."""
 
     def follow(text: str, **options: Any) -> Any:
         return script.follow(script.steps("page.md", text), tmp_path, {"PATH": os.environ["PATH"]}, **options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs pieces of Python in processes that have nothing set, as a new user's has not."""
+"""Execution of Python code in processes without settings, like those of a new user."""
 
 from __future__ import annotations
 

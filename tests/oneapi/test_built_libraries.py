@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OpenCL layer, driven through a dispatch table made here as the loader makes it."""
+"""The OpenCL layer, driven through a dispatch table like the loader's."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 
 class Loader:
-    """A loader whose driver answers clCreateProgramWithIL as told, and notes what it is asked."""
+    """A loader whose driver answers clCreateProgramWithIL as set, and records the calls."""
 
     def __init__(self, answer: int, extension_answer: int | None) -> None:
         self.calls: list[str] = []

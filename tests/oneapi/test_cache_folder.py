@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cache folder is where the user says."""
+"""The cache folder and the user's settings of it."""
 
 from __future__ import annotations
 

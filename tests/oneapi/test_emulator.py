@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The emulator's folder: complete or not there, whoever else is busy with it and whatever the disk says."""
+"""The emulator's folder: complete or absent, also with concurrent processes and disk errors."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_nothing_is_loaded_from_a_folder_that_others_can_write_to(runtime: Path,
     folder = Path(str(prepare(runtime, root).library)).parent
     folder.chmod(0o777)
     assert prepare(runtime, root).note is None
-    assert folder.stat().st_mode & 0o777 == 0o700  # made anew
+    assert folder.stat().st_mode & 0o777 == 0o700  # made again
 
 
 def test_a_library_with_other_content_is_not_loaded(runtime: Path, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user's variables win, and a child process knows its parent's variables from the user's."""
+"""Environment variables: the user's values have precedence, and child processes tell them from their parent's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where libraries are looked for, in which order, and that they load bound lazily and visible to all."""
+"""The search for libraries: places and order, lazy binding, and global visibility."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_each_generation_has_its_adapter_before_its_runtime() -> None:
 
 @pytest.fixture
 def circle(tmp_path: Path) -> Path:
-    """Two libraries that need each other's functions and do not name each other, as oneMKL's do."""
+    """Build two libraries that need each other's functions and do not name each other, like oneMKL's."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
@@ -101,7 +101,7 @@ def test_libraries_that_refer_to_each_other_in_a_circle_load_once(circle: Path) 
     assert [(each.source, each.error) for each in first] == [("here", None)] * 2
     everywhere = ctypes.CDLL(None)
     assert everywhere.sst_ping(5) == 5
-    # Asked again, from another place: what the process has is kept.
+    # Requested again with another folder: the library loaded before is kept.
     again = libraries.preload([LibraryGroup("circle", names)], [source("elsewhere", *names)])
     assert [(each.source, each.path) for each in again] == [("process", str(circle / name)) for name in names]
 

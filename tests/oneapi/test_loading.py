@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stack loads in a process that has nothing set, and leaves alone what the user has set."""
+"""Loading of the SYCL stack in a process without settings, and with the user's settings kept."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def report(before: str = "", more: str = "None") -> str:
     return REPORT.format(before=before, more=more)
 
 
-#: Whether the installed runtime can act as an emulator, and the kinds of devices that a process with nothing set has.
+#: Whether the installed runtime has an emulator, and the kinds of devices in a process without settings.
 EMULATED = supported(metadata.version("intel-opencl-rt"))
 DEVICES = ["accelerator", "cpu"] if EMULATED else ["cpu"]
 
@@ -175,7 +175,7 @@ def test_the_device_selector_is_obeyed(fresh: Any) -> None:
 
 @pytest.mark.sycl
 def test_a_child_process_sees_the_same_devices_and_no_users_wishes(fresh: Any) -> None:
-    # The OpenCL loader cuts its variables short in the environment that children inherit.
+    # The OpenCL loader truncates its variables in the environment that children inherit.
     child = "__import__('json').loads(__import__('subprocess').check_output([sys.executable, '-c', sys.argv[1]]))"
     script = report().strip()
     before = f"sys.argv.append({script!r})"
@@ -196,7 +196,7 @@ def test_a_child_may_do_without_the_emulator(fresh: Any) -> None:
 
 @pytest.mark.sycl
 def test_a_dpctl_that_works_already_is_left_as_it_is(fresh: Any) -> None:
-    # An environment in which dpctl imports by itself is had from a parent's: libraries found by LD_LIBRARY_PATH.
+    # The parent's environment lets dpctl import by itself: libraries are found by LD_LIBRARY_PATH.
     folder = str(Path(fresh(report())["icd_files"][0]).parent)
     before = "import os, dpctl\nbefore = dict(os.environ)"
     more = "dict(os.environ) == before"

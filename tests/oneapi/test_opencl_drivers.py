@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drivers that others have installed are looked at before they are loaded, and cannot harm the process."""
+"""OpenCL drivers of other installations: checked before they are loaded, in a process of their own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ print(json.dumps({
 
 
 def compiled(folder: Path, source: str) -> Path:
-    """Return a shared library made of C."""
+    """Return a shared library compiled from C."""
     (folder / "driver.c").write_text(source)
     library = folder / "libdriver.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, folder / "driver.c"], check=True)
@@ -71,7 +71,7 @@ def test_without_a_name_no_process_is_started(monkeypatch: pytest.MonkeyPatch) -
     assert opencl_drivers.ask([("/l/known.so", "a.icd")], ["libOpenCL.so.1"], ["/l/known.so", None]) == ()
 
 
-# --- what they answer -----------------------------------------------------------------------------------
+# --- the drivers' answers -------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_a_driver_that_crashes_says_how(loader: list[str], tmp_path: Path) -> No
     assert "SIGABRT" in driver.failure and "not on this machine" in driver.failure
 
 
-# --- what becomes of the process ------------------------------------------------------------------------
+# --- effects on the process -----------------------------------------------------------------------------
 
 
 @needs_compiler
@@ -155,7 +155,7 @@ def test_the_users_own_list_loses_only_the_driver_that_crashes(tmp_path: Path, f
 @needs_compiler
 @pytest.mark.sycl
 def test_a_driver_that_begins_to_crash_kills_one_process_only(tmp_path: Path, fresh: Any, own_cache: Path) -> None:
-    # It answered before; then a process that loaded it has ended, as the marker shows.
+    # It passed the check before; then a process that loaded it died, as the marker file shows.
     library = compiled(tmp_path, "int nothing;\n")
     folder = vendor_file(tmp_path / "vendors", library)
     assert fresh(LOADED, OCL_ICD_VENDORS=str(folder), SYCLSCHED_FPGA_EMULATOR="0")["devices"] == ["cpu"]
@@ -165,7 +165,7 @@ def test_a_driver_that_begins_to_crash_kills_one_process_only(tmp_path: Path, fr
     assert not marker.exists()
     with crash_marker.mark(marker):
         left = marker.read_text().split()
-    marker.write_text(f"{left[0]} 1")  # of a process with this number that started at another time
+    marker.write_text(f"{left[0]} 1")  # of an earlier process with this identifier
     other = opencl_drivers.DriverDevice("B", "P", "", "", "", False)
     kept.write_text(content.replace('"devices": []', f'"devices": [{json.dumps(asdict(other))}]'))
     assert fresh(LOADED, OCL_ICD_VENDORS=str(folder), SYCLSCHED_FPGA_EMULATOR="0")["devices"] == ["cpu"]

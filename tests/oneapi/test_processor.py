@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which instruction set is chosen for which processor flags."""
+"""The instruction set chosen for processor flags."""
 
 from __future__ import annotations
 

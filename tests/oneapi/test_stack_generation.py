@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The install commands, and that the pins are those of the package's own metadata."""
+"""The install commands, and the pins, which equal those of the package's metadata."""
 
 from __future__ import annotations
 

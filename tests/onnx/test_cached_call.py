@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls like the last one: the shortest way is taken, gives the same, and is left wherever something is unusual."""
+"""The fast path of repeated calls: its use, equal results, and the full path for unusual calls."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def compiled():
 
 @pytest.fixture
 def taken(onednn_on_cpu, compiled, monkeypatch) -> list[bool]:
-    """Whether calls, after one with two images, took the shortest way, which plans with library calls have."""
+    """Record whether calls took the fast path; plans with library calls have it after a call with two images."""
     compiled(images(0))
     compiled(images(0))
     found: list[bool] = []
@@ -172,7 +172,7 @@ def test_what_is_closed_says_so() -> None:
 
 @needs_onednn
 def test_thousands_of_calls_leave_nothing_with_the_runtime() -> None:
-    # SYCL's queue keeps some of each call of a library until it is waited for: 6 MB of these.
+    # SYCL's queue keeps memory of each library call until a wait: 6 MB for these.
     rng = np.random.default_rng(0)
     chain = [onnx.helper.make_node("Conv", [a, "w"], [b], pads=[1, 1, 1, 1]) for a, b in pairwise("xabcdy")]
     values = [onnx.helper.make_tensor_value_info(name, 1, [1, 16, 96, 96]) for name in "xy"]
@@ -190,7 +190,7 @@ def test_thousands_of_calls_leave_nothing_with_the_runtime() -> None:
 
 
 def own_bytes() -> int:
-    """Return how much memory of its own this process has."""
+    """Return the bytes of private memory of this process."""
     gc.collect()
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_Dirty:"))
@@ -232,7 +232,7 @@ def test_a_caller_gets_a_runner_while_all_others_are_in_use(onednn_on_cpu) -> No
         model(images(0))
         bound = model._current()
         path = bound.cached_call
-        path._is_short = True  # as after calls that have met
+        path._is_short = True  # as after concurrent calls
         used = path._idle.pop()
         call = pool.submit(model, images(1))
         try:
@@ -244,7 +244,7 @@ def test_a_caller_gets_a_runner_while_all_others_are_in_use(onednn_on_cpu) -> No
 
 @pytest.fixture
 def one_runner(onednn_on_cpu, monkeypatch) -> Any:
-    """A model of one runner, and its fast path."""
+    """A model with one runner, and its fast path."""
     monkeypatch.setattr(cached_call, "MOST_BYTES", 1)
     with syclsched.compile(MODEL, devices="cpu", autotune=False) as model:
         model(images(0))
@@ -280,13 +280,13 @@ def test_a_runner_that_an_interrupted_call_has_lost_is_found_again(one_runner, m
     monkeypatch.setattr(cached_call, "LONGEST_S", 0.01)
     assert right(model(images(1)), images(1))
     assert path._idle == [runner] and not path._waiting
-    path._return(runner)  # it was not lost
+    path._return(runner)  # the runner was not lost
     assert path._idle == [runner]
 
 
 def test_a_forked_process_does_not_wait_for_runners(one_runner, monkeypatch) -> None:
     model, path = one_runner
-    runner = path._idle.pop()  # in use when the process was forked
+    runner = path._idle.pop()  # in use at the fork
     with monkeypatch.context() as changed, pytest.raises(ForkedError, match="forked"):
         changed.setattr(fork_check, "_forked", True)
         model(images(1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that are called: right, with any shapes, from several threads, in streams; and what is refused."""
+"""Calls of compiled models: results for any shapes, several threads, streams, and refusals."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_every_step_of_a_first_call_is_told(caplog) -> None:
 
 
 def test_other_shapes_take_the_choices_of_the_first() -> None:
-    """Each new shape was timed, and run several times, before its first call returned."""
+    """Before, each new shape was timed, and run several times, before its first call returned."""
     told: list[str] = []
     with syclsched.compile(MODEL, devices="cpu", progress=lambda *step: told.append(step[2])) as made:
         made(images(1))
@@ -289,7 +289,7 @@ def test_shapes_that_follow_from_real_numbers_are_told_once(kind: str) -> None:
         syclsched.compile(small(nodes, inputs, {}), devices="cpu", autotune=False) as made,
     ):
         warnings.simplefilter("always", RemadeModelWarning)
-        for shape in ((2, 20000), (20000, 2), (200, 200)):  # too different for upper bounds
+        for shape in ((2, 20000), (20000, 2), (200, 200)):  # too different for common upper bounds
             n_given = np.array(shape, "f" if kind == "FLOAT" else "int64")
             assert made({"n": n_given, "x": np.ones(40000, "f")})["y"].shape == shape
     assert [each.category for each in told] == [RemadeModelWarning] * (kind == "FLOAT")
@@ -319,7 +319,7 @@ def test_trees_are_planned_once_for_all_values() -> None:
     model = onnx.load_from_string(small([tree], inputs, {}, outputs=("label", "scores")))
     model.opset_import.append(onnx.helper.make_opsetid("ai.onnx.ml", 3))
     with warnings.catch_warnings(), syclsched.compile(model, devices="cpu", autotune=False) as made:
-        warnings.simplefilter("error")  # neither done by the host nor made anew
+        warnings.simplefilter("error")  # neither run by the host nor computed again
         for right in (True, False):
             found = made(np.array([[0, 0.5 if right else 0.6], [9, 0.7], [9, np.nan]], "f"))
             assert found["label"].tolist() == [30 if right else 10, 10, 10]
@@ -331,7 +331,7 @@ def test_trees_are_planned_once_for_all_values() -> None:
 
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """The names of the graphs that are planned, with data of its own; every plan is kept."""
+    """Record the names of planned graphs, with an empty data folder; every plan is kept."""
     from syclsched import planning_session
 
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
@@ -384,7 +384,7 @@ def test_a_deterministic_model_does_not_depend_on_measured_times(planned: list[s
         FEED.flush()
         with HistoryStore() as history:
             assert slow == bool(len(history))
-            for task in graph.tasks:  # what was chosen now seems to be slow
+            for task in graph.tasks:  # the chosen plan seems to be slow now
                 for device in platform.devices:
                     for each in task.operation.implementations:
                         used = any(name == task.name and each.name == by for name, _, by in chosen[0])

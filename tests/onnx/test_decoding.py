@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoding token by token: caches stay in memory, one plan serves all tokens, and the tokens are the right ones."""
+"""Decoding token by token: resident caches, one plan for all tokens, and the tokens of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def step(ids: Any, lengths: Any) -> dict[str, Any]:
 
 
 class Runtime:
-    """ONNX Runtime with caches that the host passes on."""
+    """ONNX Runtime with caches that the host passes from call to call."""
 
     def __init__(self, batch: int, model: Any = MODEL) -> None:
         self._session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -106,7 +106,7 @@ def test_prompts_of_any_length_share_the_plan_of_their_bucket(buckets: Any) -> N
             np.testing.assert_allclose(logits, expected, atol=1e-4)
         planned = len(bucketed.kept_shapes)
         assert planned <= 4
-        bucketed.reset()  # a text in parts, the last of which ends where the cache does
+        bucketed.reset()  # a text in parts, the last of which ends at the end of the cache
         other = Runtime(1)
         for begin, end in ((0, 2), (2, 3), (3, 9), (9, 20), (20, ROOM)):
             tokens = [[*range(begin, end)]]
@@ -148,7 +148,7 @@ def test_caches_stay_in_memory_that_the_host_cannot_reach() -> None:
         assert {each.kind for each in plan.memory if each.resident} == {"device"}
         copied = {use.array for _, each in plan.instructions() if each.kind == "copy" for use in each.uses}
         assert not copied & set(plan.residents)
-        # Caches are read and set as they were.
+        # Caches are read and set back unchanged.
         caches = decoder.carried()
         decoder.reset(**caches)
         again = decoder(step([[found[0][-1]]], [11]))["logits"]
@@ -174,7 +174,7 @@ def test_one_plan_and_the_same_memory_serve_all_tokens(decoder: CompiledModel) -
         decoder(step([[3]], [length]))
     assert decoder.kept_shapes == plans
     assert len(resident) == 2 * LAYERS, "caches are updated in place"
-    # The work does not depend on the room: the tasks write and read rows, and copy no cache.
+    # The work does not depend on the capacity: the tasks write and read rows, and copy no cache.
     assert not [task.name for task in decoder.graph.tasks if task.name.startswith("carry")]
 
 
@@ -187,7 +187,7 @@ def test_a_full_cache_is_refused_and_a_new_sequence_begins(decoder: CompiledMode
             decoder(step([[3]], [ROOM + 1]))
     decoder(step([[1, 2]], [2]))
     assert np.array_equal(decoder(step([[3]], [3]))["logits"], first)
-    decoder(step([[0] * (ROOM - 3)], [ROOM]))  # several tokens that fill it
+    decoder(step([[0] * (ROOM - 3)], [ROOM]))  # several tokens up to the capacity
     with pytest.raises(syclsched.errors.ModelError, match=f"room for {ROOM} tokens.*larger extent"):
         decoder(step([[0] * (ROOM + 1)], [ROOM + 1]))
 
@@ -236,7 +236,7 @@ def test_values_are_lost_with_a_failed_call(decoder: CompiledModel) -> None:
 
 @pytest.mark.parametrize("stage", ["making tasks", "building kernels"])
 def test_a_call_that_ends_before_its_run_keeps_the_values(stage: str) -> None:
-    """Ctrl-C, or an error of the user's progress, while the plan for new shapes is made."""
+    """Ctrl-C, or an error of the user's progress function, during planning for new shapes."""
     ended: list[str] = []
 
     def end(_: int, __: int, step: str) -> None:
@@ -357,7 +357,7 @@ def test_attention_of_opset_24_is_over_caches_in_place() -> None:
 @pytest.mark.parametrize("policy", ["auto", "round-robin"])
 @pytest.mark.parametrize("memories", [1, 2])
 def test_two_devices_make_the_same_tokens(memories: int, policy: str) -> None:
-    """Wherever layers and caches are: those that one memory holds are updated there, and others are brought along."""
+    """For every placement of layers and caches: caches in a shared memory are updated in place, others are copied."""
     platform = two_memories() if memories == 2 else syclsched.discover("cpu", sub_devices=2)
     shapes = {"past_sequence_length": ROOM}
     given: dict[str, Any] = {"shapes": shapes, "carried": True, "autotune": False, "policy": policy}
@@ -370,7 +370,7 @@ def test_two_devices_make_the_same_tokens(memories: int, policy: str) -> None:
 
 
 def test_a_call_that_outlasts_its_slice_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another thread takes over then, with the carried values, which calls are not given."""
+    """Another thread takes over, with the carried values, which are no arguments of calls."""
     size = 1 << 21
     with syclsched.compile(accumulator(size=size), devices="cpu", carried=True, autotune=False) as add:
         one = np.ones(size, np.float32)
@@ -380,7 +380,7 @@ def test_a_call_that_outlasts_its_slice_goes_on(monkeypatch: pytest.MonkeyPatch)
 
 
 def model_of(nodes: list[Any], inputs: dict[str, Any], outputs: dict[str, Any], kinds: dict[str, int]) -> Any:
-    """Return a model of these nodes; inputs and outputs of other kinds than float32 are in ``kinds``."""
+    """Return a model of these nodes; ``kinds`` has the dtypes of inputs and outputs other than float32."""
 
     def declared(values: dict[str, Any]) -> list[Any]:
         return [
@@ -524,7 +524,7 @@ def test_loading_and_timing_keep_values_whose_shapes_change() -> None:
 
 
 def test_a_value_that_some_calls_resize_is_the_same_for_all() -> None:
-    """A plan that updates the value in place finds what others left."""
+    """A plan that updates the value in place continues with the value that other plans left."""
     nodes = [
         helper.make_node("Slice", ["past", "one", "end"], ["rest"]),
         helper.make_node("Concat", ["rest", "x"], ["present"], axis=0),
@@ -563,7 +563,7 @@ def test_a_process_forked_during_a_call_is_refused() -> None:
             return
         child = os.fork()
         if child == 0:
-            signal.alarm(30)  # ends it if it waits for a turn
+            signal.alarm(30)  # a second Ctrl-C ends it if it waits for a turn
             try:
                 append(one)
             except ForkedError:

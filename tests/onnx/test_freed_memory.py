@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory given back after a compilation: only pages that equal their file, which read the same afterwards."""
+"""Memory released after a compilation: only pages equal to their file, which read the same afterwards."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_what_differs_from_its_file_or_may_be_written_is_kept(file: Path) -> Non
         give_back(library_pages=True)
         assert mapping.resident_kib() > 0
         mapping.write(b"changed")
-        mapping.protect()  # as the linker protects what it has relocated
+        mapping.protect()  # as the linker protects relocated data
         give_back(library_pages=True)
         assert mapping.resident_kib() > 0
         assert mapping.content()[:7] == b"changed"

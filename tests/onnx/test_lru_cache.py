@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Things that are kept while they are among the last used: made once, closed when nobody uses them."""
+"""A cache of the last used objects: each is made once, and closed when it is no longer used."""
 
 from __future__ import annotations
 

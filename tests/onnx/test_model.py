@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that were read: how often they are specialised, and what they keep."""
+"""Models that were read: specialisation and kept data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
 
 
 def of_one_size(batch: int) -> syclsched.onnx.OnnxModel:
-    """Return a model that says all extents of its input."""
+    """Return a model whose input has known extents only."""
     proto = onnx.load(MODEL)
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = batch
     return syclsched.onnx.load(proto)

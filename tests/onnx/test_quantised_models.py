@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantised models: integer products are found, and their results are those of the model as it is written."""
+"""Integer products found in quantised models: results of the unchanged model."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ Constants = dict[str, Any]
 
 
 def _whole(random: np.random.Generator, dtype: str, *shape: int) -> Any:
-    """Numbers of a whole range, half of them extreme."""
+    """Return random numbers of a dtype's range, half of them extreme."""
     limits = np.iinfo(dtype)
     drawn = random.integers(limits.min, limits.max, shape, endpoint=True)
     return np.where(random.random(shape) < 0.5, random.choice([limits.min, limits.max], shape), drawn).astype(dtype)
 
 
 def _layer(kind: str, w: Any, random: np.random.Generator, per_channel: bool, zero: int) -> tuple[list[Any], Constants]:
-    """Nodes from a dequantised ``x`` to ``m`` with dequantised weights, and their constants."""
+    """Return nodes from a dequantised ``x`` to ``m`` with dequantised weights, and their constants."""
     axis = {"Conv": 0, "Gemm": 0, "MatMul": 1}[kind]
     count = w.shape[axis] if per_channel else 1
     steps = (random.random(count) * 0.01 + 0.001).astype(np.float32)
@@ -78,7 +78,7 @@ def test_dequantised_operands(
 
 
 def _compare(nodes: list[Any], inputs: Constants, constants: Constants, kind: str) -> Network:
-    """Compare a rewritten network with the model as it is written, both on the host, and return it."""
+    """Compare a rewritten network with the unchanged model, both on the host, and return it."""
     dtypes = {name: NUMBERS[value.dtype.name] for name, value in inputs.items()}
     shapes = {name: value.shape for name, value in inputs.items()}
     model = model_of(nodes, shapes, ["y"], constants, opset=21, dtypes=dtypes)
@@ -214,7 +214,7 @@ def test_a_value_that_is_only_moved_stays_quantised() -> None:
 
 
 def _network() -> Any:
-    """A small network: a convolution, a residual block, a dense layer."""
+    """Return a small network: a convolution, a residual block, a dense layer."""
     random = np.random.default_rng(4)
 
     def weights(*shape: int) -> Any:
@@ -249,7 +249,7 @@ def _quantised(folder: Path, how: str) -> Any:
 
     source, made = folder / "float.onnx", folder / "int8.onnx"
     onnx.save(_network(), str(source))
-    logging.disable(logging.WARNING)  # of models that were not pre-processed
+    logging.disable(logging.WARNING)  # of models without pre-processing
     try:
         # Without VNNI, ONNX Runtime saturates sums of two products of uint8 and int8 of all 8 bits.
         if how == "dynamic":
@@ -276,7 +276,7 @@ def test_models_of_the_quantiser(tmp_path: Path, how: str) -> None:
     with syclsched.compile(model, devices="cpu", autotune=False) as made:
         (got,) = made({"x": x}).values()
         operations = [task.operation.name for task in made.graph.tasks]
-    # Steps of the layers before the last one may fall to the other side.
+    # Values before the last layer may be rounded to the neighbouring step.
     assert np.abs(got - wanted).max() < 0.03 * np.abs(wanted).max()
     integer = [name for name in operations if name.startswith("integer ")]
     assert len(integer) == 4, operations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report calls tasks: by the model's operators, those that were merged or cut, too."""
+"""Task names in reports: by the model's operators, also for merged and divided tasks."""
 
 from __future__ import annotations
 

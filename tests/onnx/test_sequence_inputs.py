@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models whose inputs or outputs are sequences or optional values, beside ONNX Runtime."""
+"""Models with sequences or optional values as inputs or outputs, compared with ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outputs of started runs: those of a call, cut, composed and decoded."""
+"""Outputs of started runs, compared with those of calls: cut, composed and decoded."""
 
 from __future__ import annotations
 

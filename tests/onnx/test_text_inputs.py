@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that compute on text and maps, as exporters of scikit-learn write them, beside ONNX Runtime."""
+"""Models on text and maps, as from scikit-learn's exporters, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def model_of(nodes: list[Any], inputs: list[Any], outputs: list[str], constants:
 
 
 def pipeline() -> Any:
-    """Return one-hot columns beside numbers, a linear layer, and labels of text: a usual pipeline."""
+    """Return a typical pipeline: one-hot columns and numbers, a linear layer, and labels of text."""
     weights = np.random.default_rng(1).standard_normal((8, 3)).astype(np.float32)
     nodes = [
         node("OneHotEncoder", ["city"], ["hot"], cats_strings=["Bern", "Oslo", "b"]),
@@ -235,7 +235,7 @@ def test_a_category_that_is_not_known_is_an_error_if_the_model_says_so() -> None
 
 
 def test_text_weights_and_numbers_of_a_file_are_read(tmp_path: Path) -> None:
-    """Large initialisers are views of the file: their numbers change as those of text are left out."""
+    """Large initialisers are views of the file: their indices change when those of text are left out."""
     weights = np.random.default_rng(2).standard_normal((3, 30_000)).astype(np.float32)
     nodes = [
         node("OneHotEncoder", ["x"], ["hot"], cats_strings=["a", "b", "c"]),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a compiled model holds in the host's memory: no weights that devices have; and it gets them again if need be."""
+"""Host memory of a compiled model's weights: released once devices have them, and restored when needed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CHANNELS, EDGE = 64, 6
 
 
 def model(batch: int | str) -> Any:
-    """Return a convolution with a normalisation, which become one, then a product, whose weights stay what they are."""
+    """Return a convolution and a normalisation, which are merged, and a product whose weights stay unchanged."""
     random = np.random.default_rng(5)
     weights = {
         "w": random.standard_normal((CHANNELS, CHANNELS, 3, 3)) / 24,
@@ -86,7 +86,7 @@ def check(compiled: Any, path: Path, batch: int = 1) -> None:
 
 def large(compiled: Any) -> list[Constant]:
     found = [each for each in compiled.graph.constants if each.nbytes >= LEAST_BYTES]
-    assert len(found) == 2  # of the convolution, computed; and of the product, as read
+    assert len(found) == 2  # the computed weights of the convolution, and the read ones of the product
     return found
 
 
@@ -97,7 +97,7 @@ def held(compiled: Any) -> int:
 
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[Any]]]:
-    """Yield references to the values of constants that were let go."""
+    """Yield references to the values of evicted constants."""
     found: list[weakref.ref[Any]] = []
     evict = Constant.evict
 
@@ -177,7 +177,7 @@ def test_parts_of_what_was_let_go_are_right() -> None:
     assert whole.host_bytes == early.host_bytes == late.host_bytes == 0
     assert (late.shape, late.nbytes) == ((2, 512), 4096) and not asked
     assert np.array_equal(late.data, value[7:9]) and np.array_equal(early.data, value[3:200])
-    assert asked == [{whole.digest}]  # once: what was made is held
+    assert asked == [{whole.digest}]  # one copy: the restored value is shared
     assert whole.is_host_resident and np.array_equal(whole.data, value)
     evictable.evict([whole])
     assert whole.host_bytes == 0 and np.array_equal(whole.reshaped((1 << 18,)).data, value.reshape(-1))

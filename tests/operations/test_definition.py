@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations made from functions: parameters, index spaces and work from the code, and further implementations."""
+"""Operations made from functions: parameters, index spaces and work from their code, and added implementations."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A copy of the project to build from, and what was built, once for all tests here."""
+"""A copy of the project, and the distributions built from it once for all tests here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-#: What a fresh clone does not have, or what takes long to copy and is not built from.
+#: Files that a fresh clone does not have, or that are large and not needed by a build.
 _LEFT_OUT = shutil.ignore_patterns(
     ".*", "__pycache__", "*.so", "*.egg-info", "build", "dist", "venv", "_build", "tests", "benchmarks"
 )
@@ -37,7 +37,7 @@ def run() -> Run:
 
 @pytest.fixture(scope="session")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clean copy of the project; building in it leaves the real one untouched."""
+    """A clean copy of the project; a build in it leaves the original unchanged."""
     copy = tmp_path_factory.mktemp("checkout") / "project"
     shutil.copytree(ROOT, copy, ignore=_LEFT_OUT)
     return copy
@@ -57,7 +57,7 @@ def distributions(checkout: Path, run: Run) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(distributions: Path, run: Run) -> Path:
-    """A folder the wheel is installed into."""
+    """A folder with the installed wheel."""
     folder = distributions.parent / "installed"
     (wheel,) = distributions.glob("*.whl")
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures of the code that stay within bounds: size of functions and folders, first words, names, public names."""
+"""Bounds of code measures: size of functions and folders, first words of docstrings, class names, public names."""
 
 from __future__ import annotations
 

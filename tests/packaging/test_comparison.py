@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs beside those of other libraries: the page has their lines of code, and ours compute what NumPy does."""
+"""Example programs compared with those of other libraries: lines of code on the page, and results of NumPy."""
 
 from __future__ import annotations
 

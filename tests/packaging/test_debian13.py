@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tool that tests in a Debian 13 says what it needs before it does anything."""
+"""The tool that tests in a Debian 13: it reports missing requirements before it begins."""
 
 from __future__ import annotations
 

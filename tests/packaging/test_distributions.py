@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the sdist and the wheel contain, and that every way of installing finds the top-level folders."""
+"""Contents of the sdist and the wheel, and the top-level folders in every kind of installation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from syclsched.compiled import machine_code
 Run = Callable[..., str]
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Prints where each part is imported from, and whether the OpenCL layer was found.
+#: Prints the location of each package, and whether the OpenCL layer was found.
 SHOW_PARTS = """
 import importlib
 for name in ("syclsched", "syclsched.kernels", "syclsched.device_profiles"):
@@ -133,7 +133,7 @@ print(generation_backend._build_requirements())
 
 
 def test_a_build_takes_machine_code_that_is_there_already(checkout: Path, tmp_path: Path, run: Run) -> None:
-    """It would take a minute to make it again, with each change of a C file in an editable installation."""
+    """Making it again would take a minute for each change of a C file in an editable installation."""
     copy = tmp_path / "project"
     shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "*.so"))
     asked = environment(SYCLSCHED_MACHINE_CODE="v2")
@@ -144,13 +144,13 @@ def test_a_build_takes_machine_code_that_is_there_already(checkout: Path, tmp_pa
     command = (sys.executable, "setup.py", "-q", "build_ext", "--build-lib", tmp_path / "made")
     assert "making machine code" not in run(*command, cwd=copy, environment=asked)
     assert (tmp_path / "made" / "syclsched" / "compiled" / there.name).read_bytes() == there.read_bytes()
-    # Neither does it ask for what makes machine code.
+    # Nor does the build require the packages that make machine code.
     assert run(sys.executable, "-c", MADE_FROM, cwd=copy, environment=asked).splitlines()[-1] == "[]"
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler: no machine code is made, as intended")
 def test_a_build_makes_machine_code(checkout: Path, tmp_path: Path, run: Run) -> None:
-    """Of one function here, for two instruction sets; an installation makes that of all, for one."""
+    """For one function here and two instruction sets; an installation makes that of all functions for one."""
     copy = tmp_path / "project"
     shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "*.so"))
     listed = copy / "tools" / "machine_code" / "argument_types.json"
@@ -203,7 +203,7 @@ def test_an_editable_installation_finds_the_checkout(checkout: Path, tmp_path: P
 
 
 def lend_packages(folder: Path, borrower: Path) -> None:
-    """Let another environment use what is installed here, all but this package, without installing it twice."""
+    """Let another environment use the packages installed here, except this one, without installing them again."""
     folder.mkdir()
     for place in map(Path, site.getsitepackages()):
         for entry in place.iterdir() if place.is_dir() else ():

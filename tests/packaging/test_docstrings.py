@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Examples in the docstrings of public names: each has one, and all of them run."""
+"""Examples in the docstrings of public names: each name has one, and all of them run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from syclsched.execution import Run, Runner, Stream
 from syclsched.model.task import ArrayRows, LogicalArray
 
 NAMES = sorted(set(syclsched.__all__) - {"__version__"})
-#: Classes of what public functions return.
+#: Classes of the results of public functions.
 RETURNED = {"Run": Run, "Runner": Runner, "Stream": Stream, "LogicalArray": LogicalArray, "ArrayRows": ArrayRows}
-#: Methods that the pages speak of.
+#: Methods that the pages mention.
 METHODS = [
     *(f"TaskGraph.{each}" for each in ["array", "kernel", "host", "submit", "map", "task", "copy", "barrier", "edge"]),
     *(f"Plan.{each}" for each in ("explain", "to_json", "from_json")),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README and pages against what they speak of: commands, examples, topics, errors, pins, public names."""
+"""README and pages against the code: commands, examples, topics, errors, pins and public names."""
 
 from __future__ import annotations
 

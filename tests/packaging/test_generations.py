@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requirements of the build, and of the package, for the generation of SYCL packages that a setting names."""
+"""Requirements of the build and of the package for each generation of SYCL packages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``import syclsched`` brings nothing heavy with it, and the pure rooms work where no SYCL package is installed."""
+"""The modules that ``import syclsched`` loads, and the pure packages without any SYCL package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEAVY = (
     "platformdirs", "sqlite3", "threading", "ctypes",
 )  # fmt: skip
 
-#: Refuses the SYCL packages, as if they were not installed.
+#: Blocks the SYCL packages, as if they were not installed.
 HIDE = """
 import sys
 class Hidden:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README and pages: every Python and shell block is executed as it stands, or says why not."""
+"""README and pages: every Python and shell block is executed, or has a reason why not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_language_of_every_block_is_known(page: str) -> None:
 
 
 class Outcomes:
-    """Stands for pytest's subtests and keeps how each of them ended."""
+    """Stand-in for pytest's subtests that keeps their outcomes."""
 
     def __init__(self) -> None:
         self.ended: list[str] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every public name exists, is documented, and is offered to type checkers and tab completion alike."""
+"""Public names: existing, documented, and known to type checkers and tab completion."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The repetition of tests in other settings: what is set, what is left out, and that failures are told."""
+"""The repetition of tests in other settings: variables, exclusions and reported failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AVX = frozenset(["sse4_1", "sse4_2", "popcnt", "avx"])
 
 @pytest.fixture
 def repetition(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """What the tools share."""
+    """Import the module that the tools share."""
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     yield importlib.import_module("repeated_tests")
     del sys.modules["repeated_tests"]
@@ -42,7 +42,7 @@ def tool(repetition: Any) -> Any:
 
 @pytest.fixture
 def runs(repetition: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """Variables of the runs that the tool starts; the first one fails."""
+    """Record the variables of the runs that the tool starts; the first run fails."""
     made: list[dict[str, str]] = []
 
     def run(command: list[str], env: dict[str, str], **_: Any) -> subprocess.CompletedProcess[str]:

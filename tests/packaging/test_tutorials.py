@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tutorials are notebooks without outputs, which any Python 3 kernel executes, and the index has all of them."""
+"""Tutorials as notebooks: no outputs, any Python 3 kernel, and all of them in the index."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy `auto` beside all policies that it asks: its plan is never predicted slower than the plan of any."""
+"""The policy `auto`, compared with all its candidates: it is never predicted slower."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def test_auto_is_never_worse_than_any_policy_or_device(graph: TaskGraph, where: 
     except SyclschedError:
         return
     for name, plan in plans_of_policies(graph, where):
-        # A plan in which devices share cores must be better by a margin, and so counts as longer.
+        # A plan whose devices share cores must be better by a margin, so its makespan is penalised.
         assert penalised_makespan_s(auto) <= penalised_makespan_s(plan) * (1 + 1e-9), name
 
 
 @st.composite
 def copying(draw: st.DrawFn) -> tuple[TaskGraph, Platform]:
-    """A graph of stated costs whose tasks read what earlier ones wrote, on devices with memories of their own."""
+    """Draw a graph of stated costs whose tasks read earlier results, on devices with memories of their own."""
     names = [f"d{n}" for n in range(draw(st.integers(2, 3)))]
     graph = TaskGraph("copying")
     results = [graph.array(f"a{n}", (draw(st.integers(1, 9)),), dtype="uint8") for n in range(draw(st.integers(4, 16)))]

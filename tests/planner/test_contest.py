@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contests of plans: which plans take part, which runs next, and which is kept, by made-up makespans."""
+"""Contests of plans with made-up makespans: participants, the order of runs, and the plan kept."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def runs(*seconds: float, quiet: bool = True) -> tuple[Sample, ...]:
 
 
 def contest(**measured: Mapping[RunKind, Sequence[Sample]]) -> Contest:
-    """A contest of plans by name, the best prediction first, with their runs."""
+    """Return a contest of plans by name, the best prediction first, with their runs."""
     return Contest(
         tuple(Contender(name, f"auto: {name}", 1.0 + n, found) for n, (name, found) in enumerate(measured.items()))
     )
@@ -89,7 +89,7 @@ def test_equal_plans_have_one_identity_whatever_they_predict() -> None:
     assert "on max1550" in identity_of(other)
 
 
-# --- which of them is kept --------------------------------------------------------------------------
+# --- the plan that is kept --------------------------------------------------------------------------
 
 
 def test_plans_are_tried_in_turn_until_each_is_known_and_the_fastest_is_kept() -> None:
@@ -127,7 +127,7 @@ def test_a_clearly_slower_plan_is_tried_once() -> None:
     held = contest(a={"later": runs(1.0, 1.0)}, b={"later": runs(2.5)})
     assert winner(held) == "a"
     assert winner(contest(a={"later": runs(1.0, 1.0)}, b={"later": runs(1.5)})) is None
-    # One disturbed run proves nothing, two prove something if the difference is large.
+    # One disturbed run is no evidence, two are if the difference is large.
     assert winner(contest(a={"later": runs(1.0, 1.0)}, b={"later": runs(9.0, quiet=False)})) is None
     assert winner(contest(a={"later": runs(1.0, 1.0)}, b={"later": runs(9.0, 3.0, quiet=False)})) is None
     busy: Mapping[RunKind, Sequence[Sample]] = {"later": runs(2.0, 1.0, quiet=False)}
@@ -146,9 +146,9 @@ def test_a_winner_that_becomes_slow_is_compared_again() -> None:
     fast, other = runs(1.0, 1.0, 1.0, 1.0), runs(1.5, 1.5)
     assert winner(contest(a={"later": fast}, b={"later": other})) == "a"
     slowed = fast + runs(4.0)
-    assert winner(contest(a={"later": slowed}, b={"later": other})) == "a"  # once may be an accident
+    assert winner(contest(a={"later": slowed}, b={"later": other})) == "a"  # one run may be an accident
     assert winner(contest(a={"later": slowed + runs(4.0)}, b={"later": other})) == "b"
-    # The machine as a whole became slow: the other one's next runs show it.
+    # The machine as a whole became slow: the other plan's next runs show it.
     slower = contest(a={"later": slowed + runs(4.0)}, b={"later": other + runs(6.0, 6.0)})
     assert winner(slower) == "a"
 
@@ -198,7 +198,7 @@ def test_the_measured_best_plan_is_kept_when_plans_are_made_again() -> None:
     assert with_measured_best([new, slow], ("new", old, 0.5)) == [new]
 
 
-# --- what the user is told --------------------------------------------------------------------------
+# --- messages to the user ---------------------------------------------------------------------------
 
 
 def test_a_plan_says_what_was_tried_and_why_it_won() -> None:

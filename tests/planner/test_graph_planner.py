@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans in which some tasks run on one device only."""
+"""Plans with some tasks fixed to one device."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def graph_of(tasks: int, *, chain: bool = False) -> TaskGraph:
 
 
 def history_of(graph: TaskGraph, alone_s: float, one_thread_s: float | None) -> MemoryHistory:
-    """Times of the tasks with all cores, and with one."""
+    """Return measured times of the tasks with all cores, and with one."""
     signature = graph.find_task("t0").signature
     assert signature is not None
     wide = PLATFORM.with_most_host_lanes()
@@ -65,9 +65,9 @@ def test_independent_functions_of_one_core_get_a_lane_for_each() -> None:
 
 def test_library_calls_get_the_lanes_that_are_faster() -> None:
     graph = graph_of(8)
-    # Four threads three times as fast as one: 8 x 1 s in turn, or two rounds of 3 s.
+    # Four threads three times as fast as one: 8 x 1 s one after another, or two rounds of 3 s.
     assert lanes_of(graph, history_of(graph, 1.0, 3.0)) == (4, pytest.approx(6.0))
-    # Perfectly parallel: nothing is gained, so all cores work on one call at a time.
+    # Perfectly parallel: lanes gain nothing, so all cores work on one call at a time.
     assert lanes_of(graph, history_of(graph, 1.0, 4.0)) == (1, pytest.approx(8.0))
 
 
@@ -121,7 +121,7 @@ def called_graph(tasks: int, *, chain: bool = False, pure: bool = False) -> Task
 
 
 def times_of(graph: TaskGraph, lanes: dict[int, float]) -> MemoryHistory:
-    """Times of the functions as measured by runs with these numbers of lanes."""
+    """Return times of the functions as measured by runs with these numbers of lanes."""
     task, found = graph.find_task("t0"), MemoryHistory()
     assert task.operation is not None and task.signature is not None
     for number, seconds in lanes.items():
@@ -132,7 +132,7 @@ def times_of(graph: TaskGraph, lanes: dict[int, float]) -> MemoryHistory:
 
 def test_functions_that_only_runs_call_get_a_lane_for_each_core_from_the_first_run_on() -> None:
     assert lanes_of(called_graph(8), MemoryHistory())[0] == 4
-    assert lanes_of(called_graph(8, pure=True), MemoryHistory())[0] == 1  # it is timed before: nothing is assumed
+    assert lanes_of(called_graph(8, pure=True), MemoryHistory())[0] == 1  # it is timed first: nothing is assumed
     assert lanes_of(called_graph(8, chain=True), MemoryHistory())[0] == 1
 
 
@@ -143,7 +143,7 @@ def test_functions_that_only_runs_call_take_the_time_of_another_number_of_lanes_
     plan = syclsched.plan(graph, PLATFORM, history=times_of(graph, {4: 1.0}))
     (other,) = [c for c in plan.candidates if c.policy.startswith("host as 1 lane")]
     assert other.makespan_s == pytest.approx(8.0)
-    # A library that uses all cores on one lane; or functions that wait for Python's lock.
+    # A library that uses all cores on one lane; or functions that wait for the GIL.
     assert lanes_of(graph, times_of(graph, {1: 1.0, 4: 4.0})) == (1, pytest.approx(8.0))
 
 

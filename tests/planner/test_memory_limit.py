@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on memory as users write them, and the platform they make."""
+"""Memory limits: the users' notation, and the limited platform."""
 
 from __future__ import annotations
 

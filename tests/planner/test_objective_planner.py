@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans for a short interval: such as their streams can keep."""
+"""Plans for a short interval that streams can sustain."""
 
 from __future__ import annotations
 

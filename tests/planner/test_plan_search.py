@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the search for plans: its makespans are those of the simulated plans, and they fall."""
+"""The search for plans: its makespans equal those of the simulated plans, and decrease."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def machine(count: int, copy_lanes: list[bool], lanes: list[int], *, direct: boo
 
 @st.composite
 def cases(draw: st.DrawFn, simple: bool = False) -> tuple[TaskGraph, Platform]:
-    """A graph whose tasks read inputs and what earlier tasks wrote once, on two or three devices.
+    """Draw a graph whose tasks read inputs and earlier results, each written once, on two or three devices.
 
     In simple cases every copy goes over one link, on a copy lane.
     """
@@ -55,7 +55,7 @@ def cases(draw: st.DrawFn, simple: bool = False) -> tuple[TaskGraph, Platform]:
     for n in range(draw(st.integers(1, 14))):
         read = draw(st.lists(st.integers(0, len(arrays) - 1), max_size=3, unique=True))
         result = graph.array(f"a{n}", (draw(st.integers(1, 9)),), dtype="uint8")
-        # Sums of halves and quarters are exact: what is equal is equal however it is computed.
+        # Sums of halves and quarters are exact, so equal values stay equal for every order of additions.
         on = {f"d{d}": float(draw(st.integers(1, 9))) for d in range(count)}
         accesses = [*((arrays[k], AccessMode.READ) for k in read), (result, AccessMode.WRITE)]
         add_cost_only(graph, f"t{n}", StatedCost(on=on), accesses)
@@ -77,7 +77,7 @@ def test_the_makespan_of_an_order_and_placement_is_that_of_its_plan(
     evaluator = QueuedEvaluator(problem.tables, copy_lanes(platform, problem), 0)
     evaluator.load(*time_start(problem, timetable))
     found = evaluator.timetable()
-    # The plan issues steps by their start.
+    # The plan issues steps in the order of their start.
     expected_s = evaluator.load(*time_start(problem, found))
     found = evaluator.timetable()
     plan = builder.build(PolicyResult(policy, "", problem, found, makespan_s(problem, found)), -math.inf)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs whose tasks touch parts of arrays, planned by several policies."""
+"""Graphs with row ranges, planned by several policies."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rewriting on the road from graph to plan: never worse, nothing lost, and known by the names of the original."""
+"""Rewriting during planning: never worse, complete, and with the original names."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def layers(rows: int = 8192, count: int = 2) -> TaskGraph:
 
 
 def mixed() -> TaskGraph:
-    """Something to merge and something to cut."""
+    """Return a graph with tasks to merge and tasks to divide."""
     graph = layers()
     v = graph.array("v", data=np.zeros(8))
     for i in range(30):
@@ -77,7 +77,7 @@ def test_a_rewritten_plan_is_proved_and_comes_back_from_json(graph: TaskGraph, w
     new = planned_graph(back, graph)
     assert new.fingerprint() == plan.fingerprint
     assert_same_results(graph, new)
-    # Every task of the original can be asked about, and what is done of it is in the plan.
+    # Every task of the original can be explained, and its parts are in the plan.
     for task in graph.tasks:
         assert task.name in plan.explain(task.name)
         holders = plan.recipe.holders(task.name, {t.name for t in plan.tasks})
@@ -199,7 +199,7 @@ def test_constraints_hold_for_what_is_kept() -> None:
 
 
 def test_only_chunks_fit_where_whole_tasks_do_not() -> None:
-    """Without rewriting there is no plan at all; cut, each chunk fits."""
+    """Without rewriting there is no plan; divided, each chunk fits."""
     graph = layers(count=1)
     whole = 2 * 8192 * 512 * 4
     with pytest.raises(SyclschedError, match="memory"):
@@ -248,7 +248,7 @@ def test_chunks_are_what_is_to_be_timed() -> None:
     assert graph_to_time(chain(), ONE) is None
 
 
-# --- what is said of it ---------------------------------------------------------------------------
+# --- explanations ---------------------------------------------------------------------------------
 
 
 def test_the_plan_says_what_was_done_in_one_line() -> None:
@@ -273,7 +273,7 @@ def test_explain_finds_what_holds_a_task() -> None:
         plan.explain("s99")
 
 
-# --- recipes that are not believed ----------------------------------------------------------------
+# --- invalid recipes ------------------------------------------------------------------------------
 
 
 def tampered(plan: Plan, change: Callable[[dict[str, Any]], object]) -> Plan:
@@ -351,7 +351,7 @@ def test_a_graph_that_was_rewritten_by_hand_goes_with_the_plan_as_well() -> None
     plan = plan_graph(graph, ONE, steps=0)
     new = planned_graph(plan, graph)
     assert new is not graph and planned_graph(plan, new) is new
-    assert planned_graph(plan, graph) is new  # remembered: plans are run again and again
+    assert planned_graph(plan, graph) is new  # cached: plans are run repeatedly
     verify(plan, new)
     graph.kernel(get("scale"), name="more", x=graph.arrays["y"], alpha=2)
     with pytest.raises(IncompletePlanError, match="another graph"):

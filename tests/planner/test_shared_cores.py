@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy `auto` on devices that compute on the same cores."""
+"""The policy `auto` on devices with common cores."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans from arbitrary schedules: verified, minimal in waits, and right in every execution order."""
+"""Plans from arbitrary schedules: verified, with minimal waits, and right in every execution order."""
 
 from __future__ import annotations
 

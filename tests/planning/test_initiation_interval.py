@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often a plan can begin anew on lanes in order."""
+"""The initiation interval of plans on in-order lanes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from syclsched.planning.initiation_interval import CyclicStep, shortest_cycle
 
 
 def steps(*placed: tuple[int, float]) -> list[CyclicStep]:
-    """A chain, each on a lane for some seconds."""
+    """Return a chain whose tasks take the given seconds on the given lanes."""
     return [CyclicStep(n, lane, seconds, (n - 1,)) for n, (lane, seconds) in enumerate(placed)]
 
 

@@ -14,7 +14,7 @@ from syclsched.model.platform import Platform
 
 @pytest.fixture
 def small_triad(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measures the bandwidth on a megabyte: its value does not matter, and four times the caches take seconds."""
+    """Measure the bandwidth on a megabyte: its value is irrelevant, and four times the caches take seconds."""
     from syclsched.profiling.measure import bandwidth
 
     monkeypatch.setattr(bandwidth, "MAX_TRIAD_BYTES", 1 << 20)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operating system tells: others' processor time, and energy counters."""
+"""Processor time of other processes, and energy counters, from files of the operating system."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_watching_pauses_between_two_readings() -> None:
 
 
 def test_load_is_measured_over_a_quarter_of_a_second_at_least_and_not_much_more() -> None:
-    # All cores together: at first quiet, then half of the machine is taken.
+    # All cores together: at first idle, then half of the machine is busy.
     readings = iter(
         CpuTimes(busy, total, 0.0)
         for busy, total in ((0, 0), (0.0, 1.0), (0.0, 2.0), (0.05, 2.1), (0.1, 2.2), (0.15, 2.3), (0.2, 2.4))

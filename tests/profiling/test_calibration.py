@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calibration on the CPU device: what is timed, refused and left out."""
+"""Calibration on the CPU device: timed, refused and omitted implementations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BUSY = busy_machine()
 
 
 def scale_operation(fails: bool = False) -> Operation:
-    """Scale an array in place: on the host, and as OpenCL C (which may be wrong on purpose)."""
+    """Return an operation that scales an array in place on the host and as OpenCL C, which may be wrong on purpose."""
     from syclsched.model.operation import Launch, OpenCLSource
 
     source = "kernel void scale(global float* x) { x[get_global_id(0)] *= 2.0f; }"
@@ -129,9 +129,9 @@ def test_a_task_without_a_choice_is_not_timed_because_an_equal_one_has_others(ma
 
 
 def several_ways(slow_s: float, quick_s: float) -> tuple[Operation, list[str], Sampler]:
-    """An operation the host can do slowly, quickly and slowly, in this order of preference; what was called; the time.
+    """Return a host operation with a slow, a quick and a slow function, in this order; the calls; and a sampler.
 
-    The clock of the sampler is moved by these functions alone.
+    Only these functions advance the clock of the sampler.
     """
     called: list[str] = []
     now_s = 0.0
@@ -164,7 +164,7 @@ def test_the_fastest_of_several_is_planned_in_every_process_after(
     with HistoryStore(tmp_path / "history.sqlite3") as history:
         done = calibrate(graph, platform, live, history, sampler=sampler, seconds_each=0.01, meter=QUIET)
         assert (done.measured, done.failures) == (3, ())
-    assert called.count("last") == 3  # so much slower than the second that no more samples were worth their time
+    assert called.count("last") == 3  # so much slower than the second that more samples were not worth their time
     with HistoryStore(tmp_path / "history.sqlite3") as history:  # as another process opens it
         again = calibrate(graph, platform, live, history, sampler=sampler, seconds_each=0.01, meter=BUSY)
         assert (again.measured, again.known) == (0, 3)
@@ -179,7 +179,7 @@ def test_what_cannot_be_much_faster_is_not_even_compiled(machine: tuple[Platform
     platform, live = machine
     slow = device_profile(platform.device("cpu").key)
     bandwidth = replace(slow.triad_bandwidth_bytes_per_s, value=1.0)
-    slow = replace(slow, triad_bandwidth_bytes_per_s=bandwidth, bandwidth_curve=())  # a byte a second is easily reached
+    slow = replace(slow, triad_bandwidth_bytes_per_s=bandwidth, bandwidth_curve=())  # every kernel is faster than this
     devices = tuple(replace(d, profile=slow) if d.name == "cpu" else d for d in platform.devices)
     operation = scale_operation()
     first, host = operation.implementations
@@ -189,7 +189,7 @@ def test_what_cannot_be_much_faster_is_not_even_compiled(machine: tuple[Platform
         done = calibrate(
             scale_graph(operation), replace(platform, devices=devices), live, history, sampler=still, meter=QUIET
         )
-    assert done.left_out == 2  # of two sizes, "another" each
+    assert done.left_out == 2  # the one named "another", for both sizes
     assert done.failures == ()
 
 
@@ -212,7 +212,7 @@ def test_sample_data_comes_first(machine: tuple[Platform, Any]) -> None:
 
 @pytest.mark.sycl
 def test_kernels_on_arrays_without_dimensions_are_timed_too(machine: tuple[Platform, Any], tmp_path: Path) -> None:
-    """They were given arrays of one dimension, which numba-dpex passes in more arguments than its kernel took."""
+    """Before, they were given one-dimensional arrays, which numba-dpex passes in more arguments than the kernel had."""
     platform, live = machine
     graph = TaskGraph()
     x = graph.array("x", (4, 4), "float32", data=np.ones((4, 4), np.float32))
@@ -232,7 +232,7 @@ def test_what_does_not_compile_is_listed_and_the_rest_measured(machine: tuple[Pl
 
 
 def refusing(error: Exception) -> tuple[Operation, Callable[[], None]]:
-    """An operation with a library, first in order, that raises an error wherever it is called; what mends it."""
+    """Return an operation whose library, first in order, raises an error in every call, and a function to repair it."""
     broken = True
 
     def call(queue: Any, arguments: Any, depends: list[Any]) -> Any:
@@ -333,7 +333,7 @@ def test_what_takes_long_to_compile_and_gains_little_is_not_timed() -> None:
         assert calibration._is_needless(case, costs, (other, quick))  # faster than the roofline
         disturbed = replace(case, device=with_busy_profile(device))
         assert not calibration._is_needless(disturbed, costs, (other, quick))
-        # What is known badly is enough where both the roofline and the other implementation say that it cannot win.
+        # Uncertain times suffice where both the roofline and the other implementation show that it cannot be faster.
         better = replace(other, efficiency=min(1.0, 3 * by.efficiency))
         badly = replace(one, value=guess_s / 2)
         assert calibration._is_needless(disturbed, costs, (better, badly)) is expected
@@ -343,7 +343,7 @@ def test_what_takes_long_to_compile_and_gains_little_is_not_timed() -> None:
 
 @pytest.mark.sycl
 def test_of_kernels_with_the_same_code_one_is_timed_for_a_choice(tmp_path: Path) -> None:
-    """The other is compiled in a second, only to take as long."""
+    """The other would be compiled for a second, with the same measured time."""
     from syclsched.devices import open_devices
 
     operation, graph = reduce("sum", (0,), False), TaskGraph()
@@ -357,7 +357,7 @@ def test_of_kernels_with_the_same_code_one_is_timed_for_a_choice(tmp_path: Path)
         for name in ("opencl-c", "python")
     )
     with HistoryStore(tmp_path / "history.sqlite3") as history, open_devices(platform) as devices:
-        history.record(opencl, [0.1] * 9)  # much longer than is modelled of both
+        history.record(opencl, [0.1] * 9)  # much longer than the model of both
         calibrate(graph, platform, devices, history, choices_only=True)
         assert history.lookup(opencl) is not None and history.lookup(python) is None
 

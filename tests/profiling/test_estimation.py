@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Estimates of durations: load, number, scatter and age of the samples, and a machine that became slower."""
+"""Estimates of durations: load, number, spread and age of the samples, and a machine that became slower."""
 
 from __future__ import annotations
 
@@ -66,18 +66,18 @@ def test_an_estimate_lies_among_its_samples(samples: list[Sample]) -> None:
     assert (found.uncertainty or 0.0) > 0.0
 
 
-# --- today's speed ------------------------------------------------------------------------------------
+# --- current speed of the machine ---------------------------------------------------------------------
 
 
 def kinds(factor: float, count: int = 3) -> list[list[Sample]]:
-    """Kinds of tasks that took one second each a day ago, and this factor in the last two runs."""
+    """Return samples of kinds of tasks that took one second a day ago, and ``factor`` in the last two runs."""
     return [[*quiet(*[1.0] * 8, when_s=0.0), *quiet(factor, factor, when_s=90_000.0)] for _ in range(count)]
 
 
 def test_the_last_runs_tell_todays_speed() -> None:
     assert pace(kinds(1.7), 80_000.0) == pytest.approx(1.7)
     assert pace(kinds(1.05), 80_000.0) is None
-    assert pace(kinds(1.7, count=2), 80_000.0) is None  # two kinds of tasks may have other reasons
+    assert pace(kinds(1.7, count=2), 80_000.0) is None  # two kinds of tasks are too few
     assert pace(kinds(1.7), 99_000.0) is None  # the runs were yesterday's
 
 

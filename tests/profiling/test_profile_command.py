@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The profile command: numbers as text, what is saved when, Ctrl-C, and the command as a whole on the CPU device."""
+"""The profile command: numbers as text, saved files, Ctrl-C, and the whole command on the CPU device."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_a_refresh_measures_only_what_is_not_good(tmp_path: Path, monkeypatch: p
     from syclsched.profiling import busy as load
 
     monkeypatch.setattr(load, "watch", lambda duration_s: None)
-    monkeypatch.setattr(load, "read_times", lambda: None)  # whatever else this machine does
+    monkeypatch.setattr(load, "read_times", lambda: None)  # independent of other load on this machine
     where = ("--quick", "--device", "cpu", "--store", str(tmp_path))
     first = run("--refresh", *where)
     assert first.exit_code == 0 and "cpu: missing" in first.stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Provisional times are used, and measured again in quiet moments."""
+"""Provisional times: used, and measured again when the machine is idle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from syclsched.profiling.storage.history_store import HistoryStore
 
 
 class Clock:
-    """A clock that the timed functions move, by what each takes at the moment."""
+    """A clock that the timed functions advance by their current durations."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -67,13 +67,13 @@ def healing(machine: tuple[Platform, Any]) -> Iterator[tuple[Clock, TaskGraph, H
 @pytest.mark.sycl
 def test_times_of_a_busy_machine_are_used_and_measured_again_when_it_is_quiet(healing, machine) -> None:
     clock, graph, history, measure = healing
-    clock.takes_s["one"] = 5e-3  # something else had its core
+    clock.takes_s["one"] = 5e-3  # another process had its core
     assert measure(busy_machine()).provisional == 2
     name, seconds, uncertainty = clock.best(graph, machine[0], history)
     assert (name, seconds) == ("other", 2e-3) and uncertainty >= 0.5
     clock.takes_s["one"] = 1e-3
     still = measure(busy_machine())
-    assert (still.measured, still.known, still.provisional) == (0, 2, 2)  # nothing better could be learnt
+    assert (still.measured, still.known, still.provisional) == (0, 2, 2)  # under load, another measurement is no better
     healed = measure(QUIET)
     assert (healed.measured, healed.known, healed.provisional) == (2, 0, 0)
     assert clock.best(graph, machine[0], history)[:2] == ("one", 1e-3)
@@ -83,7 +83,7 @@ def test_times_of_a_busy_machine_are_used_and_measured_again_when_it_is_quiet(he
 @pytest.mark.sycl
 def test_a_slow_moment_does_not_reject_an_implementation_for_good(healing, machine) -> None:
     clock, graph, history, measure = healing
-    clock.takes_s = {"one": 1e-3, "other": 60e-3}  # truly half a millisecond
+    clock.takes_s = {"one": 1e-3, "other": 60e-3}  # really half a millisecond
     measure(QUIET)
     assert clock.called.count("other") == 3
     assert clock.best(graph, machine[0], history)[0] == "one"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Medians, spikes, confidence intervals, and sampling on a virtual clock."""
+"""Medians, outliers, confidence intervals, and sampling on a virtual clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SAMPLES = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=60)
 
 
 class VirtualClock:
-    """A clock that only moves when work is done on it."""
+    """A clock that advances only during timed work."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -122,7 +122,7 @@ def test_sampling_ends_with_the_budget() -> None:
 
     def sample() -> float:
         clock.now += 1.0
-        return float(next(values))  # never settles
+        return float(next(values))  # never converges
 
     quantity = Sampler(clock=clock).sample_until(sample, budget_s=10.0)
     assert quantity.samples + quantity.spikes == 10

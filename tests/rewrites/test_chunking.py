@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cutting: whatever is cut into whatever chunks, the results are the same, and found under the old names."""
+"""Division of tasks into chunks: equal results for every division, under the original names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS = 7
 
 @st.composite
 def cuts(draw: st.DrawFn, graph: TaskGraph) -> list[Cut]:
-    """Any cuts of any of the tasks that can be cut."""
+    """Draw divisions of any divisible tasks."""
     able = [t.name for t in graph.tasks if t.operation is not None and t.operation.split is not None]
     number = {name: draw(st.integers(0, 3)) for name in able}
     found = []
@@ -45,7 +45,7 @@ def test_any_cut_gives_the_same_bits(data: st.DataObject, graph: TaskGraph) -> N
     found = cut(graph, data.draw(cuts(graph)))
     assert_same_results(graph, found.graph)
     place = {name: i for i, name in enumerate(found.graph.order())}
-    # What waits for something else still does, chunk by chunk if it is for the sake of rows.
+    # A dependency remains a dependency, chunk by chunk for row-wise tasks.
     for before, after in graph.edges:
         assert all(place[b] < place[a] for b in found.tasks[before] for a in found.tasks[after])
     for name, new in found.tasks.items():
@@ -55,7 +55,7 @@ def test_any_cut_gives_the_same_bits(data: st.DataObject, graph: TaskGraph) -> N
     assert counters.tasks_after == (
         counters.tasks_before - counters.cut + counters.chunks + counters.scatters + counters.gathers
     )
-    # All that is declared stands for something; inputs are those of the original or their chunks.
+    # Every declared array replaces one of the original; inputs are the original's or their chunks.
     holders = {new: name for name, held in found.arrays.items() for new in held}
     assert set(holders) == set(found.graph.arrays)
     assert {holders[name] for name in found.graph.inputs()} == set(graph.inputs())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Coarsening: the same results from fewer tasks, only where tasks are tiny, and never a parallel graph made a line."""
+"""Coarsening: equal results from fewer tasks, only for tiny tasks, and with the graph's parallelism."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def chain(length: int, size: int = 100) -> TaskGraph:
 
 
 def fan(width: int, size: int = 100) -> TaskGraph:
-    """As many independent tasks with one input."""
+    """Return a number of independent tasks with one input."""
     graph = TaskGraph("fan")
     x = graph.array("x", data=np.arange(size, dtype="int64"))
     for i in range(width):
@@ -55,7 +55,7 @@ def test_results_are_those_of_the_original_to_the_last_bit(graph: TaskGraph, whe
     assert set(found.graph.arrays) == set(graph.arrays)
     assert found.counters.tasks_after == len(found.graph) <= len(graph) == found.counters.tasks_before
     assert found.counters.tasks_after == len(graph) - found.counters.merged + found.counters.merges
-    # Every task is done once: by one new task, in which it is the only one of its name.
+    # Every task is part of exactly one new task, in which its name is unique.
     assert list(found.tasks) == [t.name for t in graph.tasks]
     steps = {name: 0 for (name,) in found.tasks.values()}
     for (name,) in found.tasks.values():
@@ -151,7 +151,7 @@ def test_what_runs_elsewhere_is_not_drawn_in() -> None:
 
 
 def test_what_can_fail_stays_alone() -> None:
-    """So that the error names the task, and what does not depend on it is done."""
+    """An error then names the task, and independent tasks are executed."""
     graph = TaskGraph("host")
     v, x = graph.array("v", data=np.zeros(4)), graph.array("x", data=np.eye(4))
     status = graph.array("status", (1,), "int32", temporary=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shares of a divisible load: they sum up, respect the grain, and finish together."""
+"""Shares of a divisible load: their sum, multiples of the grain, and equal finish times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_chunks_sum_up_and_none_is_below_the_grain(
     assert min(found.rows) >= grain
     assert sum(1 for n in found.rows if n % grain) <= 1
     assert len(found.rows) == len(found.workers) <= MAX_CHUNKS * len(workers)
-    # Cutting may lose a grain to rounding, never more, against leaving all to the best.
+    # Compared with the best device alone, division may lose one grain to rounding.
     alone = min(w.finish_s(rows, w.best_chunks(rows, grain)) for w in workers)
     coarse = max(2 * grain * (w.copy_s + w.compute_s) for w in workers)
     assert found.finish_s <= alone * (1 + 1e-9) + coarse
@@ -39,13 +39,13 @@ def test_shares_finish_together(workers: list[LoadWorker], rows: int) -> None:
         return
     times = [(math.inf if not n else _least(w, n), w) for w, n in working]
     latest = max(t for t, _ in times)
-    # Up to the rows that rounding gave to the one or the other.
+    # Except for the rows that rounding gave to either worker.
     slack = 2 * max(v.copy_s + v.compute_s for v in workers)
     assert all(t >= latest - slack - 1e-9 * latest or t <= _least(w, 1) + slack for t, w in times)
 
 
 def _least(worker: LoadWorker, rows: float) -> float:
-    """The finish with the best real number of chunks from one."""
+    """Return the finish of a worker with the best real number of chunks from one on."""
     fast = min(worker.copy_s, worker.compute_s)
     ideal = math.sqrt(rows * fast / worker.chunk_s) if worker.chunk_s else (1e12 if fast else 1.0)
     chunks = max(1.0, ideal)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example runs as a user would run it, and shows what it says it shows."""
+"""The example of rewrites as a user runs it, and its output."""
 
 from __future__ import annotations
 

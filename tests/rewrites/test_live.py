@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rewritten graphs on live devices: the bits of the original, given and asked for by its names."""
+"""Rewritten graphs on live devices: bits of the original graph, inputs and results by its names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.sycl
 
 @lru_cache(maxsize=1)
 def live_here() -> tuple[Platform, Any]:
-    # A millisecond for each submission: whatever can be merged is.
+    # A millisecond for each submission: everything that can be merged is merged.
     platform = replace(with_lanes(discover(), 2), submission_s=1e-3)
     return platform, open_devices(platform)
 
@@ -102,7 +102,7 @@ ROWS = 11
 
 
 def wave() -> tuple[TaskGraph, dict[str, Any]]:
-    """Two operations by rows, one that needs all of it, and two by rows again."""
+    """Return two row-wise operations, one that needs the whole, and two row-wise ones again."""
     graph = TaskGraph("wave")
     data = {name: np.arange(ROWS * COLUMNS).reshape(ROWS, COLUMNS) * k for name, k in (("x", 3), ("y", 5))}
     x, y = (graph.array(name, value.shape, "int64") for name, value in data.items())
@@ -138,7 +138,7 @@ def test_cut_tasks_give_the_same_bits_wherever_chunks_run(data: st.DataObject) -
     with execute(plan_by(found.graph, platform, place), found.graph, live, inputs) as run:
         for name in ("x", "y", "z", "turned", "out"):
             np.testing.assert_array_equal(run.result(name), expected[name], err_msg=name)
-    assert inputs["y"][1, 0] == 15  # the caller's own is not written to
+    assert inputs["y"][1, 0] == 15  # the caller's array is not modified
 
 
 @pytest.mark.parametrize("like", ["numpy", "dpnp", "usm_ndarray"])

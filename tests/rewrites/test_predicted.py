@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rewritten graphs plan, verify and simulate like any other, and what was to become faster does."""
+"""Rewritten graphs in planning, verification and simulation: valid, and predicted faster where intended."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TWO = platform(device("fast", flops=3e11, lanes=2), device("slow"), bandwidth=1e
 
 
 def greedy(graph: TaskGraph, where: Platform, lanes: Callable[[int], int] = lambda index: 0) -> Plan:
-    """Each task where it is fastest, or on the lane that is told."""
+    """Schedule each task on its fastest device, or on the given lane."""
     costs, seconds, assignments = CostModel(where), {}, []
     for index, name in enumerate(graph.order()):
         task = graph.find_task(name)
@@ -91,7 +91,7 @@ def test_cut_over_two_devices_a_graph_is_as_much_faster_as_they_are_together() -
     ends = np.cumsum(cut.rows)
     for index, name in enumerate(found.graph.order()):
         task = found.graph.find_task(name)
-        # As the cut was meant: the first three quarters of the rows to the device that is three times as fast.
+        # The intended division: the first three quarters of the rows on the device that is three times as fast.
         start = int(task.name.partition("[")[2].partition(":")[0])
         chosen = where.devices[0] if start < 0.74 * ends[-1] else where.devices[1]
         best = costs.best(task, chosen)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans that rewrite their graph, on live devices: the user sees his own graph, and the bits it gives without."""
+"""Plans that rewrite their graph, on live devices: names of the user's graph, and equal bits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DEVICES = st.sampled_from(("cpu", OTHER_DEVICE, None))
 
 @lru_cache(maxsize=1)
 def live_here() -> tuple[Platform, Any]:
-    # A millisecond for each submission: whatever can be merged is.
+    # A millisecond for each submission: everything that can be merged is merged.
     platform = replace(with_lanes(discover(), 2), submission_s=1e-3)
     return platform, open_devices(platform)
 
@@ -77,7 +77,7 @@ def test_a_rewritten_plan_gives_the_bits_of_the_original(graph: TaskGraph, rewri
 @given(data=st.data(), graph=graphs_by_rows())
 @settings(max_examples=examples(12), deadline=None)
 def test_whatever_a_plan_cuts_and_merges_gives_the_bits_of_the_original(data: st.DataObject, graph: TaskGraph) -> None:
-    """Cuts of any shape: the planner itself would cut such small arrays nowhere."""
+    """Divisions of any shape: the planner itself would not divide such small arrays."""
     platform, live = live_here()
     able = [t.name for t in graph.tasks if t.operation is not None and t.operation.split is not None]
     cut = tuple(name for name in able if data.draw(st.booleans()))
@@ -98,7 +98,7 @@ def test_whatever_a_plan_cuts_and_merges_gives_the_bits_of_the_original(data: st
 
 
 def one_task(operation: str, dtype: str, rows: int = 1000) -> tuple[TaskGraph, str]:
-    """A task on numbers whose sums round differently in every order."""
+    """Return a task on numbers whose sums round differently in every order."""
     rng = np.random.default_rng(0)
     graph = TaskGraph(operation)
     shapes = {"gemm": {"c": (rows, 257), "a": (rows, 333), "b": (257, 333)}, "softmax": {"x": (rows, 257)}}.get(
@@ -251,6 +251,6 @@ def test_the_planner_and_the_run_share_the_rewritten_graph(monkeypatch: pytest.M
         graph.kernel(MIX, x=x, y=y, a=2)
     plan = plan_graph(graph, platform, policy="single:cpu", rewrite="coarsen")
     assert plan.recipe
-    monkeypatch.setattr(import_module("syclsched.rewrites.rewrite"), "replay", None)  # to apply the recipe again fails
-    monkeypatch.setattr(proof, "walk", None)  # and so does another proof
+    monkeypatch.setattr(import_module("syclsched.rewrites.rewrite"), "replay", None)  # the recipe is not applied again
+    monkeypatch.setattr(proof, "walk", None)  # and the plan is not verified again
     assert_results(graph, plan, live, {"x": np.arange(8, dtype=DTYPE), "y": np.ones(8, DTYPE)})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splitting: when it is worth it, and in the right proportions."""
+"""Splitting of tasks among devices: its benefit, and the proportions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FAST, SLOW = device("fast", flops=3e11), device("slow", flops=1e11)
 
 
 def layers(rows: int = 4096, width: int = 256, depth: int = 3) -> TaskGraph:
-    """A batch through dense layers: much computing on little data."""
+    """Return a batch through dense layers: much computation on few data."""
     graph = TaskGraph("layers")
     here = graph.array("x", (rows, width), "float32")
     for i in range(depth):
@@ -45,7 +45,7 @@ def test_unequal_devices_get_shares_in_the_ratio_of_their_speeds() -> None:
     assert cut.tasks == ("d0", "d1", "d2")
     assert sum(cut.rows) == 4096
     assert min(cut.rows) >= 8
-    # Whatever the chunks, they can be dealt out three to one.
+    # All chunks can be divided three to one.
     ends = list(accumulate(cut.rows))
     assert min(abs(end / 4096 - 0.75) for end in ends) < 0.03
     assert found.counters.cut == 3
@@ -54,7 +54,7 @@ def test_unequal_devices_get_shares_in_the_ratio_of_their_speeds() -> None:
 
 
 def workers(graph: TaskGraph, where: Platform) -> tuple[Region, list[LoadWorker]]:
-    """A graph's only region, and what its rows cost each SYCL device."""
+    """Return a graph's only region, and the costs of its rows on each SYCL device."""
     costs, (region,) = CostModel(where), find_regions(graph)
     traffic = traffic_of(graph, region)
     made = [worker_costs(WorkerSlot(d, 1), region, traffic, costs, graph.arrays, 1e-5) for d in where.compute_devices]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of lower bounds: below every timetable, and right where they can be worked out by hand."""
+"""Lower bounds: below every timetable, and equal to values computed by hand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from syclsched.scheduling.problem import Problem, makespan_s
 from syclsched.scheduling.relaxation import relaxation_s
 from syclsched.scheduling.search import refine
 
-#: Two devices with memory of their own, and links that cost next to nothing.
+#: Two devices with memory of their own, and links of negligible cost.
 TWO = Platform(
     "two",
     (*(Device(n, n, "gpu", "opencl", n, n, (n,)) for n in "ab"), Device(HOST, HOST, HOST, HOST, HOST, HOST, (HOST,))),
@@ -103,7 +103,7 @@ def test_independent_tasks_fill_the_area() -> None:
 
 
 def test_equal_tasks_do_not_share_lanes() -> None:
-    assert lower_bound(problem_from_matrices([[2.0] * 3] * 10, {})).count_s == 8.0  # four of ten on one of three
+    assert lower_bound(problem_from_matrices([[2.0] * 3] * 10, {})).count_s == 8.0  # four of ten are on one of three
     assert lower_bound(problem_from_matrices([[2.0] * 3] * 9, {})).count_s == 6.0
     assert lower_bound(problem_from_matrices([[2.0] * 3] * 3, {})).count_s == 0.0
     different = [[9.0, 9.0], [5.0, 6.0], [7.0, 4.0], [1.0, 1.0]]  # two of the three longest are on one
@@ -148,7 +148,7 @@ def test_multipliers_make_devices_of_their_own_kind_of_work_equal() -> None:
     bound, worth = area_multipliers(seconds, np.array([6, 3]), np.array([1, 1]))
     assert bound == pytest.approx(6.0, rel=0.02)
     assert worth.sum() == pytest.approx(1.0)
-    apart = np.repeat(seconds, [6, 3], axis=0)  # equal rows are one kind, however they are given
+    apart = np.repeat(seconds, [6, 3], axis=0)  # equal rows are one kind, in any representation
     assert area_multipliers(apart, np.ones(9, np.int64), np.array([1, 1]))[0] == bound
 
 
@@ -174,7 +174,7 @@ def test_plans_need_not_order_what_only_uses_a_name_again() -> None:
     add_cost_only(graph, "again", cost, [(x, AccessMode.WRITE)])  # WAR
     add_cost_only(graph, "last", cost, [(x, AccessMode.WRITE)])  # WAW
     add_cost_only(graph, "other", cost, [(y, AccessMode.WRITE)])
-    graph.edge("other", "last")  # must be kept, whatever it is for
+    graph.edge("other", "last")  # kept for any use
     problem = build_problem(graph, TWO, CostModel(TWO))
     loose = {
         (problem.names[problem.tables.pred_task[k]], after)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The multipliers of the dual simplex method prove the optimum that a library finds."""
+"""The multipliers of the dual simplex method, which prove the optimum found by a library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syclsched.scheduling.tables import Floats
 
 
 def optimum(cost: Floats, less: Floats, less_right: Floats, equal: Floats, equal_right: Floats) -> float:
-    """Return what the multipliers prove."""
+    """Return the bound that the multipliers prove."""
     found = dual_multipliers(cost, less, less_right, equal, equal_right)
     assert found is not None
     assert (found[0] <= 0.0).all()

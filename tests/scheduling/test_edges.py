@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of instances at the edges of the model: every policy and the search on each, by the independent validator."""
+"""Instances at the limits of the model: every policy and the search on each, checked by the independent validator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syclsched.scheduling.search import refine
 
 Pairs = Iterable[tuple[int, int]]
 
-#: Two hundred devices need not all be asked alone.
+#: With two hundred devices, only some have a plan alone.
 SINGLES = ("single:p0", "single:p1")
 
 
@@ -65,7 +65,7 @@ CASES: dict[str, Callable[[], Problem]] = {
 def test_every_policy_is_valid_and_the_search_is_never_worse(case: str) -> None:
     given = CASES[case]()
     names = [name for name in candidates(given) if name in SINGLES or not name.startswith("single:")]
-    entries, refusals = run_policies(given, names)  # which validates each
+    entries, refusals = run_policies(given, names)  # it validates each schedule
     assert not [refusal for refusal in refusals if not refusal.policy.startswith("single:")]
     best_s = min(entry.makespan_s for entry in entries)
     found = refine(given, [entry.timetable for entry in entries], steps=200)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the exact engine: optimal against all schedules of small problems, and honest where it is missing."""
+"""The exact engine: optimal among all schedules of small problems, and a clear error where it is missing."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_it_says_what_to_install_where_ortools_is_missing(monkeypatch: pytest.Mo
 
 
 def by_receiver(problem: Problem) -> Problem:
-    """Return a problem in which the copies into each space wait for each other."""
+    """Return a problem whose copies into each space wait for each other."""
     spaces = len(problem.spaces)
     channel = np.full((spaces, spaces, 2), NOTHING)
     channel[:, :, 0] = np.arange(spaces)
@@ -75,7 +75,7 @@ def by_receiver(problem: Problem) -> Problem:
 
 
 def every_order(problem: Problem, devices: tuple[int, ...], best: float) -> float:
-    """Return the least makespan of a placement, or the one given: tasks and copies as early as every order allows."""
+    """Return the least makespan of a placement, or the given one: tasks and copies as early as every order allows."""
     tables = problem.tables
     copies = {
         (int(item), int(tables.item_producer[item]), devices[task])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All policies on one problem: every answer is valid by every model of contention, wrong ones are refused."""
+"""All policies on one problem: valid results under every model of contention, and refusal of invalid ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MODELS: list[Contention] = ["none", "one-port", "fair"]
 
 @dataclass(frozen=True)
 class Hasty:
-    """A policy that starts everything at once on one processor."""
+    """A policy that starts all tasks at once on one processor."""
 
     name: str = "hasty"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies by name: found, registered, refused."""
+"""Policies by name: look-up, registration, refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROBLEM = problem_from_matrices(TOPCUOGLU_COSTS, TOPCUOGLU_EDGES)
 
 @dataclass(frozen=True)
 class Backwards:
-    """A policy of somebody else's: HEFT under another name."""
+    """A policy of another package: HEFT with another name."""
 
     name: str = "backwards"
     max_tasks: int | None = None
@@ -113,14 +113,14 @@ def test_a_policy_too_slow_for_so_many_tasks_is_no_candidate(most: int | None, t
     registry.register(Backwards(max_tasks=most))
     try:
         assert ("backwards" in registry.candidates(PROBLEM)) is there
-        assert registry.get("backwards").schedule(PROBLEM).makespan_s == 80  # by name it is always to be had
+        assert registry.get("backwards").schedule(PROBLEM).makespan_s == 80  # available by name in any case
     finally:
         registry.unregister("backwards")
 
 
 @pytest.mark.parametrize(("most", "there"), [(19, False), (20, True)])
 def test_nor_one_too_slow_for_so_many_devices(most: int, there: bool) -> None:
-    problem = problem_from_matrices([[1.0] * 8] * 10, {})  # twice as many devices as usual
+    problem = problem_from_matrices([[1.0] * 8] * 10, {})  # twice the usual number of devices
     registry.register(Backwards(max_tasks=most))
     try:
         assert ("backwards" in registry.candidates(problem)) is there

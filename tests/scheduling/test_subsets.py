@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A part of the devices is a problem of its own, the same as if the others had never been."""
+"""Problems restricted to a part of the devices: equal to problems without the other devices."""
 
 from __future__ import annotations
 

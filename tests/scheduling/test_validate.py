@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The validator finds each kind of mistake in a timetable that is right but for it."""
+"""Mistakes that the validator finds, each in an otherwise correct timetable."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ GPU, CPU, HOST_DEVICE = 0, 1, 2
 
 
 def spaces(*, contention: Contention = "none", **wishes: dict[str, str]) -> Problem:
-    """t0 makes x (4 bytes), t1 updates it, t2 and t3 read it; every task takes nothing, so that copies are all."""
+    """Return a problem: t0 makes x (4 bytes), t1 updates it, t2 and t3 read it; only copies take time."""
     devices = (
         Device("gpu", "g", "gpu", "opencl", "", "gpu", ("gpu",)),
         Device("cpu", "c", "cpu", "opencl", "", "cpu", ("cpu",)),
@@ -147,11 +147,11 @@ def instants(processors: list[int], times: list[float], copies: Copies | None = 
 @pytest.mark.parametrize(
     ("processors", "times"),
     [
-        # Fresh on the CPU; the host updates it there, where it reaches it; the GPU gets it 12 s later, the CPU at once.
+        # Made on the CPU; the host updates it there, where it reaches it; the GPU gets it 12 s later, the CPU at once.
         ([CPU, HOST_DEVICE, GPU, CPU], [0.0, 0.0, 12.0, 0.0]),
-        # Fresh on the GPU; the host reads it first in its own memory, so that the new value lies there.
+        # Made on the GPU; the host reads it first in its own memory, so the new value is there.
         ([GPU, HOST_DEVICE, HOST_DEVICE, CPU], [0.0, 8.0, 8.0, 12.0]),
-        # Fresh on the host, updated on the GPU, back on host and CPU.
+        # Made on the host, updated on the GPU, back on host and CPU.
         ([HOST_DEVICE, GPU, HOST_DEVICE, CPU], [0.0, 8.0, 16.0, 20.0]),
     ],
 )
@@ -262,7 +262,7 @@ def test_a_copy_serves_all_later_readers_in_its_space_and_an_update_lies_where_i
     assert violations(problem, replace(sound, copies=copies(there))) == (
         "task 't3' needs array 'x' on 'gpu', where it never is: no copy of it is listed",
     )
-    # Copied to the host's own memory instead, the new value lies there, and the CPU does not have it.
+    # Copied to the host's own memory instead, the new value is there, and the CPU does not have it.
     other = copies((item[0], gpu, host, 0.0, 8.0), (item[1], host, gpu, 12.0, 20.0))
     assert violations(problem, replace(sound, copies=other)) == (
         "task 't2' needs array 'x' on 'cpu', where it never is: no copy of it is listed",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled engine agrees with the algorithm written for reading."""
+"""The compiled simulation engine, compared with the readable reference algorithm."""
 
 from __future__ import annotations
 

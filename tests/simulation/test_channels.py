@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies that share channels: cases worked out by hand, and properties of all plans."""
+"""Copies that share channels: cases computed by hand, and properties of all plans."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ A, B = "a", "b"
 def sharing(
     contention: Literal["none", "one-port", "fair"], channel: str | None = "bus", latency_s: float = 0.0
 ) -> Platform:
-    """Two devices whose links from the host carry 1 and 3 bytes a second, on one channel or each on its own."""
+    """Return a platform whose links from the host carry 1 and 3 bytes a second, on one channel or each on its own."""
     links = (
         Link(HOST, A, latency_s, 1.0, channel=channel), Link(HOST, B, latency_s, 3.0, channel=channel),
         Link(A, HOST, latency_s, 1.0), Link(B, HOST, latency_s, 3.0),
@@ -63,7 +63,7 @@ def test_directions_and_links_are_channels_of_their_own() -> None:
 
 
 def test_a_copy_through_the_host_takes_both_channels_and_keeps_its_place() -> None:
-    # 1 goes from a to b: it needs a->host, taken by 0 until 2 s, and host->b, which it keeps 2 off in the meantime.
+    # 1 goes from a to b: it needs a->host, used by 0 until 2 s, and host->b, which it blocks for 2 meanwhile.
     plan = plan_on(
         sharing("one-port", channel=None),
         a__copy=[copy(0, 2.0, A, HOST)], a__0=[copy(1, 3.0, A, B)], b__copy=[copy(2, 1.0, HOST, B)],
@@ -78,7 +78,7 @@ def test_copies_that_take_no_time_wait_for_no_channel() -> None:
 
 
 def test_a_fair_channel_is_halved_while_two_want_more_than_half() -> None:
-    # The bus carries 3 bytes a second. Both want 3: each gets 1.5 until 0 has its 3 bytes at 2 s; then 1 has 6 left.
+    # The bus carries 3 bytes a second. Both could use 3: each gets 1.5 until 0 has its 3 bytes at 2 s; 1 has 6 left.
     links = (Link(HOST, A, 0.0, 3.0, channel="bus"), Link(HOST, B, 0.0, 3.0, channel="bus"))
     platform = platform_of(A, B, links=links, contention="fair")
     plan = plan_on(platform, a__copy=[copy(0, 1.0, HOST, A, nbytes=3)], b__copy=[copy(1, 3.0, HOST, B, nbytes=9)])
@@ -86,7 +86,7 @@ def test_a_fair_channel_is_halved_while_two_want_more_than_half() -> None:
 
 
 def test_who_wants_less_than_the_fair_share_gets_it_and_leaves_the_rest() -> None:
-    # The bus carries 3: 0 alone runs at 1, so that two bytes a second are left for 1, which wants 3.
+    # The bus carries 3: 0 alone runs at 1, so that two bytes a second are left for 1, which could use 3.
     plan = plan_on(
         sharing("fair"), a__copy=[copy(0, 6.0, HOST, A, nbytes=6)], b__copy=[copy(1, 2.0, HOST, B, nbytes=6)]
     )
@@ -143,7 +143,7 @@ def test_no_two_copies_are_on_a_one_port_channel_at_once(plan: Plan) -> None:
 
 @given(random_plans(contention="fair"))
 def test_sharing_keeps_bytes_and_never_loses_time_for_one_alone(plan: Plan) -> None:
-    """No channel carries more than it can; every copy lasts at least its time alone."""
+    """No channel exceeds its bandwidth, and every copy lasts at least its time alone."""
     if not completes(plan):
         return
     times = time_plan(plan)
@@ -158,7 +158,7 @@ def test_sharing_keeps_bytes_and_never_loses_time_for_one_alone(plan: Plan) -> N
         latency_s = sum(link.latency_s for link in route)
         if i.duration_s <= latency_s:
             continue
-        # What the plan says it moves, as its duration cannot be shorter than the channel's bandwidth allows.
+        # The bytes follow from the duration, which cannot be shorter than the channel's bandwidth allows.
         for link in route:
             most = max(n.bandwidth_bytes_per_s for n in plan.platform.links if set(link.channels) & set(n.channels))
             name = link.channels[0]

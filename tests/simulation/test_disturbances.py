@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Noise, slow-downs and failures: by hand, by seed, and through to the report and the chart."""
+"""Noise, slow-downs and failures in simulations: by hand, by seed, and in report and chart."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def outcomes(trace: Trace) -> dict[int, tuple[str, float, float]]:
 
 
 def two_lanes() -> Plan:
-    """``a`` runs for 4 s and then 1 s; ``b`` waits for the first and takes 2 s."""
+    """Return a plan: ``a`` runs for 4 s and then 1 s; ``b`` waits for the first and takes 2 s."""
     return plan_on(
         platform_of(A, B, links=LINKS),
         a__0=[launch(0, 4.0), launch(1, 1.0)], b__0=[launch(2, 2.0, 0), launch(3, 1.0)],

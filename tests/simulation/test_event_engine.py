@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator against cases worked out by hand, and properties of every simulated plan."""
+"""The simulator: cases computed by hand, and properties of every simulated plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from syclsched.simulation.overheads import DISPATCH_S
 
 
 def plan_of(*lanes: list[tuple[float, tuple[int, ...]]], factor: float = 0.0, submission_s: float = 0.0) -> Plan:
-    """Lanes of launches (seconds, waits), numbered from 10 times the lane's number."""
+    """Return a plan with lanes of launches (seconds, waits), numbered from 10 times the lane's number."""
     devices = [Device(f"d{n}", f"k{n}", "cpu", "opencl", "", f"d{n}", (f"d{n}",)) for n in range(len(lanes))]
     devices.append(Device(HOST, HOST, HOST, HOST, "", HOST, (HOST,)))
     pairs = tuple(Interference(f"d{a}", f"d{b}", factor) for a in range(len(lanes)) for b in range(a))
@@ -76,7 +76,7 @@ def test_the_submitting_thread_takes_its_share_of_cores_that_are_all_taken() -> 
     host = plan.platform.devices[1]
     pairs = (Interference("d0", HOST, 1.0),)
     busy = replace(plan, platform=replace(plan.platform, devices=(one, host), interferences=pairs))
-    # Submitted at 1 s, when the host has nothing left to submit: full speed.
+    # Submitted at 1 s, when the host has no more submissions: full speed.
     assert finishes(busy)[0] == pytest.approx(5.0)
     two = replace(busy, lanes=(replace(busy.lanes[0], instructions=(
         Instruction(0, "launch", "t0", duration_s=4.0), Instruction(1, "launch", "t1", duration_s=1.0))),))  # fmt: skip
@@ -88,7 +88,7 @@ def test_the_submitting_thread_takes_its_share_of_cores_that_are_all_taken() -> 
 
 
 def on_processor(plan: Plan, *lanes_and_units: tuple[int, int], factor: float = 0.0) -> Plan:
-    """The plan with all devices on one processor; the last of these numbers are the host's."""
+    """Return the plan with all devices on one processor; the last of these numbers are the host's."""
     devices = tuple(
         replace(device, processor="p", lanes=lanes, compute_units=units)
         for device, (lanes, units) in zip(plan.platform.devices, lanes_and_units, strict=True)
@@ -99,7 +99,7 @@ def on_processor(plan: Plan, *lanes_and_units: tuple[int, int], factor: float = 
 
 
 def with_host(plan: Plan, *lanes: list[float]) -> Plan:
-    """The plan with lanes of host functions, numbered from 100 times the lane's number plus 100."""
+    """Return the plan with lanes of host functions, numbered from 100 times the lane's number plus 100."""
     made = tuple(
         Lane(
             f"host:{n}", HOST, "host",
@@ -112,9 +112,9 @@ def with_host(plan: Plan, *lanes: list[float]) -> Plan:
 
 def test_kernels_of_all_cores_share_them() -> None:
     plan = plan_of([(1.0, ())], [(3.0, ())])
-    # Four cores wanted, two there: half speed until the short one ends at 2 s.
+    # Four cores needed, two present: half speed until the short one ends at 2 s.
     assert finishes(on_processor(plan, (1, 2), (1, 2), (1, 2))) == pytest.approx({0: 2.0, 10: 4.0})
-    # The same if that slow-down was measured; a larger one adds to it.
+    # The same result if that slow-down was measured; a larger one adds to it.
     assert finishes(on_processor(plan, (1, 2), (1, 2), (1, 2), factor=1.0)) == pytest.approx({0: 2.0, 10: 4.0})
     assert finishes(on_processor(plan, (1, 2), (1, 2), (1, 2), factor=2.0)) == pytest.approx({0: 3.0, 10: 5.0})
 
@@ -122,13 +122,13 @@ def test_kernels_of_all_cores_share_them() -> None:
 def test_sub_devices_with_cores_of_their_own_share_none() -> None:
     plan = plan_of([(1.0, ())], [(3.0, ())])
     assert finishes(on_processor(plan, (1, 1), (1, 1), (1, 2))) == pytest.approx({0: 1.0, 10: 3.0})
-    # But the runtime's threads may have been seen to use the same ones.
+    # But the runtime's threads may have been measured on the same ones.
     assert finishes(on_processor(plan, (1, 1), (1, 1), (1, 2), factor=1.0)) == pytest.approx({0: 2.0, 10: 4.0})
 
 
 def test_a_host_function_and_a_kernel_displace_each_other() -> None:
     plan = with_host(plan_of([(2.0, ())]), [1.0])
-    # Three cores wanted, two there: three times as long until the host function ends at 3 s.
+    # Three cores needed, two present: three times as long until the host function ends at 3 s.
     assert finishes(on_processor(plan, (1, 2), (2, 2))) == pytest.approx({0: 4.0, 100: 3.0})
     # A kernel of one core leaves the other to the host function.
     assert finishes(on_processor(plan, (1, 1), (2, 2))) == pytest.approx({0: 2.0, 100: 1.0})
@@ -137,11 +137,11 @@ def test_a_host_function_and_a_kernel_displace_each_other() -> None:
 def test_host_functions_on_as_many_lanes_as_cores_slow_each_other_down_only_beside_a_kernel() -> None:
     assert finishes(on_processor(with_host(plan_of(), [1.0], [2.0]), (2, 2))) == pytest.approx({100: 1.0, 200: 2.0})
     plan = with_host(plan_of([(1.0, ())]), [1.0], [2.0])
-    # Four wanted, twice as many as there are. Beside one kernel a function takes twice as long again, beside two
+    # Four needed, two present. Beside one kernel a function takes twice as long again, beside two
     # functions the kernel three times. At 4 s the first ends; kernel and second then take three times their time, and
     # the second has 2/3 s left when the kernel ends at 5 s.
     assert finishes(on_processor(plan, (1, 2), (2, 2))) == pytest.approx({0: 5.0, 100: 4.0, 200: 5.0 + 2 / 3})
-    # Two wanted of three.
+    # Two needed, three present.
     few = with_host(plan_of(), [1.0], [1.0])
     assert finishes(on_processor(few, (2, 3))) == pytest.approx({100: 1.0, 200: 1.0})
 

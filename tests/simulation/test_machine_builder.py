@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans that are no programs, and what the host adds to those that are."""
+"""Simulation input from plans: refusals of invalid plans, and overheads of the host."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Submission on several machines: each has a thread that submits, and copies between hosts have lanes of their own."""
+"""Submission on several machines: a submitting thread for each, and separate lanes for copies between hosts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cluster(*machines: str) -> Platform:
 
 
 def test_machines_submit_beside_each_other() -> None:
-    """All tasks of a cluster were submitted one after another, so that a plan for more machines was never faster."""
+    """Before, all tasks of a cluster were submitted one after another: a plan for more machines was never faster."""
     kind = next(i.name for i in get("scale").implementations if i.kind == "opencl-c")
     graph = TaskGraph("chains")
     for machine in "ab":
@@ -41,7 +41,7 @@ def test_machines_submit_beside_each_other() -> None:
 
 
 def test_hosts_copy_to_each_other_on_their_own_lanes() -> None:
-    """The copies of all machines' hosts were on the lane of the last one."""
+    """Before, the copies of all machines' hosts were on the lane of the last one."""
     graph = TaskGraph("hosts")
     for number in range(2):
         x = graph.array(f"x{number}", (1 << 18,))
@@ -55,7 +55,7 @@ def test_hosts_copy_to_each_other_on_their_own_lanes() -> None:
 
 
 def test_messages_take_cores_from_tasks() -> None:
-    """Plans for workers of one core counted no time of it for messages, and so sent many."""
+    """Before, plans for workers of one core counted no time of it for messages, and so sent many."""
     graph = TaskGraph("beside")
     x = graph.array("x", (1 << 23,), "u1")
     graph.host(lambda x: None, name="make", x=x.write(), flops=1.0)
@@ -80,7 +80,7 @@ def test_messages_take_cores_from_tasks() -> None:
     moving_s = 1e-4 + (1 << 23) / 1e9
     alone_s = end_s(0.0, 1)
     assert alone_s == pytest.approx(3 * TASK_S, rel=1e-3)
-    assert end_s(1.0, 1) == pytest.approx(alone_s + moving_s / 2, rel=1e-3)  # half of the core for so long
+    assert end_s(1.0, 1) == pytest.approx(alone_s + moving_s / 2, rel=1e-3)  # half of the core for as long
     assert end_s(1.0, 2) == pytest.approx(alone_s, rel=1e-3)  # on a core of their own
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allocations wait for memory on the virtual clock as they do in a run."""
+"""Allocations that wait for memory on the virtual clock, like those of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def spans(plan: Plan) -> dict[int, tuple[float, float]]:
 
 
 def three_lanes() -> Plan:
-    """Work with 8, 8 and 4 bytes on three lanes, where the first gives its 8 back before the second has its own."""
+    """Return tasks with 8, 8 and 4 bytes on three lanes, where the first frees its 8 before the second allocates."""
     return plan_on(
         platform_of("a"),
         a__0=[memory(0, "alloc", "a", 8), launch(1, 2.0), memory(2, "free", "a", 8)],
@@ -34,13 +34,13 @@ def three_lanes() -> Plan:
 def test_an_allocation_waits_for_frees_and_leaves_room_for_those_before_it() -> None:
     plan = three_lanes()
     assert {n: spans(plan)[n] for n in (1, 4, 7)} == {1: (0.0, 2.0), 4: (0.0, 1.0), 7: (0.0, 3.0)}
-    # At first there are 4 bytes left: enough for 5, but 3 comes before it in the plan's order and needs 8.
+    # At first 4 bytes are free: enough for 5, but 3 precedes it in the plan's order and needs 8.
     tight = replace(plan, peak_bytes={"a": 12})
     assert {n: spans(tight)[n] for n in (1, 3, 4, 5, 7)} == {
         1: (0.0, 2.0), 3: (2.0, 2.0), 4: (2.0, 3.0), 5: (2.0, 2.0), 7: (2.0, 5.0)
     }  # fmt: skip
     assert predict(tight).makespan_s == simulate(tight).makespan_s == 5.0
-    assert predict(replace(plan, peak_bytes={"a": 16})).makespan_s == 4.0  # 5 once the second has given its 8 back
+    assert predict(replace(plan, peak_bytes={"a": 16})).makespan_s == 4.0  # 5 once the second has freed its 8
     assert predict(replace(plan, peak_bytes={"a": 20})).makespan_s == 3.0
 
 
@@ -69,7 +69,7 @@ def test_at_no_time_is_more_memory_taken_than_there_is(case: Case) -> None:
             sign = 1 if instruction.kind == "alloc" else -1
             changes.append((instruction.start_s, sign * instruction.nbytes, instruction.uses[0].space))
     held: Counter[str] = Counter()
-    for _, change, space in sorted(changes):  # what comes free at an instant can be used again at that instant
+    for _, change, space in sorted(changes):  # memory freed at an instant is available at that instant
         held[space] += change
         assert held[space] <= plan.peak_bytes[space]
     for space in case.platform.spaces:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan run again and again: what the runs come to, and what an incomplete one says."""
+"""Repeated simulations of a plan: statistics, and reports of incomplete runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINKS = (Link(HOST, "a", 0.0, 1.0), Link("a", HOST, 0.0, 1.0))
 
 
 def plan() -> Plan:
-    """``t0`` makes ``x`` on ``a``, which is copied home; ``t2`` then makes ``y`` of nothing on ``b``."""
+    """Return a plan: ``t0`` makes ``x`` on ``a``, which is copied back; ``t2`` then makes ``y`` on ``b``."""
     made = plan_on(
         platform_of("a", "b", links=LINKS), a__0=[launch(0, 1.0)], a__copy=[copy(1, 1.0, "a", HOST, 0)],
         b__0=[launch(2, 1.0), launch(3, 1.0, 0)],
@@ -59,7 +59,7 @@ def test_a_failure_names_tasks_and_arrays() -> None:
         return repeat(plan(), Disturbance(events=(Failure("a", at_s),)), [0]).runs[0]
 
     assert failing(0.5) == Trial(1.0, ("t0", "t3"), ("x", "z"))
-    assert failing(1.5) == Trial(2.0, (), ("x",))  # made, and not brought home
+    assert failing(1.5) == Trial(2.0, (), ("x",))  # made, and not copied back
     assert failing(2.0) == Trial(2.0)
 
 

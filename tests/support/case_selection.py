@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choices of a parametrised test's cases: every value of every parameter at least once, or one case in so many."""
+"""Selection of a parametrised test's cases: every value of every parameter at least once, or one case in ``n``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ CaseT = TypeVar("CaseT")
 
 
 def covering(cases: Iterable[CaseT], values: Callable[[CaseT], frozenset[Hashable]]) -> list[CaseT]:
-    """Return few cases with all values that a case has; the next is the one with the most that no chosen case has."""
+    """Return few cases with all values of all cases; the next is the one with the most values not yet covered."""
     values_of = [(case, values(case)) for case in cases]
     missing = set[Hashable]().union(*(of_case for _, of_case in values_of))
     chosen = []
     while missing:
-        # Cases that have nothing more to add are looked at no longer.
+        # Cases without uncovered values are dropped.
         values_of = [each for each in values_of if not missing.isdisjoint(each[1])]
         case, of_case = max(values_of, key=lambda each: len(each[1] & missing))
         chosen.append(case)

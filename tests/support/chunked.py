@@ -23,7 +23,7 @@ def two_gpus(link_s: float, left_bytes: int = 0) -> Platform:
 
 
 def plan_of_chunks(count: int, left_bytes: int = 0) -> Plan:
-    """Chunks of 8,000 bytes: brought to a GPU in 1 s, worked on in 8 s, fetched in 1 s, and taken by the host."""
+    """Return a plan of 8,000-byte chunks: 1 s to a GPU, 8 s of work, 1 s back, and the host's work."""
     graph = TaskGraph("chunks")
     assigned: list[Assignment] = []
     durations: dict[str, float] = {}

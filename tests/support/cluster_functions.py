@@ -95,7 +95,7 @@ def doubled(node: Node, data: np.ndarray) -> np.ndarray:
 
 
 def limit_memory(node: Node, nbytes: int | None) -> None:
-    """Let the machine have so little memory; None for all of it."""
+    """Limit the memory that the machine reports; None for all of it."""
     node.find_devices_again()
     if nbytes is not None:
         found = node.platform
@@ -103,5 +103,5 @@ def limit_memory(node: Node, nbytes: int | None) -> None:
 
 
 def await_clients(node: Node, seconds: float) -> None:
-    """Set how long the parts of a client that is lost are kept."""
+    """Set how long the parts of a lost client are kept."""
     part_runner.CLIENT_GONE_S = seconds

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls the command line in this process, as a shell would."""
+"""Calls of the command line in this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syclsched.cli.main import main
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command did."""
+    """Exit code and output of a command."""
 
     code: int
     out: str

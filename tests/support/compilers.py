@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compilers of Python kernels, as parameters of tests; numba-dpex only where it can be used."""
+"""The compilers of Python kernels, as test parameters; numba-dpex only where it is available."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from syclsched.devices.programs.python_kernels.python_compiler import numba_dpex_can_be_used
 
-#: A mark of tests of numba-dpex itself, or of both compilers beside each other.
+#: Mark of tests of numba-dpex itself, or of both compilers compared.
 needs_numba_dpex = pytest.mark.skipif(
     not numba_dpex_can_be_used(), reason="numba-dpex is not of this installation's generation"
 )

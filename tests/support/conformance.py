@@ -132,7 +132,7 @@ class StreamHandle(Handle):
             except StopIteration:
                 break
             except DeadlineError:
-                raise  # what follows may be blocked by the task that is late
+                raise  # later instructions may be blocked by the late task
             except Exception as error:
                 errors.append(error)
         if errors:
@@ -158,7 +158,7 @@ class StreamHandle(Handle):
 
 
 class Session(ABC):
-    """A graph opened for one way of running it. Use it in a ``with`` statement."""
+    """A graph opened for one way to run it. Use it in a ``with`` statement."""
 
     #: How often one handle runs the graph.
     runs_per_handle = 1
@@ -213,7 +213,7 @@ class Way:
     #: Behaviours that do not exist for this way, with the reason.
     lacks: Mapping[str, str] = field(default_factory=dict)
     decides_while_running: bool = False
-    #: Runs of a session before the one under test.
+    #: Runs of a session before the tested run.
     warm_up_runs: int = 0
     #: Whether results can be read from a run that failed, and the run can be told apart from others.
     has_run: bool = True
@@ -221,7 +221,7 @@ class Way:
     def open(
         self, graph: TaskGraph, plan: Plan, inputs: Inputs = None, *, warm: bool = True, **options: Any
     ) -> Session:
-        """Return a session; make the runs that come before the one under test."""
+        """Return a session, after the runs that precede the tested one."""
         session = self.opener(graph, plan, **options)
         for _ in range(self.warm_up_runs if warm else 0):
             session.start(inputs).wait()
@@ -256,7 +256,7 @@ def _bound(graph: TaskGraph, plan: Plan, **options: Any) -> Session:
 
 
 def _called(graph: TaskGraph, plan: Plan, *, trace: bool = False, **options: Any) -> Session:
-    """Without a trace, as only then a call may be one call of C."""
+    """Return a call without a trace, which may be a single C call."""
     return Bound(graph, plan, CallHandle, trace=trace, **options)
 
 
@@ -311,7 +311,7 @@ WAYS = (
 
 
 def over_all_ways(behaviour: str, cases: Iterable[str] = ()) -> pytest.MarkDecorator:
-    """Parametrise a test over ``way``, and ``case`` if there are several; skip what a way lacks."""
+    """Parametrise a test over ``way``, and ``case`` if there are several; skip unsupported behaviour."""
     named, found = tuple(cases), []
     for case in named or ("",):
         for way in WAYS:
@@ -362,7 +362,7 @@ def only_on(operation: Operation, kind: str) -> Operation:
 
 
 def check(handle: Handle, wanted: dict[str, Any], graph: TaskGraph) -> None:
-    """Assert that all values that tasks write are the sequential program's, to the last bit."""
+    """Assert that all values written by tasks equal the sequential program's, to the last bit."""
     handle.wait()
     written = {access.array for task in graph.tasks for access in task.accesses if access.mode.writes}
     for name in sorted(written):
@@ -371,7 +371,7 @@ def check(handle: Handle, wanted: dict[str, Any], graph: TaskGraph) -> None:
 
 
 def check_run(session: Session, inputs: Any, wanted: dict[str, Any], graph: TaskGraph) -> None:
-    """Run once more, and check all of it."""
+    """Run once more, and check all results."""
     handle = session.start(inputs)
     try:
         check(handle, wanted, graph)
@@ -384,7 +384,7 @@ def in_use() -> dict[str, int]:
 
 
 def releasing(test: Callable[..., None]) -> Callable[..., None]:
-    """Let a test fail if it passes and leaves memory in use."""
+    """Fail a test that leaves memory in use."""
 
     @functools.wraps(test)
     def body(**arguments: Any) -> None:

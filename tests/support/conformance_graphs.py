@@ -14,12 +14,12 @@ from support.running import DTYPE, JUDGE, MIX
 from syclsched.model.graph import TaskGraph
 
 SIZE = 96
-#: `MIX`, which no policy can put on the host.
+#: `MIX` without a host implementation.
 DEVICE_MIX = replace(MIX, implementations=MIX.implementations[:1])
 
 
 class Told:
-    """A host function that counts its calls, and raises as long as it is armed."""
+    """A host function that counts its calls, and raises an error while it is armed."""
 
     def __init__(self) -> None:
         self.armed, self.calls = False, 0
@@ -81,7 +81,7 @@ class Failing:
         x, y, z, w = (self.inputs[name].astype(DTYPE) for name in "xyzw")
         i = np.arange(SIZE)
         values = {"w": 3 * z + 3 * w + i + 1}
-        if self._case != "library":  # it does nothing to what it writes
+        if self._case != "library":  # it leaves its output unchanged
             y = 2 * x + 3 * y + i + 1
             values |= {"y": y, "x": y + 3 * x + i + 1}
         return values

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The measures of a timetable worked out from their definitions, one item and one instant at a time."""
+"""Metrics of timetables computed by their definitions, one item and one instant at a time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from syclsched.scheduling.timetable import Timetable
 
 
 def with_tables(problem: Problem, **columns: object) -> Problem:
-    """The same problem with some columns of its tables replaced."""
+    """Return the same problem with some columns of its tables replaced."""
     return replace(problem, tables=frozen(problem.tables._replace(**columns)))
 
 
 class Story:
-    """Where every item lies and when, followed task by task."""
+    """The places of every item over time, followed task by task."""
 
     def __init__(self, problem: Problem, timetable: Timetable) -> None:
         self.problem, self.timetable = problem, timetable
@@ -73,7 +73,7 @@ class Story:
         return found
 
     def copies_of(self, item: int) -> dict[int, tuple[float, float]]:
-        """Start and finish of the copies of an item, by destination."""
+        """Return start and finish of the copies of an item, by destination."""
         t, found = self.t, {}
         if t.item_bytes[item] == 0:
             return {}
@@ -97,7 +97,7 @@ class Story:
         return found
 
     def blocks(self, done_s: float) -> list[tuple[int, float, float, float]]:
-        """(space, bytes, begin, end) of everything that takes room."""
+        """Yield (space, bytes, begin, end) of everything that occupies memory."""
         t, found = self.t, []
         for item in range(len(t.item_bytes)):
             origin, nbytes, copies = self.origin[item], float(t.item_bytes[item]), self.copies_of(item)
@@ -131,7 +131,7 @@ class Story:
         return peak
 
     def energy_j(self, done_s: float) -> float:
-        """By cutting the time at every start and finish."""
+        """Return the energy, computed over the intervals between all starts and finishes."""
         cuts = sorted({0.0, done_s, *self.timetable.start_s.tolist(), *self.timetable.finish_s.tolist()})
         total = 0.0
         for device in range(len(self.problem.devices)):

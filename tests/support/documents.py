@@ -41,16 +41,16 @@ LIMIT_S = 300
 
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 _EXECUTED = ("python", "sh", "console")
-#: Languages of blocks that are shown only.
+#: Languages of blocks that are only shown.
 _SHOWN = ("text", "json", "c", "cpp", "toml", "yaml")
-#: What stands between a block and what it prints.
+#: Text between a block and its output.
 _BEFORE_OUTPUT = re.compile(r"```[ \t]*\n\s*(?:prints|ends with)?\s*\Z")
 _BEFORE_PART_OF_OUTPUT = re.compile(r"```[ \t]*\n\s*(?:[^\n]+\n)*[^\n]*\bprints\b[^.]*\Z")
 _ERROR = re.compile(r"^(?:\w+\.)+(?=\w+: )")
 
 
 class Subtests(Protocol):
-    """Fixture ``subtests`` of pytest, or what stands for it."""
+    """Fixture ``subtests`` of pytest, or a stand-in for it."""
 
     def test(self, msg: str) -> AbstractContextManager[None]:
         """Return the context of one subtest."""
@@ -68,7 +68,7 @@ class _NotRun(SkipParser):
 
 
 class Page:
-    """A page's examples, and what the last of them printed.
+    """A page's examples, and the output of the last of them.
 
     With ``no_shell``, a reason, blocks of shell commands are left out.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training steps of which each submission fails in turn."""
+"""Training steps in which each submission fails in turn."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def fail_each_submission(
     check: Callable[[], None] = lambda: None,
     every: int = 1,
 ) -> list[bool]:
-    """Fail submissions of a step in turn; the parameters are those of the last whole step, or there are none.
+    """Fail submissions of a step in turn; the parameters afterwards are those of the last whole step, or none.
 
-    Return for each failed step whether an update was taken to have begun. ``other`` does the same steps without
+    Return for each failed step whether an update was assumed to have begun. ``other`` does the same steps without
     failures; ``check`` is called after each pair of whole steps.
     """
     begun: list[bool] = []

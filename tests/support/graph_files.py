@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small valid graph files, one of every format, and what is common to their tests."""
+"""Small valid graph files, one of every format, and helpers of their tests."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ GRAPHML = """<?xml version="1.0" encoding="UTF-8"?>
 </graphml>
 """
 
-#: Name (the ending says the format) and content.
+#: Name (whose ending gives the format) and content.
 SAMPLES: dict[str, bytes] = {
     "wf15.json": json.dumps(WFFORMAT_15, indent=1).encode(),
     "wf14.json": json.dumps(WFFORMAT_14).encode(),
@@ -140,19 +140,19 @@ SAMPLES: dict[str, bytes] = {
 
 
 def cost_of(graph: TaskGraph, task: str) -> StatedCost:
-    """What a task of an imported graph is said to take."""
+    """Return the costs of a task of an imported graph."""
     signature = graph.find_task(task).signature
     assert signature is not None
     return stated_cost(signature)
 
 
 def modes_of(graph: TaskGraph, task: str) -> dict[str, str]:
-    """Access mode by array."""
+    """Return the access mode of each array of a task."""
     return {access.array: access.mode.value for access in graph.find_task(task).accesses}
 
 
 def refused(content: str | bytes | dict[str, Any], name: str, limits: Limits | None = None) -> str:
-    """The error a file is refused with, as text."""
+    """Return the text of the error with which a file is refused."""
     if isinstance(content, dict):
         content = json.dumps(content)
     data = content.encode() if isinstance(content, str) else content

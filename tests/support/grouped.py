@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of kernels for GPUs share: devices whose limits they are made for, wherever they run."""
+"""Device limits for tests of GPU kernels, which run on any device."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ GPUS = (
 
 
 def is_pocl(device: Any) -> bool:
-    """Return whether a device is PoCL's; for faults of PoCL that no question to the device shows."""
+    """Return whether a device is PoCL's, for faults of PoCL that no device query shows."""
     return bool(device.sycl_platform.name.startswith("Portable Computing Language"))
 
 
 def skip_where_groups_crash(queue: Any, implementation: Implementation) -> None:
-    """Skip a test of a GPU's kernel on PoCL's CPU device, which ends the process or hangs in some of them.
+    """Skip a test of a GPU kernel on PoCL's CPU device, where some of them crash or hang.
 
     PoCL's compiler gives up on some kernels with barriers (https://github.com/pocl/pocl/issues/1608), by either of its
     methods to make work-groups. Plans give such kernels to GPUs only.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For tests of plans with tasks on the host: functions, graphs that call them, where they are put."""
+"""Plans with host tasks: functions, graphs that call them, and placements."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def bound(plan: Plan, graph: TaskGraph, devices: Any, **options: Any) -> Runner:
 
 
 def two_lanes(graph: TaskGraph, platform: Platform, second: str) -> Plan:
-    """Kernels on the CPU device, those whose names begin so on its second lane; functions on the host."""
+    """Plan kernels on the CPU device, those with the given prefix on its second lane, and functions on the host."""
 
     def place(name: str) -> tuple[str, int, str | None]:
         first = graph.find_task(name).operation.implementations[0]  # type: ignore[union-attr]

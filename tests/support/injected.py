@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults by their names in tests, each at the point with a given number."""
+"""Injected faults by name, each at the point with a given number."""
 
 from __future__ import annotations
 

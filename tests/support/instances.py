@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances to schedule: two from the literature, and random ones."""
+"""Scheduling instances: two from the literature, and random ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PEFT_EDGES: Edges = {
 
 
 def layered(tasks: int, processors: int, degree: int, seed: int) -> Problem:
-    """A random layered graph with about as many layers as tasks in a layer."""
+    """Return a random layered graph with about as many layers as tasks in a layer."""
     generator = random.Random(seed)
     width = max(2, math.isqrt(tasks))
     edges: Edges = {}
@@ -50,7 +50,7 @@ def layered(tasks: int, processors: int, degree: int, seed: int) -> Problem:
 
 @st.composite
 def tables(draw: st.DrawFn, max_tasks: int = 12, max_processors: int = 4) -> tuple[Table, Edges, list[int]]:
-    """Random costs (some zero, some infinite), edges (some free) and priorities."""
+    """Draw random costs (some zero, some infinite), edges (some free) and priorities."""
     count, width = draw(st.integers(1, max_tasks)), draw(st.integers(1, max_processors))
     cost = st.one_of(st.sampled_from([0.0, 1.0, math.inf]), st.floats(0.0, 100.0))
     costs = []
@@ -59,7 +59,7 @@ def tables(draw: st.DrawFn, max_tasks: int = 12, max_processors: int = 4) -> tup
         if all(math.isinf(c) for c in row):
             row[draw(st.integers(0, width - 1))] = draw(st.floats(0.0, 10.0))
         costs.append(row)
-    # Edges may run against the order of the table, as long as some order of the tasks fits them.
+    # Edges may oppose the order of the table, as long as some order of the tasks satisfies them.
     order = draw(st.permutations(range(count)))
     edges: Edges = {}
     for _ in range(draw(st.integers(0, 2 * count))):
@@ -70,7 +70,7 @@ def tables(draw: st.DrawFn, max_tasks: int = 12, max_processors: int = 4) -> tup
 
 
 def critical_path(problem: Problem) -> float:
-    """The longest chain, each task at its fastest, copies for nothing: no schedule is shorter."""
+    """Return the longest chain, each task at its fastest, copies for free: a lower bound."""
     tables = problem.tables
     fastest = tables.task_seconds().min(axis=1).tolist()
     finish = [0.0] * len(problem)
@@ -82,5 +82,5 @@ def critical_path(problem: Problem) -> float:
 
 
 def work_bound(problem: Problem) -> float:
-    """All tasks at their fastest, shared evenly by all lanes: no schedule is shorter."""
+    """Return the work of all tasks at their fastest, shared evenly by all lanes: a lower bound."""
     return float(problem.tables.task_seconds().min(axis=1).sum()) / len(problem.processors) if len(problem) else 0.0

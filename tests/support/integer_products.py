@@ -48,7 +48,7 @@ _FINISHES = [
 
 
 def _whole(random: np.random.Generator, dtype: str, *shape: int) -> np.ndarray:
-    """Numbers of the whole range of a dtype, with many extreme ones."""
+    """Return random numbers of a dtype's range, with many extreme ones."""
     limits = np.iinfo(dtype)
     drawn = random.integers(limits.min, limits.max, shape, endpoint=True)
     extreme = random.choice([limits.min, limits.max], shape)
@@ -58,7 +58,7 @@ def _whole(random: np.random.Generator, dtype: str, *shape: int) -> np.ndarray:
 def _finished(
     draw: st.DrawFn, random: np.random.Generator, sums: np.ndarray, columns: int, axis: int
 ) -> tuple[dict[str, Any], dict[str, np.ndarray], np.ndarray]:
-    """A finish, its arrays with y, and the results of sums."""
+    """Draw a finish; return it with its arrays including y, and the results of sums."""
     finish = draw(st.sampled_from(_FINISHES))
     if not finish:
         return finish, {"y": np.empty(sums.shape, np.int32)}, sums
@@ -106,7 +106,7 @@ def _made(finish: dict[str, Any], arrays: dict[str, np.ndarray]) -> Finish:
 def _operands(
     draw: st.DrawFn, random: np.random.Generator, x: tuple[int, ...], w: tuple[int, ...], narrow: bool
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Arrays x, w and z, which may be missing, and x and w around zero."""
+    """Draw arrays x, w and z, which may be missing; also return x and w less their zero points."""
     dtype = draw(st.sampled_from(["uint8", "int8"]))
     limits = np.iinfo(dtype)
     zero = draw(st.sampled_from([limits.min, limits.max, 3, None]))
@@ -123,7 +123,7 @@ def _operands(
 
 @st.composite
 def products(draw: st.DrawFn) -> Case:
-    """A matrix product, its arrays and what it must give."""
+    """Draw a matrix product, its arrays and its expected result."""
     random = np.random.default_rng(draw(st.integers(0, 99)))
     before = draw(st.sampled_from([(1,), (2, 3), (7,), (40,), (1, 13), ()]))
     terms, columns = draw(st.sampled_from([(1, 1), (2, 8), (17, 16), (33, 30), (64, 24), (129, 50)]))
@@ -134,7 +134,7 @@ def products(draw: st.DrawFn) -> Case:
 
 @st.composite
 def convolutions(draw: st.DrawFn) -> Case:
-    """A convolution, its arrays and what it must give."""
+    """Draw a convolution, its arrays and its expected result."""
     random = np.random.default_rng(draw(st.integers(0, 99)))
     groups, inside, outside = draw(
         st.sampled_from([(1, 3, 8), (1, 16, 20), (2, 4, 16), (6, 1, 6), (1, 1, 1), (5, 2, 15)])

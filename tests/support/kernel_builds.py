@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compilations that tests of kernels share between devices: compilers take most of the time of these tests."""
+"""Compilations shared between devices by tests of kernels, which spend most of their time in compilers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _running = ""
 
 
 def begin(item: Any) -> None:
-    """Begin a test. It gets the same examples for every device, so that the same kernels are compiled."""
+    """Begin a test with the same examples for every device, so that the same kernels are compiled."""
     global _running
     _running = item.nodeid
     if "queue" in item.fixturenames:
@@ -29,7 +29,7 @@ def begin(item: Any) -> None:
 
 
 def build_programs_of_other_devices(queue: Any) -> None:
-    """Build in one step, once for a queue, all programs that the running test has built for other devices.
+    """Build in one step, once for a queue, all programs that the current test has built for other devices.
 
     The emulator takes 0.11 s for each build, of any size.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches of kernels that the kernel compiler compiles, on NumPy arrays and scalars."""
+"""Launches of kernels compiled by the kernel compiler, on NumPy arrays and scalars."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _CTYPES: dict[str, Any] = {
 
 @lru_cache(maxsize=1)
 def cpu_queue() -> Any:
-    """The queue of OpenCL's CPU device."""
+    """Return the queue of OpenCL's CPU device."""
     oneapi.load()
     import dpctl
 
@@ -56,7 +56,7 @@ def cpu_queue() -> Any:
 def compiled(
     function: Callable[..., Any], types: tuple[Argument, ...], options: KernelOptions | None
 ) -> tuple[CompiledKernel, Any]:
-    """A compiled kernel, and its program on the CPU device."""
+    """Return a compiled kernel, and its program on the CPU device."""
     cpu_queue()
     from dpctl.program import create_program_from_spirv
 
@@ -65,7 +65,7 @@ def compiled(
 
 
 def argument_type(value: Any) -> Argument:
-    """The type of an argument."""
+    """Return the type of an argument."""
     if isinstance(value, np.ndarray):
         layout = "C" if value.flags.c_contiguous else "F" if value.flags.f_contiguous else "A"
         return ArrayArgument(value.dtype.name, value.ndim, layout)
@@ -106,7 +106,7 @@ def launch(
     local_range: tuple[int, ...] | None = None,
     options: KernelOptions | None = None,
 ) -> CompiledKernel:
-    """Run a kernel; arrays hold the results."""
+    """Run a kernel; arrays receive the results."""
     types = (ItemArgument(len(global_range), local_range is not None), *map(argument_type, arguments))
     uses_half = any(getattr(each, "dtype", None) == "float16" for each in types)
     if uses_half and not cpu_queue().sycl_device.has_aspect_fp16:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs in which a library's work and ours take turns, and a library that does as it is told."""
+"""Graphs that alternate library calls and kernels, and a mock library."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def expected(y: Any, steps: int) -> Any:
 
 
 def alternating(steps: int, size: int, operation: Any) -> TaskGraph:
-    """Steps of a library's and of ours, none of which commutes with its neighbours."""
+    """Return alternating steps of a library and of kernels, none of which commutes with its neighbours."""
     graph = TaskGraph("alternating")
     y = graph.array("y", (size,), "float32")
     for n in range(steps):
@@ -53,7 +53,7 @@ def alternating(steps: int, size: int, operation: Any) -> TaskGraph:
 
 
 class Called:
-    """A library of one function, which does nothing on the device and returns a status."""
+    """A library of one function that does nothing on the device and returns a status."""
 
     def __init__(self, status: int, words: int = 6) -> None:
         self.seen: list[tuple[int, ...]] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of machines that are not here, as their runtimes describe them."""
+"""Facts of described machines, as their runtimes report them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOST_FACTS = HostFacts(processor="A Processor (6/85/7)", cores=8, memory_bytes=6
 
 
 def device(backend: str, kind: str, name: str, index: int = 0, number: int = 0, **changes: Any) -> DeviceFacts:
-    """Facts of a root device: ``index`` within its backend, ``number`` within backend and kind."""
+    """Return facts of a root device: ``index`` within its backend, ``number`` within backend and kind."""
     facts = DeviceFacts(
         backend=backend,  # type: ignore[arg-type]
         kind=kind,  # type: ignore[arg-type]
@@ -67,7 +67,7 @@ WORKSTATION = (CPU, EMULATOR, OCL_GPU0, OCL_GPU1, ZE_GPU0, ZE_GPU1)
 
 
 def split_facts(root: DeviceFacts, how: SubDevices) -> tuple[DeviceFacts, ...]:
-    """Cut facts as a driver without affinity domains cuts a device."""
+    """Divide facts as a driver without affinity domains partitions a device."""
     reason = "no affinity domains" if how.method == "affinity" else partition_error(root, how)
     if reason is not None:
         raise SelectionError(reason, where=root.name)

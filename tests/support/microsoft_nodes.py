@@ -31,7 +31,7 @@ def same(
     compared: str | None = None,
     **attributes: Any,
 ) -> None:
-    """Compare one node with ONNX Runtime's; of the outputs and of the order of inputs, ``_`` is left out."""
+    """Compare one node with ONNX Runtime; outputs and inputs named ``_`` are omitted."""
     names = [("" if name == "_" else name) for name in (order.split() if order else [*inputs, *(constants or {})])]
     made = [("" if name == "_" else name) for name in outputs.split()]
     node = helper.make_node(operator, names, made, domain=domain, **attributes)
@@ -49,7 +49,7 @@ def scale(value: float) -> Any:
 
 
 def by_hand(node: Any, inputs: dict[str, Any], constants: dict[str, Any] | None = None) -> Any:
-    """Return the result of a node that ONNX Runtime has on GPUs only."""
+    """Return the result of a node that ONNX Runtime supports on GPUs only."""
     dtypes = {name: NUMBERS[value.dtype.name] for name, value in inputs.items()}
     model = model_of([node], {name: value.shape for name, value in inputs.items()}, ["y"], constants, dtypes=dtypes)
     model.opset_import.append(helper.make_opsetid(MICROSOFT, 1))

@@ -15,7 +15,7 @@ from syclsched.frontends.onnx.model_file.dtypes import NUMBERS
 
 
 def model(operator: str, inputs: dict[str, Any], outputs: int = 1, **attributes: Any) -> Any:
-    """Return a model of one node, and what its outputs are called."""
+    """Return a model of one node, and the names of its outputs."""
     names = [f"y{i}" for i in range(outputs)]
     node = helper.make_node(operator, list(inputs), names, domain="ai.onnx.ml", **attributes)
     dtypes = {name: NUMBERS[value.dtype.name] for name, value in inputs.items()}
@@ -27,7 +27,7 @@ def model(operator: str, inputs: dict[str, Any], outputs: int = 1, **attributes:
 
 
 def same(operator: str, *values: Any, outputs: int = 1, by_host: bool = False, **attributes: Any) -> None:
-    """Compare a node with ONNX Runtime's."""
+    """Compare a node with ONNX Runtime."""
     inputs = {f"x{i}": value for i, value in enumerate(values)}
     made = model(operator, inputs, outputs, **attributes)
     network = imported(made)

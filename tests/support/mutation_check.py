@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a mutated model: refused as errors of ours are, or computed, as others compute it."""
+"""Outcomes of mutated ONNX models: refused with an error of this package, or computed like other implementations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIMITS = ModelLimits(memory_bytes=1 << 26, folded_bytes=1 << 22)
 
 
 def outcome(model: onnx.ModelProto | bytes, data: Mapping[str, Any], chance: random.Random) -> str:
-    """Return what becomes of a model: ``refused: ...``, ``computed``, or ``wrong: ...``; anything else is raised."""
+    """Return the outcome of a model: ``refused: ...``, ``computed``, or ``wrong: ...``; raise any other error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -62,7 +62,7 @@ def _network(
 
 
 def _value(declared: Any, value: Any, chance: random.Random) -> Any:
-    """Return a test's value if it is as declared, else another one."""
+    """Return a test's value if it has the declared type and shape, else another one."""
     dimensions = declared.dimensions
     shape = tuple(value.shape) if value is not None else ()
     if dimensions is not None:
@@ -79,12 +79,12 @@ def _value(declared: Any, value: Any, chance: random.Random) -> Any:
 
 
 def _compared(model: onnx.ModelProto | bytes, given: Mapping[str, Any], got: Mapping[str, Any]) -> str:
-    """Compare results with those of onnx's reference implementation and, if they differ, with ONNX Runtime's."""
+    """Compare results with those of onnx's reference implementation and, on differences, with ONNX Runtime's."""
     proto = onnx.ModelProto.FromString(model) if isinstance(model, bytes) else model
     if any(node.op_type in RANDOM for node in proto.graph.node):
         return "computed"
     for node in proto.graph.node:
-        if node.domain == "ai.onnx":  # the reference implementation knows ONNX's own domain by its short name only
+        if node.domain == "ai.onnx":  # the reference implementation has ONNX's own domain by its short name only
             node.domain = ""
     inputs = {each.name for each in proto.graph.input}
     passed = {name: value for name, value in given.items() if name in inputs}
@@ -99,7 +99,7 @@ def _compared(model: onnx.ModelProto | bytes, given: Mapping[str, Any], got: Map
                 said_shape = _declared_shape(output)
                 if got[output.name].shape == said_shape != np.asarray(value).shape:
                     raise ValueError(f"{output.name!r} has not the shape that the model declares")
-        except Exception as error:  # they may refuse what they like
+        except Exception as error:  # they may refuse any model
             said.append(f"{compute.__name__}: {type(error).__name__}: {str(error)[:200]}")
             refused += 1
             continue
@@ -147,6 +147,6 @@ def _run_by_runtime(model: bytes, given: dict[str, Any]) -> list[Any]:
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
         made: list[Any] = ort.InferenceSession(model, options).run(None, given)
-    except Exception as error:  # ONNX Runtime's own cannot be sent
+    except Exception as error:  # ONNX Runtime's own errors cannot be pickled
         raise RuntimeError(f"{type(error).__name__}: {error}") from None
     return made

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutations of ONNX models: small random changes that make most of them wrong in one place."""
+"""Mutations of ONNX models: small random changes that invalidate most of them in one place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Mutation = Callable[[random.Random, ModelProto], None]
 
 
 def mutated(model: ModelProto, chance: random.Random, count: int = 1) -> tuple[ModelProto | bytes, str]:
-    """Return a model with some changes and what they are called; one cut short is given as bytes."""
+    """Return a model with some changes, and their names; a truncated model is returned as bytes."""
     made = ModelProto()
     made.CopyFrom(model)
     names = []
@@ -36,7 +36,7 @@ def mutated(model: ModelProto, chance: random.Random, count: int = 1) -> tuple[M
 
 
 def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """Yield a graph and those within it."""
+    """Yield a graph and its subgraphs."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -70,7 +70,7 @@ def _duplicate_input(chance: random.Random, model: ModelProto) -> None:
 
 
 def _rewire_input(chance: random.Random, model: ModelProto) -> None:
-    """Take another value, which may be computed later: this makes cycles, too."""
+    """Replace an input by another value, which may be computed later: cycles are possible."""
     if (found := _node(chance, model)) and found[1].input:
         found[1].input[chance.randrange(len(found[1].input))] = chance.choice([*_values(found[0]), "nothing"])
 

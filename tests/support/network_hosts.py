@@ -18,7 +18,7 @@ from typing import Any
 
 
 def why_not() -> str | None:
-    """Return why hosts cannot be made here; None if they can."""
+    """Return the reason why hosts cannot be created here; None if they can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     for tool in ("ip", "tc"):
@@ -33,7 +33,7 @@ def why_not() -> str | None:
 
 
 class NetworkHosts:
-    """Hosts ``0`` to ``count - 1``; host 0 is where a scheduler and a client may run. A context manager."""
+    """Hosts ``0`` to ``count - 1``; host 0 is for a scheduler and a client. A context manager."""
 
     def __init__(self, count: int) -> None:
         self._tag = f"sy{uuid.uuid4().hex[:6]}"
@@ -85,7 +85,7 @@ class NetworkHosts:
 
     @contextmanager
     def inside(self, host: int) -> Iterator[None]:
-        """Let the calling thread, and those it starts, be on a host."""
+        """Move the calling thread, and those it starts, to a host."""
         setns = ctypes.CDLL(None, use_errno=True).setns
         with open("/proc/thread-self/ns/net") as before, open(f"/run/netns/{self.namespace(host)}") as there:
             if setns(there.fileno(), 0):
@@ -96,17 +96,17 @@ class NetworkHosts:
                 setns(before.fileno(), 0)
 
     def limit(self, host: int, megabits: int) -> None:
-        """Limit what a host sends, and what it receives, to a rate."""
+        """Limit the rates at which a host sends and receives."""
         rate = ["root", "tbf", "rate", f"{megabits}mbit", "burst", "64kb", "latency", "50ms"]
         for namespace, port in ((self.namespace(host), "eth0"), (self._switch, f"port{host}")):
             subprocess.run(["tc", "-n", namespace, "qdisc", "replace", "dev", port, *rate], check=True)
 
     def cut(self, host: int) -> None:
-        """Take a host off the network."""
+        """Disconnect a host from the network."""
         _ip("-n", self._switch, "link", "set", f"port{host}", "down")
 
     def join(self, host: int) -> None:
-        """Put a host back on the network."""
+        """Connect a host to the network again."""
         _ip("-n", self._switch, "link", "set", f"port{host}", "up")
 
 

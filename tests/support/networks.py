@@ -17,7 +17,7 @@ from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, rewrite
 
 
 class Builder:
-    """Writes a network node by node; shapes of what nodes make are worked out where that is easy."""
+    """A builder of networks, node by node; it computes shapes in simple cases."""
 
     def __init__(self, seed: int = 0, dtype: str = "float32") -> None:
         self.random = np.random.default_rng(seed)
@@ -195,7 +195,7 @@ class Builder:
     def softmax(self, x: str, axis: int) -> str:
         return self.add("softmax", (x,), self.shape(x), axis=axis % len(self.shape(x)), log=False)
 
-    # -- formulas as exporters write them ---------------------------------------------------------------------
+    # -- formulas of exporters -------------------------------------------------------------------------------
 
     def gelu(self, x: str) -> str:
         erf = self.elementwise(("erf", ("div", 0, 1)), x, self.constant(np.float64(2**0.5)))
@@ -264,7 +264,7 @@ class Builder:
 
 
 def assert_same(one: Network, other: Network, given: dict[str, Any], tolerance: float = 1e-9) -> None:
-    """Two networks have the same inputs and outputs and give the same, but for rounding."""
+    """Assert that two networks have the same inputs, outputs and results, but for rounding."""
     assert one.inputs == other.inputs
     assert one.outputs == other.outputs
     before, after = evaluate(one, given), evaluate(other, given)
@@ -273,7 +273,7 @@ def assert_same(one: Network, other: Network, given: dict[str, Any], tolerance: 
 
 
 def assert_whole(network: Network) -> None:
-    """Every value is made once, before it is read, and nothing stands in the network that nobody needs."""
+    """Assert that every value is made once, before it is read, and that no node is unused."""
     known = {*network.inputs, *network.constants}
     for node in network.nodes:
         assert all(name is None or name in known for name in node.inputs), node
@@ -289,7 +289,7 @@ def assert_whole(network: Network) -> None:
 
 
 def rewritten(made: Builder, *passes: str, outputs: tuple[str, ...] = ()) -> Network:
-    """Return what passes make of a network that gives the last value made (or others), having compared both."""
+    """Return a network after passes, having compared both; its outputs are the last value, or those given."""
     network = made.network(*(outputs or (str(made.nodes[-1].outputs[0]),)))
     changed = rewrite(network, passes=passes or DEFAULT_PASSES).network
     assert_whole(changed)
@@ -306,7 +306,7 @@ _UNARY = ("relu", "sigmoid", "tanh", "gelu", "silu", "abs", "neg", "softplus", "
 
 
 def _choices(b: Builder, x: str, values: list[str]) -> list[Callable[[int], str]]:
-    """Return what can be done with a value: each as a function of a number that chooses among variants."""
+    """Return possible operations on a value, each as a function of a number that selects a variant."""
     shape = b.shape(x)
     rank = len(shape)
     alike = [value for value in values if b.shape(value) == shape]
@@ -360,12 +360,12 @@ def _choices(b: Builder, x: str, values: list[str]) -> list[Callable[[int], str]
 
 @st.composite
 def networks(draw: st.DrawFn, dtype: str = "float64", most: int = 14) -> Builder:
-    """Networks that begin with an image; `Builder.last` are their outputs."""
+    """Draw networks that begin with an image; `Builder.last` are their outputs."""
     b = Builder(draw(st.integers(0, 3)), dtype)
     first = b.input("image", draw(st.sampled_from([(1, 2, 5, 6), (2, 4, 4, 4), (1, 3, 7), (2, 6, 3, 5)])))
     values = [first]
     for _ in range(draw(st.integers(1, most))):
-        # Mostly what was made last, sometimes what stands further back.
+        # Mostly the last values, sometimes earlier ones.
         x = values[-1 - draw(st.integers(0, 3)) % len(values) if draw(st.booleans()) else -1]
         if math.prod(b.shape(x)) > 3000:
             x = first

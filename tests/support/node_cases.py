@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backend node tests that the ``onnx`` package ships: which there are, and what this project does with each."""
+"""The backend node tests that the ``onnx`` package ships, and their treatment in this project."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TOLERANCES = {"bfloat16": (1.6e-2, 1e-5), "float16": (2e-3, 1e-3), "float32": (1
 
 @dataclass(frozen=True)
 class Case:
-    """One test: a model, and what it gives for some inputs."""
+    """A test: a model, and its results for some inputs."""
 
     name: str
     kind: str
@@ -74,7 +74,7 @@ def _stored(folder: Path, what: str, declared: Sequence[Any]) -> list[Any]:
 
 
 def _read(path: Path, kind: Any) -> Any:
-    """Return what a file of a test holds: a tensor, a sequence, or an optional value."""
+    """Return the content of a test's file: a tensor, a sequence, or an optional value."""
     data = path.read_bytes()
     if kind.WhichOneof("value") == "sequence_type":
         return numpy_helper.to_list(onnx.SequenceProto.FromString(data))
@@ -98,7 +98,7 @@ def cases() -> tuple[Case, ...]:
 
 
 def _made_cases() -> list[Case]:
-    """Return the node tests of onnx 1.23 and later, which ships no files of them, but the programs that make them."""
+    """Return the node tests of onnx 1.23 and later, which ships the programs that make them instead of files."""
     from onnx.backend.test.case.node import collect_testcases
 
     with warnings.catch_warnings():
@@ -110,7 +110,7 @@ def _made_cases() -> list[Case]:
 def _case(
     name: str, kind: str, model: Any, data_sets: Sequence[tuple[Sequence[Any], Sequence[Any]]] | None = None
 ) -> Case:
-    """Return a test; one of an older opset as one of the oldest here, if that says the same."""
+    """Return a test; convert one of an older opset to the oldest one supported, if the meaning is the same."""
     operators = tuple(sorted({_operator(node) for node in _nodes(model.graph)}))
     restamped = older = False
     for item in model.opset_import:
@@ -136,7 +136,7 @@ def _operator(node: Any) -> str:
 
 
 def _unchanged(node: Any, version: int) -> bool:
-    """Return whether an operator takes the same attributes, inputs and outputs in the oldest opset supported."""
+    """Return whether an operator has the same attributes, inputs and outputs in the oldest opset supported."""
     if node.domain not in ("", "ai.onnx"):
         return True
     try:
@@ -160,7 +160,7 @@ def _unchanged(node: Any, version: int) -> bool:
     return bool(form(was) == form(became))
 
 
-#: Why a test is none of ours: what in its inputs, outputs or nodes is out of scope.
+#: Reasons for tests out of scope: inputs, outputs or nodes.
 OTHER_TYPES = {14: "complex numbers", 15: "complex numbers", 24: "float8e8m0"}
 #: Operators whose results are random.
 RANDOM = frozenset(
@@ -168,8 +168,8 @@ RANDOM = frozenset(
 )
 
 
-#: Tests whose expected results were wrong before a release of onnx, which corrected them: ONNX Runtime gives what that
-#: release expects, also for the inputs of the older ones.
+#: Tests whose expected results were wrong until a release of onnx: ONNX Runtime agrees with the corrected results,
+#: also for the inputs of the older ones.
 CORRECTED = {
     (1, 19): re.compile(r"test_attention_(3d|4d_gqa)\w*(?<!_expanded)|test_cast_FLOAT(16)?_to_(U?INT4|FLOAT4E2M1)"),
     (1, 22): re.compile(
@@ -210,7 +210,7 @@ def out_of_scope(case: Case) -> str | None:
 
 
 def prepared(case: Case, given: Mapping[str, Any]) -> tuple[CallValues, Network]:
-    """Return the inputs of a test's network, and the network; inputs that shapes follow from are made constants.
+    """Return the inputs of a test's network, and the network; inputs that determine shapes are made constants.
 
     Raises
     ------
@@ -244,7 +244,7 @@ def named(case: Case, arrays: Sequence[Any]) -> dict[str, Any]:
 
 
 def differences(got: Any, want: Any) -> str | None:
-    """Return how a result differs from what it should be, or None."""
+    """Return the difference between a result and the expected one, or None."""
     if isinstance(want, list):
         pairs = zip(got, want, strict=True)
         return next((found for one, other in pairs if (found := differences(one, other)) is not None), None)

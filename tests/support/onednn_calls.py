@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An operation by oneDNN's C API, as small as it can be: y = beta + alpha * y, called from C or from Python."""
+"""A minimal operation by oneDNN's C API: y = beta + alpha * y, called from C or from Python."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _engine(device: Any, context: Any) -> Any:
 
 
 class Linear:
-    """What ``load`` returns: y = beta + alpha * y in place."""
+    """The executable that ``load`` returns: y = beta + alpha * y in place."""
 
     def __init__(self, size: int, alpha: float, beta: float, *, gives_event: bool) -> None:
         self._size, self._alpha, self._beta, self._gives_event = size, alpha, beta, gives_event

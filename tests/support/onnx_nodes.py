@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Right answers: one ONNX node done by onnx's own reference implementation."""
+"""Results of one ONNX node by onnx's own reference implementation."""
 
 from __future__ import annotations
 

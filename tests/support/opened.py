@@ -34,12 +34,12 @@ def _has_other_device() -> bool:
 
 
 def skip_without_other_device() -> None:
-    """Skip a test of two devices where there is one; the mark ``other_device`` does it, too."""
+    """Skip a test of two devices where there is one; the mark ``other_device`` has the same effect."""
     if not _has_other_device():
         pytest.skip("there is no device beside the CPU device, such as the FPGA emulator, here")
 
 
-#: `MIX`, but what its source demands and what its launch says differ: nobody notices until it is submitted.
+#: `MIX` with a launch that contradicts its source, an error that only submission detects.
 REFUSED = replace(
     MIX,
     name="wrong",
@@ -80,7 +80,7 @@ def with_own_memory(platform: Platform, space: str) -> Platform:
 
 
 class _Interface:
-    """An address, as the USM array interface says it."""
+    """An address with the USM array interface."""
 
     def __init__(self, pointer: int, queue: Any) -> None:
         self.__sycl_usm_array_interface__ = {
@@ -106,7 +106,7 @@ def is_usm(pointer: int, queue: Any) -> bool:
 
 
 def until(true: Callable[[], Any], limit_s: float = 60.0) -> None:
-    """Wait for what a thread of ours does when nobody can be told of it."""
+    """Poll until a condition holds that a thread reaches without notification."""
     end = time.monotonic() + limit_s
     while not true():
         assert time.monotonic() < end

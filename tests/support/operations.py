@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of operations share: random arrays, the host's implementation, tolerances."""
+"""Helpers of tests of operations: random arrays, the host's implementation, tolerances."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from hypothesis import HealthCheck, Phase
 
 from syclsched.model.operation import Operation, Signature
 
-#: Every example compiles kernels: looking for a smaller one would take minutes.
+#: Every example compiles kernels: shrinking would take minutes.
 NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)
 UNCHECKED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
-#: Largest error, relative to the largest number met.
+#: Largest error, relative to the largest number.
 TOLERANCE = {"float16": 4e-3, "float32": 2e-5, "float64": 1e-12}
 
 
 def numbers(*shape: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
-    """Return random numbers: the same for the same arguments, others for other shapes."""
+    """Return random numbers that depend on the arguments only."""
     random = np.random.default_rng([seed, zlib.crc32(repr(shape).encode())])
     return np.asarray(random.standard_normal(shape)).astype(dtype)
 
 
 def described(operation: Operation, arrays: dict[str, np.ndarray]) -> Signature:
-    """Return the signature of a call, which must be right."""
+    """Return the signature of a call, which must be valid."""
     signature = Signature(
         {p.name: arrays[p.name].shape for p in operation.arrays},
         {p.name: str(arrays[p.name].dtype) for p in operation.arrays},
@@ -34,7 +34,7 @@ def described(operation: Operation, arrays: dict[str, np.ndarray]) -> Signature:
 
 
 def on_host(operation: Operation, arrays: dict[str, np.ndarray], result: str = "y") -> np.ndarray:
-    """Return what the host's implementation makes; it must not touch what it reads."""
+    """Return the results of the host's implementation, which must not modify its inputs."""
     signature = described(operation, arrays)
     given = {name: each.copy() for name, each in arrays.items()}
     for each in given.values():
@@ -45,7 +45,7 @@ def on_host(operation: Operation, arrays: dict[str, np.ndarray], result: str = "
 
 
 def unwritten(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Return an array that nobody must read."""
+    """Return an array whose contents must not be read."""
     return np.full(shape, np.nan if dtype.startswith("float") else 77, dtype)
 
 
@@ -59,7 +59,7 @@ def close(got: np.ndarray, wanted: np.ndarray, dtype: str, factor: float = 1.0) 
 
 
 def placed_in(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return arrays with the residual where the result will be."""
+    """Return arrays with the residual in the result's memory."""
     return {name: arrays["r"] if name == "y" else each for name, each in arrays.items() if name != "r"}
 
 
@@ -69,10 +69,10 @@ def last(array: np.ndarray) -> np.ndarray:
 
 
 def implementations(operation: Operation) -> list[str]:
-    """Return the names of those that run on every SYCL device."""
+    """Return the names of the implementations that run on every SYCL device."""
     return [each.name for each in operation.implementations if each.is_kernel]
 
 
 def quick(operation: Operation) -> list[str]:
-    """Return those that compile in no time: numba-dpex takes about a second, and gets fewer examples."""
+    """Return the names of implementations that compile fast: numba-dpex takes a second, and gets fewer examples."""
     return [name for name in implementations(operation) if name != "python"]

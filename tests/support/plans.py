@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans made by hand and at random, for the simulator: nothing but lanes, waits and durations counts there."""
+"""Plans made by hand and at random for the simulator, for which only lanes, waits and durations matter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def platform_of(
     submission_s: float = 0.0,
     contention: Contention = "none",
 ) -> Platform:
-    """Devices with a memory space each, and the host."""
+    """Return a platform of devices with a memory space each, and the host."""
     devices = [Device(n, f"k-{n}", "cpu", "opencl", "", n, (n,), compute_units=2) for n in names]
     devices.append(Device(HOST, HOST, HOST, HOST, "", HOST, (HOST,)))
     spaces = tuple(MemorySpace(d.space, 0) for d in devices)
@@ -32,7 +32,7 @@ def platform_of(
 
 
 def plan_on(platform: Platform, **lanes: list[Instruction]) -> Plan:
-    """A plan of lanes named ``device__0``, ``device__copy`` or ``host__0``; every task is a family of its own."""
+    """Return a plan of lanes named ``device__0``, ``device__copy`` or ``host__0``; every task is its own family."""
     made = []
     for name, instructions in lanes.items():
         device, _, part = name.partition("__")
@@ -44,32 +44,32 @@ def plan_on(platform: Platform, **lanes: list[Instruction]) -> Plan:
 
 
 def launch(number: int, seconds: float, *waits: int, space: str | None = None) -> Instruction:
-    """A kernel of a task of its own."""
+    """Return a kernel launch of a task of its own."""
     uses = () if space is None else (BufferUse("x", space, AccessMode.READ),)
     return Instruction(number, "launch", f"t{number}", uses=uses, waits=waits, duration_s=seconds)
 
 
 def copy(number: int, seconds: float, source: str, destination: str, *waits: int, nbytes: int = 1) -> Instruction:
-    """A copy of an array between two spaces."""
+    """Return a copy of an array between two spaces."""
     uses = (BufferUse("x", source, AccessMode.READ), BufferUse("x", destination, AccessMode.WRITE))
     return Instruction(number, "copy", "t", uses=uses, waits=waits, duration_s=seconds, nbytes=nbytes)
 
 
 def memory(number: int, kind: Literal["alloc", "free"], space: str, nbytes: int, *waits: int) -> Instruction:
-    """Memory that is had or given back."""
+    """Return an allocation or a free."""
     return Instruction(number, kind, uses=(BufferUse("x", space, AccessMode.WRITE),), waits=waits, nbytes=nbytes)
 
 
 @st.composite
 def on_processors(draw: st.DrawFn, device: Device) -> Device:
-    """The device with some number of lanes and compute units, perhaps on a processor that others use, too."""
+    """Return the device with a number of lanes and compute units, perhaps on a processor shared with other devices."""
     processor = draw(st.sampled_from([None, "p", "p", "q"]))
     return replace(device, processor=processor, compute_units=draw(st.integers(1, 4)), lanes=draw(st.integers(1, 2)))
 
 
 @st.composite
 def random_plans(draw: st.DrawFn, *, contention: Contention = "none", max_instructions: int = 24) -> Plan:
-    """Instructions of all kinds on lanes of all kinds, waiting for earlier ones (rarely for any)."""
+    """Draw instructions of all kinds on lanes of all kinds that wait for earlier ones (rarely for any)."""
     names = [f"d{n}" for n in range(draw(st.integers(1, 3)))]
     seconds = st.sampled_from([0.0, 0.25, 1.0, 1.5, 3.0])
     factor = st.sampled_from([0.0, 0.25, 0.5, 1.0])
@@ -116,7 +116,7 @@ def random_plans(draw: st.DrawFn, *, contention: Contention = "none", max_instru
 
 
 def without_one_wait(data: st.DataObject, plan: Plan) -> Plan:
-    """Return a plan with any one of its waits left out; the example is passed over if there is none."""
+    """Return a plan with one of its waits removed; reject the example if there is none."""
     waits = [(n, k, w) for n, lane in enumerate(plan.lanes) for k, i in enumerate(lane.instructions) for w in i.waits]
     assume(waits)
     lane_number, position, dropped = data.draw(st.sampled_from(waits))

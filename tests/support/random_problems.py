@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random scheduling problems with all that the model knows: shared spaces, lanes, updates, channels, releases."""
+"""Random scheduling problems with all features of the model: shared spaces, lanes, updates, channels, releases."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def problems(
 ) -> Problem:
     """Draw a problem; with channels each is shared by a few links, and some links have none.
 
-    Sums of ``whole`` seconds are exact, so that what is equal is equal however it is worked out.
+    Sums of ``whole`` seconds are exact, so equal values stay equal for every order of additions.
     """
     tasks, devices = draw(st.integers(1, max_tasks)), draw(st.integers(1, max_devices))
     spaces = draw(st.integers(1, devices))
@@ -149,7 +149,7 @@ def problems(
 
 
 class _Items:
-    """Accesses to arrays followed into items and dependencies."""
+    """Conversion of accesses to arrays into items and dependencies."""
 
     def __init__(self, nbytes: Sequence[float], placed: Sequence[int]) -> None:
         self.sizes = list(nbytes)

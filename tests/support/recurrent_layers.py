@@ -70,7 +70,7 @@ def reference(cell: str, f: Any, at: dict[str, Any], arrays: dict[str, np.ndarra
 
 @st.composite
 def layers(draw: st.DrawFn, plain: bool = False, usual: bool = False, peepholes: bool = True) -> Case:
-    """A recurrent layer.
+    """Draw a recurrent layer.
 
     A plain one has no lengths, peepholes, coupled gates or sums, a usual one ONNX's activations.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random values of tests that do not depend on the tests that ran before."""
+"""Random values of tests that are independent of earlier tests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _generators: list[np.random.Generator] = []
 
 
 def generator(seed: int) -> np.random.Generator:
-    """Return a generator for a module of tests, which every test begins with a state of its own."""
+    """Return a generator for a module of tests, which has a state for every test."""
     made = np.random.default_rng(seed)
     _generators.append(made)
     return made
 
 
 def restart(test: str) -> None:
-    """Give all generators the state that belongs to a test."""
+    """Set all generators to the state of a test."""
     if _generators:
         state = np.random.default_rng(crc32(test.encode())).bit_generator.state
         for each in _generators:

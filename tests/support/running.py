@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For tests that run plans: small operations with several implementations, arbitrary plans, a sequential reference."""
+"""Helpers of tests that run plans: small operations with several implementations, plans, a sequential reference."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from syclsched.model.task import LogicalArray, Task
 from syclsched.planning import build_plan
 from syclsched.simulation import predict
 
-# Whole numbers that wrap around: every device and NumPy agree to the last bit.
+# Integers that wrap around: every device and NumPy agree to the last bit.
 DTYPE = "int64"
 
 # No kernel has the name of a built-in function (mix), which is reserved: PoCL gives it another one.
@@ -110,7 +110,7 @@ SPIN = Operation(
 
 
 def with_host(function: Any) -> Operation:
-    """An operation of one host function on one array."""
+    """Return an operation of one host function on one array."""
     return Operation(
         "told",
         (Parameter("y", AccessMode.UPDATE),),
@@ -120,7 +120,7 @@ def with_host(function: Any) -> Operation:
 
 
 class Gate:
-    """A host function that waits until it is let go, so that tests decide what has happened before."""
+    """A host function that waits until it is opened, so that tests determine the order of events."""
 
     def __init__(self) -> None:
         self.entered, self.opened = threading.Event(), threading.Event()
@@ -132,7 +132,7 @@ class Gate:
 
 
 def chain(length: int = 5, size: int = 100) -> TaskGraph:
-    """Kernels that each need the one before, on inputs of every run's own."""
+    """Return a chain of kernels, on inputs that every run is given."""
     graph = TaskGraph("chain")
     x, y = graph.array("x", (size,), DTYPE), graph.array("y", (size,), DTYPE)
     for i in range(length):
@@ -141,7 +141,7 @@ def chain(length: int = 5, size: int = 100) -> TaskGraph:
 
 
 def given_chain(length: int = 5, size: int = 100) -> TaskGraph:
-    """`chain`, with data of its own."""
+    """Return `chain` with data in the graph."""
     graph = TaskGraph("chain")
     x = graph.array("x", data=np.arange(size, dtype=DTYPE))
     y = graph.array("y", data=np.arange(size, dtype=DTYPE) * 7)
@@ -191,7 +191,7 @@ def plan_by(
     place: Callable[[str], tuple[str, int, str | None]],
     task_s: float = 1e-5,
 ) -> Plan:
-    """Plan a graph as ``place`` says: device, lane and implementation by task name; each is predicted ``task_s``."""
+    """Plan a graph by ``place``: device, lane and implementation by task name; each takes a predicted ``task_s``."""
     assignments = tuple(
         Assignment(name, *place(name), start_s=float(position), finish_s=position + 1.0)
         for position, name in enumerate(graph.order())
@@ -236,7 +236,7 @@ def run_task(task: Task, values: Mapping[str, Any]) -> None:
 
 @st.composite
 def parts(draw: st.DrawFn, first: LogicalArray, second: LogicalArray) -> tuple[Any, Any]:
-    """As many rows of two arrays, or of one that do not overlap; sometimes all."""
+    """Draw equal numbers of rows of two arrays, or of one array without overlap; sometimes all."""
     size = first.shape[0]
     count = draw(st.one_of(st.integers(1, max(size, 1)), st.just(size)))
     if draw(st.booleans()) and 2 * count <= size:  # both of the first
@@ -249,7 +249,7 @@ def parts(draw: st.DrawFn, first: LogicalArray, second: LogicalArray) -> tuple[A
 
 @st.composite
 def graphs(draw: st.DrawFn, max_tasks: int = 16, ranges: bool = False) -> TaskGraph:
-    """Random graphs of `MIX` and `ASSIGN`, with barriers, explicit edges and temporaries; if asked, on some rows."""
+    """Draw random graphs of `MIX` and `ASSIGN`, with barriers, explicit edges, temporaries and possibly row ranges."""
     graph = TaskGraph("random")
     size = draw(st.sampled_from([1, 5, 64, 1000] if ranges else [0, 1, 5, 64, 1000]))
     arrays = [
@@ -282,7 +282,7 @@ def graphs(draw: st.DrawFn, max_tasks: int = 16, ranges: bool = False) -> TaskGr
 
 @st.composite
 def plans(draw: st.DrawFn, graph: TaskGraph, platform: Platform) -> Plan:
-    """Put every task anywhere it can run."""
+    """Plan every task at a random place where it can run."""
 
     def place(name: str) -> tuple[str, int, str | None]:
         device = draw(st.sampled_from(platform.devices))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles for tests."""
+"""Device profiles for tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from syclsched.model.profile import (
 
 
 def device_profile(key: str = "opencl-cpu-test-00000000", lanes: int = 1, complete: bool = True) -> DeviceProfile:
-    """A small measured profile."""
+    """Return a small measured profile."""
     return DeviceProfile(
         identity=DeviceIdentity(
             key, "Test CPU", "cpu", "opencl", "Test", "1.0", 2, 8192, 1 << 30, 1 << 15,
@@ -40,7 +40,7 @@ def device_profile(key: str = "opencl-cpu-test-00000000", lanes: int = 1, comple
 
 
 def pair_profile(first: str, second: str, interference: float = 0.9) -> PairProfile:
-    """A measured pair."""
+    """Return a measured pair."""
     return PairProfile(
         first,
         second,
@@ -52,5 +52,5 @@ def pair_profile(first: str, second: str, interference: float = 0.9) -> PairProf
 
 
 def with_key(profile: DeviceProfile, key: str) -> DeviceProfile:
-    """The same profile of another device."""
+    """Return the same profile for another device."""
     return replace(profile, identity=replace(profile.identity, key=key))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs and platforms to rewrite, and a look at all values of a graph."""
+"""Graphs and platforms for tests of rewrites, and values of all arrays of a graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = 3
 
 
 def device(name: str, *, flops: float = 1e11, lanes: int = 1, kind: Any = "gpu") -> Device:
-    """A device with memory of its own, 1e-5 s from kernel to kernel."""
+    """Return a device with memory of its own, 1e-5 s from kernel to kernel."""
     numbers = replace(
         profile(name), peak_flops={d: Quantity(flops) for d in ("float32", "float64", "int64")},
         triad_bandwidth_bytes_per_s=Quantity(flops / 10),
@@ -33,7 +33,7 @@ def device(name: str, *, flops: float = 1e11, lanes: int = 1, kind: Any = "gpu")
 
 
 def platform(*devices: Device, bandwidth: float = 1e10, submission_s: float = 4e-5) -> Platform:
-    """Devices and a host that takes turns with the first of them."""
+    """Return devices and a host that takes turns with the first of them."""
     host = Device(HOST, HOST, HOST, HOST, "the host", HOST, (HOST,), compute_units=4)
     links = [
         Link(a, b, 1e-6, bandwidth) for d in devices for a, b in ((HOST, d.space), (d.space, HOST))
@@ -58,7 +58,7 @@ def first(v: Any, w: Any) -> None:
 
 @st.composite
 def graphs(draw: st.DrawFn, rows: int = 7, max_tasks: int = 24) -> TaskGraph:
-    """Random graphs of element-wise operations and host functions, with barriers, edges, temporaries and inputs."""
+    """Draw graphs of element-wise operations and host functions, with barriers, edges, temporaries and inputs."""
     graph = TaskGraph("random")
     shape = (rows, COLUMNS)
     arrays = []
@@ -97,7 +97,7 @@ def graphs(draw: st.DrawFn, rows: int = 7, max_tasks: int = 24) -> TaskGraph:
 
 
 def values(graph: TaskGraph) -> Mapping[str, Any]:
-    """Every array after the graph was run one task after another; what is held in parts is put together."""
+    """Return every array after running the graph sequentially; divided arrays are assembled."""
     found = dict(run_on_host(graph))
     for name, joined in graph.joined.items():
         if name not in graph.arrays:
@@ -106,7 +106,7 @@ def values(graph: TaskGraph) -> Mapping[str, Any]:
 
 
 def assert_same_results(original: TaskGraph, new: TaskGraph) -> None:
-    """Every array that may be asked for has the same bits."""
+    """Assert that every result has the same bits."""
     expected, got = values(original), values(new)
     for name, array in original.arrays.items():
         if not array.temporary:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""List scheduling in plain Python, straight from the definitions, without contention: what compiled code must equal."""
+"""List scheduling in plain Python, from the definitions, without contention: the reference for compiled code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Slot = tuple[int, float]
 
 
 class Reference:
-    """A schedule that grows: for each processor the list of what is taken, in order."""
+    """A growing schedule: for each processor the list of busy intervals, in order."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -38,7 +38,7 @@ class Reference:
         )
 
     def ready(self, task: int, device: int) -> float:
-        """Return when a task has all it needs on a device, as far as it has been made."""
+        """Return when a task's inputs are on a device, as far as they have been made."""
         times = [float(self.tables.release_s[task])]
         times += [self.slots[before][2] for before in self.row("pred_task", task) if before in self.slots]
         spaces = self.row("reach_space", device)
@@ -55,7 +55,7 @@ class Reference:
         return next(max(a, ready_s) for a, b in gaps if max(a, ready_s) + seconds <= b)
 
     def options(self, task: int, *, insertion: bool = True) -> list[tuple[float, float, int, int]]:
-        """Return start, seconds, device and processor of every slot that a task could have."""
+        """Return start, seconds, device and processor of every possible slot of a task."""
         found = []
         for processor, (device, _) in enumerate(self.problem.processors):
             seconds = float(self.tables.seconds[self.tables.kind[task], device])
@@ -66,7 +66,7 @@ class Reference:
         return found
 
     def place(self, task: int, processor: int, start_s: float) -> None:
-        """Put a task into a slot."""
+        """Place a task into a slot."""
         device = self.problem.processors[processor][0]
         finish_s = start_s + float(self.tables.seconds[self.tables.kind[task], device])
         self.taken[processor].append((start_s, finish_s))
@@ -83,7 +83,7 @@ class Reference:
             self.origin[item], self.made_s[item] = space, finish_s
 
     def list_schedule(self, ranks: list[float], choose: Callable[[int], Slot | None]) -> None:
-        """Take ready tasks by falling rank, priority and submission, until one has no slot."""
+        """Place ready tasks by falling rank, priority and submission, until one has no slot."""
         while ready := self.ready_tasks():
             task = min(ready, key=lambda t: (-ranks[t], *self.tie(t)))
             slot = choose(task)
@@ -97,7 +97,7 @@ class Reference:
         return [task for task in left if all(b in self.slots for b in self.row("pred_task", task))]
 
     def tie(self, task: int) -> tuple[int, int]:
-        """Return what decides between equal tasks."""
+        """Return the key that orders equal tasks."""
         return -int(self.tables.priority[task]), int(self.tables.submission[task])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A graph run one task after another by its operations' host implementations: what any plan must compute."""
+"""A graph run sequentially by its operations' host implementations: the reference for every plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def run_on_host(graph: TaskGraph, skip: frozenset[str] = frozenset()) -> Mapping[str, Array]:
-    """Return every array after the run; what no task has written holds rubbish. ``skip`` leaves tasks out."""
+    """Return every array after the run; unwritten elements have arbitrary values. ``skip`` omits tasks."""
     values = {}
     for name, array in graph.arrays.items():
         rubbish = np.nan if array.dtype.startswith("float") else 77
@@ -25,7 +25,7 @@ def run_on_host(graph: TaskGraph, skip: frozenset[str] = frozenset()) -> Mapping
         task = graph.find_task(name)
         if task.operation is None or task.signature is None or name in skip:
             continue
-        # Chunks have no implementations whose rounding depends on the number of rows; on whole numbers none rounds.
+        # Chunks have no implementations whose rounding depends on the number of rows; on integers there is no rounding.
         known = (*task.operation.implementations, *_of_the_library(task.operation.name))
         host = next(i for i in known if i.kind == "host")
         arguments: dict[str, Any] = {p: values[a] for p, a in task.arguments.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator written for reading: events one by one, without channels. What the compiled engine must agree with."""
+"""The readable reference simulator: events one by one, without channels, to compare with the compiled engine."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from syclsched.model.platform import HOST, Device, Interference, Platform
 from syclsched.simulation.overheads import host_overheads
 from syclsched.simulation.timing import Timing
 
-#: Two lanes of a device that slow each other down less than this are on different cores.
+#: Two lanes of a device with a smaller mutual slow-down than this are on different cores.
 _SEPARATE = 0.5
 
-#: How many times as long a host function and a kernel take beside each other if they want more cores than there are.
+#: Slow-down of a host function and a kernel beside each other if they need more cores than there are.
 _DISPLACED = 3.0
 
 
 @dataclass(slots=True)
 class _Running:
-    """An instruction on its way: seconds of work left at ``since_s``, and its speed from then on."""
+    """A running instruction: seconds of work left at ``since_s``, and its speed from then on."""
 
     instruction: Instruction
     left_s: float
@@ -33,7 +33,7 @@ class _Running:
 
 
 def reference_times(plan: Plan) -> dict[int, Timing]:
-    """Simulated seconds of every instruction number."""
+    """Return the simulated seconds of every instruction number."""
     return _Simulation(plan.lanes, plan.platform, plan.peak_bytes).run()
 
 
@@ -70,7 +70,7 @@ class _Simulation:
         heapq.heappush(self._events, (self._submitting_until_s, 2, 0, 0))
         while self._events:
             now, kind, lane, stamp = heapq.heappop(self._events)
-            if kind == 0:  # a start that was waiting for its time
+            if kind == 0:  # a start at a later time
                 self._now = now
                 self._start(lane)
                 continue
@@ -80,7 +80,7 @@ class _Simulation:
                 continue
             running = self._running.get(lane)
             if running is None or running.stamp != stamp:
-                continue  # its speed changed meanwhile; a newer event stands further on
+                continue  # its speed changed meanwhile; a newer event is in the queue
             self._now = now
             self._finish(lane, running)
         for stuck, position in zip(self._lanes, self._pointer, strict=True):
@@ -93,7 +93,7 @@ class _Simulation:
         return self._timing
 
     def _submission_times(self) -> dict[int, float]:
-        """Submissions happen one after another in the plan's global order."""
+        """Return the times of submissions, which follow each other in the plan's global order."""
         submitted: dict[int, float] = {}
         clock = 0.0
         for number in sorted(self._lane_of):
@@ -103,7 +103,7 @@ class _Simulation:
         return submitted
 
     def _step(self, lane: int) -> None:
-        """Let a free lane go on as far as it can without time passing; stop where it runs or waits."""
+        """Advance a free lane as far as possible without time passing; stop where it runs or waits."""
         instructions = self._lanes[lane].instructions
         while not self._busy[lane] and self._pointer[lane] < len(instructions):
             instruction = instructions[self._pointer[lane]]
@@ -128,7 +128,7 @@ class _Simulation:
             ready = max(self._submit_s[instruction.id], self._now)
             here = instruction.id in self._on_host
             if instruction.waits and any((w in self._on_host) != here for w in instruction.waits):
-                # Between host functions and devices a thread has to notice and another to be woken; and work that
+                # Between host functions and devices one thread has to notice and another to be woken; and work that
                 # waits for a host function is submitted only once that has returned.
                 ready = max(ready, self._now + self._handoff_s)
             if ready > self._now:
@@ -137,7 +137,7 @@ class _Simulation:
                 self._start(lane)
 
     def _give_back(self) -> None:
-        """Let frees take effect that wait for nothing any more."""
+        """Apply frees that have no more waits."""
         due = [free for free in self._frees if all(w in self._finished for w in free.waits)]
         self._frees = [free for free in self._frees if free not in due]
         for free in due:
@@ -150,7 +150,7 @@ class _Simulation:
                 self._step(lane)
 
     def _pass(self, memory: Instruction) -> None:
-        """Go past an instruction about memory."""
+        """Complete an instruction about memory."""
         self._timing[memory.id] = Timing(self._now, self._now, self._now)
         self._finished[memory.id] = self._now
         self._wake(memory.id)
@@ -182,13 +182,13 @@ class _Simulation:
         self._give_back()
 
     def _disturb(self, lane: int) -> None:
-        """Something started or ended on ``lane``: bring the lanes it interferes or shares cores with up to date."""
+        """Update the lanes that interfere or share cores with ``lane``, on which an instruction started or ended."""
         on = self._processor[self._lanes[lane].device]
         sharing = [n for n, other in enumerate(self._lanes) if on is not None and self._processor[other.device] == on]
         self._adjust({*sharing, *(other for other, _ in self._neighbours[lane])})
 
     def _adjust(self, lanes: Iterable[int]) -> None:
-        """Settle what the instructions on these lanes have done so far, and give them their new speed."""
+        """Account for the work done on these lanes so far, and set their new speed."""
         for other in lanes:
             running = self._running.get(other)
             if running is not None:
@@ -210,7 +210,7 @@ class _Simulation:
         heapq.heappush(self._events, (self._now + running.left_s / running.rate, 1, lane, self._stamp))
 
     def _crowding(self, lane: int) -> float:
-        """How many times more cores of a lane's processor are wanted than it has; 1 if there are enough."""
+        """Return the ratio of needed and present cores of a lane's processor; 1 if there are enough."""
         on = self._processor[self._lanes[lane].device]
         if on is None or self._running[lane].instruction.kind == "copy":
             return 1.0
@@ -222,7 +222,7 @@ class _Simulation:
 
 
 def _size(processor: str, platform: Platform) -> int:
-    """The cores of a processor: as many as the host may use, if it is the host's; else those of its largest device."""
+    """Return the cores of a processor: those that the host may use, if it is the host's; else its largest device's."""
     devices = [d for d in platform.devices if d.processor == processor]
     own = [d.compute_units for d in devices if d.is_host]
     return own[0] if own else max(d.compute_units for d in devices)
@@ -240,7 +240,7 @@ def _cores_of_a_lane(device: Device, platform: Platform) -> int:
 
 
 def _load_of_submission(lane: Lane, lanes: Sequence[Lane], platform: Platform) -> float:
-    """Return how much the submitting thread slows a lane down: its share of cores that are all taken.
+    """Return how much the submitting thread slows a lane down whose cores are all in use.
 
     With ``c`` cores and ``t`` threads of the device's lanes on them, one more thread slows all of them to
     ``c / (t + 1)``, if that is less than 1.
@@ -257,7 +257,7 @@ def _load_of_submission(lane: Lane, lanes: Sequence[Lane], platform: Platform) -
 
 
 def _beyond_cores(pair: Interference, platform: Platform) -> float:
-    """The part of an interference factor that sharing cores does not explain."""
+    """Return the part of an interference factor that shared cores do not explain."""
     first, second = platform.device(pair.first), platform.device(pair.second)
     if None in (first.processor, second.processor) or first.processor != second.processor:
         return pair.factor

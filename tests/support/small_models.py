@@ -27,7 +27,7 @@ def model_of(
     opset: int = 17,
     dtypes: Mapping[str, int] | None = None,
 ) -> Any:
-    """Return a model of nodes; inputs are given with their shapes (None: no shape is said)."""
+    """Return a model of nodes; inputs are given with their shapes (None: no declared shape)."""
     types = dtypes or {}
     graph = helper.make_graph(
         list(nodes),
@@ -40,7 +40,7 @@ def model_of(
 
 
 def relu_model(**more: Any) -> Any:
-    """Return the smallest model there is: y = relu(x), x of shape (2, 3)."""
+    """Return a minimal model: y = relu(x), x of shape (2, 3)."""
     return model_of([helper.make_node("Relu", ["x"], ["y"], name="r")], {"x": (2, 3)}, ["y"], **more)
 
 

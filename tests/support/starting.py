@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of live runs share."""
+"""Helpers of tests of dynamic runs: policies, devices, and the start of a graph."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POLICIES = ("eager", "priority", "dmdas", "stealing", "hybrid", "anywhere")
 
 @dataclass
 class Anywhere:
-    """Puts any task anywhere it can run, in any order: right results must not depend on good decisions."""
+    """A policy that places any task anywhere, in any order: results must not depend on good decisions."""
 
     seed: int = 0
     name: str = "anywhere"

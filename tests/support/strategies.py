@@ -18,7 +18,7 @@ MODES = [AccessMode.READ, AccessMode.WRITE, AccessMode.UPDATE, AccessMode.REDUCE
 
 
 def touching(modes: tuple[AccessMode, ...]) -> Operation:
-    """An operation that touches one array per mode, on any device or the host."""
+    """Return an operation that accesses one array per mode, on any device or the host."""
 
     def never(_: object) -> None:
         raise AssertionError("the pure rooms load no implementation")
@@ -36,7 +36,7 @@ def touching(modes: tuple[AccessMode, ...]) -> Operation:
 
 @st.composite
 def parts(draw: st.DrawFn, arrays: list[LogicalArray]) -> list[LogicalArray | ArrayRows]:
-    """One to three arguments of a task: arrays, or rows of them; two of one array do not overlap."""
+    """Draw one to three arguments of a task: arrays, or rows of them; two of one array do not overlap."""
     chosen: list[LogicalArray | ArrayRows] = []
     for array in draw(st.lists(st.sampled_from(arrays), min_size=1, max_size=3, unique_by=lambda a: a.name)):
         rows = array.shape[0]
@@ -49,7 +49,7 @@ def parts(draw: st.DrawFn, arrays: list[LogicalArray]) -> list[LogicalArray | Ar
 def graphs(
     draw: st.DrawFn, max_tasks: int = 14, max_arrays: int = 5, ranges: bool = False, donated: bool = False
 ) -> TaskGraph:
-    """Random graphs of every access mode, with barriers, temporaries, explicit edges; if asked, ranges of rows.
+    """Draw graphs of every access mode, with barriers, temporaries, explicit edges; optionally ranges of rows.
 
     With ``donated`` all arrays that are not temporary are donated.
     """
@@ -74,13 +74,13 @@ def graphs(
     return graph
 
 
-#: Processors whose cores devices share.
+#: Processors whose cores several devices share.
 PROCESSORS = st.sampled_from([None, "p", "q"])
 
 
 @st.composite
 def platforms(draw: st.DrawFn) -> Platform:
-    """One to three devices; some share memory with the host or with each other, some have their own."""
+    """Draw one to three devices; some share memory with the host or with each other, some have their own."""
     devices, spaces, links = [], {HOST: MemorySpace(HOST, 0, True)}, []
     host_reaches = [HOST]
     for i in range(draw(st.integers(1, 3))):
@@ -123,7 +123,7 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn, ranges: bool = False, donated: bool = False) -> Case:
-    """A random schedule that respects dependencies but is otherwise arbitrary."""
+    """Draw a random schedule that respects dependencies but is otherwise arbitrary."""
     graph, platform = draw(graphs(ranges=ranges, donated=donated)), draw(platforms())
     assignments, durations = [], {}
     for position, name in enumerate(graph.order()):
@@ -138,7 +138,7 @@ def cases(draw: st.DrawFn, ranges: bool = False, donated: bool = False) -> Case:
 
 @st.composite
 def tight_cases(draw: st.DrawFn) -> Case:
-    """Mostly temporaries written once, on two devices whose memory holds little more than one task needs."""
+    """Draw temporaries written once, mostly, on two devices whose memory holds little more than one task needs."""
     graph = TaskGraph("tight")
     arrays: list[LogicalArray] = []
     for index in range(draw(st.integers(6, 24))):

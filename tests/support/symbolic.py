@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs and plans run on values that are their own history, row by row: what any execution of a plan must compute."""
+"""Symbolic execution of graphs and plans: each row's value is its history, the reference for every execution."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Instruction, Plan
 from syclsched.model.platform import HOST
 
-#: The rows of an array in one memory space, each a value that stands for its history.
+#: The rows of an array in one memory space, each a value that represents its history.
 Values = dict[tuple[str, str], list[int]]
 
 
@@ -18,7 +18,7 @@ _numbers: dict[object, int] = {}
 
 
 def number(*history: object) -> int:
-    """A number for a history: the same for the same."""
+    """Return a number for a history: equal for equal ones."""
     return _numbers.setdefault(history, len(_numbers))
 
 
@@ -31,7 +31,7 @@ def _seen(read: Iterable[tuple[str, int, int]]) -> int:
 
 
 def sequential(graph: TaskGraph) -> tuple[dict[str, int], dict[str, list[int]]]:
-    """What each task reads, and each array's last rows, if values are the history that made them."""
+    """Return the values that each task reads, and each array's final rows."""
     values = {name: [number("input", name, r) for r in range(_extent(a.shape))] for name, a in graph.arrays.items()}
     seen = {}
     for name in graph.order():
@@ -46,7 +46,7 @@ def sequential(graph: TaskGraph) -> tuple[dict[str, int], dict[str, list[int]]]:
 
 
 class _Places:
-    """Which rows of which array the names in a plan stand for."""
+    """The rows and arrays that the names in a plan refer to."""
 
     def __init__(self, plan: Plan) -> None:
         self._rows = {a.name: a.rows for a in plan.arrays}
@@ -65,7 +65,7 @@ class _Places:
 
 
 def _memory_needed(plan: Plan, places: _Places) -> dict[int, set[int]]:
-    """The allocations each instruction's buffers are from: the last before it."""
+    """Return the allocations of each instruction's buffers: the last ones before it."""
     newest: dict[tuple[str, str], int] = {}
     needed: dict[int, set[int]] = {}
     for _, instruction in plan.instructions():

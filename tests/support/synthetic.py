@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces and a plan made by a few lines, for tests of what is drawn, exported and counted."""
+"""Traces and a plan built in a few lines, for tests of charts, exports and counters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def span(
     outcome: str = "done",
     task: str | None = None,
 ) -> Span:
-    """One span; the lane's name says its device and kind."""
+    """Return a span; the lane's name has its device and kind."""
     device, _, part = lane.partition(":")
     lane_kind = "copy" if part == "copy" else "host" if device == "host" else "compute"
     before = predicted or (start_s, finish_s)
@@ -41,7 +41,7 @@ def span(
 def random_trace(
     count: int, seed: int = 0, *, lanes: tuple[str, ...] = ("cpu:0", "cpu:1", "emu:0", "emu:copy")
 ) -> Trace:
-    """A trace of ``count`` spans: in-order lanes, waits between them, measured a little longer than predicted."""
+    """Return a trace of ``count`` spans: in-order lanes with waits, measured slightly longer than predicted."""
     rng = random.Random(seed)
     clock, believed = dict.fromkeys(lanes, 0.0), dict.fromkeys(lanes, 0.0)
     lengths = {"potrf": 2e-4, "trsm": 3e-4, "syrk": 3e-4, "gemm": 5e-4, "copy": 1e-4}
@@ -79,7 +79,7 @@ READ, WRITE, UPDATE = AccessMode.READ, AccessMode.WRITE, AccessMode.UPDATE
 
 
 def two_devices() -> Plan:
-    """``first`` on the CPU, a copy of its result, then ``second`` on the GPU after ``other``."""
+    """Return a trace: ``first`` on the CPU, a copy of its result, then ``second`` on the GPU after ``other``."""
     cpu_0 = Lane(
         "cpu:0", "cpu", "compute",
         (

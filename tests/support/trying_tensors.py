@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs an implementation on a device by the library's own compiler, so that any dtype, rank and size can be tried."""
+"""Execution of an implementation on a device with the library's own compiler, for any dtype, rank and size."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def on_host(operation: Operation, **arrays: np.ndarray) -> Arrays:
 
 
 def run_on(queue: Any, operation: Operation, name: str, arrays: Arrays, limits: DeviceLimits | None = None) -> Arrays:
-    """Run an implementation on a device, as made for one with other limits if given, and return the arrays after it."""
+    """Return the arrays after an implementation on a device, compiled for the given limits if there are any."""
     dpt = usm_arrays()
 
     from syclsched.devices.programs.task_compiler import compile_task
@@ -51,7 +51,7 @@ def run_on(queue: Any, operation: Operation, name: str, arrays: Arrays, limits: 
     executable = compile_task(operation, implementation, signature, queue, limits)
     for step, _ in getattr(executable, "steps", [(executable, ())]):
         record_program(queue, getattr(step, "code", None))
-    # A guard behind every array: nothing may be written there.
+    # Guard elements after every array, which must not be written.
     usm, guards = {}, {}
     for key, value in arrays.items():
         guards[key] = dpt.full(value.size + 64, 77, dtype=value.dtype, sycl_queue=queue, usm_type="shared")

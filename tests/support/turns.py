@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled event loop of a policy, with C functions of ours in place of a device's: it returns after each turn."""
+"""The compiled event loop of a policy with mock C functions of a device: it returns after each turn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _function(arguments: int, body: Any) -> Any:
 
 
 class Turns:
-    """Turns of a policy on a run's state; all that it starts is submitted, and ends when the test says so."""
+    """Turns of a policy on a run's state; all that it starts is submitted, and ends when the test ends it."""
 
     def __init__(self, board: RunState, policy: type[RulePolicy] | RulePolicy) -> None:
         self.board, self._now_ns = board, 0
@@ -46,7 +46,7 @@ class Turns:
         self._loop.make_ready()
 
     def take(self, now_ns: int, lane: int = 0, measured_s: Sequence[float] = ()) -> int:
-        """Let the next tasks of a lane end, then start what the policy wants; return the number of started tasks."""
+        """End the next tasks of a lane, then start the policy's choice; return the number of started tasks."""
         board, machine = self.board, self._loop.machine
         self._now_ns = now_ns
         if measured_s:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model beside ONNX Runtime with fresh values that decide extents: results, and how many plans are made."""
+"""Comparison of a model with ONNX Runtime for new values that determine extents: results, and the number of plans."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def check(
     *,
     by_definition: bool = False,
 ) -> None:
-    """Compare for some values, which need so many plans at most; and again, which need none."""
+    """Compare for some values, with a maximum number of plans; and again, without new plans."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         both = Both(nodes, values[0], outputs, by_definition=by_definition)

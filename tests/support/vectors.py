@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations of one statement on vectors of arrays, by which tests try what kernels are put together from."""
+"""Operations of one statement on vectors of arrays, for tests of the building blocks of kernels."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ WIDTH = 16
 def on_vectors(
     changed: Sequence[str], read: Sequence[str], opencl: tuple[str, str], python: Sequence[str]
 ) -> Operation:
-    """Return an operation on arrays of float32, all of one length that vectors divide.
+    """Return an operation on float32 arrays, all of one length that is divisible by the vector width.
 
     Parameters
     ----------
     changed, read : sequence of str
         Names of its arrays, in order.
     opencl : (str, str)
-        What comes before the kernel in OpenCL C, and statements, in which ``i`` is the number of the vector.
+        Code before the kernel in OpenCL C, and statements, in which ``i`` is the number of the vector.
     python : sequence of str
-        Statements of a Python kernel, in which ``i`` is the place of its first number; none to leave that out.
+        Statements of a Python kernel, in which ``i`` is the index of its first number; none to leave that out.
     """
     names = (*changed, *read)
     head, body = opencl

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Injected faults reach real runs as failures of the real runtime would, and leave nothing behind."""
+"""Injected faults in real runs: the errors of the real runtime, and no lasting effects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.sycl
 
 
 def two_chains(length: int = 4) -> TaskGraph:
-    """Two chains of kernels that know nothing of each other: ``a0``, ``a1`` ... and ``b0``, ``b1`` ..."""
+    """Return two independent chains of kernels: ``a0``, ``a1`` ... and ``b0``, ``b1`` ..."""
     graph = TaskGraph("two chains")
     x = graph.array("x", data=np.arange(100, dtype=DTYPE))
     for name in "ab":
@@ -114,7 +114,7 @@ def test_a_lost_device_takes_nothing_more(platform: Platform, devices: Any) -> N
         finally:
             run.close()
     assert seen.injected[0].what == "lost"
-    with execute(plan, graph, devices) as run:  # it is back
+    with execute(plan, graph, devices) as run:  # the device works again
         np.testing.assert_array_equal(run.result("a"), sequential(graph, graph.data)["a"])
 
 

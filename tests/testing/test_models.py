@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models with seeded weights: of the same numbers every time, with outputs in which every number differs."""
+"""Models with seeded weights: equal numbers every time, and outputs with distinct numbers."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Chrome trace event format: what a viewer needs to draw a trace right."""
+"""The Chrome trace event format: the fields that a viewer needs."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_queue_depth_and_memory_in_use() -> None:
     depth = [(e["ts"], e["args"]["instructions"]) for e in events if e["name"] == "queue depth gpu:0"]
     assert depth == [(0.0, 2), (500.0, 1), (4000.0, 0)]
     memory = [(e["ts"], e["args"]["bytes"]) for e in events if e["name"] == "memory in use cpu"]
-    assert memory == [(1000.0, 2048), (3000.0, 0)]  # until it was copied
+    assert memory == [(1000.0, 2048), (3000.0, 0)]  # until the copy
 
 
 def test_several_traces_are_several_processes() -> None:

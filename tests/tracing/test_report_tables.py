@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report on the terminal."""
+"""The report's tables on the terminal."""
 
 from __future__ import annotations
 

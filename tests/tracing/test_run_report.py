@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces in numbers, against sums worked out by hand and properties of every simulated plan."""
+"""Metrics of traces, compared with sums by hand, and properties of every simulated plan."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_every_simulated_plan_adds_up(case: Case) -> None:
     assert sum(r.tasks for r in report.families) == len(case.graph)
     assert report.copied_bytes == plan.counters.copied_bytes
     assert sum(r.copies for r in report.links) == plan.counters.copies
-    assert report.waits <= plan.counters.waits  # those of frees are not in a trace
+    assert report.waits <= plan.counters.waits  # frees have no spans in a trace
     assert report.dependencies == plan.counters.dependencies
     assert [r.device for r in report.devices] == [d.name for d in case.platform.devices]
     for row in report.devices:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces whose numbers cannot be are refused, with the place."""
+"""Refusals of traces with impossible numbers, with their place."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hundred steps beside PyTorch's, from the same weights and with the same batches."""
+"""A hundred training steps, compared with PyTorch's from the same weights and batches."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_losses_follow_those_of_pytorch(name: str) -> None:
 
 
 def test_losses_with_minimal_filtering_follow_those_of_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Filters that change are transformed in each step; so are the sums that are their gradients."""
+    """Variable filters are transformed in each step, and so are the sums that are their gradients."""
 
     def only_minimal(graph: syclsched.TaskGraph, device: syclsched.Device) -> syclsched.TaskGraph:
         found = with_scratch_arrays(graph, device)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of training, and models that are saved."""
+"""Checkpoints of training, and saved models."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_checkpoint_of_parameters_that_are_frozen_now_is_refused_unless_the_mo
 
 @pytest.mark.parametrize("is_first", [False, True])
 def test_a_checkpoint_without_steps_begins_with_a_new_optimizer(tmp_path: Path, is_first: bool) -> None:
-    """Also after another kind of targets, for which the state was taken out of a compiled step."""
+    """Also after a different kind of targets, for which the state was taken out of a compiled step."""
     (x, y), path = blobs(16), tmp_path / "run.ckpt"
     shares = np.eye(SIZES[-1], dtype="float32")[y]
     with trainer() as found:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training steps that are divided among several devices, on this machine's."""
+"""Training steps divided among several devices of this machine."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_one_device_cannot_be_shared() -> None:
 def test_divided_steps_that_are_measured_slower_run_on_one_device(
     monkeypatch: pytest.MonkeyPatch, divided_s: float
 ) -> None:
-    """The comparison changes nothing of the training."""
+    """The comparison has no effect on the training."""
     model, platform = perceptron((32, 256, 256, 10)), syclsched.discover("cpu", sub_devices=2)
     ran: list[object] = []
 

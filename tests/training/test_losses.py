@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses against their formulas, and their gradients against central differences."""
+"""Losses, compared with their formulas, and their gradients, compared with central differences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def softmax(x: Any, axis: int = -1) -> Any:
 
 
 def gradient(loss: Loss, prediction: Any, target: Any) -> Any:
-    """Return the gradient of the total by the prediction."""
+    """Return the gradient of the total with respect to the prediction."""
     b = NetworkBuilder("loss", 0, {}, ModelLimits())
     known = {"prediction": prediction, "target": target}
     for name, array in known.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimisers against their formulas, and schedules."""
+"""Optimisers, compared with their formulas, and learning-rate schedules."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps with batches of the last one's form do the same as others, and refuse the same."""
+"""The fast path of steps with batches of equal form: results and refusals of the full path."""
 
 from __future__ import annotations
 

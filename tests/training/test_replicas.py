@@ -39,7 +39,7 @@ def far() -> Platform:
 
 
 def trainer(patch: pytest.MonkeyPatch, platform: Platform, model: Any = MODEL, *, copied: bool, **more: Any) -> Trainer:
-    """Return a trainer that takes replicas, or copies of the parameters in each step, for the shorter way."""
+    """Return a trainer for which replicas, or copies of the parameters in each step, are predicted to be faster."""
 
     def quick(_: object, graph: TaskGraph, __: object) -> float:
         return 2.0 if any(replica_of(task.name) for task in graph.tasks) == copied else 1.0
@@ -116,7 +116,7 @@ def test_parts_of_a_device_share_its_replica(monkeypatch: pytest.MonkeyPatch) ->
     assert found[0] == pytest.approx(found[1], rel=1e-5)
 
 
-@pytest.mark.parametrize("alone", [0, 1])  # one of them is that of the parameters which have replicas
+@pytest.mark.parametrize("alone", [0, 1])  # one is the update of the parameters with replicas
 def test_a_plan_without_replicas_in_between_leaves_none_behind(monkeypatch: pytest.MonkeyPatch, alone: int) -> None:
     platform, divide = far(), SplitPlanner.division
     names = [device.name for device in platform.compute_devices]
@@ -158,7 +158,7 @@ def test_a_step_that_is_not_finite_changes_no_replica(monkeypatch: pytest.Monkey
         for each in (found, other):
             each.step(x, y)
         wrong = x.copy()
-        wrong[0, 0] = np.inf  # of the first part
+        wrong[0, 0] = np.inf  # of the first device's part
         with pytest.raises(NotFiniteError, match="nothing is updated"):
             found.step(wrong, y)
         check_replicas(found, 3 * len(found.parameters))

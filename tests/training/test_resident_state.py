@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters and the optimiser's state in memory of a device that the host cannot reach."""
+"""Parameters and the optimiser's state in device memory that the host cannot reach."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_after_a_failed_task_the_last_whole_step_is_there_or_nothing_is(
         begun = fail_each_submission(found, other, MODEL.batch(8, 0), tmp_path)
         missing = len(found.plan.residents) - 3 * len(found.parameters) - 1
         assert missing == (0 if kept == "all" else -1)
-    # If it is not known whether an update had begun, it is taken to have.
+    # If it is unknown whether an update had begun, it is assumed.
     assert {*begun} == ({True} if kept == "all but the parity" else {False, True})
 
 
@@ -168,8 +168,8 @@ def test_half_of_the_memory_gives_the_same_bits() -> None:
         with trainer(apart(), memory_limit={"cpu": limit}) as limited:
             losses = [limited.step(*each) for each in batches]
             assert limited.plan.needed_bytes["cpu"] <= limit
-            # If there is no memory for all of them, or it is predicted to be faster, some are in the host's memory, and
-            # the host does what does not fit.
+            # If the memory is too small for all of them, or it is predicted to be faster, some are in host memory, and
+            # the host updates those that do not fit.
             are_all_near = limited.plan.resident_bytes.get("cpu", 0) == held
             assert limit > held or not are_all_near
             if are_all_near:
@@ -193,7 +193,7 @@ def test_each_device_has_the_state_that_it_updates(monkeypatch: pytest.MonkeyPat
             assert len({*homes.values()}) == (2 if split == "stages" else 1)
             spaces = {platform.device(a.device).space for a in plan.schedule.assignments}
             assert len(spaces) == (1 if split == "single" else 2)
-            # Other devices read copies of parameters; nothing else of the state is copied.
+            # Other devices read copies of parameters; the rest of the state is not copied.
             assert not any("(" in name for name in copied(plan) & set(plan.residents))
     assert found[0] == found[1]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of a training's state in the host's memory, for when a device is lost."""
+"""Snapshots of a training's state in host memory, for the loss of a device."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_step_that_fails_in_the_update_leaves_a_step_before(tmp_path: Path) ->
             assert bits(found) == wanted[found.steps]
             found.step(*BATCHES[found.steps])
             assert bits(found) == wanted[found.steps]
-    # Those after four steps, if a copy was not whole, so that another was made at once.
+    # Those after four steps, if a copy was incomplete, so that another was made at once.
     assert losses and losses <= {1, 3, 4}
 
 
@@ -104,7 +104,7 @@ def test_the_state_of_a_lost_device_can_be_read_and_saved(tmp_path: Path, monkey
             with pytest.raises((ExecutionError, MemoryLimitError)):
                 found.step(*BATCHES[left])
             assert bits(found) == wanted[left] and found.steps == left
-        # The device is there again.
+        # The device works again.
         found.step(*BATCHES[left])
         assert bits(found) == wanted[left + 1]
     with trainer(apart()) as other:
@@ -139,7 +139,7 @@ def test_training_goes_on_without_a_lost_device(monkeypatch: pytest.MonkeyPatch,
 
 
 class LateCopies:
-    """Copies in order, none of which is made before one is waited for."""
+    """Copies in order, each of which is made only when it is waited for."""
 
     def __init__(self) -> None:
         self._begun: list[Callable[[], None]] = []
@@ -162,7 +162,7 @@ def test_a_copy_that_an_update_overtakes_is_not_taken(monkeypatch: pytest.Monkey
     wanted, copies, end = of_steps(apart()), LateCopies(), StateSnapshots._end
 
     def late(*given: Any) -> None:
-        if ends:  # after the update, but before anyone looks
+        if ends:  # after the update, before the next check
             copies.wait()
         end(*given)
 
@@ -172,7 +172,7 @@ def test_a_copy_that_an_update_overtakes_is_not_taken(monkeypatch: pytest.Monkey
         for steps, copied in enumerate((0, 1, 1, 3, 4), 1):
             found.step(*BATCHES[steps - 1])
             last = found._session.snapshots.last
-            # The first is waited for; so are others, at once, after one that was overtaken.
+            # The first is waited for; so are later ones, at once, after one that a step overtook.
             assert last is not None and last.steps == copied
             assert {name: last.values[name].tobytes() for name in wanted[0]} == wanted[copied]
 
@@ -196,7 +196,7 @@ class Clock:
 
 
 class Whole:
-    """A state that is always whole."""
+    """A state that is always consistent."""
 
     steps_done = 0
 

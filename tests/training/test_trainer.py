@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training through the public door, on the CPU device."""
+"""Training through the public functions, on the CPU device."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_step_is_that_of_the_formula() -> None:
 
 def test_micro_batches_give_the_gradient_of_the_whole_batch() -> None:
     x, y = blobs(30)
-    y[3:9] = -100  # these do not count
+    y[3:9] = -100  # not counted
     found = {}
     for parts in (1, 3, (0.7, 0.3)):
         with trainer(optimizer=SGD(0.5), micro_batches=parts) as each:
@@ -233,7 +233,7 @@ def test_dropout_and_batch_normalisation_within_a_branch_or_a_loop(operator: str
         losses = [found.step(x, target) for _ in range(3)]
         made = found.predict(x)["y"]
         assert set(found.parameters) == {"s", "b", "w"}
-    assert len(set(losses)) == 3 and losses == pytest.approx([2, 2, 2], rel=0.3)  # what is kept is doubled
+    assert len(set(losses)) == 3 and losses == pytest.approx([2, 2, 2], rel=0.3)  # the kept elements are doubled
     kept = 0.9**3
     mean, variance = (1 - kept) * x.mean(0), kept + (1 - kept) * x.var(0)
     wanted = (x - mean) / np.sqrt(variance + 1e-5)
@@ -253,7 +253,7 @@ def test_half_of_the_memory_gives_the_same_bits() -> None:
         assert bits(limited.parameters) == left
         assert limited.plan.peak_bytes["cpu"] <= peak // 2
         assert limited.plan.counters.copies > whole.plan.counters.copies or limited.plan.counters.recomputed
-        # Parameters stay where they are, and the memory is laid out once for all steps.
+        # Parameters stay in place, and the memory is laid out once for all steps.
         assert limited.plan.residents == donated
         assert limited.compiled is not None
         with syclsched.bind(limited.compiled.graph, plan=limited.plan) as runner:
@@ -262,7 +262,7 @@ def test_half_of_the_memory_gives_the_same_bits() -> None:
 
 @pytest.mark.parametrize("share", [0.7, 0.5, 0.1])
 def test_less_memory_than_the_state_takes_gives_the_same_bits_without_copies_of_it(share: float) -> None:
-    """The host did what did not fit, by NumPy, in 4 to 8 times the time."""
+    """Before, the host executed the tasks that did not fit, by NumPy, in 4 to 8 times the time."""
     model = perceptron((64, 128, 128, 8))
     batches = [model.batch(16, seed) for seed in range(3)]
     with trainer(model.onnx) as whole:
@@ -291,7 +291,7 @@ def test_dropout_drops_by_seed_and_step() -> None:
         with trainer(model, "mean_absolute_error", SGD(0.0), seed=seed) as each:
             found.append([each.step(zero, zero) for _ in range(3)])
     assert found[0] == found[1] != found[2] and len(set(found[0])) == 3
-    assert np.mean(found) == pytest.approx(w.mean(), abs=0.03)  # what is kept is scaled up
+    assert np.mean(found) == pytest.approx(w.mean(), abs=0.03)  # the kept elements are scaled up
 
 
 def test_parts_of_a_batch_drop_what_the_whole_batch_drops() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tiled Cholesky factorisation: its graph, its input files, and a check that notices mistakes."""
+"""The tiled Cholesky factorisation: its graph, its input files, and a check that detects errors."""
 
 from __future__ import annotations
 

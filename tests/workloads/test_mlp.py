@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batched inference: its graph, its files, and a check that notices mistakes."""
+"""Batched inference: its graph, its files, and a check that detects errors."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user's files: damaged, hostile or of another kind, they end in one error that names them."""
+"""NumPy files of users: damaged, hostile and of other kinds, with one error that names them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from syclsched.workloads.numpy_files import read_npy, read_npz
 
 
 class Trap:
-    """Makes a folder when it is unpickled."""
+    """An object that creates a folder when it is unpickled."""
 
     def __init__(self, place: str) -> None:
         self.place = place

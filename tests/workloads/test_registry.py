@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every workload by name, with options a command line can be made from."""
+"""Every workload by name, and its options for the command line."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The heat equation on blocks: its graph, its input, and a check that notices mistakes."""
+"""The heat equation on blocks: its graph, its input, and a check that detects errors."""
 
 from __future__ import annotations
 

@@ -67,19 +67,19 @@ def required_numba() -> str:
 
 
 def _build_requirements() -> list[str]:
-    """Return what makes the machine code; nothing if all of it is there already."""
+    """Return the requirements for making machine code; none if all of it is present already."""
     numba = required_numba()
     up_to_date = all(machine_code_builds.kept(level, numba) for level in machine_code_builds.levels_to_build())
     return [] if up_to_date else _of_generations("build")
 
 
 def dependencies() -> list[str]:
-    """Return what the package requires."""
+    """Return the package's requirements."""
     return [*_of_generations("dependencies"), *_TABLES["dependencies"]]
 
 
 def extras() -> dict[str, list[str]]:
-    """Return what the package's extras require."""
+    """Return the requirements of the package's extras."""
     return {
         name: [*requirements, *_of_generations(f"extra-{name}")] for name, requirements in _TABLES["extras"].items()
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machine code in a checkout: what it is made from, for which instruction sets, and whether an earlier build left it.
+"""Machine code in a checkout: its inputs, its instruction sets, and the reuse of an earlier build.
 
 Where it is up to date, a build needs neither numba nor NumPy, whose installation takes longer than the rest.
 """
@@ -42,7 +42,7 @@ def module_name(level: str, numba: str) -> str:
 
 
 def levels_to_build() -> list[str]:
-    """Return the instruction sets to make machine code for."""
+    """Return the instruction sets for which machine code is made."""
     asked = os.environ.get(VARIABLE, "")
     if asked == "off":
         return []
@@ -51,12 +51,12 @@ def levels_to_build() -> list[str]:
         if unknown:
             sys.exit(f"{VARIABLE} has {', '.join(sorted(unknown))}; known are {', '.join(LEVELS)}, and off")
         return asked.split(",")
-    # The functions do little with long vectors: v4 gains nothing, and machines share folders and images.
+    # The functions use few long vectors: v4 gains nothing, and machines share folders and images.
     return [level for level in _machine_code.processor_levels() if level != "v4"][-1:]
 
 
 def made_from(numba: str) -> str:
-    """Return a digest of all that machine code depends on, with a version of numba."""
+    """Return a digest of all inputs of machine code, for a version of numba."""
     digest = hashlib.sha256(f"{sys.version} numba {numba}".encode())
     for path in sorted((ROOT / "syclsched").rglob("*.py")):
         content = path.read_bytes()
@@ -68,6 +68,6 @@ def made_from(numba: str) -> str:
 
 
 def kept(level: str, numba: str) -> Path | None:
-    """Return the extension module that an earlier build left for an instruction set, if it is up to date."""
+    """Return the extension module of an earlier build for an instruction set, if it is up to date."""
     path = COMPILED / f"{module_name(level, numba)}{sysconfig.get_config_var('EXT_SUFFIX')}"
     return path if path.is_file() and made_from(numba).encode() in path.read_bytes() else None

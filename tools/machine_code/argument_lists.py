@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The argument types for which the build makes machine code: ``argument_types.json``, and numba's types for them.
 
-`syclsched.compiled.argument_types` says how types are written. Types of tuples and structures stand once in the file,
-in a list; elsewhere their places in it stand for them.
+`syclsched.compiled.argument_types` defines the notation of types. The file has types of tuples and structures once,
+in a list; elsewhere it has their indices in this list.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LIST = Path(__file__).with_name("argument_types.json")
 
 
 def dtype_from(data: Any) -> np.dtype[Any]:
-    """Return the dtype that data describe."""
+    """Return the dtype of a description."""
     if isinstance(data, str):
         return np.dtype(data)
     if data[0] == "items":
@@ -86,7 +86,7 @@ def read_list() -> dict[str, list[list[Any]]]:
         if not isinstance(data, list):
             return data
         head, *rest = data
-        # Numbers stand for shared types only where a type is expected.
+        # Numbers represent shared types only where a type is expected.
         if head == "array":
             return [head, expanded(rest[0]), *rest[1:]]
         return [head, rest[0], [expanded(each) for each in rest[1]]] if head == "tuple" else data

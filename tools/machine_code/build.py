@@ -48,18 +48,18 @@ def main() -> None:
     parser.add_argument("--share", type=int, default=0, help="which share of the functions")
     parser.add_argument("--shares", type=int, default=1, help="number of shares, 1 or 4", choices=(1, 4))
     asked = parser.parse_args()
-    gc.set_threshold(100_000, 50, 1000)  # compilation makes many objects, and most of them stay
+    gc.set_threshold(100_000, 50, 1000)  # compilation creates many objects, and most of them are permanent
     entries = shares(asked.shares)[asked.share]
     for path in build(entries, asked.levels.split(","), asked.folder, asked.share) if entries else ():
         print(path, flush=True)
 
 
-#: Words in the names of functions that have little in common with others; all others are a share, too.
+#: Words in the names of functions that share little code with others; all other functions form one share.
 _SHARES: Final = ("transfers", "dynamic", "search")
 
 
 def shares(count: int) -> list[list[Entry]]:
-    """Return the functions to build in one share or in four, that which takes longest first."""
+    """Return the functions to build in one share or in four, the slowest share first."""
     everything = [Entry(name, arguments) for name, variants in read_list().items() for arguments in variants]
     if count == 1:
         return [everything]
@@ -88,23 +88,23 @@ def _make_specialised() -> None:
 
 
 class _Library(AOTCodeLibrary):  # type: ignore[misc]
-    """Code of one function, neither linked with what it calls nor optimised."""
+    """Code of one function, neither linked with its callees nor optimised."""
 
     def finalize(self) -> None:
         self._raise_if_finalized()
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:
-        return 0  # nothing is called in this process
+        return 0  # no function is called in this process
 
 
 class _Codegen(AOTCPUCodegen):  # type: ignore[misc]
-    """Code generation for one instruction set, in place of that for this process."""
+    """Code generation for one instruction set, instead of the one for this process."""
 
     _library_class = _Library
 
     def set_env(self, env_name: str, env: Any) -> None:
-        """Do nothing: the extension module has environments of its own."""
+        """Do nothing: the extension module has its own environments."""
 
     def optimised(self, module: Any) -> Any:
         """Return the module after numba's passes: a cheap round, pruning of references, and the full round."""
@@ -127,7 +127,7 @@ def build(entries: Sequence[Entry], levels: Sequence[str], folder: Path, share: 
     """Compile functions; write one object file for each instruction set and yield its path."""
     context = cpu_target.target_context
     cpu_target.typing_context.refresh()
-    context.refresh()  # with numba's own runtime, which is called in this process
+    context.refresh()  # with numba's own runtime, for calls in this process
     codegen = _Codegen(f"syclsched_{share}", f"x86-64-{levels[0]}")
     context._internal_codegen = codegen
     dispatchers.cache_on_disk = dispatchers.callee_of = lambda dispatcher: dispatcher  # wrappers: see `_Wrappers`
@@ -157,7 +157,7 @@ def build(entries: Sequence[Entry], levels: Sequence[str], folder: Path, share: 
 
 
 def _link(module: Any, library: Any, linked: set[int]) -> None:
-    """Add a library's code, and that of all it calls, each once."""
+    """Add a library's code, and that of all its callees, each once."""
     todo = [library]
     while todo:
         each = todo.pop()
@@ -174,7 +174,7 @@ def _link(module: Any, library: Any, linked: set[int]) -> None:
 
 
 def _hide(module: Any, table: str) -> None:
-    """Make all but the table local, so that what is inlined everywhere goes."""
+    """Make all symbols but the table local, so that functions inlined everywhere are dropped."""
     for value in (*module.functions, *module.global_variables):
         if not value.is_declaration and value.name != table and not value.name.startswith("llvm."):
             value.visibility = "default"
@@ -182,7 +182,7 @@ def _hide(module: Any, table: str) -> None:
 
 
 class _Wrappers:
-    """While active, numba makes wrappers that Python can call for the given functions only."""
+    """While active, limit the wrappers that Python can call to the given functions."""
 
     def __init__(self) -> None:
         self._wanted: set[tuple[str, str, tuple[Any, ...]]] = set()

@@ -4,7 +4,7 @@
 ``python tools/machine_code/record.py`` plans, simulates and runs small graphs in every way, on described devices and on
 those of this machine, and writes the argument types of all calls of compiled functions to ``argument_types.json``. With
 ``--check`` it writes nothing, and fails if a call is missing there; ``--described`` and ``--here`` do one half. Tests
-do so, too.
+use it, too.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def run_everything() -> None:
 
 @contextmanager
 def always_replanning() -> Iterator[None]:
-    """Replan hybrid runs whatever their tasks take: else it depends on the machine whether a run does."""
+    """Replan hybrid runs for any task durations: otherwise replanning would depend on the machine."""
     from syclsched.scheduling.dynamic.policies.hybrid import Hybrid
 
     bound = Hybrid.replans_above
@@ -151,7 +151,7 @@ def two_memory_spaces() -> Any:
 
 
 def add_event_loops(calls: Calls) -> None:
-    """Add the event loops of all rules: they take the same types, and the machine code there is decides which run."""
+    """Add the event loops of all rules: they take the same types, but only those without machine code are called."""
     loops = event_loops()
     types = next(calls[loop.name] for loop in loops if loop.name in calls)
     calls.update({loop.name: types for loop in loops})

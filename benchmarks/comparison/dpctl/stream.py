@@ -36,7 +36,7 @@ async def profiles(frames):
         frame, soft = slots[number % len(slots)]
         copied = queue.memcpy_async(frame.usm_data, array.view("u1").ravel(), array.nbytes)
         event = queue.submit_async(soften, [frame.usm_data, soft.usm_data], [256, 256], dEvents=[copied])
-        pending.append((soft, event, array))  # the copy needs the array until it has ended
+        pending.append((soft, event, array))  # the copy needs the array until it has completed
     return found + [await means(*each) for each in pending]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A graph planned for two GPUs that need not be here: predicted makespans, and how many kernels each runs."""
+"""A graph planned for two described GPUs: predicted makespans, and the number of kernels of each."""
 
 from collections import Counter
 

@@ -44,7 +44,7 @@ def attention(scale: float, softcap: float = 0.0, window: int = -1) -> Operation
     softcap : float, optional
         Scores are limited smoothly to (-softcap, softcap); 0 for no limit.
     window : int, optional
-        A query attends to so many keys at most, its own among them; -1 for all.
+        A query attends to at most this many keys, its own among them; -1 for all.
 
     Returns
     -------

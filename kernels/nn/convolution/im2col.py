@@ -153,7 +153,7 @@ def _write_first(w: KernelWriter, windows: _Windows, known: int) -> None:
         in_line = w.index(f"{high} - {low}")
 
         def copy(start: str, to: str) -> None:
-            """Emit the copy of what the windows of a line see."""
+            """Emit the copy of the elements in the windows of a line."""
             if in_vectors:
                 with w.if_block(f"{in_line} >= {LANES}"), w.loop(low, high, str(LANES)) as place:
                     o = w.index(w.select(f"({place} < {high} - {LANES})", place, f"{high} - {LANES}"))

@@ -36,7 +36,7 @@ def _squares(outputs: int) -> list[float]:
 
 
 def outputs_of(places: int) -> int:
-    """Return m for transforms of so many elements: (m + 2)^2."""
+    """Return m for transforms of this many elements: (m + 2)^2."""
     return next(m for m in POINTS if (m + TAPS - 1) ** 2 == places)
 
 

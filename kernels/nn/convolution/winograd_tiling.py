@@ -136,7 +136,7 @@ def _tiling(batch: int, extents: tuple[int, int], inside: int, outside: int, ima
     m = min(POINTS, key=lambda m: _products(extents, m, images))
     down, across = cut(extents, m)
     tiles, vectors = batch * down * across, ceil_div(outside, WIDTH)
-    # As many accumulators as leave registers for the operands.
+    # The number of accumulators that leaves registers for the operands.
     width = min((2, 3), key=lambda width: ceil_div(vectors, width) * width) if vectors > 1 else 1
     tall = min(range(1, min(tiles, 28 // max(2, width)) + 1), key=lambda r: (ceil_div(tiles, r) * (r + 3), -r))
     return WinogradTiling(m, down, across, tiles, inside, outside, RegisterBlock(tall, width, WIDTH))

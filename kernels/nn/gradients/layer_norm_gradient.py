@@ -2,7 +2,7 @@
 """`layer_norm_gradient`: gradient of layer normalisation, by its input, its scale and its bias, in one pass.
 
 The gradients of scale and bias are sums over rows. Each line computes some rows, one after another, and writes sums
-of its own; whoever wants the whole adds these parts in order.
+of its own; a caller that needs the whole adds these parts in order.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def _write(w: KernelWriter, *, mode: str, window: Window, kernel: Ints, last_: b
 def _write_max(
     w: KernelWriter, shapes: _PoolGradient, window: Window, kernel: Ints, item: tuple[str, str, str]
 ) -> None:
-    """Emit the gradient of maxima: a work-item adds what all windows give to some rows of its own."""
+    """Emit the gradient of maxima: a work-item adds the contributions of all windows to some rows of its own."""
     image, part, column = item
     t = compute_dtype(w.signature.dtypes["y"])
     whole = {"float32": "int32", "float64": "int64"}[t]  # as wide, so that vectors of it select

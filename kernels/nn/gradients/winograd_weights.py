@@ -201,7 +201,7 @@ def _adding_launch(signature: Signature, limits: DeviceLimits) -> Launch:
 
 
 def _adding(signature: Signature, *, window: Window) -> OpenCLSource:
-    """Return the kernel: tiles are transformed, as many as scratch holds, and their products added."""
+    """Return the kernel: tiles are transformed, up to the capacity of scratch memory, and their products added."""
     tiled, given = _tiles(signature), ExtentArguments()
     block, row, plane = tiled.block, given("row", tiled.row), tiled.plane
     tiles, count, inside = given("tiles", tiled.tiles), given("panels", tiled.panels), given("inside", tiled.inside)

@@ -41,7 +41,7 @@ def _check(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -
 
 
 def check_windows(y: Ints, x: Ints, *, window: Window, kernel: Ints, last_: bool) -> str | None:
-    """Return what is wrong with the shapes of a pooling's result and its input, or None."""
+    """Return the error in the shapes of a pooling's result and its input, or None."""
     if not len(x) == len(y) == len(kernel) + 2:
         return f"y {y} and x {x} have {len(kernel) + 2} axes each"
     sizes = spatial(x, last_)

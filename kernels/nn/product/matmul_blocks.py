@@ -121,7 +121,7 @@ def prepare(
 
 
 def _is_streamed(shape: ProductShape, block: RegisterBlock) -> bool:
-    """Return whether packed weights of each vector of columns lie in one line, and not those of each term.
+    """Return whether packed weights of each vector of columns are in one line, and not those of each term.
 
     For the few rows of one block, memory bounds the time, and processors read several lines at once faster than one.
     """
@@ -159,7 +159,7 @@ def write(
         columns = BlockStart.of(w, panel, block.columns, n, shape.n)
 
         def begin(name: str, columns: str, matrix: str) -> tuple[str, str]:
-            """Return the offset of a matrix of so many columns and numbers, and how far its rows are apart."""
+            """Return the offset of a matrix by its numbers of columns and elements, and the distance of its rows."""
             if name not in interleaved:
                 return f"{_offset(places, shape.steps(name))} * {matrix}", columns
             steps, apart = shape.interleaved_steps(name)

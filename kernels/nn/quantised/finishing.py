@@ -19,7 +19,7 @@ from syclsched.model.operation import Parameter, Signature
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Steps applied to a sum: ``activation(sum * (s * sx) + b + r)``, quantised where ``quantise`` says how."""
+    """Steps applied to a sum: ``activation(sum * (s * sx) + b + r)``, quantised as ``quantise`` specifies."""
 
     scaled: bool = False  # by s; without, the result is the int32 sum
     scaled_twice: bool = False  # by the product of s and of the number sx
@@ -80,7 +80,7 @@ class Finish:
         )
 
     def check(self, signature: Signature, columns: int) -> str | None:
-        """Return what is wrong with the shapes of z, s, b, r and sx."""
+        """Return the error in the shapes of z, s, b, r and sx, or None."""
         shapes = signature.shapes
         one, each = ((), (1,)), (columns,)
         wrong = [name for name in ("z", "sx") if shapes.get(name, ()) not in one]

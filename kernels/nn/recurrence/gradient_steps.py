@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-#: What a kernel writes.
+#: The arrays that a kernel writes.
 WRITTEN: Final = ("d", "dx", "dh0", "dc0")
 #: Cell -> ranges of gates whose products with the recurrent weights are computed one after another.
 PHASES: Final = {"rnn": ((0, 1),), "lstm": ((0, 4),), "gru": ((2, 3), (0, 2)), "gru_linear": ((0, 3),)}

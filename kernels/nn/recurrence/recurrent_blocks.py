@@ -119,7 +119,7 @@ WHOLE_VECTORS __kernel void recurrent({", ".join(map(self._declared, self.parame
         return f"__global {'' if name in _WRITTEN else 'const '}T* restrict {name}"
 
     def _phase(self, number: int) -> str:
-        """Return code of the products of a phase, and of what follows from their sums."""
+        """Return code of the products of a phase, and of the operations on their sums."""
         batch, hidden = self.signature.shapes["y"][1:]
         lengths = "const int within = t < lengths[first + row];" if "lengths" in self.parameters else ""
         found = [self._product(each) for each in _PHASES[self.cell][number]]

@@ -235,7 +235,7 @@ def _write(
             offset = part.offset(row) if rows > 1 else part.column
             return w.value(dtypes[i], w.load(read[i], offset if columns > 1 else row if rows > 1 else "0"))
 
-        # What is the same in all rows is loaded once.
+        # Values that are equal in all rows are loaded once.
         kept = {i: load(i, "0") for i, (rows, _) in enumerate(shapes) if rows == 1}
         totals = [w.variable(kind, w.constant(0, kind)) for _ in roots]
         with part.each(w) as row:

@@ -44,7 +44,7 @@ def _erf_of_quotient(node: TypedExpression) -> tuple[TypedExpression, ...] | Non
 
 
 def _is_clipped_byte(node: TypedExpression) -> bool:
-    """Return whether a node converts floats, clipped to what 32-bit integers hold, to 8 or 16 bits."""
+    """Return whether a node converts floats, clipped to the range of 32-bit integers, to 8 or 16 bits."""
     (operand,) = node.operands
     if operand.operator != "clip" or not operand.dtype.startswith("float") or len(operand.parameters) != 2:
         return False

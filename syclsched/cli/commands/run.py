@@ -201,7 +201,7 @@ def run_command(
             if planned.cluster is not None:
                 start = partial(_cluster_starter, planned, workload, safeguards, dynamic, recover=watched.recover)
             outcome = _run_repeatedly(planned, workload, repeat, console, start, dynamic=dynamic is not None)
-            FEED.flush(_FLUSH_S)  # what it warns of comes before the report
+            FEED.flush(_FLUSH_S)  # its warnings come before the report
         if model is not None and rival is not None:
             versus = measure_alternately(planned, model, rival, repeat)
     if shown.save_plan is not None and dynamic is not None:
@@ -336,7 +336,7 @@ def _run_starter(
     *,
     recover: bool,
 ) -> Iterator[Callable[[], Run]]:
-    """Yield a function that starts a run of the plan, or under a dynamic policy; tell what is compiled for it."""
+    """Yield a function that starts a run of the plan, or under a dynamic policy; report compilations for it."""
     from syclsched.execution import bind
 
     devices = planned.live

@@ -154,7 +154,7 @@ def train_command(
         begun = trainer.steps
         try:
             losses, interrupted = _trained(trainer, training, testing, epochs, batch, seed, checkpoint, console)
-        except StorageError:  # of a checkpoint: what was trained stays
+        except StorageError:  # of a checkpoint: the trained parameters stay
             with suppress(StorageError):
                 trainer.save(target)
                 console.print(f"model written to {target}", markup=False)

@@ -51,6 +51,6 @@ def connected(machines: ClusterOptions, console: Console) -> Iterator[Cluster]:
 def plan_for_cluster(
     cluster: Cluster, graph: TaskGraph, how: ClusterPlanOptions | PlanOptions, console: Console, *, calibrate: bool
 ) -> Plan:
-    """Plan a graph for all machines of a cluster; show what is done."""
+    """Plan a graph for all machines of a cluster; show the progress."""
     with terminal_bar("planning", console) as bar, notice_if_slow(console):
         return cluster.plan(graph, policy=how.policy, calibrate=calibrate, budget_s=how.budget, progress=bar)

@@ -36,7 +36,7 @@ def measure(
 
 @contextmanager
 def interrupt_flag() -> Iterator[Callable[[], bool]]:
-    """Yield a predicate that tells whether Ctrl-C was pressed; a second Ctrl-C interrupts immediately."""
+    """Yield a predicate for whether Ctrl-C was pressed; a second Ctrl-C interrupts immediately."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set

@@ -267,7 +267,7 @@ def _bucket(text: str) -> tuple[str, tuple[int, ...] | int | str]:
     return name, found if len(found) > 1 else found[0]
 
 
-# --- what came out --------------------------------------------------------------------------------
+# --- outputs ----------------------------------------------------------------------------------------
 
 
 def write_outputs(path: Path, found: Mapping[str, Array]) -> None:
@@ -279,7 +279,7 @@ def write_outputs(path: Path, found: Mapping[str, Array]) -> None:
 
 
 def show_outputs(found: Mapping[str, Array], top: int, labels: Sequence[str] | None, console: Console) -> None:
-    """Print what came out: of each output its shape and range, and of scores the best few."""
+    """Print the outputs: shape and range of each, and of scores the best few."""
     from rich.table import Table
     from rich.text import Text
 
@@ -320,7 +320,7 @@ def _cut(text: str) -> str:
 
 
 def show_operators(given: ModelWithInputs, plan: Plan, trace: Trace, console: Console) -> None:
-    """Print where the time of a run went, by operator of the model; and what the host had to do."""
+    """Print the time of a run by operator of the model, and the operators on the host."""
     from rich.table import Table
     from rich.text import Text
 

@@ -40,7 +40,7 @@ class Data:
     def batches(
         self, size: int, seed: int | None = None, *, after: int = 0
     ) -> Sequence[tuple[Mapping[str, Array], Array | None]]:
-        """Return the batches after so many others, in random order if there is a seed."""
+        """Return the batches from a number on, in random order if there is a seed."""
         order = np.arange(len(self)) if seed is None else np.random.default_rng(seed).permutation(len(self))
         return _Batches(self, order[after * size :], size)
 

@@ -28,7 +28,7 @@ HIDDEN: Final = (
     "What these lanes do cannot be seen: the runs are single calls of compiled code, or too short and not recorded. "
     "Shown is the plan: how busy each lane is, and its tasks in a run. With bind(trace=True), lanes are seen."
 )
-#: Seconds without news after which a process is said to be silent; it writes once a second at least.
+#: Seconds without an update after which a process counts as silent; it writes once a second at least.
 SILENT_S: Final = 3.0
 #: Most runs in flight and most ended runs that are shown of a graph.
 _MOST_RUNS: Final = 3
@@ -56,7 +56,7 @@ def _summary(found: StatusFiles) -> Text:
 
 
 def _process(process: ProcessStatus, now_s: float) -> Iterator[RenderableType]:
-    """Yield what is shown of one process."""
+    """Yield the view of one process."""
     yield Text()
     title = Text(f"pid {process.pid}: {_printable(process.command)}", no_wrap=True, overflow="ellipsis")
     yield Rule(title, align="left", characters="─", style="cyan")
@@ -101,7 +101,7 @@ def _graph(graph: GraphStatus) -> Iterator[RenderableType]:
 
 
 def _is_hidden(graph: GraphStatus) -> bool:
-    """Return whether nothing can be seen of what the lanes do."""
+    """Return whether the state of the lanes is invisible."""
     return all(lane.busy is None for lane in graph.lanes) and all(run.is_call for run in graph.runs)
 
 
@@ -161,7 +161,7 @@ def _elapsed(run: RunStatus, predicted_s: float | None) -> Text:
 
 
 def _lane_table(lanes: tuple[LaneStatus, ...], *, hidden: bool) -> Table:
-    """Return the lanes; of hidden ones what the plan says."""
+    """Return the table of lanes; hidden lanes have the plan's numbers."""
     shares = [each.predicted_busy if hidden else each.busy for each in lanes]
     rows = [
         (

@@ -126,7 +126,7 @@ def time_tables(rows: Sequence[TaskTimeEntry]) -> list[Table]:
 
 
 def nothing_found(entries: Sequence[tuple[HistoryKey, Sequence[Sample]]], wanted: TimeFilter) -> str:
-    """Return what is said when a filter accepts nothing: what there is, and what may have been meant."""
+    """Return the message for a filter that accepts nothing: available values, and similar ones."""
     if not entries:
         return "Nothing was measured yet; runs and plans on this machine measure the times of their tasks."
     operations = sorted({key.operation for key, _ in entries})

@@ -65,11 +65,11 @@ class CoreLoad:
             thread.join()
 
     def begin(self) -> None:
-        """Begin to count what other work takes."""
+        """Begin to count the use by other work."""
         self._from_s, self._from_steps = time.perf_counter(), sum(self._steps)
 
     def use(self, pieces: int) -> CoreUse:
-        """Return what other work has taken since `begin`, in so many pieces."""
+        """Return the use by other work since `begin`, in a number of pieces."""
         steps, seconds = self._since()
         if not steps or not self._steps_per_s:
             return CoreUse()

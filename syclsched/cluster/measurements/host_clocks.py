@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offsets between the clocks of a cluster's machines, so that what happens on them can be shown on one time axis.
+"""Offsets between the clocks of a cluster's machines, for traces of all of them on one time axis.
 
 A worker is asked for its clock several times. The answer with the shortest round trip counts: the clock was read at
 some time within it, so the offset is wrong by at most half of it. Clocks drift; ask before and after a run.
@@ -38,7 +38,7 @@ class ClockOffset:
     worker : str
         Name of the worker.
     offset_ns : int
-        What its clock shows more than that of this process.
+        Offset of its clock from that of this process.
     error_ns : int
         The offset is wrong by at most this.
     """

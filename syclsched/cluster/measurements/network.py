@@ -437,7 +437,7 @@ def time_messages(
 
 
 def answer(node: HasMailbox, peer: str, run: str) -> CoreUse:
-    """Receive what `time_messages` sends on another worker, and answer each message.
+    """Receive the messages of `time_messages` on another worker, and answer each.
 
     Return the use of cores at this end by the messages beside which it was to compute.
     """
@@ -502,7 +502,7 @@ def _control(
 
 
 def give(node: Node, peer: str, run: str, size: int) -> tuple[float, float]:
-    """Send arrays to another worker, one after the other; return when it began, and when all had come."""
+    """Send arrays to another worker, one after the other; return the times of the begin and of the last arrival."""
     data = _touched(size)
     try:
         node.mailbox.receive(run, -1, None, _MESSAGE_S, source=peer)
@@ -516,7 +516,7 @@ def give(node: Node, peer: str, run: str, size: int) -> tuple[float, float]:
 
 
 def take(node: Node, peer: str, run: str, size: int) -> tuple[float, float]:
-    """Receive what `give` sends; return when it was asked for, and when all had come."""
+    """Receive the messages of `give`; return the times of the request and of the last arrival."""
     into = _touched(size)
     try:
         begin = time.perf_counter()
@@ -535,7 +535,7 @@ def note(node: Node, data: Array) -> None:
 
 
 def ones(node: Node, size: int) -> Array:
-    """Return an array of so many bytes."""
+    """Return an array of this many bytes."""
     return _touched(size)
 
 

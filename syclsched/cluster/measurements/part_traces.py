@@ -88,7 +88,7 @@ def merge_parts(
 
 
 class _PlannedInstructions:
-    """The instructions of a plan by what they do."""
+    """The instructions of a plan by task or transfer."""
 
     def __init__(self, plan: Plan, messages: Sequence[Message]) -> None:
         self._tasks: dict[str, _Placed] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State of a cluster as data, text and HTML: its workers, their devices and memory, and who runs what on them."""
+"""State of a cluster as data, text and HTML: its workers, their devices and memory, and the clients' runs on them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ClusterStatus:
 
 
 def read_status(workers: ConnectedWorkers, timeout_s: float) -> ClusterStatus:
-    """Return the state of each worker, silent ones included; those that have not said what they are, are asked."""
+    """Return the state of each worker, silent ones included; workers without a known description are asked."""
     members, facts = workers.members, workers.facts
     known, found = members.known()
     silences = {each.address: members.silence_s(each.address) for each in found}

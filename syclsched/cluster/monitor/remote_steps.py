@@ -51,7 +51,7 @@ _unwanted: set[str] = set()
 
 @contextmanager
 def kept_steps(key: str) -> Iterator[Progress]:
-    """Yield a function that keeps the steps of a block under a key; it raises an error if nobody waits any more."""
+    """Yield a function that keeps the steps of a block under a key; it raises an error if the caller has gone."""
 
     def keep(done: int, total: int, step: str, /) -> None:
         if key in _unwanted:
@@ -66,7 +66,7 @@ def kept_steps(key: str) -> Iterator[Progress]:
 
 
 def last_step(node: Node, key: str) -> tuple[int, int, str] | None:
-    """Return the present step of a function; None if it has told none."""
+    """Return the present step of a function; None if it has none."""
     return _steps.get(key)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress of a run on several machines: tasks done, time left and bytes sent, from what the parts say when asked.
+"""Progress of a run on several machines: tasks done, time left and bytes sent, from reports of the parts.
 
-The workers are asked by messages of the process that started the run, some times a second, only while somebody wants
-to know.
+The process that started the run asks the workers by messages, some times a second, only while a caller requests
+progress.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class WatchedRun(Protocol):
-    """A run on several machines, as far as its progress is told."""
+    """A run on several machines as seen by its progress report."""
 
     @property
     def plan_in_progress(self) -> Plan:
-        """The plan of the run; after a loss or a move, of what was left."""
+        """The plan of the run; after a loss or a move, of the remaining tasks."""
 
     def ask_parts(self) -> dict[str, WorkerCall]:
         """Begin to ask the machines for the states of their parts; return the calls."""
@@ -38,7 +38,7 @@ class WatchedRun(Protocol):
 
 
 class RunProgress:
-    """Tells the progress of a run from `start` on until `end`; without effect if nobody wants to know.
+    """Reports the progress of a run from `start` until `end`; without effect if there is no callback.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class RunProgress:
             left, calls = _TimeLeft(plan), dict[str, WorkerCall]()
             tell(*left.described(()))
             while not self._ended.wait(EVERY_S):
-                if plan is not self._run.plan_in_progress:  # it goes on after the loss of a worker
+                if plan is not self._run.plan_in_progress:  # it continues after the loss of a worker
                     plan, states, calls = self._run.plan_in_progress, {}, {}
                     left = _TimeLeft(plan)
                 for name, call in calls.items():
@@ -101,7 +101,7 @@ class RunProgress:
 
 
 class _TimeLeft:
-    """The time that is left of a run: what the plan predicts for the tasks not done, at the pace so far."""
+    """The remaining time of a run: the prediction for the remaining tasks, at the pace so far."""
 
     def __init__(self, plan: Plan) -> None:
         barriers = {task.name for task in plan.tasks if task.kind == "barrier"}

@@ -91,7 +91,7 @@ class ResultPiece(NamedTuple):
 
 
 def result_pieces(attempts: Sequence[RunAttempt], rest: Rest | None, array: str) -> list[ResultPiece]:
-    """Return the places of the pieces of a result after some attempts; ``rest`` is what was left before the last."""
+    """Return the places of a result's pieces after some attempts; ``rest`` is the work that remained for the last."""
     found, last = [], attempts[-1]
     for piece in attempts[0].binding.divided.results[array]:
         if not piece.machine:

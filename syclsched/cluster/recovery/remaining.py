@@ -29,7 +29,7 @@ from syclsched.model.platform import Platform
 
 
 class Undone(NamedTuple):
-    """About what is left of a run in progress."""
+    """An estimate of the remaining tasks of a run in progress."""
 
     graph: TaskGraph
     placed: Mapping[str, str]  # machine of each array
@@ -102,7 +102,7 @@ class RunLineage:
         return self._made(left, copies, holders, wanted, platform)
 
     def undone(self, done: Collection[str], machines: Mapping[str, str], platform: Platform) -> Undone:
-        """Return about what is left when some tasks are done: values are where their writers have run.
+        """Return an estimate of the remaining tasks when some are done: values are where their writers have run.
 
         ``machines`` names the machine of each task. Inputs are where they are read first.
         """
@@ -112,7 +112,7 @@ class RunLineage:
             for access in task.accesses:
                 if access.array not in placed or (task.name in done and access.mode.writes):
                     placed[access.array] = machines[task.name]
-        there = frozenset(machine_names(platform))  # what a lost machine had is made again, nobody knows where
+        there = frozenset(machine_names(platform))  # a lost machine's values are made again on any machine
         return Undone(graph, {name: placed[name] for name in graph.arrays if placed[name] in there})
 
     # --- inside -----------------------------------------------------------------------------------

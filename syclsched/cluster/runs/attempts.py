@@ -133,7 +133,7 @@ class RunAttempts:
                 if not isinstance(call, WorkerCall):
                     raise call
                 self.last.reports[name] = call.result()
-            except Exception as error:  # of whatever kind a worker has raised
+            except Exception as error:  # of any kind that a worker has raised
                 errors.append(call.named(error) if isinstance(call, WorkerCall) else error)
                 if isinstance(error, WorkerLostError):
                     self._note_lost(error)
@@ -277,7 +277,7 @@ class RunAttempts:
         return found
 
     def _survey(self, machines: Collection[str]) -> None:
-        """Ask the machines left what their parts have done and have in memory."""
+        """Request from the remaining machines the executed tasks of their parts and the values in memory."""
         for attempt in self.all:
             attempt.states = {name: state for name, state in attempt.states.items() if name in machines}
         last = self.last
@@ -287,7 +287,7 @@ class RunAttempts:
             with suppress(SyclschedError):
                 calls[name] = self._binder.call_part(last.binding, name, "state_of_part", last.run)
         for name, call in calls.items():
-            with suppress(Exception):  # of whatever kind: what it has is computed again
+            with suppress(Exception):  # of any kind: the machine's values are computed again
                 last.states[name] = call.result(END_S)
                 last.reports[name] = last.states[name].report
 

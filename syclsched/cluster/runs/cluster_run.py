@@ -81,7 +81,7 @@ class ClusterRun:
     owned : bool, optional
         Whether closing the run also closes the runner.
     progress : callable or bool, optional
-        Told of the tasks that are done, as for `ClusterRunner.run`.
+        Called with the tasks that are done, as for `ClusterRunner.run`.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class ClusterRun:
 
     @property
     def plan_in_progress(self) -> Plan:
-        """The plan of the run; after a loss or a move, of what was left."""
+        """The plan of the run; after a loss or a move, of the remaining tasks."""
         return self._attempts.last.binding.plan
 
     def ask_parts(self) -> dict[str, WorkerCall]:
@@ -427,7 +427,7 @@ class ClusterRun:
             call()
 
     def _outcome(self, error: BaseException | None = None) -> BaseException | None:
-        """Wait for the parts, and go on with the rest after each loss of a worker; return the error of the run.
+        """Wait for the parts, and continue with the rest after each loss of a worker; return the error of the run.
 
         A loss after the end of the run is given as ``error``.
         """
@@ -452,7 +452,7 @@ class ClusterRun:
         return self._runner.recovers and not self._cancelled and self._attempts.may_recover
 
     def _after(self, loss: WorkerLostError | Move) -> BaseException | None:
-        """Go on after a loss, or move the rest, and wait; return the error with which that ends."""
+        """Continue after a loss, or move the rest, and wait; return the final error."""
         attempts = self._attempts
         try:
             goes_on = attempts.follow(loss) if isinstance(loss, Move) else attempts.recover(loss)
@@ -468,7 +468,7 @@ class ClusterRun:
             raise loss from error
 
     def _recover_ended(self, loss: WorkerLostError) -> None:
-        """Compute again what was lost with a worker after the end of the run."""
+        """Compute again the results lost with a worker after the end of the run."""
         if not self._may_recover or not self._runner.is_last(self):
             raise loss
         seconds, self._traces = self._seconds, []

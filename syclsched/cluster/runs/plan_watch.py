@@ -86,7 +86,7 @@ class _Pace:
 
     @property
     def is_known(self) -> bool:
-        """Whether the machine's part has begun, and says how far it is."""
+        """Whether the machine's part has begun, and reports its progress."""
         return self._seen_s is not None
 
     def note(self, progress: PartProgress, now_s: float) -> None:
@@ -208,7 +208,7 @@ class PlanWatch:
         if len(done) == len(lineage.tasks):
             return None
         if joined is not None:
-            known = sorted(slowness.values())  # what tasks take longer than predicted everywhere, they do there
+            known = sorted(slowness.values())  # tasks that take longer than predicted everywhere do so there
             new = {machine_of(device.name) for device in joined.devices} - set(attempt.binding.addresses)
             slowness.update(dict.fromkeys(new, known[0] if known else 1.0))
         platform = joined or plan.platform

@@ -4,7 +4,7 @@
 Each machine is sent its part of the plan once. A run costs one call to each machine; the parts then exchange data among
 themselves, without this process. Results stay where they were made until they are asked for.
 
-If a worker is lost, the rest of the run is planned for the machines that are left, and goes on there
+If a worker is lost, the rest of the run is planned for the machines that are left, and continues there
 (`syclsched.cluster.runs.attempts`); the next run has a plan of the whole graph for them.
 """
 
@@ -77,7 +77,7 @@ class ClusterRunner:
     policy : str, optional
         Policy for planning again.
     recover : bool, optional
-        Whether a run that loses a worker goes on on the machines left.
+        Whether a run that loses a worker continues on the machines left.
     message_timeout_s : float, optional
         Longest wait for one message between two machines.
     safeguards : Safeguards, optional
@@ -87,7 +87,7 @@ class ClusterRunner:
     grows : bool, optional
         Whether a run uses workers that have joined since the last one: the graph is then planned again.
     progress : Progress, optional
-        Told of the parts that are bound.
+        Called with the parts that are bound.
     """
 
     def __init__(
@@ -144,8 +144,8 @@ class ClusterRunner:
         owned : bool, optional
             Whether closing the run also closes this runner.
         progress : callable or bool, optional
-            Told, some times a second, how many tasks of all machines are done, the time left and the bytes sent, in a
-            thread of its own; True shows a bar, None one in notebooks. See `syclsched.progress.Progress`.
+            Called, some times a second, with the number of done tasks of all machines, the time left and the bytes
+            sent, in a thread of its own; True shows a bar, None one in notebooks. See `syclsched.progress.Progress`.
 
         Returns
         -------
@@ -204,7 +204,8 @@ class ClusterRunner:
         Raises
         ------
         MemoryLimitError
-            If so many bindings do not fit in the machines' memory; the error names the sizes and the number that fits.
+            If this number of bindings does not fit in the machines' memory; the error names the sizes and the
+            number that fits.
         ArgumentError
             If ``in_flight`` is less than 1, or a dynamic policy decides the runs.
         ExecutionError
@@ -301,7 +302,7 @@ class ClusterRunner:
         return self._last
 
     def _renew(self) -> None:
-        """Drop what the last run has left, and bind a plan for the machines that are there if it has lost some."""
+        """Drop the data of the last run, and bind a plan for the present machines if some were lost."""
         for binding in self._rests:
             self._release(binding)
         self._rests = []
@@ -328,7 +329,7 @@ class ClusterRunner:
             self.binding = self._bind(plan)
         except SyclschedError:
             self._unusable |= joined
-            if self._outdated:  # the workers that were there have what they had
+            if self._outdated:  # the other workers still have their parts
                 self.binding = self._bind(before)
         self._outdated = False
 
@@ -485,7 +486,7 @@ class ClusterRunner:
 
 
 def _client() -> str:
-    """Return who binds plans: user, host and process."""
+    """Return the client that binds plans: user, host and process."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # the user has no name

@@ -58,7 +58,7 @@ class CommSocket:
             return
         self._closed = True
         with suppress(OSError):
-            # Not that of ssl, which would let threads go on with bytes that are still encrypted.
+            # Not that of ssl, which would let threads continue with bytes that are still encrypted.
             socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._release)
@@ -75,7 +75,7 @@ class CommSockets:
     Parameters
     ----------
     name : str
-        What the end is called by others: a worker's address, or the name of a client.
+        The name of the end for others: a worker's address, or the name of a client.
     loop : asyncio.AbstractEventLoop
         Dask's event loop.
     connection_args : dict

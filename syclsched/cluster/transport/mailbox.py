@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages of array data between the workers of a cluster, over one connection for each direction of each pair.
 
-Each message belongs to a run and has a number. It may arrive before anybody waits for it. The bytes of an array are
+Each message belongs to a run and has a number. It may arrive before a receive waits for it. The bytes of an array are
 written from the array itself, and read into the array that waits for them, or else into memory that is kept until
-somebody asks for the message.
+a receive asks for the message.
 
 A thread reads from each connection at once whatever comes, so no two workers wait for each other. Only while more than
 `WINDOW_BYTES` have come and not been asked for, and no thread of this worker waits for a message or to send one, it
@@ -27,7 +27,7 @@ from syclsched.cluster.transport.message_streams import Array, Connection, Incom
 from syclsched.cluster.transport.spare_memory import SpareMemory
 from syclsched.errors import ClusterError, RunCancelledError, SyclschedError, WorkerLostError
 
-#: Bytes of messages that nobody has asked for, beyond which a worker that computes reads no further.
+#: Bytes of messages that no receive has asked for, beyond which a worker that computes reads no further.
 WINDOW_BYTES: Final = 256 << 20
 #: Longest a send waits, in all, for a peer that takes nothing; a receive has its own limit.
 SEND_TIMEOUT_S: Final = 600.0
@@ -58,7 +58,7 @@ class _Waiter:
         self.done.acquire()
 
     def finish(self, error: SyclschedError | None = None) -> None:
-        """Let the thread go on; without effect if it has been let go."""
+        """Let the thread continue; without effect if it has been released."""
         if self.done.locked():
             self.error = error
             self.done.release()
@@ -114,7 +114,7 @@ class Mailbox:
         self._incoming: dict[str, Incoming] = {}
         self._spare = SpareMemory(window_bytes)
         self._when_lost: list[Callable[[str, str], object]] = []
-        self._kept_bytes = 0  # that nobody has asked for yet
+        self._kept_bytes = 0  # that no receive has asked for yet
         self._blocked = 0  # threads that wait here
         self._closed = False
 
@@ -260,7 +260,7 @@ class Mailbox:
             raise waiter.error
 
     def _check_wanted(self, run: str, state: _Run, message: int, source: str | None) -> None:
-        """Refuse to wait for what cannot come; the lock is held."""
+        """Refuse to wait for a message that cannot come; the lock is held."""
         if state.cause is not None:
             raise RunCancelledError(f"the run was cancelled: {state.cause}", where=f"run {run!r}")
         if message in state.waiting or (message in state.seen and message not in state.coming):
@@ -395,7 +395,7 @@ class Mailbox:
             tell(peer, cause)
 
     def when_lost(self, call: Callable[[str, str], object]) -> Callable[[], None]:
-        """Call a function with the address of each worker or client that is lost, and the cause; return what ends that.
+        """Call a function with the address and cause of each lost worker or client; return a function that ends this.
 
         It must not wait.
         """
@@ -415,11 +415,11 @@ class Mailbox:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of messages that have come, or are coming, and that nobody has asked for."""
+        """Bytes of messages that have come, or are coming, and that no receive has asked for."""
         return self._kept_bytes
 
     def traffic(self) -> tuple[PeerTraffic, ...]:
-        """Return what has been sent and received on the connections that are open."""
+        """Return the sent and received bytes of the open connections."""
         with self._lock:
             peers = sorted({*self._outgoing, *self._incoming})
             found = []
@@ -531,7 +531,7 @@ class Mailbox:
             if waiter is None:
                 state.arrived[message] = (memory, said)
                 return
-            self._kept_bytes -= memory.nbytes  # somebody has begun to wait meanwhile
+            self._kept_bytes -= memory.nbytes  # a receive has begun to wait meanwhile
             waiter.claimed = True
         misfit = _misfit(waiter.into, said, message)
         if misfit is None:

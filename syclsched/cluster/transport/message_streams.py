@@ -45,7 +45,7 @@ _SIGN_S: Final = 1.0
 
 
 def header(run: str, message: int, description: str, nbytes: int) -> bytes:
-    """Return what is sent before the bytes of an array."""
+    """Return the header that precedes the bytes of an array."""
     name, said = run.encode(), description.encode()
     return _HEADER.pack(_MARK, len(name), len(said), message, nbytes) + name + said
 
@@ -64,7 +64,7 @@ class Connection(Protocol):
 class Place:
     """Memory that a message is read into."""
 
-    memory: Array | None  # bytes; None if nobody wants the message
+    memory: Array | None  # bytes; None if no receive wants the message
     waiter: Any = None  # the thread that waits for it
 
 
@@ -174,7 +174,7 @@ class Outgoing:
             connection.close()
             raise ConnectionAbortedError("the connection was closed")
         if connection.is_plain:
-            # A call that waits longer returns what it has written so far.
+            # A call that waits longer returns the number of written bytes.
             connection.socket.setsockopt(
                 socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, int(_CHECK_S * 1e6))
             )
@@ -217,7 +217,7 @@ class Outgoing:
                 try:
                     check()
                 except SyclschedError:
-                    # What has been begun is finished, if the peer takes it: other messages follow.
+                    # A message in progress is completed, if the peer takes it: other messages follow.
                     unwanted_from = now if unwanted_from is None else unwanted_from
                     if now - unwanted_from > _GRACE_S:
                         self.close()
@@ -302,7 +302,7 @@ class Incoming:
         return bytes(self._view[start : self._start])
 
     def _fill(self, memory: memoryview) -> None:
-        """Read into memory: what is in the buffer, then from the socket."""
+        """Read into memory: first the buffer's contents, then from the socket."""
         done = min(self._end - self._start, len(memory))
         memory[:done] = self._view[self._start : self._start + done]
         self._start += done

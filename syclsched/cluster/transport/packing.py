@@ -14,7 +14,7 @@ from typing import Any, Final
 #: Multiple of bytes at which arrays begin in a message.
 _ALIGNMENT: Final = 64
 
-#: Bytes of what the caller puts before, number of arrays, bytes of the pickled value.
+#: Bytes of the caller's prefix, number of arrays, bytes of the pickled value.
 _HEAD: Final = struct.Struct("<III")
 _SIZE: Final = struct.Struct("<Q")
 

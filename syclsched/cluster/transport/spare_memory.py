@@ -15,7 +15,7 @@ _LEAST_SHARE: Final = 0.5
 
 
 class SpareMemory:
-    """Memory that is free, up to so many bytes; usable from any thread."""
+    """Free memory, up to a number of bytes; usable from any thread."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -23,7 +23,7 @@ class SpareMemory:
         self._free: list[np.ndarray[Any, np.dtype[np.uint8]]] = []  # the longest free first
 
     def take(self, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """Return memory of so many bytes."""
+        """Return memory of this many bytes."""
         if nbytes >= _LEAST_BYTES:
             with self._lock:
                 fitting = [each for each in self._free if nbytes * _LEAST_SHARE <= each.nbytes * _LEAST_SHARE <= nbytes]
@@ -34,7 +34,7 @@ class SpareMemory:
         return np.empty(nbytes, np.uint8)
 
     def give(self, memory: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
-        """Take memory back that nobody refers to any more."""
+        """Take back memory without other references."""
         whole = memory if memory.base is None else memory.base
         if not isinstance(whole, np.ndarray) or not _LEAST_BYTES <= whole.nbytes <= self._limit_bytes:
             return

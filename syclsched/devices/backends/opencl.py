@@ -55,7 +55,7 @@ _DEVICE_PLATFORM = 0x1031
 _KERNEL_FUNCTION_NAME = 0x1190
 _PROGRAM_BUILD_LOG = 0x1183
 _COMPLETE = 0
-#: By type: the number of the property that tells which atomic operations there are (cl_ext_float_atomics).
+#: By type: the number of the property with the supported atomic operations (cl_ext_float_atomics).
 _FLOAT_ATOMICS = {"float32": 0x4231, "float64": 0x4232}
 #: By operation: its bits in that property, for global and for local memory.
 _ATOMIC_BITS = {"add": 1 << 1 | 1 << 17, "min": 1 << 2 | 1 << 18, "max": 1 << 2 | 1 << 18}
@@ -91,7 +91,7 @@ class OpenCL(Backend):
         return program.create_program_from_source(queue, code.source, f"-w {code.options}".rstrip())
 
     def build_log(self, code: OpenCLSource, queue: SyclQueue) -> str:
-        """Return what the device's compiler writes about OpenCL C, which dpctl's error does not tell."""
+        """Return the device compiler's log on OpenCL C, which dpctl's error does not contain."""
         native = load_native() or _loaded_functions()
         return "" if native is None else native.build_log(code, queue)
 
@@ -106,7 +106,7 @@ class OpenCL(Backend):
         return None if binaries is None else binaries.load(binary, queue)
 
     def float_atomics(self, device: SyclDevice) -> frozenset[str]:
-        """Return what the driver says, of both global and local memory; drivers without the extension say nothing."""
+        """Return the driver's answer for global and local memory; it is empty for drivers without the extension."""
         return _float_atomics(device)
 
     def computes_on_host_cores(self, queue: SyclQueue) -> bool:
@@ -215,7 +215,7 @@ class NativeOpenCL:
             self.release_queue(native)
 
     def build_log(self, code: OpenCLSource, queue: SyclQueue) -> str:
-        """Build a program for a queue's device, and return what its compiler writes."""
+        """Build a program for a queue's device, and return the compiler's log."""
         native = self._queue_native(queue.addressof_ref(), ctypes.byref(ctypes.c_int32()))
         try:
             device, context = (

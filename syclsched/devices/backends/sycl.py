@@ -15,7 +15,7 @@ from syclsched.model.platform import BackendFacts
 
 
 class NativeAccess(Protocol):
-    """Access to the native objects behind those of SYCL; handles belong to the caller, who releases them."""
+    """Access to the native objects behind those of SYCL; the caller owns the handles and releases them."""
 
     way: str  # name of the functions in C that submit to its queues: ``opencl`` for ``syclsched_way_opencl``
     release_queue: Callable[[int], object]
@@ -46,7 +46,7 @@ class NativeAccess(Protocol):
 
 @dataclass(frozen=True)
 class Backend:
-    """The interface of a backend, each function with what holds on the general SYCL path; subclasses replace some.
+    """The interface of a backend, each function with the general SYCL implementation; subclasses replace some.
 
     Queues, events and USM memory are dpctl's for every backend.
     """
@@ -62,11 +62,11 @@ class Backend:
         raise CapabilityError(f"a {self.facts.name} device takes no OpenCL C, and no SPIR-V")
 
     def build_log(self, code: OpenCLSource, queue: SyclQueue) -> str:
-        """Return what the compiler writes about OpenCL C that `build` refuses; empty if its error tells it all."""
+        """Return the compiler's log on OpenCL C that `build` refuses; empty if its error contains it all."""
         return ""
 
     def binary(self, kernel: Any, queue: SyclQueue) -> bytes | None:
-        """Return what `load_binary` makes the program of a kernel of, in another process, too; None if there is none.
+        """Return the program of a kernel in the form that `load_binary` takes, also in other processes; or None.
 
         It is None where the driver keeps its programs on disk itself.
         """

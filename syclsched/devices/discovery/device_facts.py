@@ -156,7 +156,7 @@ def _pci_device(device: SyclDevice) -> int | None:
 
     try:
         identifier = intel_device_info(device).get("device_id")
-    except RuntimeError:  # an OpenCL driver that does not know the question, under the current generation
+    except RuntimeError:  # an OpenCL driver without the query, under the current generation
         return None
     return None if identifier is None else int(identifier) & 0xFFFF
 

@@ -20,7 +20,7 @@ _TRADEMARKS = re.compile(r"\((?:r|tm|c)\)", re.IGNORECASE)
 _UNNAMED_GENERATION = "numba-dpex"
 
 #: Boot variables that choose the visible devices but not how they run. They are not part of a device's key: the driver
-#: version tells drivers apart, and hiding one device must not invalidate the profile of another.
+#: version identifies drivers, and hiding one device must not invalidate the profile of another.
 _CHOOSING_VARIABLES = frozenset(
     (
         "ONEAPI_DEVICE_SELECTOR",

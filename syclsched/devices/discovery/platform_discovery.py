@@ -96,7 +96,7 @@ def discover(
 
 
 def without_emulators(platform: Platform) -> Platform:
-    """Return a platform without what computes on the cores of its CPU device, too, and so gains nothing beside it.
+    """Return a platform without emulators, which use the cores of its CPU device and so add no speed.
 
     These are emulators, unless the user's environment names one, and further runtimes for the processor, such as PoCL
     beside Intel's. A platform without another device keeps them.

@@ -107,7 +107,7 @@ def _copies(candidate: SelectedDevice, spaces: Sequence[MemorySpace]) -> bool:
 
 
 def _keys(candidates: Sequence[SelectedDevice], host: HostFacts) -> tuple[str, ...]:
-    """Return the devices' keys; identical devices are told apart by their order."""
+    """Return the devices' keys; identical devices differ by their order."""
     keys: list[str] = []
     seen: Counter[tuple[object, ...]] = Counter()
     for candidate in candidates:

@@ -10,7 +10,7 @@ from syclsched.errors import MemoryLimitError
 from syclsched.model.text.units import format_bytes
 
 _MACHINE: Final = Path("/proc/meminfo")
-#: The memory limit of a container, and what counts towards it.
+#: The memory limit of a container, and the files with its use.
 _GROUP: Final = Path("/sys/fs/cgroup")
 #: Smaller allocations are not checked, since that takes some 50 us.
 CHECKED_BYTES: Final = 16 << 20
@@ -23,7 +23,7 @@ def available_bytes(machine: Path = _MACHINE, group: Path = _GROUP) -> int | Non
 
 
 def check_available(nbytes: int, space: str) -> None:
-    """Raise `MemoryLimitError` if an allocation in the machine's memory is larger than what is left of it."""
+    """Raise `MemoryLimitError` if an allocation in the machine's memory is larger than the available part."""
     if nbytes < CHECKED_BYTES:
         return
     left = available_bytes()

@@ -229,7 +229,7 @@ class MemoryPool:
                 self._idle.setdefault(size, []).append(region)
                 self._idle.move_to_end(size)
                 self._idle_bytes += size
-        # A run's blocks lie side by side: neighbours are freed together.
+        # A run's blocks are adjacent: neighbours are freed together.
         cut.sort()
         at = 0
         while at < len(cut):

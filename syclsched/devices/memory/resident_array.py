@@ -86,7 +86,7 @@ InputValue = NumpyArray | ResidentArray
 
 
 def host_value(held: InputValue) -> NumpyArray:
-    """Return an array of either kind for the host: itself, or a copy of what the device has."""
+    """Return an array of either kind for the host: itself, or a copy of the device's data."""
     return held.read() if isinstance(held, ResidentArray) else held
 
 

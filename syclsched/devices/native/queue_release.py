@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notice that devices are closed: caches of libraries drop then what they keep for queues, such as scratchpads."""
+"""Release of libraries' caches for queues, such as scratchpads, when devices are closed."""
 
 from __future__ import annotations
 

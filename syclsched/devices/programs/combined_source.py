@@ -58,7 +58,7 @@ def combined_source(parts: Sequence[ProgramPart]) -> str:
 def program_part(code: OpenCLSource) -> ProgramPart | None:
     """Return a program as a part of a combined one, or None if it must be built alone.
 
-    It must be built alone if its declarations cannot be told from its text, or if the combination would change its
+    It must be built alone if its declarations cannot be read from its text, or if the combination would change its
     meaning: it has conditions or includes, or a pragma after its beginning that holds until the end.
     """
     directives = _directives(code.source)

@@ -27,7 +27,7 @@ from syclsched.model.operation import Copies, NativeCall, OpenCLSource, Operatio
 
 #: A ``usm_ndarray``, or a `BoundArray` of one.
 Argument = Any
-#: What is not the same in a launch of some of the work-groups; and atomics, as others of the launch may wait for them.
+#: Queries that differ in a launch of some of the work-groups; and atomics, as other work-items may wait for them.
 _LAUNCH_QUERIES = re.compile(r"\bget_(?:group_id|num_groups|global_size|global_offset|global_linear)|\batom(?:ic)?_")
 #: Submits a library's work on these arguments after some events, and returns its event.
 LibraryCall = Callable[[SyclQueue, Mapping[str, Argument], list[SyclEvent]], SyclEvent]
@@ -270,7 +270,7 @@ class KernelExecutable:
 
 
 def is_divisible(code: OpenCLSource, operation: Operation) -> bool:
-    """Return whether work-items know no more of the launch than their indices, and read nothing that others write."""
+    """Return whether work-items depend on their indices only, and read no data that others write."""
     updates = any(each.mode is not None and each.mode.reads and each.mode.writes for each in operation.parameters)
     return not updates and not _LAUNCH_QUERIES.search(code.source)
 

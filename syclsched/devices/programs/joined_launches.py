@@ -131,7 +131,7 @@ def joined_source(code: OpenCLSource, count: int) -> OpenCLSource | None:
 
 
 def plain_parameters(code: OpenCLSource) -> list[tuple[str, str]] | None:
-    """Return declaration and name of a kernel's parameters; None if another kernel cannot do what its launches do."""
+    """Return declaration and name of a kernel's parameters; None if another kernel cannot stand in for its launches."""
     plain = COMMENT.sub(" ", code.source)
     found = None if _NOT_JOINED.search(plain) else _declaration(plain, code.kernel_name, ATTRIBUTES)
     return None if found is None else found[1]

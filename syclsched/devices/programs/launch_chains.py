@@ -111,7 +111,7 @@ def _function(code: OpenCLSource) -> tuple[ProgramPart, tuple[tuple[str, str], .
     if len(places) != 1:
         return None
     before, behind = code.source[: places[0].start()], code.source[_end_of_body(code.source, places[0].end()) :]
-    if _QUERY.search(before) or _QUERY.search(behind):  # other functions and macros do not know the indices
+    if _QUERY.search(before) or _QUERY.search(behind):  # other functions and macros have no access to the indices
         return None
     head = f"void {code.kernel_name}(const size_t syclsched_id_0, const size_t syclsched_id_1, "
     part = program_part(replace(code, source=declared.sub(head, code.source)))
@@ -159,7 +159,7 @@ def chain_source(links: Sequence[ChainLink]) -> OpenCLSource:
 
 
 def _macros(link: ChainLink) -> tuple[str, str]:
-    """Return definitions of the queries that a kernel makes, and what ends them."""
+    """Return definitions of the queries that a kernel makes, and the code that removes them."""
     macros = {f"{name}(d)": value for name, value in _QUERIES.items() if name in link.part.code.source}
     if macros.keys() - {"get_global_id(d)"}:
         macros |= {f"syclsched_size_{d}": f"((size_t){size})" for d, size in enumerate(_extents(link.global_range))}

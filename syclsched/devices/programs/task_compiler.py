@@ -93,7 +93,7 @@ class CompileRequest:
 def compile_tasks(pieces: Sequence[CompileRequest], progress: Progress | None = None) -> list[Executable]:
     """Compile several pieces like `compile_task`, building the OpenCL C of one device as few programs.
 
-    ``progress`` is told of the kernels that are compiled now.
+    ``progress`` is called with the kernels that are compiled now.
     """
     loaded: dict[Hashable, Any] = {}
     steps = StepCounter(progress)

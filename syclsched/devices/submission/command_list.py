@@ -25,7 +25,7 @@ MAX_IN_FLIGHT = 64 * COMMANDS_PER_CALL
 #: The same limit where library functions are called, for all lists on the same queues together: every unfinished call
 #: in SYCL's queue makes the next one slower; with 2,000 of them a call takes more than a millisecond.
 MAX_CALLS_IN_FLIGHT = 2 * COMMANDS_PER_CALL
-#: Each list may have at least so many in flight, or lanes would run empty now and then.
+#: Each list may have at least this many in flight, or lanes would run empty sometimes.
 MIN_CALLS_IN_FLIGHT = 16
 
 
@@ -100,7 +100,7 @@ class CommandList:
             self._loop.keep(events, begin, ctypes.c_int64(count))
 
     def replace(self, command: Command) -> None:
-        """Replace the command with the same slot, which must be as many submissions."""
+        """Replace the command with the same slot, which must have the same number of submissions."""
         first = self._first_part[command.slot]
         for position, part in enumerate(command.parts, first):
             self._parts[position] = part

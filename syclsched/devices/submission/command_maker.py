@@ -241,7 +241,7 @@ class CommandMaker:
         return Command(structure, kept, is_open_ended=submission.open_ended)
 
     def kernel_template(self, lane: int, submission: KernelSubmission) -> tuple[Any, _ArgumentForm]:
-        """Return what all launches of one kernel over one index space on a lane have in common."""
+        """Return the common part of all launches of one kernel over one index space on a lane."""
         form = _argument_form(tuple(map(type, submission.arguments)))
         extents, local = tuple(submission.global_range), submission.local_range
         key = lane, id(submission.kernel), extents, local and tuple(local), form

@@ -86,7 +86,7 @@ class LaneThreadBatch:
         self._turn = 0
 
     def replace(self, command: Command) -> None:
-        """Replace the command with the same slot, which must be as many submissions, all on one lane."""
+        """Replace the command with the same slot, with the same number of submissions, all on one lane."""
         position = self._position[command.slot]
         lane, place = self._first[position]
         self._commands[position] = command

@@ -155,7 +155,7 @@ class NativeRun:
         self._own: InPlaceCommands | None = None
         self._arrays: tuple[Any, ...] | None = None
         keep = loop, commands, self._job, self._results, self._made, submit_ns, lanes, helping, least_of, parts
-        #: Its value tells whether runs on the calling thread have proved faster, and shorter than passing on the GIL.
+        #: True once runs on the calling thread have proved faster, and shorter than passing on the GIL.
         self.is_brief = ctypes.c_int64.from_buffer(self._job, _Job.is_brief.offset)
         self._local = local
         handle = library.flight_new(ctypes.byref(self._job))

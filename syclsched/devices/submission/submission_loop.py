@@ -44,7 +44,7 @@ class SubmissionLoop(CommandMaker):
         return (EventStructure * count)()
 
     def keep(self, made: Any, begin: int, count: ctypes.c_int64, lanes: Any = None) -> None:
-        """Take ownership of new events, and of what they point to; they are released with all others."""
+        """Take ownership of new events, and of the objects they point to; they are released with all others."""
         self._made.append((ctypes.addressof(made) + begin * ctypes.sizeof(EventStructure), count, (made, lanes)))
 
     def submit_listed(self, pointers: Any, submit_ns: Any, made: Any, begin: int, count: int) -> tuple[int, int]:
@@ -323,7 +323,7 @@ class SubmissionLoop(CommandMaker):
 
 
 class LaneThreadEvent:
-    """The event of a command on a lane thread, which SYCL does not know."""
+    """The event of a command on a lane thread, without a SYCL event."""
 
     def __init__(self, library: SubmissionLibrary, held: EventStructure) -> None:
         self._library, self._held = library, held

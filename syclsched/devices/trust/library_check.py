@@ -31,7 +31,7 @@ from syclsched.oneapi.cache_folder import cache_root
 from syclsched.oneapi.dpctl_interface import usm_arrays
 
 #: Vendor of the platform whose CPU device is not asked for: the libraries are made for it, and asking loads them all.
-#: Accelerators are not asked for, either: no implementation by a library says that it takes them.
+#: Accelerators are not checked, either: no implementation by a library supports them.
 _MAKER: Final = "Intel(R) Corporation"
 _TIMEOUT_S: Final = 120.0
 _TOO_LATE: Final = f"its check did not end within {_TIMEOUT_S:.0f} s"

@@ -64,7 +64,7 @@ class HistoryFeed:
         self.forget()
 
     def forget(self) -> None:
-        """Drop what waits, without the thread: in a forked child, which has no such thread."""
+        """Drop waiting measurements, without the thread: in a forked child, which has no such thread."""
         self._waiting: deque[tuple[Durations | None, Makespan | None]] = deque(maxlen=_MOST_WAITING)
         self._state = threading.Condition()
         self._writing = False
@@ -135,7 +135,7 @@ class HistoryFeed:
 
 
 def _is_contradicted(store: HistoryStore, key: HistoryKey) -> bool:
-    """Return whether the last runs agree that a calibration is wrong; said once, when the second one has ended."""
+    """Return whether the last runs agree that a calibration is wrong; reported once, when the second one has ended."""
     alone, in_run = store.lookup(key), store.lookup(in_run_key(key))
     if alone is None or in_run is None or is_provisional(alone):
         return False

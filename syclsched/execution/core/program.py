@@ -184,7 +184,7 @@ class Program:
 
     @cached_property
     def written_inputs(self) -> frozenset[str]:
-        """Input arrays, not donated, that an instruction overwrites in host memory, where the user's own data lies."""
+        """Input arrays, not donated, that an instruction overwrites in host memory, where the user's own data is."""
         inputs = {a.name for a in self.plan.arrays if a.is_input} - self.plan.residents.keys()
         return frozenset(
             self.whole.get(use.array, use.array)

@@ -57,7 +57,7 @@ class Safeguards:
         return self.debug or self.nan_guard
 
     def check_dynamic(self) -> None:
-        """Refuse what a run under a dynamic policy does not support."""
+        """Refuse options that a run under a dynamic policy does not support."""
         if self.stepped:
             raise ArgumentError("debug and nan_guard run step by step and need a plan", where="dynamic")
 

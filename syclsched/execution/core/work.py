@@ -90,7 +90,7 @@ def _work(
     tasks: Mapping[str, Task],
     known: dict[Hashable, tuple[Implementation, bool]],
 ) -> InstructionWork:
-    """Return the work of an instruction; ``known`` keeps what depends on operation and signature only."""
+    """Return the work of an instruction; ``known`` caches the part that depends on operation and signature only."""
     task = tasks[instruction.task or ""]
     operation, signature = task.operation, task.signature
     if operation is None or signature is None:

@@ -46,7 +46,7 @@ class ThreadedEngine(ABC):
         self.recording = record
         self.owns_buffers = True
         self.hung = False
-        #: Told, on the thread, of the kernels that it compiles first; as for `syclsched.run`.
+        #: Called, on the thread, with the kernels that it compiles first; as for `syclsched.run`.
         self.progress: Progress | bool | None = False
         #: Called on the thread, as its last action.
         self.when_finished: Callable[[], None] | None = None

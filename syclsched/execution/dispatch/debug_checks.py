@@ -105,7 +105,7 @@ class UndeclaredWriteCheck:
         )
 
     def _changed_constants(self) -> list[str]:
-        """Return what is wrong with constants, which the next run uploads again."""
+        """Return the errors in constants, which the next run uploads again."""
         found = []
         for number, (upload, memory, before) in enumerate(self._constants):
             now = _sums_of(memory)

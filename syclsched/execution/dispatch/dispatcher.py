@@ -65,7 +65,7 @@ class Dispatcher(ProgramEngine):
         self.turn: Turn | None = None
         #: Its priority and share; None if it takes no turns.
         self._sharing = sharing
-        self._owner = None if executables is None else id(executables)  # what the runs of a bound plan have in common
+        self._owner = None if executables is None else id(executables)  # the part that all runs of a bound plan share
         self._messages = (
             message_lanes(program.plan.platform, program.plan.lanes) if self.takes_turns else frozenset[int]()
         )
@@ -211,7 +211,7 @@ class Dispatcher(ProgramEngine):
         self._submitter.take(SubmissionRequest(node, self._work.get(node.id), self._executables.get(node.id)))
         self._readiness.submitted(node)
         if self.turn is not None:
-            self._submitter.flush()  # what is gathered is not counted as ahead
+            self._submitter.flush()  # gathered instructions are not counted as ahead
 
     # --- for the submitter: implements `SubmissionHandler` ----------------------------------------
 
@@ -260,7 +260,7 @@ class Dispatcher(ProgramEngine):
         self._pass_over(request, ordered=True)
 
     def _pass_over(self, request: SubmissionRequest, *, ordered: bool) -> None:
-        """Let the successors of a failed or skipped instruction go on, after its predecessors if ordered.
+        """Release the successors of a failed or skipped instruction, after its predecessors if ordered.
 
         Those of its own lane are among them: memory is freed when the last one of a lane that uses it has completed.
         """

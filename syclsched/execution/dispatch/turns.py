@@ -221,7 +221,7 @@ class Turns:
             self._use(turn, seconds, self._clock())
 
     def wake_due(self) -> float | None:
-        """Call back the runs that may go on; return the time at which to look again, None if no run waits."""
+        """Call back the runs that may continue; return the time of the next check, None if no run waits."""
         with self._changed:
             now_s = self._clock()
             free = [turn for turn in self._sharing if turn.wakes and self._is_free(turn, now_s)]
@@ -320,12 +320,12 @@ class Turns:
             return None
         held = [turn.credit_at_s for turn in waiting]
         lingering = [left_s + LINGER_S for left_s in self._left_s.values()]
-        # Nobody tells when the work of the others completes.
+        # There is no notification when the work of the others completes.
         looks = [now_s + LINGER_S] if any(any(self._contenders(turn, now_s)) for turn in waiting) else []
         return min((each for each in (*held, *lingering, *looks) if each > now_s), default=now_s + LINGER_S)
 
     def _notify(self) -> None:
-        """Have the thread look which runs may go on; it is started if need be."""
+        """Let the thread check which runs may continue; it is started if necessary."""
         self._changes += 1
         if not self._threaded:
             return

@@ -32,7 +32,7 @@ class LiveClock:
         ending: Callable[[], bool],
         turns: RunTurns | None = None,
     ) -> None:
-        """``receive`` waits this long for a message of another thread and handles it; ``ending`` tells of the end."""
+        """Set up; ``receive`` waits this long for a message from another thread; ``ending`` reports the end."""
         self._tracker, self._state, self._executor, self._lookahead = tracker, tracker.state, executor, lookahead
         self._policy, self._receive, self._ending, self._turns = policy, receive, ending, turns
         self._hosts = executor.hosts
@@ -47,7 +47,7 @@ class LiveClock:
     # --- implements `Clock` -----------------------------------------------------------------------
 
     def advance(self, progressed: bool) -> bool:
-        """Submit what was gathered, handle a message or wait, and poll; return False at the end of the run."""
+        """Submit gathered commands, handle a message or wait, and poll; return False at the end of the run."""
         executor = self._executor
         executor.flush()
         if not self._receive(0.0):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from syclsched.execution.dispatch.turns import Turn
 from syclsched.execution.dynamic.data.submission_lookahead import SubmissionLookahead
 
-#: Host lanes have one function at a time: what is queued would delay others.
+#: Host lanes have one function at a time: queued ones would delay other runs.
 _ON_HOST = SubmissionLookahead(fewest=1, most=1)
 
 

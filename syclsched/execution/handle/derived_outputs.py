@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results that are made of a run's arrays, such as arrays cut to a length that the run says."""
+"""Results derived from a run's arrays, such as arrays cut to a length that the run computes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DerivedOutputs(Protocol):
         """Return whether there is a result of this name."""
 
     def value(self, name: str, read: Read) -> Any:
-        """Return a result; wait only for what it is made of."""
+        """Return a result; wait only for the arrays it is made of."""
 
     def settle(self, read: Read) -> None:
         """Let another run compute the results, at the end of this one, if this one cannot have them."""

@@ -40,7 +40,7 @@ class _RunMonitor(Protocol):
     tick_s: float
 
     def check(self, now_s: float) -> None:
-        """Check the run, and act on what is found."""
+        """Check the run, and act on the findings."""
 
 
 class Resources:
@@ -78,16 +78,16 @@ class Resources:
 
     @property
     def reported(self) -> bool:
-        """Whether a caller has been told that the run failed or was cancelled."""
+        """Whether the failure or cancellation of the run was reported to a caller."""
         return self._reported
 
     def mark_reported(self) -> None:
-        """Note that a caller has been told how the run ended."""
+        """Record that the end of the run was reported to a caller."""
         self._reported = True
         _unseen_failures.discard(self)
 
     def warn_if_unseen(self) -> None:
-        """Warn of a failure that no caller has been told of; once."""
+        """Warn of a failure that has not been reported to a caller; once."""
         error = self.failure
         if error is None or self._reported:
             return
@@ -100,7 +100,7 @@ class Resources:
     def abandon(self) -> None:
         """Cancel the run, and release everything as soon as its last kernel has ended; returns at once.
 
-        It warns of a failure that nobody has seen: the run is dropped, or the interpreter exits.
+        It warns of an unreported failure: the run is dropped, or the interpreter exits.
         """
         self._abandoned = True
         self.engines.cancel()
@@ -240,7 +240,7 @@ class StallDetector:
 
 #: Runs whose engines have not ended: they must be stopped before the interpreter exits.
 unfinished: set[Resources] = set()
-#: Runs that failed, of which no caller has been told and which were not closed.
+#: Failed runs that were not reported to a caller and not closed.
 _unseen_failures: set[Resources] = set()
 
 

@@ -15,11 +15,11 @@ class ObservedCall(Protocol):
     """A run that is one call of compiled code."""
 
     def end(self, *, completed: bool) -> None:
-        """Note the end of the call; a run that it has not completed goes on as one of the others."""
+        """Record the end of the call; a run that it has not completed continues as one of the others."""
 
 
 class RunObserver(Protocol):
-    """Is told of the runs that begin."""
+    """Is notified of runs that begin."""
 
     def began(self, resources: Resources) -> None:
         """Note a run that is about to start."""
@@ -35,7 +35,7 @@ _lock = threading.Lock()
 
 
 def add(observer: RunObserver) -> None:
-    """Have an observer told of the runs that begin from now on."""
+    """Notify an observer of the runs that begin from now on."""
     with _lock:
         _set((*_observers, observer))
 

@@ -39,7 +39,7 @@ class EventFd:
         return self._fd
 
     def sleep(self, begun_s: float, rings: bool) -> None:
-        """Sleep until a signal or the end of a time slice; ``rings`` says whether the runtime signals."""
+        """Sleep until a signal or the end of a time slice; ``rings`` is whether the runtime signals."""
         if rings and self._fd is not None:
             poller = select.poll()  # select.select takes no descriptor above 1,023
             poller.register(self._fd, select.POLLIN)

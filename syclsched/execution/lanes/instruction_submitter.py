@@ -36,7 +36,7 @@ class SubmissionRequest:
 
 
 class SubmissionHandler(Protocol):
-    """An engine, which is told the outcome of each submission."""
+    """An engine, which receives the outcome of each submission."""
 
     def must_skip(self, node: ProgramNode) -> bool:
         """Return whether an instruction must not start: a predecessor has failed, or the run is ending."""

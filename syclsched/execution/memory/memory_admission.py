@@ -24,7 +24,7 @@ _ID = attrgetter("id")
 
 
 class PeakMemoryLimit:
-    """Keeps the memory held in each space within the plan's peak, in whatever order lanes reach their allocations.
+    """Keeps the memory held in each space within the plan's peak, for any order in which lanes reach their allocations.
 
     An allocation ahead of the plan's global order is allowed only if capacity remains for all earlier pending ones.
     The earliest pending allocation therefore always fits once the frees before it have taken effect: delaying

@@ -135,7 +135,7 @@ class _LayoutBuilder:
     ) -> None:
         self._program = program
         self._starts = {} if starts is None else starts
-        #: What was freed of the memory of placed allocations.
+        #: Freed parts of the memory of placed allocations.
         self._freed: dict[_Part, list[_FreeRange]] = {}
         self._pinned = pinned
         self._keys = PoolKeys(program.plan.platform, program.plan.memory)
@@ -323,7 +323,7 @@ class _LayoutBuilder:
         self._available_after[instruction.id] = after
 
     def _place(self, instruction: Instruction, part: _Part, nbytes: int) -> None:
-        """Place an allocation where it was told to be, behind the users of that memory before."""
+        """Place an allocation at a given position, after the earlier users of that memory."""
         start = self._starts[instruction.id]
         after: VectorClock = {}
         for freed in self._freed.get(part, ()):

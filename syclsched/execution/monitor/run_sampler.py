@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sampler of this process's runs: observes their begin and end, looks at their lanes, and describes their state."""
+"""Sampler of this process's runs: observes their begin and end, samples their lanes, and describes their state."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _ObservedRun:
     is_call: bool = False
     ended_ns: int = 0
     ending: Ending = "done"
-    is_dropped: bool = False  # whether the run is not to be counted: a call that goes on as another run
+    is_dropped: bool = False  # whether the run is not to be counted: a call that continues as another run
     is_counted: bool = False
     was_sampled: bool = False
     is_preparing: bool = False
@@ -92,7 +92,7 @@ class _ObservedGraph:
     endings: dict[Ending, int] = field(default_factory=lambda: {"done": 0, "failed": 0, "cancelled": 0})
     recoveries: int = 0
     ended: deque[EndedRun] = field(default_factory=partial(deque, maxlen=_MOST_RUNS))
-    counts: Sequence[LaneCount] = ()  # of the last run that was looked at
+    counts: Sequence[LaneCount] = ()  # of the last sampled run
     tasks: tuple[Plan, int] | None = None  # a plan, and how many executions of tasks it has
     predicted: tuple[Plan, dict[str, float]] | None = None  # a plan, and its busy shares by lane
 
@@ -132,7 +132,7 @@ class RunSampler:
     # --- on the monitor's thread ----------------------------------------------------------------------
 
     def sample(self) -> None:
-        """Look at the lanes of the runs in flight, and at the times of runs that have ended."""
+        """Sample the lanes of the runs in flight, and the times of runs that have ended."""
         over = len(self.over)  # before the next line: a run that has ended is among those that have begun
         for _ in range(len(self._begun)):
             self._add(self._begun.popleft())
@@ -146,7 +146,7 @@ class RunSampler:
                 self._count(graph, run)
                 ended.setdefault(graph, []).append(run)
         for plan_id, found in engines.items():
-            if not found[0].is_counted:  # it has ended since the first line: it is looked at again with its run
+            if not found[0].is_counted:  # it has ended since the first line: it is sampled again with its run
                 self.latest_engines.setdefault(plan_id, found)
         for graph, runs in ended.items():
             plans = {id(run.plan) for run in runs}
@@ -355,7 +355,7 @@ def _sum(a: LaneCount, b: LaneCount) -> LaneCount:
 
 
 def _plan_lanes(plan: Plan | None) -> list[LaneCount]:
-    """Return the lanes of a plan whose runs have not been looked at, as they are after a run."""
+    """Return the lanes of a plan whose runs have not been sampled, as they are after a run."""
     found = []
     for lane in () if plan is None else plan.lanes:
         tasks = sum(i.kind in ("launch", "host") for i in lane.instructions)

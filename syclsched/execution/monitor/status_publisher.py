@@ -22,7 +22,7 @@ from syclsched.monitoring.status_files import StatusFile
 _LOGGER = logging.getLogger("syclsched")
 #: Seconds between two samples.
 SAMPLE_S: Final = 0.125
-#: The file is written after so many samples, and after so many if nothing has changed.
+#: Numbers of samples after which the file is written, with and without changes.
 _SAMPLES_PER_WRITE: Final = 2
 _SAMPLES_PER_IDLE_WRITE: Final = 8
 _MOST_COMMAND: Final = 1000
@@ -60,7 +60,7 @@ class _StatusPublisher:
                 samples += 1
                 if samples >= _SAMPLES_PER_WRITE and self._write(always=samples >= _SAMPLES_PER_IDLE_WRITE):
                     samples = 0
-            except Exception as error:  # the program that is monitored must go on
+            except Exception as error:  # the monitored program must continue
                 if not self._warned:
                     self._warned = True
                     _LOGGER.warning(

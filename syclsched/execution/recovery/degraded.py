@@ -36,7 +36,7 @@ def devices_in(plan: Plan, space: str | None) -> tuple[str, ...]:
 def platform_without(platform: Platform, devices: OpenDevices, excluded: Collection[str]) -> Platform:
     """Return a plan's platform without some devices, with current profiles; if none is left, with the host alone."""
     profiles = {device.name: device.profile for device in devices.platform.devices}
-    # What limited a library's threads may be among the devices that are lost.
+    # The limit on a library's threads may be due to lost devices.
     threads = {device.name: device.most_threads for device in devices.platform.devices}
     whole = replace(
         platform,

@@ -68,7 +68,7 @@ def _responds(devices: OpenDevices, device: str) -> bool:
         if faultpoints.active is not None:
             faultpoints.active.uses(queue)
         return complete_in_time([submit_fence(queue, [])])
-    except Exception:  # whatever the runtime raises, the device is unusable
+    except Exception:  # for any error of the runtime, the device is unusable
         return False
 
 

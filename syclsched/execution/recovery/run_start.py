@@ -41,7 +41,7 @@ def start_run(
 
         for name, value in values.items():
             values[name] = host_value(value)
-        # The same mapping, so that the run has what the recovery rescues.
+        # The same mapping, so that the run has the values that the recovery rescues.
         given = cast("dict[str, NumpyArray]", values)
         recovery = RecoveryPlanner(prepared, devices, given, health, recoveries, conclude, safeguards)
     return Run(

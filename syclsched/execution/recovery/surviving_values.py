@@ -18,7 +18,7 @@ from syclsched.model.platform import HOST
 
 
 class UnreachableValueError(Exception):
-    """A value lies in a buffer that can no longer be read."""
+    """A value in a buffer that can no longer be read."""
 
     def __init__(self, buffer: Buffer) -> None:
         super().__init__(buffer)
@@ -69,7 +69,7 @@ def read_version(name: str, version: int, contents: Mapping[Buffer, int], buffer
             if live is not None:
                 _check(live)
                 return read_numpy(live)
-        except Exception as error:  # whatever the runtime raises
+        except Exception as error:  # any error of the runtime
             raise UnreachableValueError(buffer) from error
         raise UnreachableValueError(buffer)
     raise AssertionError(f"no version {version} of {name!r} was said to be anywhere")

@@ -166,7 +166,7 @@ class HostStepRun:
             self._leave_out(node)
             return True
         self.running.add(number)
-        if self._closed:  # read after the addition: `close` writes first, and then looks at what is running
+        if self._closed:  # read after the addition: `close` writes first, and then reads the running steps
             self.running.discard(number)
             return False
         call = self._calls[number]
@@ -199,7 +199,7 @@ class HostStepRun:
         return bool(self._watched)
 
     def step_done(self, index: int, wakes: Sequence[int]) -> None:
-        """Wake what waits for a step that has completed or was cancelled."""
+        """Wake waiters for a step that has completed or was cancelled."""
         self.is_done[index] = True
         for lane in wakes:
             self._lanes[lane].wake()
@@ -335,7 +335,7 @@ class HostLaneRun:
         self._host.take(self)
 
     def wake(self) -> None:
-        """Have the lane's thread look at the steps again."""
+        """Let the lane's thread check the steps again."""
         self._host.wake()
 
     def has_passed(self, level: int) -> bool:

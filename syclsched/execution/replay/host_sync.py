@@ -142,7 +142,7 @@ def _lanes(steps: list[HostStep]) -> tuple[tuple[int, ...], ...]:
 def _with_conditions(
     steps: list[HostStep], lanes: tuple[tuple[int, ...], ...], levels: Mapping[int, int]
 ) -> tuple[HostStep, ...]:
-    """Return the steps with what each waits for, and which lanes wait for it."""
+    """Return the steps with the conditions of each, and the lanes that wait for it."""
     lane_of = {index: lane for lane, indices in enumerate(lanes) for index in indices}
     index_of = {step.node.id: index for index, step in enumerate(steps) if step.node is not None}
     before: list[tuple[int, ...]] = []

@@ -13,7 +13,7 @@ from syclsched.model.task import Task
 #: Longest predicted duration of a launch to be fused with others that keep all compute units busy. A launch costs the
 #: runtime a few microseconds: little compared with a longer kernel, whose dependents would have to wait for the whole
 #: fused launch. Longer launches of few work-groups, such as those of the two directions of a recurrent layer, are fused
-#: up to as many as the compute units can run at once.
+#: up to the number that the compute units can run at once.
 MAX_DURATION_S = 50e-6
 #: Maximum number of tasks per fused launch.
 MAX_FUSED = 8

@@ -41,7 +41,7 @@ class SubmissionStrategy:
         #: Number of submissions made or skipped; and whether they are made one by one, after a failure.
         self._submissions_done = 0
         self._one_by_one = False
-        #: What was submitted one by one or skipped, and when.
+        #: Instructions submitted one by one or skipped, with their times.
         self._batches: list[Batch] = []
         self._submit_ns: dict[int, int] = {}
 

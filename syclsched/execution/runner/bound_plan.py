@@ -64,7 +64,7 @@ class Runner:
     makespan_key : callable, optional
         Returns the history key of the plan's makespans; they are not measured without it.
     progress : callable, optional
-        Told of the kernels that are compiled; see `syclsched.progress.Progress`.
+        Called with the kernels that are compiled; see `syclsched.progress.Progress`.
     """
 
     def __init__(
@@ -247,7 +247,7 @@ class Runner:
     def _run_by_call(
         self, run_call: Callable[[Any], dict[str, NumpyArray] | None], given: Any, generation: PlanInstance
     ) -> dict[str, NumpyArray] | Run | None:
-        """Make a one-call run on the first instance; see `_run_in_one_call` for what it returns."""
+        """Make a one-call run on the first instance; see `_run_in_one_call` for the return value."""
         begun_s = 0.0 if self._timed_calls is None else time.perf_counter()
         observer, results = run_observer.active, None
         call = None if observer is None else observer.call_began(self.plan)
@@ -287,7 +287,7 @@ class Runner:
         Returns
         -------
         tuple of Trace
-            Of at most 16 runs, or of as many as ``trace`` said in `bind`; older traces are dropped.
+            Of at most 16 runs, or of the number given by ``trace`` in `bind`; older traces are dropped.
         """
         return tuple(recording.trace() for recording in self._recorder.recordings)
 
@@ -345,7 +345,7 @@ class Runner:
         Raises
         ------
         MemoryLimitError
-            If so many instances do not fit in memory; the error names the sizes and the number that fits.
+            If this number of instances does not fit in memory; the error names the sizes and the number that fits.
         ArgumentError
             If ``in_flight`` is less than 1.
         ExecutionError

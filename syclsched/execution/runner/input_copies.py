@@ -40,7 +40,7 @@ class InputCopies:
     wanted : Mapping[str, tuple of PoolKey and PlannedArray]
         The inputs, with the pool of each.
     forget : callable
-        Releases what the runs still hold of the memory.
+        Releases the memory that the runs still hold.
 
     Raises
     ------

@@ -45,7 +45,7 @@ class PlanMakespans:
         return self._measured(seconds, "call")
 
     def failed(self) -> Makespan:
-        """Return what is kept of a run that failed on a device."""
+        """Return the stored record of a run that failed on a device."""
         return self.key("failed"), math.inf
 
     def _measured(self, seconds: float, kind: RunKind) -> Makespan:

@@ -20,7 +20,7 @@ from syclsched.execution.replay.replay import Replay
 from syclsched.execution.runner.plan_makespans import PlanMakespans
 from syclsched.model.recovery import Recovery
 
-#: The first runs of a plan are measured, then one in so many, and not more often than every so many seconds.
+#: The first runs of a plan are measured, then one in ``_ONE_IN``, and at most one in ``_INTERVAL_S``.
 _FIRST_RUNS: Final = 5
 _ONE_IN, _INTERVAL_S = 64, 2.0
 

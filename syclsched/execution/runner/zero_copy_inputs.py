@@ -71,7 +71,7 @@ class ZeroCopyInputs:
         return held
 
     def own(self, plan: Plan, name: str) -> InputValue:
-        """Return memory for a plan's input, with zeros: what the plan has for it already, or else new memory."""
+        """Return zeroed memory for a plan's input: the plan's existing memory for it, or else new memory."""
         found = self.views.get(name)
         if found is None:
             array = next(each for each in plan.arrays if each.name == name)

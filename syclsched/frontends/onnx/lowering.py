@@ -242,7 +242,7 @@ class _Lowering:
         return Value(f"{node.name} {parameter}", *unused_output(node, self._network.values, position))
 
     def _begun(self, value: Value, old: str) -> LogicalArray | ReshapedArray:
-        """Return the array of a value that a task makes of an old one: a copy of that, or itself if nobody else has it.
+        """Return the array that a task makes of an old value: a copy, or the array itself if it has no other reader.
 
         The operation says whether it updates the array or accumulates in it.
         """
@@ -290,7 +290,7 @@ class _Lowering:
 
 def _updates_after_reads(network: Network) -> Sequence[CanonicalNode]:
     """Return the nodes in an order in which each value is updated in place after the other nodes have read it."""
-    last: dict[str, int] = {}  # value, or what it is a reshape of -> position of the last node that reads it
+    last: dict[str, int] = {}  # value, or the value it is a reshape of -> position of the last node that reads it
     source: dict[str, str] = {}
     for position, node in enumerate(network.nodes):
         for name in filter(None, node.inputs):

@@ -193,7 +193,7 @@ class Network:
     #: Value -> the narrow type of its elements, where that is not the dtype they are held in.
     elements: Mapping[str, str] = field(default_factory=dict)
     decodings: Mapping[str, Decoding] = field(default_factory=dict)  # output -> how it is decoded, if it is
-    #: Outputs of which a run fills a part: axes, and for each the output that says how many of its elements.
+    #: Outputs of which a run fills a part: axes, and for each the output with the number of filled elements.
     lengths: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     guards: Mapping[str, ExtentGuard] = field(default_factory=dict)  # output, a single integer -> its limits
     #: The model's outputs in order, if some are sequences or have no value: their outputs here.

@@ -226,7 +226,7 @@ def _integer_conv(node: CanonicalNode, values: Mapping[str, Value]) -> Operation
 
 
 def _finish(node: CanonicalNode) -> Finish:
-    """Return what becomes of integer sums."""
+    """Return the finish of integer sums."""
     at = node.attributes
     return Finish(
         scaled=node.input(5) is not None,

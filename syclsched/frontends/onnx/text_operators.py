@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Host implementations of operators on text and maps that onnx's reference lacks, or has slowly or with side effects.
 
-Where ONNX's text leaves a choice, they do what ONNX Runtime does.
+Where ONNX's text leaves a choice, they follow ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 _ML: Final = "ai.onnx.ml"
-#: What `Tokenizer` puts before and after the tokens of a text if it is to mark them.
+#: Marks of `Tokenizer` before and after the tokens of a text.
 _START, _END = "\x02", "\x03"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Typing and code generation of what kernels use: indices, arrays, barriers, atomics, mathematics. Internal."""
+"""Typing and code generation of the kernel API: indices, arrays, barriers, atomics, mathematics. Internal."""
 
 from importlib import import_module
 

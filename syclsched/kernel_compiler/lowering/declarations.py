@@ -43,7 +43,7 @@ def template(name: Any, typer: Typer) -> type[Any]:
 
 
 def declare_function(function: Callable[..., Any], typer: Typer) -> None:
-    """Declare what a function returns in kernels."""
+    """Declare the type of a function's result in kernels."""
     typing_registry.register_global(function, types.Function(template(function, typer)))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of OpenCL's and SPIR-V's own functions, by the mangled names that LLVM knows as instructions."""
+"""Calls of OpenCL's and SPIR-V's own functions, by the mangled names that LLVM translates to instructions."""
 
 from __future__ import annotations
 

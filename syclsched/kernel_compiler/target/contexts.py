@@ -137,7 +137,7 @@ class KernelContext(BaseContext):  # type: ignore[misc]
         super().__init__(typing_context, TARGET)
 
     def init(self) -> None:
-        """Set what numba's constructor leaves to its subclasses."""
+        """Set the attributes that numba's constructor leaves to its subclasses."""
         self.data_model_manager = data_models
         self._codegen = KernelCodegen()
         self._fast_internal_functions: dict[Any, Any] = {}
@@ -170,7 +170,7 @@ class KernelContext(BaseContext):  # type: ignore[misc]
         return context
 
     def refresh(self) -> None:
-        """Register what was declared since the last compilation; this target's own code replaces numba's."""
+        """Register declarations made since the last compilation; this target's own code replaces numba's."""
         super().refresh()
         self.install_registry(lowering_registry)
 
@@ -246,7 +246,7 @@ class KernelTargetDescriptor(TargetDescriptor):  # type: ignore[misc]
         return KernelContext(self.typing_context)
 
     def refresh(self) -> None:
-        """Register what was declared since the last compilation."""
+        """Register declarations made since the last compilation."""
         self.target_context.refresh()
 
 

@@ -78,7 +78,7 @@ class DeviceDispatcher:
         return result
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Return what numba's typing needs of a call."""
+        """Return the template of a call for numba's typing."""
         signature, folded = self._compiler.fold_argument_types(args, kws)
         result = self.compile(tuple(folded))
         template = make_concrete_template(self.__name__, key=self.__name__, signatures=[result.signature])

@@ -30,7 +30,7 @@ _TYPE_SUFFIX: Final = re.compile(r"(?:\.(?:[ivfp]\d+\w*|f16|f32|f64|p\d+\w*))+$"
 
 
 def obstacle(text: str, kernel: str) -> str | None:
-    """Return what in a module's text SPIR-V cannot express; None if there is nothing."""
+    """Return the construct in a module's text that SPIR-V cannot express; None if there is none."""
     functions = [name for name in _DEFINITION.findall(text) if name != kernel]
     if functions:
         return "a function that calls itself"

@@ -30,7 +30,7 @@ _INLINING_OLD: Final = ("always_inliner", "global_dce")
 
 
 def optimise(module: Any, kernel: str) -> None:
-    """Optimise a module in place; only the kernel and what it needs stay."""
+    """Optimise a module in place; only the kernel and its callees stay."""
     _run(module, kernel, _NEW if spirv.is_built_in() else _OLD)
 
 

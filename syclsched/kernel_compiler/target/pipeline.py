@@ -36,7 +36,7 @@ class RefuseUnsupported(AnalysisPass):  # type: ignore[misc]
         super().__init__()
 
     def run_pass(self, state: Any) -> bool:
-        """Look at all statements."""
+        """Visit all statements."""
         for block in state.func_ir.blocks.values():
             for statement in block.find_insts(ir.Print):
                 raise UnsupportedError("kernels cannot print: write to an array instead", statement.loc)
@@ -51,7 +51,7 @@ class KernelPasses(PassManager):  # type: ignore[misc]
     """A list of passes."""
 
     def run(self, state: Any) -> None:
-        """Run the passes; what numba derives from a function's blocks is made anew where passes need it."""
+        """Run the passes; data that numba derives from a function's blocks is computed again where passes need it."""
         for kind, _ in self.passes:
             one = _pass_registry.get(kind).pass_inst
             one.analysis = self._analysis
@@ -92,7 +92,7 @@ _AFTER_TYPING: Final = (
 
 
 def _before_typing(state: Any) -> list[Any]:
-    """Return the passes before typing, without those for what the function's code does not contain."""
+    """Return the passes before typing, without those for constructs that the function's code does not contain."""
     passes: list[Any] = []
     code = None
     if state.func_ir is None:

@@ -15,7 +15,7 @@ from syclsched.errors import RuntimeMissingError
 from syclsched.kernel_compiler.target import emission, emission_server
 
 _LAYOUT: Final = "e-i64:64-v16:16-v24:32-v32:32-v48:64-v96:128-v192:256-v256:256-v512:512-v1024:1024-n8:16:32:64"
-#: What may be used beyond the version of SPIR-V: by kernels whose options say that the device has it.
+#: Capabilities beyond the version of SPIR-V, for kernels whose options say that the device has them.
 _OPTIONS: Final = "--spirv-ext=+SPV_EXT_shader_atomic_float_add,+SPV_EXT_shader_atomic_float_min_max"
 
 
@@ -44,7 +44,7 @@ def target_machine() -> Any:
 
 
 def prepare() -> None:
-    """Start what emits SPIR-V: it is ready when the first module is."""
+    """Start the server that emits SPIR-V: it is ready when the first module is."""
     if is_built_in():
         emission.EmissionProcess.start(_OPTIONS)
 

@@ -48,7 +48,7 @@ class _Callee:
 
 
 def split_vector_calls(module: Any, kernel: str, vector_bits: int | None) -> Any:
-    """Return a module whose calls pass vectors of at most so many bits; None: the module as it is."""
+    """Return a module whose calls pass vectors of at most this many bits; for None, the module as it is."""
     if vector_bits is None:
         return module
     text = str(module)

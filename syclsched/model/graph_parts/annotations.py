@@ -159,7 +159,7 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def shape_error(annotations: Mapping[str, ArrayAnnotation], signature: Signature) -> str | None:
-    """Return what is wrong with the shapes of a task's arrays by their annotations, or None."""
+    """Return the error in the shapes of a task's arrays by their annotations, or None."""
     known: dict[str, tuple[int, str]] = {}
     for parameter, annotation in annotations.items():
         if annotation.shape is None or parameter not in signature.shapes:

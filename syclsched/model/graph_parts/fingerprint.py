@@ -22,7 +22,7 @@ def fingerprint(arrays: Iterable[LogicalArray], tasks: Iterable[Task], edges: It
 
     It has 32 hexadecimal digits. Order and repetitions of explicit edges are irrelevant.
     """
-    # The hash of a JSON document, whose text is put together here: most tasks differ from others in names only.
+    # The hash of a JSON document, whose text is assembled here: most tasks differ from others in names only.
     texts = _Texts()
     array_texts, task_texts = ", ".join(map(texts.array, arrays)), ", ".join(map(texts.task, tasks))
     document = f'{{"arrays": [{array_texts}], "tasks": [{task_texts}], "edges": {_dumped(sorted(set(edges)))}}}'

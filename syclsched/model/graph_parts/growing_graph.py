@@ -293,7 +293,7 @@ class GrowingGraph(ReadableGraph):
         return self._append(made)
 
     def _shared(self, signature: Signature) -> Signature:
-        """Return the equal signature of an earlier task: what is known of one object need not be found out for another.
+        """Return the equal signature of an earlier task, so that results computed for one object apply to both.
 
         1 is another scalar than 1.0, and 0.0 than -0.0.
         """

@@ -10,14 +10,14 @@ from typing import Any
 from syclsched.errors import ArgumentError
 from syclsched.model.access import AccessMode
 
-#: What a parameter of a gradient function stands for, and of which parameter of the operation.
+#: The role of a gradient function's parameter, and the parameter of the operation that it refers to.
 GradientArgument = tuple[str, str]  # ("before" | "after" | "number" | "gradient", parameter)
 
 
 def gradient_arguments(
     operation: str, modes: Mapping[str, AccessMode | None], function: Callable[..., Any]
 ) -> dict[str, GradientArgument]:
-    """Return what each parameter of a gradient function stands for, by the modes of an operation's parameters.
+    """Return the role of each parameter of a gradient function, by the modes of an operation's parameters.
 
     Raises
     ------

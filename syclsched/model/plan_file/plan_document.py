@@ -30,7 +30,7 @@ _TABLES: Final[dict[str, type[Any]]] = {
 
 _HINT: Final = "Expected a Plan"
 
-#: What only a file of version 1 contains: within a JSON string the quotes would be escaped.
+#: Text that only a file of version 1 contains: within a JSON string the quotes would be escaped.
 _VERSION_1_NAME: Final = "syclsched-plan/1"
 _VERSION_1: Final = rf'"format"\s*:\s*"{_VERSION_1_NAME}"'
 
@@ -90,7 +90,7 @@ def _rows(columns: Any, row: type[Any], place: str, where: str) -> tuple[Any, ..
 
 
 def _is_version_1(text: str | bytes) -> bool:
-    # Few texts have the name of the version at all, and that is found ten times as fast.
+    # Few texts contain the name of the version, and a search for it is ten times as fast.
     if isinstance(text, str):
         return _VERSION_1_NAME in text and re.search(_VERSION_1, text) is not None
     return _VERSION_1_NAME.encode() in text and re.search(_VERSION_1.encode(), text) is not None

@@ -2,8 +2,8 @@
 """Reading of small JSON documents into dataclasses without pydantic.
 
 Importing pydantic and making a validator takes a tenth of a second, several times as long as planning a small graph,
-which reads a device profile. So a document that is plainly what its class says is read here; whatever is not, or is of
-a type not known here, is left to pydantic, which alone decides what is refused, and says why.
+which reads a device profile. So a document whose values are exactly of their fields' types is read here; any other one,
+or one of a type unknown here, is left to pydantic, which alone decides on refusals, and gives the reason.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _refuse(_: object) -> Any:
 
 @cache
 def _reader(hint: Any) -> _Reader:
-    """Return what reads a value of a type."""
+    """Return the function that reads a value of a type."""
     origin, inside = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _bounded(_reader(inside[0]), inside[1:])

@@ -23,7 +23,7 @@ _MAX_NAMES = 4
 
 
 def graph_sections(graph: ReadableGraph) -> list[Section]:
-    """Return what a graph consists of: families of tasks, arrays, and the first tasks."""
+    """Return the contents of a graph: families of tasks, arrays, and the first tasks."""
     tasks, arrays = graph.tasks, list(graph.arrays.values())
     implied = len(graph.implied().before)
     size = format_bytes(sum(array.nbytes for array in arrays))

@@ -185,7 +185,7 @@ def render_nodes(folder: Path = Path("/dev/dri"), sysfs: Path = Path("/sys/class
         try:
             group = path.group()
         except (KeyError, OSError):
-            group = "unknown"  # containers often know the file's group number but not its name
+            group = "unknown"  # containers often have the file's group number without its name
         try:
             vendor = (sysfs / path.name / "device" / "vendor").read_text(encoding="ascii").strip()
         except (OSError, ValueError):

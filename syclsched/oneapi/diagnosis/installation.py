@@ -93,7 +93,7 @@ def judge_tbb(facts: Facts) -> Iterator[Finding]:
 
 
 def _other_generation(generation: StackGeneration, facts: Facts) -> Iterator[Finding]:
-    """Report the generation in use, and what the other would offer here."""
+    """Report the generation in use, and the advantages of the other one here."""
     for other in GENERATIONS:
         if other is generation:
             continue

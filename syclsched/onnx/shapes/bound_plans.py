@@ -26,7 +26,7 @@ from syclsched.onnx.shapes.buckets import Buckets
 from syclsched.onnx.shapes.value_shapes import ValueShapes
 from syclsched.onnx.specialised import Array, ExtentExceededError, Shapes
 
-#: What decides which plan a call has.
+#: The key of a call's plan.
 PlanKey = tuple[Any, ...]
 
 _Result = TypeVar("_Result")
@@ -46,7 +46,7 @@ class BoundPlans:
         self._model, self._builder, self._state, self._buckets = model, builder, state, buckets
         #: Number of inputs of calls that give none of those with default values.
         self._least_inputs = len(model.graph_inputs) - (0 if state is None else len(state.names))
-        #: What input values decide of shapes.
+        #: The part of shapes that depends on input values.
         self.by_value = ValueShapes(
             model, bounded=buckets is None or not buckets.are_given, carried={} if state is None else state.pairs
         )
@@ -57,7 +57,7 @@ class BoundPlans:
         self._lock = threading.Lock()
 
     def key(self, values: Mapping[str, Any]) -> PlanKey:
-        """Return what decides the plan for values of the graph's inputs."""
+        """Return the key of the plan for values of the graph's inputs."""
         return self.by_value.key(self._shapes_key(values), values)
 
     def call_with(self, do: Callable[[BoundModel, Mapping[str, Any]], _Result], values: Mapping[str, Any]) -> _Result:
@@ -205,7 +205,7 @@ class BoundPlans:
             return whole if self._buckets is None else {**shapes, **whole}
         except ArgumentError as error:
             with suppress(OpenDimensionError):
-                self._model.full_shapes(shapes)  # raises what is wrong with the call's own inputs
+                self._model.full_shapes(shapes)  # raises an error about the call's own inputs
             raise ArgumentError(
                 f"{error.what}; carried values have the shapes that calls or reset() left",
                 where=f"{error.where} of model {self._model.name!r}",

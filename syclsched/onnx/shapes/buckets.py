@@ -149,7 +149,7 @@ class Buckets:
         return found if _key(grown.planned(shapes)) in self._refused else grown
 
     def _grow(self, shapes: Shapes, found: _Filling) -> None:
-        """Add the dimensions that grow, up to an extent that has room for what this call and others append."""
+        """Add the dimensions that grow, up to an extent with room for the appended rows of this call and others."""
         known: dict[str, int] = {}
         for name, each in self._inputs.items():
             dimensions = zip(each.dimensions or (), shapes.get(name, ()), strict=False)
@@ -238,7 +238,7 @@ class Buckets:
         return any(name in self._sums for name in values)
 
     def refuse_growth(self, shapes: Shapes, error: SyclschedError) -> None:
-        """Plan for the extents of a call in place of these shapes, as an error says that they cannot grow."""
+        """Plan for a call's own extents in place of these shapes, as an error shows that they cannot grow."""
         if not self._refused:
             names = ", ".join(repr(each.name) for each in self._growing)
             warnings.warn(
@@ -285,7 +285,7 @@ def _filled(value: Any, shape: tuple[int, ...]) -> Any:
     form = shape, value.strides, value.dtype
     is_part = type(whole) is np.ndarray and (whole.shape, whole.strides, whole.dtype) == form
     if is_part and value.dtype.kind == "f" and value.ctypes.data == whole.ctypes.data:
-        return whole  # as a call returned it: what is beyond counts for nothing
+        return whole  # as a call returned it: elements beyond have no meaning
     made = np.zeros(shape, value.dtype)
     made[tuple(map(slice, value.shape))] = np.asarray(value)
     return made

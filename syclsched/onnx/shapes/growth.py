@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dimensions that grow from call to call: pasts of caches, to which a model appends what the next call is given."""
+"""Dimensions that grow from call to call: pasts of caches, to which a model appends rows for the next call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Growth:
 
     name: str
     axes: tuple[tuple[str, int], ...]  # inputs, and which of their axes it is
-    #: Names of the dimension with what is appended, and which axes of other inputs it is.
+    #: Names of the dimension of appended rows, and the axes of other inputs with the same extent.
     totals: tuple[str, ...]
     total_axes: tuple[tuple[str, int], ...]
     appended: tuple[str, ...]  # names of dimensions that are appended

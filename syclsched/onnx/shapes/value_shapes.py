@@ -21,7 +21,7 @@ _KEPT: Final = 64
 
 
 class ValueShapes:
-    """Input values that decide shapes within a model: what calls have told of them.
+    """Input values that decide shapes within a model: the observations of calls.
 
     Parameters
     ----------

@@ -308,7 +308,7 @@ def _compare_plans(
     is_long = by_library_s >= MIDDLE_S
     for left in reversed(range(ROUNDS)):
         chosen = chosen_kernels()
-        # A plan that is made anyway also tells what other kernels take.
+        # A plan that is made anyway also gives the times of other kernels.
         sampled = samples(graph, device, CostModel(platform, history), history) if chosen and left else frozenset()
         kernels = chosen | sampled.intersection(library)
         tried = on_devices(graph, platform, kernels)

@@ -97,7 +97,7 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
 
 
 def _between_kernels(graph: TaskGraph, tiny: Collection[str], library_supports: Callable[[Task], bool]) -> set[str]:
-    """Return the tiny tasks that lie between tasks which the library does not do, and beside none that it does."""
+    """Return the tiny tasks between tasks without library implementations, and beside none with one."""
     by_library = {task.name for task in graph.tasks if library_supports(task)}
     behind, before, beside_library = set[str](), set[str](), set[str]()
     for dependency in graph.dependencies():

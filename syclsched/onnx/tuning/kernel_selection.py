@@ -48,7 +48,7 @@ LONG_S: Final = 0.25
 CLEAR_SHARE: Final = 0.15
 #: Traced runs, of which the least time of each task counts: at most; and at least, after so many seconds.
 TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 1, 0.1
-#: Share of the time by the library from which on tasks of a kind of kernels are tried to know what such kernels take.
+#: Share of the time by the library from which on tasks of a kind of kernels are run to measure such kernels.
 _SAMPLED_SHARE: Final = 0.1
 #: Rounds of choosing tasks and measuring them.
 ROUNDS: Final = 3
@@ -165,7 +165,7 @@ def _seconds_by(
 
 
 def samples(graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory) -> frozenset[str]:
-    """Return tasks whose kernels tell what all of their kind take: the longest of each kind of which none has run.
+    """Return tasks whose kernels' times represent all of their kind: the longest of each kind of which none has run.
 
     Kinds that the library does in a small share of the time are left out. To try three of each takes up to a second,
     and finds no faster plans.
@@ -242,7 +242,7 @@ def record_corrections(graph: TaskGraph, device: Device, costs: CostModel, histo
 
 
 def _correction_keys(graph: TaskGraph, device: Device) -> dict[tuple[str, str], HistoryKey]:
-    """Return by kind the key of the seconds that kernels take for what they are stated to do in one."""
+    """Return by kind the key of the kernels' seconds for work that they are stated to do in one second."""
     revisions = {_kind(task, each): each.revision for task, each in _kernels(graph)}
     text = "work of one second, as stated"
     return {kind: HistoryKey(device.timing_key, *kind, revision, text) for kind, revision in revisions.items()}

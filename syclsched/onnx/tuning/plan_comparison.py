@@ -125,7 +125,7 @@ def is_known_faster(device: Device, history: RecordingHistory, mixed: str) -> bo
 def measure_is_faster(
     device: Device, history: RecordingHistory, mixed: str, measure: Callable[[], Sequence[Sequence[float]]]
 ) -> bool:
-    """Measure and store the ratio; if others use the machine meanwhile, store nothing, and count only what is clear."""
+    """Measure and store the ratio; under other load, store nothing, and count only a significant difference."""
     before = read_times()
     found = measure()
     if is_disturbed(before):

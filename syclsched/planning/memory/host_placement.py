@@ -87,7 +87,7 @@ class _Candidate:
     name: str
     space: str  # the devices' own
     nbytes: int
-    extra_s: float  # what its use there takes longer
+    extra_s: float  # the additional time of its use there
     is_state: bool  # whether runs own it
 
 

@@ -23,7 +23,7 @@ MAX_LANES = 16
 #: Size of one copy; several of them fill the time of the kernel.
 COPY_BYTES = 4 * MIB
 
-#: Duration of a kernel: its launch cost does not matter, and many turns take little time.
+#: Duration of a kernel: its launch cost is negligible, and many turns take little time.
 _KERNEL_S = 0.005
 
 #: Minimum times need many turns, even if the factors of the first few hardly vary.

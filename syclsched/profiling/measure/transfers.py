@@ -42,7 +42,7 @@ UNLIMITED_BYTES_PER_S = 1e15
 #: Source and destination.
 Pair = tuple[Any, Any]
 
-#: A function: the part of some memory from a byte on, of so many bytes.
+#: A function: the part of some memory from a byte on, with a number of bytes.
 Parts = Callable[[int, int], Any]
 
 
@@ -73,7 +73,7 @@ def measure_link(source: Bench, destination: Bench, budget: SessionBudget) -> Li
 
 
 def _usm_parts(bench: Bench, size: int, count: int, kind: UsmKind) -> Parts:
-    """Return what gives parts of USM memory for so many buffers of a size."""
+    """Return a function that gives parts of USM memory for a number of buffers of a size."""
     return partial(memory_slice, bench.memory(size * count, kind))
 
 

@@ -33,7 +33,7 @@ _VERSION = 2
 #: Age up to which runs tell a device's speed today.
 _TODAY_S = 1800.0
 
-#: Age up to which what was read is used by the next store of the file in this process, and up to which a pace holds.
+#: Age up to which read data is used by the next store of the file in this process, and up to which a pace holds.
 _RECALLED_S = 10.0
 
 #: Time-out for the file lock while another process writes.
@@ -263,7 +263,7 @@ class HistoryStore:
     # --- internals --------------------------------------------------------------------------------
 
     def _recall(self, held: HeldConnection) -> None:
-        """Use what was read through a connection, unless it is old: estimates follow a device's speed today."""
+        """Use data read earlier through a connection, unless it is old: estimates follow a device's present speed."""
         known = held.known
         if known.get("clock") is self._clock and 0.0 <= self._clock() - known["since_s"] <= _RECALLED_S:
             self._cache, self._paces, self._since_s = known["cache"], known["paces"], known["since_s"]

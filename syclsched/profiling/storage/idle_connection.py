@@ -21,7 +21,7 @@ _File = tuple[int, int]
 
 @dataclass(slots=True)
 class HeldConnection:
-    """An open connection, with what was read through it."""
+    """An open connection, with the data read through it."""
 
     connection: sqlite3.Connection
     path: Path
@@ -31,7 +31,7 @@ class HeldConnection:
     process: int = field(default_factory=os.getpid)
 
     def forget_changed(self) -> bool:
-        """Drop what was read if other connections have changed the file since; return whether they have."""
+        """Drop read data if other connections have changed the file since; return whether they have."""
         version = _version_of(self.connection)
         if version == self.version:
             return False
@@ -52,7 +52,7 @@ def hold(connection: sqlite3.Connection, path: Path) -> HeldConnection:
 
 
 def take_idle(path: Path) -> HeldConnection | None:
-    """Return the idle connection to a file; None if there is none. What others have changed is no longer read."""
+    """Return the idle connection to a file; None if there is none. Data that others have changed is dropped."""
     try:
         held = _idle.pop()
     except IndexError:
@@ -76,7 +76,7 @@ def leave_idle(held: HeldConnection) -> None:
 
 
 def close_idle() -> None:
-    """Close the idle connection, which moves what was written from its log into the file."""
+    """Close the idle connection, which moves its writes from the log into the file."""
     while _idle:
         _idle.pop().connection.close()
 

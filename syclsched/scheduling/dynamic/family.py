@@ -10,7 +10,7 @@ from syclsched.errors import PolicyError, did_you_mean
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Timetable
 
-# The policies and the clock are imported when they are used: whoever lists the policies does not run them.
+# The policies and the clock are imported when they are used: listing the policies does not run them.
 if TYPE_CHECKING:
     from syclsched.scheduling.dynamic.policy_state import DynamicPolicy
 

@@ -227,7 +227,7 @@ class Fetcher:
                     self._channel_free_s[channel] = end_s
 
     def _read_in(self, item: int, reached: tuple[int, ...]) -> int:
-        """Return the space in which a device reads an item that it overwrites; the new value will lie there."""
+        """Return the space in which a device reads an item that it overwrites; the new value will be there."""
         state = self._state
         origin = state.origin[item]
         if origin in reached:

@@ -19,9 +19,9 @@ class Clock(Protocol):
     """Time of a run, and the execution of its tasks."""
 
     def advance(self, progressed: bool) -> bool:
-        """Go on to the next change of the state and record it; return False at the end of the run.
+        """Advance to the next change of the state and record it; return False at the end of the run.
 
-        ``progressed`` tells whether decisions were carried out since the last call.
+        ``progressed`` is whether decisions were carried out since the last call.
         """
 
     def accepts_tasks(self) -> bool:

@@ -119,7 +119,7 @@ class _VirtualClock:
         return True
 
     def accepts_tasks(self) -> bool:
-        """Return True: each lane tells by itself whether it is busy."""
+        """Return True: each lane has its own busy state."""
         return True
 
     def bind(self, task: int, processor: int) -> None:

@@ -95,7 +95,7 @@ def _least_needs(problem: Problem, task: int, roots: Ints) -> list[tuple[int, fl
     tables = problem.tables
     row = slice(tables.make_start[task], tables.make_start[task + 1])
     fresh = tables.make_item[row][tables.make_replaces[row] == NOTHING]
-    # Inputs that lie in that space, and items that replace them in place, may need no further memory there.
+    # Inputs in that space, and items that replace them in place, may need no further memory there.
     read = tables.read_item[tables.read_start[task] : tables.read_start[task + 1]]
     needs = []
     for device in np.flatnonzero(np.isfinite(tables.seconds[tables.kind[task]])).tolist():

@@ -27,7 +27,7 @@ class Refined:
 
     def schedule(self, problem: Problem) -> Timetable:
         """Return the timetable of the policy."""
-        from syclsched.scheduling.search import refine  # whoever lists the policies does not search
+        from syclsched.scheduling.search import refine  # listing the policies needs no search
         from syclsched.scheduling.search.refinement import search_steps
 
         starts = [policy.schedule(problem) for policy in (Heft(), Cpop(), Peft())]

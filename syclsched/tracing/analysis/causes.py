@@ -36,7 +36,7 @@ class StartCauses:
 
 
 def find_start_causes(trace: Trace, plan: Plan | None = None) -> StartCauses:
-    """Return the causes of each instruction of a trace; ``memory`` waits are told only with a plan."""
+    """Return the causes of each instruction of a trace; ``memory`` waits are found only with a plan."""
     ran = sorted((s for s in trace.spans if s.outcome != "cancelled"), key=lambda s: (s.start_s, s.instruction))
     by_number = {span.instruction: span for span in ran}
     memory = _MemoryWaits(plan) if plan is not None else None

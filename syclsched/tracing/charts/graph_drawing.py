@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Graphs with more tasks are drawn with several tasks as one node, on at most so many rows.
+#: Graphs with more tasks are drawn with several tasks as one node, on at most this many rows.
 MAX_TASKS = 200
 _MAX_ROWS = 16
 #: Drawings with more edges have no sizes of data beside them.

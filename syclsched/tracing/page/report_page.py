@@ -46,7 +46,7 @@ _MAX_LABEL_LENGTH = 44
 
 @dataclass(frozen=True, slots=True)
 class _Chart:
-    """A panel to draw, with the histories of its instructions, and what delayed them if that is to be shown."""
+    """A panel to draw, with the histories of its instructions, and optionally the causes of delays."""
 
     panel: Panel
     described: Mapping[int, str]

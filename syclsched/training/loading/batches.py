@@ -79,7 +79,7 @@ class BatchCopier(Protocol):
     """Copies batches to devices."""
 
     def __call__(self, x: tuple[Array, ...], y: Array) -> Mapping[str, CopiedArray] | None:
-        """Return what of a batch is on devices now; None if nothing is."""
+        """Return the parts of a batch that are on devices now; None if there are none."""
 
 
 class LoadedBatches:
@@ -96,7 +96,7 @@ class LoadedBatches:
         self._stopped = threading.Event()
         self._loading = threading.Thread(target=self._load, name="syclsched batches", daemon=True)
         self._loading.start()
-        #: Made when the first copy is wanted, with what is asked of it, and its answers.
+        #: Made when the first copy is requested, with its requests and answers.
         self._copying: threading.Thread | None = None
         self._asked: queue.SimpleQueue[BatchCopier | None] = queue.SimpleQueue()
         self._copied: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()

@@ -21,7 +21,7 @@ _RecipeEmitter = Callable[..., dict[str, str]]
 
 
 def emitter_of(operation: Operation) -> Emitter | None:
-    """Return what emits canonical nodes for an operation; None if only a node of its own computes it."""
+    """Return the function that emits canonical nodes for an operation; None if only a node of its own computes it."""
     if operation.recipe is None or operation.gradient_function is not None:
         return None
     name, arguments = operation.recipe
@@ -90,7 +90,7 @@ def _plain(
         attributes["axis"] %= max(1, len(b.shape(x["x"])))
     inputs = [x.get(name) for name in PARAMETERS[kind]]
     found = {"y": b.emit(kind, inputs, shape=shape, dtype=dtype, **attributes)}
-    # A status says that all is well, and partial results are the kernel's own.
+    # The status is that of success, and partial results are internal to the kernel.
     return found | {name: b.filled(*made) for name, made in y.items() if name != "y"}
 
 
@@ -145,7 +145,7 @@ def _on_channels(
         attributes["activation"] = ()
     first = (shape[0], shape[-1], *shape[1:-1]) if last else shape
     made = b.emit(kind, inputs, shape=first, dtype=dtype, channels_last=False, **attributes)
-    # In place, the residual is what the result overwrites.
+    # In place, the result overwrites the residual.
     residual = x.get("r", x.get("y"))
     return {"y": _finished(b, _channels_last(b, made, last), residual, at.get("activation", ()))}
 

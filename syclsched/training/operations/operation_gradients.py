@@ -92,7 +92,7 @@ def _checked(
 
 
 def _sums_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Return whether a shape is what a target is broadcast to."""
+    """Return whether a target can be broadcast to a shape."""
     try:
         return np.broadcast_shapes(shape, target) == shape
     except ValueError:

@@ -206,7 +206,7 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
     # --- operations -----------------------------------------------------------------------------------
 
     def apply(self, operation: Operation, arguments: Mapping[str, Any]) -> Any:
-        """Add a call of an operation; return what it writes."""
+        """Add a call of an operation; return the values of its written arrays."""
         if operation.variant is not None:
             operation = operation.variant(arguments)
         where = f"operation {operation.name!r}"

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sources of what is trained: ONNX models and task graphs, with the parameters that a step changes. Internal."""
+"""Sources of trained models: ONNX models and task graphs, with the parameters that a step changes. Internal."""

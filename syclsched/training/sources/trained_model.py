@@ -24,7 +24,7 @@ from syclsched.training.sources.saving import save_model
 
 Array = np.ndarray[Any, Any]
 
-#: Rewrites of the forward pass before it is differentiated: those that find what has a gradient of its own.
+#: Rewrites of the forward pass before it is differentiated: those that find operations with gradients of their own.
 FORWARD_PASSES: Final = (
     "dead_code",
     "constant_folding",
@@ -208,7 +208,7 @@ def choose_parameters(
     kind: str,
     refused: Mapping[str, tuple[str, str]],
 ) -> tuple[str, ...]:
-    """Return the arrays that are trained, by names or patterns; some are ``refused``: why, and what to do.
+    """Return the trained arrays, by names or patterns; some are ``refused``, with a reason and a remedy.
 
     Raises
     ------

@@ -89,7 +89,7 @@ class ClusterStep:
         return found
 
     def __call__(self, *inputs: Array) -> dict[str, Array]:
-        """Do a step; return what it makes but for the carried values."""
+        """Do a step; return its results without the carried values."""
         if self._closed:
             raise ExecutionError("it is closed", where=f"model {self.model.name!r}")
         given = dict(zip((each.name for each in self.inputs), inputs, strict=True))

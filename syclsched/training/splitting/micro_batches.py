@@ -69,7 +69,7 @@ class MicroBatchPlanner:
     make: Callable[[Shares], StepModel]  # the model with a batch cut by these shares
     request: PlanRequest
     without: frozenset[str] = frozenset()  # implementations not to use
-    history: History | None = None  # what the device refuses
+    history: History | None = None  # refusals of the device
     _known: dict[object, MicroBatchChoice | None] = field(default_factory=dict)
 
     def choose(self, shapes: Shapes) -> MicroBatchChoice | None:

@@ -75,7 +75,7 @@ class SplitPlanner:
     kind: str = AUTO  # a way that the user wants
     shares: Shares = (1.0,)  # of micro-batches that the user wants
     without: frozenset[str] = frozenset()  # implementations not to use
-    history: History | None = None  # what devices refuse
+    history: History | None = None  # refusals of the devices
     _known: dict[object, SplitChoice] = field(default_factory=dict)
 
     def choose(self, shapes: Shapes) -> SplitChoice:
@@ -93,7 +93,7 @@ class SplitPlanner:
         return self._known[key]
 
     def division(self, shapes: Shapes) -> Division:
-        """Return what is to be done for shapes of all inputs; see `StepModel.divide`."""
+        """Return the division for shapes of all inputs; see `StepModel.divide`."""
         best = self.choose(shapes).best
         return best.parts, best.replicas, best.stay
 

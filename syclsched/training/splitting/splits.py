@@ -46,7 +46,7 @@ class StepSplit:
 
     @property
     def text(self) -> str:
-        """What goes where, without times."""
+        """The division as text, without times."""
         return f"{_WHAT[self.kind]}: {self.details}" if self.details else _WHAT[self.kind]
 
 

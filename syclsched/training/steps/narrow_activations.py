@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage of activations in bfloat16: what the backward pass reads again takes half the memory.
+"""Storage of activations in bfloat16: values that the backward pass reads again take half the memory.
 
 Everything is computed in float32. A kept value is rounded once, where it is made. All that reads it, in the forward
 pass too, reads the rounded one, so that the float32 value is needed no longer than until the next operation.
@@ -67,7 +67,7 @@ def widen_for_each_reader(b: NetworkBuilder) -> None:
 
 
 def _reshaped(b: NetworkBuilder, node: CanonicalNode, stored: dict[str, str]) -> Sequence[CanonicalNode]:
-    """Return the reshaping of what is stored, and its conversion."""
+    """Return the reshaping of a stored value, and its conversion."""
     given, made = stored[node.inputs[0] or ""], node.outputs[0] or ""
     bits = b.add_value(Value(f"{made} stored", b.shape(made), "uint16"))
     stored[made] = bits
@@ -75,7 +75,7 @@ def _reshaped(b: NetworkBuilder, node: CanonicalNode, stored: dict[str, str]) ->
 
 
 def _with_own_inputs(b: NetworkBuilder, node: CanonicalNode, stored: dict[str, str]) -> list[CanonicalNode]:
-    """Return a node behind conversions of what it reads."""
+    """Return a node behind conversions of its inputs."""
     own: dict[str, str] = {}
     for name in node.inputs:
         if name in stored and name not in own:

@@ -27,9 +27,9 @@ from syclsched.training.steps.narrow_activations import emit_rounded, kept_value
 LOSS: Final = "loss of the step"
 TARGET: Final = "target of the loss"
 NORM: Final = "norm of the gradients"
-#: A number that each step changes from 0 to 1 or back before it updates anything: it tells whether an update began.
+#: A number that each step changes from 0 to 1 or back before its updates: it shows whether an update began.
 PARITY: Final = "parity of steps"
-#: What names of tasks that update parameters, states and moments begin with.
+#: Prefixes of names of tasks that update parameters, states and moments.
 UPDATE: Final = "update of "
 #: Values that are added at once.
 _ADDENDS: Final = 16
@@ -51,7 +51,7 @@ def scalar_name(name: str) -> str:
 
 
 def part_prefix(number: int) -> str:
-    """Return what the names of nodes of the forward pass of a part begin with, if there are several parts."""
+    """Return the prefix of the names of nodes of the forward pass of a part, if there are several parts."""
     return f"part {number}/"
 
 
@@ -82,7 +82,7 @@ class StepSettings:
     target: Value  # of the whole batch
     batched: frozenset[str]  # names of the network's inputs whose first axis counts samples
     clip_norm: float | None = None
-    activations: str = "float32"  # as what values are stored from the forward to the backward pass
+    activations: str = "float32"  # dtype in which values are stored from the forward to the backward pass
 
 
 def step_network(parts: Sequence[BatchPart], samples: int, settings: StepSettings) -> Network:
@@ -176,7 +176,7 @@ class _StepBuilder:
             b.add_input(scalar_name(name), (), "float32")
 
     def _prefix(self, number: int) -> str:
-        """Return what the names of a part's nodes begin with."""
+        """Return the prefix of the names of a part's nodes."""
         return part_prefix(number) if len(self._parts) > 1 else ""
 
     def _forward(self, number: int, part: BatchPart) -> tuple[list[CanonicalNode], str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``syclsched devices`` prints a table that holds what matters, and a platform that can be read back."""
+"""``syclsched devices``: the printed table, and the platform file that it writes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the doctor prints, and its exit codes."""
+"""``syclsched doctor``: printed findings and exit codes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packs of kernels: a program's kernels are written to one, and a later process takes them from it."""
+"""Packs of kernels: one process writes its compiled kernels to a pack, and a later process loads them from it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.sycl
 
 
 class Shell:
-    """Processes with folders of their own, in which a pack is made and used."""
+    """Processes with folders of their own that make and use a pack."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -46,7 +46,7 @@ class Shell:
         return path
 
     def run(self, *arguments: str, packs: bool = False) -> subprocess.CompletedProcess[str]:
-        """Run Python, with the pack if wanted."""
+        """Run Python, with the pack if ``packs`` is true."""
         named = {"SYCLSCHED_KERNEL_PACKS": str(self.pack)} if packs else {}
         return subprocess.run(
             [sys.executable, *arguments], env={**self.environment, **named}, capture_output=True, text=True, check=False

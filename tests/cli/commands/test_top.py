@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``syclsched top``: one look for pipes and scripts, and a live view that Ctrl-C leaves."""
+"""``syclsched top``: one snapshot for pipes and scripts, and a live view that ends at Ctrl-C."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def one_process(runtime_folder: Path) -> None:
-    """A status file, under the name of this process, which lives."""
+    """A status file of this process, which is alive."""
     StatusFile().write(status(written_s=time.time()))
 
 
@@ -89,7 +89,7 @@ def test_the_live_view_is_left_with_a_clean_terminal(one_process: None, by: sign
 
 @contextmanager
 def _killed(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """End a process that a failed test leaves; `subprocess.Popen` would wait for it."""
+    """End a process that a failed test leaves running; `subprocess.Popen` would wait for it."""
     try:
         yield
     finally:
@@ -112,7 +112,7 @@ with _interrupted() as flag:
 
 
 def test_a_signal_may_come_while_a_lock_of_the_wait_is_held() -> None:
-    """With `threading.Event` the handler, which runs on the thread that waits, waited for that lock."""
+    """With `threading.Event` the signal handler, which runs on the waiting thread, would deadlock on that lock."""
     assert subprocess.run([sys.executable, "-c", SIGNAL_WITHIN_A_WAIT], cwd=ROOT, timeout=60).returncode == 0
 
 
@@ -123,7 +123,7 @@ def _read_until(descriptor: int, text: bytes | None) -> bytes:
         assert select.select([descriptor], [], [], 120.0)[0], seen
         try:
             seen += os.read(descriptor, 65536)
-        except OSError:  # no process has the terminal any more
+        except OSError:  # no process has the terminal open any more
             assert text is None, seen
             return seen
     return seen

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``simulate`` when things go differently than planned: what it shows, and every mistake in asking for it."""
+"""Options of ``simulate`` for noise, slow-downs and failures: its output, and errors for wrong options."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX models on the command line: run, compared, written, planned; and mistakes that are named."""
+"""ONNX models on the command line: run, compare, export and plan; errors that name the mistake."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_run_writes_what_the_model_makes_of_a_file(capsys: pytest.CaptureFixture
 def test_outputs_that_do_not_fit_on_the_disk_are_refused_with_a_sentence() -> None:
     with pytest.raises(StorageError, match="No space left"):
         write_outputs(Path("/dev/full"), {"y": np.zeros(100_000)})
-    gc.collect()  # what was left half written must not fail once more
+    gc.collect()  # a half-written file must not cause a second error
 
 
 @pytest.mark.sycl
@@ -97,7 +97,7 @@ def test_plan_says_what_other_hardware_would_gain(capsys: pytest.CaptureFixture[
     done = call(capsys, "plan", MODEL, "--shape", "batch=64", "--platform", "cpu,max1550")
     assert done.code == 0, done.err
     assert "On cpu alone a run takes" in done.out and "with max1550" in done.out
-    assert "host does" not in done.out  # nor does it when the model is run
+    assert "host does" not in done.out  # running the model writes none either
 
 
 @pytest.mark.parametrize(

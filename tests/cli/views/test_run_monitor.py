@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The view of other processes' runs: what it says, at the widths of terminals."""
+"""The view of other processes' runs: its text at the widths of terminals."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of computing on all cores, beside which messages are measured."""
+"""Computing on all cores as a background load of message measurements."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ WORK = bytes(1 << 20)
 
 
 def _on_one_core(busy: bool) -> CoreUse:
-    """Measure, on a thread that may use one core, other work that takes half of it."""
+    """Measure, on a thread limited to one core, another load that takes half of it."""
     found: list[CoreUse] = []
 
     def measure() -> None:
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # of this thread, and of those that it starts
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # of this thread and its children
         with CoreLoad() as load:
             load.begin()
             end = time.perf_counter() + 0.5
@@ -40,7 +40,7 @@ def _on_one_core(busy: bool) -> CoreUse:
 
 
 def test_other_work_takes_its_share_of_the_core() -> None:
-    """Other processes use the core, too, now and then: they raise what seems to be lost, or lower it."""
+    """Other processes sometimes use the core, too: they raise or lower the measured loss."""
 
     def share(busy: bool) -> float:
         return _on_one_core(busy).lost_s * 10 / 0.5
@@ -62,7 +62,7 @@ def test_what_is_lost_is_the_progress_that_is_missing(monkeypatch: pytest.Monkey
     monkeypatch.setattr(CoreLoad, "_compute", lambda self, number: None)
     monkeypatch.setattr(core_load, "time", SimpleNamespace(perf_counter=lambda: now_s, sleep=compute))
     with made as load:
-        compute(3.0, 0)  # before the pieces, which does not count
+        compute(3.0, 0)  # before the measured pieces: not counted
         load.begin()
         compute(2.0, 400)
         use = load.use(5)
@@ -73,4 +73,4 @@ def test_cores_that_are_wanted_are_those_that_take_as_long_in_a_plan() -> None:
     assert CoreUse(0.5, 1).wanted(1.0) == pytest.approx(1.0)  # half of a core, as a second thread
     assert CoreUse(0.5, 4).wanted(1.0) == pytest.approx(4 / 7)
     assert CoreUse().wanted(1e-3) == 0.0
-    assert CoreUse(9.0, 2).wanted(1.0) == pytest.approx(18.0)  # never all
+    assert CoreUse(9.0, 2).wanted(1.0) == pytest.approx(18.0)  # never all of it

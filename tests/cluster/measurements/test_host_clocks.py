@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the offsets between the clocks of machines."""
+"""Offsets between the clocks of machines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_processes_of_one_machine_have_one_clock(cluster: Cluster) -> None:
 def test_offset_is_found(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     ahead_ns = 5_000_000_000
     clock = host_clocks.now_ns
-    monkeypatch.setattr(host_clocks, "now_ns", lambda: clock() + ahead_ns)  # here, not on the worker
+    monkeypatch.setattr(host_clocks, "now_ns", lambda: clock() + ahead_ns)  # in this process, not on the worker
     found = clock_offsets(cluster, readings=5)["node0"]
     assert abs(found.offset_ns + ahead_ns) <= found.error_ns
     begun_ns = clock()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the measurement of a cluster's network."""
+"""Measurement of a cluster's network."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 class SlowMailbox:
-    """A mailbox on a network whose cost is known."""
+    """A mailbox on a network of known latency and bandwidth."""
 
     def __init__(self, latency_s: float, bytes_per_s: float) -> None:
         self.latency_s, self.bytes_per_s = latency_s, bytes_per_s

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles of a cluster: one machine of each kind is measured, and all of its kind have the profiles afterwards."""
+"""Profiles of a cluster: one machine of each kind is measured, and all machines of the kind get its profiles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from syclsched.profiling.session import SessionResult
 
 
 class Workers:
-    """Stand for workers: each has a data folder of its own, and measuring returns a made-up profile."""
+    """Mock workers: each has a data folder of its own, and its measurement returns a made-up profile."""
 
     def __init__(self, kinds: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.kinds, self.folder, self._monkeypatch = kinds, folder, monkeypatch

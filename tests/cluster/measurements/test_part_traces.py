@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces of parts on one time axis: clocks that differ by seconds, messages as copies, and the plan's numbers."""
+"""Traces of a cluster run merged on one time axis: clock offsets, messages as copies, and predicted times."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def exchange(data: Any = None, *, number: int, machine: str) -> None: ...
 
 
 def planned() -> tuple[TaskGraph, Plan]:
-    """A task on one machine, and one on another that needs its result."""
+    """Plan a task on one machine, and one on another machine that needs its result."""
     graph = TaskGraph("two")
     x, y = graph.array("x", (1000,)), graph.array("y", (1000,), data=np.zeros(1000))
     graph.host(made, name="made", y=x.write())
@@ -66,7 +66,7 @@ def test_parts_are_on_one_time_axis() -> None:
         name: PartTrace(Trace("two", "by hand", spans, 2.25, 2.0, host_waits=1, peak_bytes={"host": 8}), origin_ns)
         for (name, spans), origin_ns in zip(parts.items(), (5 * SECOND_NS, 95 * SECOND_NS), strict=True)
     }
-    # The clock of b is 89 s ahead of here, that of a 0 s: b begins 1 s after a.
+    # The clock of b is 89 s ahead of the local one, that of a 0 s: b begins 1 s after a.
     clocks = {"a": ClockOffset("a", 0, 10), "b": ClockOffset("b", 89 * SECOND_NS, 10)}
     trace = merge_parts(plan, [message], traces, clocks).trace
     instructions = {each.id: each for _, each in plan.instructions()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rests of runs that lose machines at any moment: sequential results, and nothing done again that is still there."""
+"""Remaining work after the loss of machines at random times: results of sequential runs, and no repeated work."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Machine:
 
 @dataclass
 class Trial:
-    """Attempts of a run whose parts end anywhere."""
+    """Attempts of a run whose parts end at random points."""
 
     graph: TaskGraph
     inputs: Mapping[str, Any]
@@ -62,7 +62,7 @@ class Trial:
 
     def _machine(self, attempt: RunAttempt, name: str) -> Machine:
         part = attempt.binding.divided.parts[name]
-        rng = np.random.default_rng(1)  # memory that was not written holds anything
+        rng = np.random.default_rng(1)  # memory that was not written has arbitrary contents
         made = Machine({n: rng.integers(0, 99, a.shape) for n, a in part.graph.arrays.items()})
         for array in part.inputs:
             made.values[array] = np.array(self.inputs[attempt.original(array)])
@@ -75,12 +75,12 @@ class Trial:
         given = {*part.inputs, *(array for array, _ in part.kept)}
         for array in part.graph.arrays:
             for rows in [s.rows for s in part.graph.segments().get(array, ())] or [None]:
-                if array in given:  # as plans have it: an input is one as a whole
+                if array in given:  # as in plans: an input is valid as a whole
                     made.writers[array, rows] = None
         return made
 
     def run(self, steps: list[int] | None) -> None:
-        """Run tasks of the last attempt, on the machines drawn; all tasks without any drawn."""
+        """Run tasks of the last attempt, on the machines drawn; all tasks if no machine is drawn."""
         attempt, machines = self.attempts[-1], self.memories[-1]
         parts = attempt.binding.divided.parts
         left = {name: list(part.graph.order()) for name, part in parts.items()}
@@ -104,7 +104,7 @@ class Trial:
                 elif message.array:
                     machine.values[message.array][rows] = sent[message.number]
             else:
-                # The rest has the planned implementations only.
+                # The remaining work has the planned implementations only.
                 run_task(replace(graph.find_task(task), operation=self._operations.get(task)), machine.values)
                 self.ran.append(task)
             machine.done.append(task)
@@ -114,7 +114,7 @@ class Trial:
                     machine.writers[(access.array, None) if segment is None else (segment.whole, segment.rows)] = task
 
     def survey(self, lost: set[str]) -> None:
-        """Note what the machines that are left have."""
+        """Note the array versions that the remaining machines have."""
         for attempt in self.attempts:
             attempt.states = {name: state for name, state in attempt.states.items() if name not in lost}
         for name, machine in self.memories[-1].items():
@@ -174,7 +174,7 @@ def test_what_is_left_computes_what_the_graph_computes(data: st.DataObject, rang
     lineage, lost = RunLineage(plan, graph), set[str]()
     trial.begin(plan, graph, None)
     for _ in range(2):
-        if trial.rest is None or len(trial.rest.graph):  # else everything is there
+        if trial.rest is None or len(trial.rest.graph):  # else all versions are there
             trial.run(data.draw(st.lists(st.integers(0, 2), max_size=30)))
         lost |= data.draw(st.sets(st.sampled_from(MACHINES), max_size=1))
         trial.survey(lost)
@@ -192,11 +192,11 @@ def test_what_is_left_computes_what_the_graph_computes(data: st.DataObject, rang
 
 
 def test_versions_that_machines_have_are_not_made_again() -> None:
-    """Two machines are at other versions of x when the third is lost: both go on with theirs."""
+    """Two machines have other versions of x when the third is lost: both continue with theirs."""
     graph = TaskGraph("ages")
     x, y, z = (graph.array(name, (8,), DTYPE) for name in "xyz")
     graph.kernel(MIX, name="x1", y=x, x=z, a=1)
-    graph.kernel(MIX, name="y1", y=y, x=x, a=1)  # reads the first version of x, late
+    graph.kernel(MIX, name="y1", y=y, x=x, a=1)  # reads the first version of x, and runs late
     graph.kernel(MIX, name="x2", y=x, x=z, a=1)
     graph.kernel(MIX, name="z1", y=z, x=x, a=1)
     places = {"x1": "one", "y1": "two", "x2": "one", "z1": "three"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions of the hybrid policy between machines, with told progress and predictions."""
+"""Decisions of the hybrid policy between machines, with made-up progress and predictions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Answer:
 
 
 class Told:
-    """Machines whose completed seconds of work and predictions a test tells."""
+    """Machines whose completed seconds of work and predictions the test sets."""
 
     def __init__(self, stay_s: float, move_s: float, cost_s: float = 0.5) -> None:
         self.done_s: dict[str, float] = {}
@@ -70,7 +70,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def begun() -> tuple[RunAttempt, RunLineage]:
-    """An attempt on two machines."""
+    """Start an attempt on two machines."""
     graph = TaskGraph("even")
     for number in range(TASKS):
         x, y = graph.array(f"x{number}", (8,), DTYPE), graph.array(f"y{number}", (8,), DTYPE)
@@ -82,7 +82,7 @@ def begun() -> tuple[RunAttempt, RunLineage]:
 
 
 def watched(told: Told, clock: list[float], pace: Mapping[str, float], seconds: Iterable[float]) -> list[Move]:
-    """Watch two machines that do so much of their work in a second; return the moves."""
+    """Watch two machines that complete this much of their work in a second; return the moves."""
     attempt, lineage = begun()
     watch, moves = PlanWatch(told), []  # type: ignore[arg-type]
     for now_s in seconds:
@@ -96,7 +96,7 @@ def watched(told: Told, clock: list[float], pace: Mapping[str, float], seconds: 
 def test_machines_that_take_as_long_as_planned_are_left_alone(clock: list[float]) -> None:
     told = Told(100.0, 1.0)
     assert watched(told, clock, {"one": 1.0, "two": 1.0}, range(10)) == []
-    assert told.slowness == {}  # it was not even considered
+    assert told.slowness == {}  # the move was not even considered
 
 
 def test_a_slow_machine_is_found_with_its_slowness(clock: list[float]) -> None:
@@ -112,7 +112,7 @@ def test_what_would_not_end_clearly_earlier_does_not_move(
 ) -> None:
     told = Told(stay_s, move_s, cost_s)
     assert watched(told, clock, {"one": 1.0, "two": 0.1}, range(10)) == []
-    assert told.slowness["two"] > 2.0  # of the ten, after as many seconds
+    assert told.slowness["two"] > 2.0  # of the ten seconds, after as many seconds
 
 
 def test_moves_have_an_end(clock: list[float]) -> None:
@@ -121,7 +121,7 @@ def test_moves_have_an_end(clock: list[float]) -> None:
 
 
 def test_a_machine_that_has_joined_and_left_is_not_planned_for(clock: list[float]) -> None:
-    """The run was stopped for it again and again."""
+    """Before, the run was stopped for this machine again and again."""
     attempt, lineage = begun()
     told = Told(100.0, 1.0)
     watch = PlanWatch(told)  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def test_a_machine_that_has_joined_and_left_is_not_planned_for(clock: list[float
     told.there = frozenset(("one", "two", "three"))
     moves: list[Move] = []
 
-    def joined() -> bool:  # once it has been measured
+    def joined() -> bool:  # once the machine has been measured
         moves.extend(move for move in (look(),) if move is not None)
         return bool(moves) and moves[-1].reason == "joined"
 

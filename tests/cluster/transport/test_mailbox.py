@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of messages between mailboxes that are connected within one process."""
+"""Messages between mailboxes that are connected within one process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from syclsched.errors import ClusterError, RunCancelledError, WorkerLostError
 
 
 class SocketConnection:
-    """A socket as a connection."""
+    """A socket as a mailbox connection."""
 
     is_plain = True
 
@@ -93,7 +93,7 @@ def b(network: Network) -> Mailbox:
 
 
 def in_thread(call: Callable[[], object]) -> Future[object]:
-    """Call a function in a thread."""
+    """Call a function on a new thread."""
     outcome: Future[object] = Future()
 
     def run() -> None:
@@ -107,7 +107,7 @@ def in_thread(call: Callable[[], object]) -> Future[object]:
 
 
 def header(run: str, message: int, data: np.ndarray) -> bytes:
-    """Return what comes before the bytes of an array, as a worker of another version would have to write it."""
+    """Return the header of an array message, as a worker of another version would write it."""
     said = f"{data.dtype.str}{data.shape}".encode()
     return struct.pack("<4sHHqQ", b"SYM1", len(run), len(said), message, data.nbytes) + run.encode() + said
 
@@ -191,7 +191,7 @@ class TestArrays:
             a.send("run", 3, "b", np.zeros((2, 2)))
         with pytest.raises(ClusterError, match=r"message 3 is an array <f8\(2, 2\), not <f8\(4,\)"):
             received.result(10)
-        a.send("run", 4, "b", np.ones(4))  # the messages after it come
+        a.send("run", 4, "b", np.ones(4))  # later messages arrive
         b.receive("run", 4, into, 10.0)
         assert into.all()
 
@@ -268,13 +268,13 @@ class TestRuns:
         with pytest.raises(ClusterError, match=r"worker a: message 7 of run 'run' has not come in 0\.05 s"):
             b.receive("run", 7, np.zeros(1), 0.05, source="a")
         assert time.monotonic() - begin < 2.0
-        a.send("run", 7, "b", np.ones(1))  # it may be asked for again
+        a.send("run", 7, "b", np.ones(1))  # the message may be asked for again
         b.receive("run", 7, np.zeros(1), 10.0)
 
 
 class TestEnds:
     def test_an_end_that_cannot_be_connected_to(self, network: Network, b: Mailbox) -> None:
-        """A client opens the connection on which a worker sends to it."""
+        """The client accepts no connections; it opens the connection on which the worker sends to it."""
         client = Mailbox("client", lambda peer: network.connect("client", peer))
         near, far = network.pair()
         assert not client.hears("b")
@@ -348,7 +348,7 @@ class TestLosses:
                 box.send("run", 1, peer, None)
         a.send("next run", 0, "b", None)
         b.receive("next run", 0, None, 10.0, source="a")
-        b.send("run", 1, "a", None)  # what connects is not lost, in older runs neither
+        b.send("run", 1, "a", None)  # the new connection is not lost, in earlier runs neither
         a.receive("run", 1, None, 10.0, source="b")
 
     def test_connection_that_broke_between_two_runs_is_opened_again(
@@ -400,7 +400,7 @@ class TestLosses:
         with pytest.raises(WorkerLostError, match=r"worker a: message 0 of run 'run' came in part"):
             received.result(5)
         assert b.kept_bytes == 0
-        network.add("a").send("run", 0, "b", data)  # sent again, it is no second message
+        network.add("a").send("run", 0, "b", data)  # the message is sent again, and received once
         b.receive("run", 0, into, 10.0)
         assert into.all()
 
@@ -455,13 +455,13 @@ class _Frozen:
 
 
 class _Deaf:
-    """A worker whose connection breaks, without a word before, at what comes after its first message."""
+    """A worker whose connection breaks without notice at the data after its first message."""
 
     def accept(self, name: str, connection: SocketConnection) -> None:
         def read() -> None:
             connection.socket.recv(1000)
             connection.socket.recv(1)
-            # To close a socket with data that was not read resets the connection.
+            # Closing a socket with unread data resets the connection.
             connection.socket.close()
 
         threading.Thread(target=read, daemon=True).start()

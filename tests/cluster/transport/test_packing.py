@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of Python values as pieces of messages."""
+"""Python values as pieces of messages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_arrays_are_not_copied() -> None:
     message = np.frombuffer(bytearray(joined(pieces)), np.uint8)
     back = value_of(message.data)["x"]
     assert np.shares_memory(back, message)
-    back[:] = 1.0  # may be written
+    back[:] = 1.0  # is writable
 
 
 def test_arrays_are_aligned() -> None:

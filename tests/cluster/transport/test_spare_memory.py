@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of memory that is used again for later messages."""
+"""Reuse of message buffers for later messages."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def test_memory_is_used_again_for_sizes_like_it() -> None:
     again = spare.take(MIB + 5)
     assert np.shares_memory(again, first)
     assert again.nbytes == MIB + 5
-    assert not np.shares_memory(spare.take(MIB + 5), first)  # it is in use
+    assert not np.shares_memory(spare.take(MIB + 5), first)  # the buffer is in use
     spare.give(again)
-    assert np.shares_memory(spare.take(2 * MIB), first)  # all of it has come back
+    assert np.shares_memory(spare.take(2 * MIB), first)  # the whole buffer was returned
 
 
 def test_memory_is_limited() -> None:

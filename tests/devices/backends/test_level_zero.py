@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenCL C compiled for Level Zero; that its kernels run is tested in ``programs/test_programs.py``."""
+"""Compilation of OpenCL C for Level Zero; ``programs/test_programs.py`` runs its kernels."""
 
 from __future__ import annotations
 

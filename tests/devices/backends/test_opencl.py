@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenCL objects behind SYCL ones: the same queue, a kernel of one's own, and events there and back."""
+"""Native OpenCL objects of SYCL objects: queues, kernels, and events in both directions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def native() -> NativeOpenCL:
 
 @pytest.fixture
 def user_event(queues: list[Any], native: NativeOpenCL) -> Iterator[tuple[int, Callable[[int], None]]]:
-    """An event that completes, or fails, when it is told to."""
+    """An event, and a function that sets its status: complete, or an error."""
     library = ctypes.CDLL("libOpenCL.so.1")
     library.clCreateUserEvent.restype = ctypes.c_void_p
     library.clCreateUserEvent.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
@@ -89,7 +89,7 @@ def test_the_loop_says_what_failed(
     set_status(_OUT_OF_RESOURCES)
     loop.wait(batch)
     assert loop.is_complete(2)
-    # What waited runs all the same on these devices: who asks must look at what it waited for, too.
+    # On these devices the waiting command runs all the same: callers must check the awaited event, too.
     assert loop.failed()[0] == _OUT_OF_RESOURCES
     loop.close()
 
@@ -112,7 +112,7 @@ def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(NATIVE_VARIABLE, "sycl")
         assert load_native() is None
         load_native.cache_clear()
-        monkeypatch.setenv(NATIVE_VARIABLE, "0")  # of earlier releases
+        monkeypatch.setenv(NATIVE_VARIABLE, "0")  # value of earlier releases
         with pytest.warns(DeprecationWarning, match="means SYCLSCHED_NATIVE=sycl"):
             assert load_native() is None
     finally:

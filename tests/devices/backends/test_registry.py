@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every part of the package asks a device's backend; none compares the backend's name."""
+"""The registry of backends: the package asks a device's backend, and never compares backend names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts are read as the runtime and the operating system give them."""
+"""Device facts as the runtime and the operating system report them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One piece of hardware is one device, however many backends show it."""
+"""Devices that several backends show: one device for each piece of hardware."""
 
 from __future__ import annotations
 

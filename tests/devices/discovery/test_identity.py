@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys are stable and tell apart what runs differently; names are short and unique."""
+"""Device keys, which are stable and differ wherever code runs differently; and device names, short and unique."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def key(name: str = "Intel(R) Xeon(R) CPU @ 2.50GHz", **changes: Any) -> str:
 def test_the_key_is_readable_and_the_same_in_every_process() -> None:
     assert key() == "opencl-cpu-intel-xeon-cpu-2-50ghz-" + key()[-8:]
     assert re.fullmatch(r"[0-9a-f]{8}", key()[-8:])
-    # Written down: profiles on disk are found by it, so it must not change by accident.
+    # A literal, because profiles on disk are found by the key: it must not change by accident.
     assert key().endswith("76f316cb")
 
 

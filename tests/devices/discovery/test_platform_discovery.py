@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is chosen of a machine, on facts; and this machine's devices."""
+"""Platform discovery on made-up facts, and on this machine's devices."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def in_new_process(code: str, **variables: str) -> subprocess.CompletedProcess[s
 _LIST = (
     "import json; from syclsched.devices import discover; "
     "from syclsched.devices.discovery.device_facts import find_devices;"
-    "print(json.dumps([[each.facts.kind, each.facts.name] for each in find_devices()]))"  # numbers begin anew
+    "print(json.dumps([[each.facts.kind, each.facts.name] for each in find_devices()]))"  # numbering begins again
 )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selectors mean what ONEAPI_DEVICE_SELECTOR means, and the short form what it says."""
+"""Device selectors: those of ONEAPI_DEVICE_SELECTOR, and the short form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = ("cpu", "accelerator", "gpu", "gpu1", "gpu", "gpu1")
 
 
 def selected(text: str | None) -> set[str]:
-    """Filter strings of the whole devices a selector takes of the workstation."""
+    """Return the filter strings of the workstation's whole devices that a selector includes."""
     selector = parse_selector(text)
     pairs = zip(NAMES, WORKSTATION, strict=True)
     return {facts.filter_string for name, facts in pairs if selector.selection(name, facts).whole}
@@ -65,7 +65,7 @@ def test_whole_devices(text: str | None, expected: set[str]) -> None:
 
 
 def wish(text: str, facts: DeviceFacts = WORKSTATION[0]) -> tuple[bool, set[int]]:
-    """Whether the whole device is wanted, and which of its first four parts."""
+    """Return whether a selector includes the whole device, and which of its first four parts."""
     found = parse_selector(text).selection("cpu", facts)
     return found.whole, {index for index in range(4) if found.includes_part(index)}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Partitions are read, shared out evenly, and refused with the reason."""
+"""Partitions of devices: parsed, distributed evenly, and refused with the reason."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class _Refusing:
 
 
 class _Odd:
-    """A driver's device that makes another number of parts than it was asked for."""
+    """A driver's device that makes a different number of parts than requested."""
 
     def create_sub_devices(self, partition: object) -> list[object]:
         return [self]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spaces, reach, links and interferences of machines that are not here."""
+"""Memory spaces, reachability, links and interference of described machines."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_devices_of_one_processor_interfere_unless_they_are_parts_of_one_partiti
     emulators = build(*parts("accelerator", EMULATOR), *parts("other", replace(EMULATOR, platform="other")))
     assert emulators.interference("accelerator.0", "accelerator.1") == 0.0
     assert emulators.interference("accelerator.0", "other.1") == 1.0
-    # Two ways to cut a device may give parts that have cores in common.
+    # Partitions of two kinds may have cores in common.
     halves, quarters = parts("cpu", CPU), parts("cpu", CPU, number=4)
     assert build(halves[0], replace(quarters[3], name="cpu.q3")).interference("cpu.0", "cpu.q3") == 1.0
 

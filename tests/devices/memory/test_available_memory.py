@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the memory that the machine has left, beyond which nothing is allocated."""
+"""The available memory of the machine, an upper bound of all allocations."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_this_machine_has_memory() -> None:
 
 @pytest.mark.sycl
 def test_all_plans_share_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each plan was within its limit, and the kernel ended the process when all were beyond the machine's memory."""
+    """Before, each plan was within its limit, and the kernel killed the process when the sum exceeded the memory."""
     left = [100 * MIB]
     monkeypatch.setattr(available_memory, "available_bytes", lambda: left[0])
     platform = syclsched.discover("cpu")
@@ -66,4 +66,4 @@ def test_all_plans_share_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
                 other.pools.take(space, 80 * MIB)
             other.pools.take(space, MIB)
             kept.give_back()
-            one.pools.take(space, 80 * MIB)  # its own, again
+            one.pools.take(space, 80 * MIB)  # memory that it had before

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""USM memory goes back to the runtime however it goes: with the last reference, or as a part of garbage."""
+"""Release of USM memory: with the last reference, and by garbage collection."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def without_collections() -> Iterator[None]:
 
 
 def in_a_cycle(held: object) -> None:
-    """Let something go as a part of garbage that only the collector finds."""
+    """Make an object garbage that only the cycle collector finds."""
     cycle: list[object] = [held]
     cycle.append(cycle)
 

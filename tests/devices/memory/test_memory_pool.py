@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools: blocks never overlap, are aligned, grow together again, and all memory goes back."""
+"""Memory pools: aligned blocks that never overlap, coalescing, and the release of all memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from syclsched.errors import ExecutionError, MemoryLimitError
 
 
 class Runtime:
-    """Hands out made-up addresses, and knows what was given back."""
+    """A runtime with made-up addresses that records releases."""
 
     def __init__(self, most: int | None = None) -> None:
         self.next, self.most = 1 << 20, most
@@ -48,7 +48,7 @@ class Runtime:
 
 
 class PoolMachine(RuleBasedStateMachine):
-    """Takes and gives back at random."""
+    """Random allocations and releases."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class PoolMachine(RuleBasedStateMachine):
         block = self.blocks.pop(index % len(self.blocks))
         if explicitly:
             block.give_back()
-            block.give_back()  # twice does nothing
+            block.give_back()  # the second release has no effect
 
     @rule()
     def trim(self) -> None:

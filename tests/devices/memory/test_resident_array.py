@@ -27,7 +27,7 @@ def test_what_was_written_is_read(shape: tuple[int, ...]) -> None:
     array, value = resident_array(shape), np.random.default_rng(0).random(shape).astype("float32")
     array.write(value)
     assert array.read().tobytes() == value.tobytes() and array.read().shape == shape
-    set_value(array, 2.0)  # as NumPy's assignment
+    set_value(array, 2.0)  # like NumPy's assignment
     np.testing.assert_array_equal(host_value(array), np.full(shape, 2.0, "float32"))
     set_value(value, 2.0)
     np.testing.assert_array_equal(host_value(value), host_value(array))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of live devices from pools: real USM, its views, and what the books say."""
+"""Memory pools of open devices: real USM, its views, and the accounting."""
 
 from __future__ import annotations
 

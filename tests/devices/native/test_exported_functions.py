@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exported C functions of extension modules, which are loaded without their packages."""
+"""Exported C functions of extension modules that are loaded without their packages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lanes are built on: a fence on an in-order queue holds back what is submitted after it."""
+"""Fences on in-order queues: later submissions start after the fence."""
 
 from __future__ import annotations
 

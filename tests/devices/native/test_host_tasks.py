@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits on one thread for what stands behind a library's host tasks, while another submits more with the GIL held."""
+"""Waits behind a library's host tasks on one thread, while another thread submits with the GIL held."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-#: A process that hangs so holds the GIL: nothing in it could end the test.
+#: Run in a process of its own: a deadlock here holds the GIL, so that nothing in the process could end the test.
 SCRIPT = """
 import sys, threading
 from syclsched import oneapi

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays that C looks at are those that were wanted, and it finds their data."""
+"""Input arrays as seen by C code: recognition of supported arrays, and the addresses of their data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.sycl
 
 @pytest.fixture(scope="module")
 def library() -> Any:
-    """The C part."""
+    """Return the compiled C functions."""
     load()
     return load_library()
 
@@ -77,7 +77,7 @@ def test_a_python_of_another_build_is_noticed(
     class Blind:
         @staticmethod
         def look(address: int, count: int, arrays: tuple[Any, ...]) -> int:
-            return 1  # and says nothing of where they lie
+            return 1  # and reports no address
 
     assert not given.layout_matches(Blind())
     monkeypatch.setattr("syclsched.devices.native.input_arrays._OBJECT", 24)

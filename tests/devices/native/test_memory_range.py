@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of USM memory: parts, views, and when dpctl's objects are made."""
+"""Ranges of USM memory: parts, views, and the lazy creation of dpctl's objects."""
 
 from __future__ import annotations
 

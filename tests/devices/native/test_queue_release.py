@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices that are closed: libraries keep nothing for their queues, and queues in use keep what they have."""
+"""Release of queues of closed devices: libraries drop their resources, and queues in use keep theirs."""
 
 from __future__ import annotations
 

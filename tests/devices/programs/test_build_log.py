@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A build log is shortened to what says something about the source, with the line of the first error."""
+"""Shortened build logs: messages about the source, with the line of the first error."""
 
 from __future__ import annotations
 

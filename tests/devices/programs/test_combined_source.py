@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs made one: what they declare is told from their text, and what could tell that it has company stays alone."""
+"""Programs combined from several sources: the declarations found, and the sources that must stay separate."""
 
 from __future__ import annotations
 

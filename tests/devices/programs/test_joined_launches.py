@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels for several launches: made of plain kernels, refused where it could change what they do."""
+"""Kernels that do the work of several launches: built from plain kernels, refused where results could change."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled programs are kept on disk: the next process compiles nothing, and nothing that is damaged is loaded."""
+"""The disk cache of compiled programs: reuse by the next process, and rejection of damaged files."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Ran:
         )
 
     def outcome(self) -> tuple[list[str], bool, list[str]]:
-        """Return what it compiled, whether it imported a compiler of Python kernels, and its results."""
+        """Return the compiled programs, whether a compiler of Python kernels was imported, and the results."""
         said, _ = self._process.communicate()
         assert self._process.returncode == 0
         compiled, imported, results = json.loads(said.splitlines()[-1])
@@ -104,15 +104,15 @@ def test_the_next_process_compiles_nothing_and_computes_the_same(tmp_path: Path)
     assert Ran(tmp_path).outcome() == ([], False, results)
     compiled, imported, _ = Ran(tmp_path, dtype="float64").outcome()
     assert imported
-    assert len(compiled) == 3  # Python's part, its SPIR-V, and OpenCL C
+    assert len(compiled) == 3  # the Python kernel, its SPIR-V, and OpenCL C
 
 
-# --- what is found in the folder ----------------------------------------------------------------------
+# --- files in the folder ------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def queue(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A queue, with a cache folder of the test's own."""
+    """A queue, with a cache folder for the test."""
     import dpctl
 
     monkeypatch.setenv(program_cache.VARIABLE, "1")
@@ -122,7 +122,7 @@ def queue(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def compiled(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """Compile kernels as a new process would, run them, and return what was compiled."""
+    """Compile kernels as a new process would, run them, and return the names of compiled programs."""
     caplog.set_level(logging.DEBUG, "syclsched")
 
     def run(queue: Any, *factors: str, options: str = "") -> list[str]:
@@ -227,7 +227,7 @@ def test_a_damaged_program_is_compiled_anew(
 
 
 def resealed(content: bytes) -> bytes:
-    """Return a file that is whole, with other content."""
+    """Return a file with a valid checksum and other content."""
     return hashlib.sha256(content).digest() + content
 
 
@@ -268,7 +268,7 @@ def test_a_driver_without_binaries_compiles_in_every_process(
 
 @dataclass(frozen=True)
 class MadeUpDevice:
-    """The facts of a device that programs depend on."""
+    """The facts of a made-up device that programs depend on."""
 
     name: str = "a device"
     vendor: str = "a vendor"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenCL C that is wanted together is built together, once, and the results and errors are those of each alone."""
+"""OpenCL C programs built together: one build, and the results and errors of separate builds."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def queue() -> Any:
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch, queue: Any) -> Iterator[list[str]]:
-    """Return the sources that the device's compiler is given."""
+    """Record the sources that the device's compiler is given."""
     from dpctl import program
 
     monkeypatch.setenv(VARIABLE, "0")
@@ -65,7 +65,7 @@ def built(monkeypatch: pytest.MonkeyPatch, queue: Any) -> Iterator[list[str]]:
 
 
 def piece(queue: Any, factor: str, head: str = "") -> task_compiler.CompileRequest:
-    """Return a kernel like no other that multiplies indices, by a helper, a macro and a type that all of them have."""
+    """Return a unique kernel that multiplies indices, with a helper, a macro and a type that all these kernels have."""
     source = (
         f"{head}// {next(_numbers)}\n#define FACTOR {factor}\ntypedef float T;\n"
         "static T times(T x) { return x * FACTOR; }\n"
@@ -93,7 +93,7 @@ def test_several_are_one_program_and_each_keeps_its_own_names(queue: Any, built:
     made = task_compiler.compile_tasks(pieces)
     assert len(built) == programs.program_count() - before == 1
     assert [result(each, queue) for each in made] == [times(n + 0.5) for n in range(3)]
-    # Remembered, also for what is compiled by itself, or with others.
+    # Programs are cached, also for compilation alone and with other sources.
     first = pieces[0]
     alone = task_compiler.compile_task(first.operation, first.implementation, first.signature, queue, LIMITS)
     assert alone is made[0]

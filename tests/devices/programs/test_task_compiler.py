@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled implementations give NumPy's answer on every device, and say what is wrong when they cannot."""
+"""Compiled implementations: NumPy's results on every device, and clear errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from syclsched.model.operation import (
 
 LIMITS = DeviceLimits(max_work_group_size=64, compute_units=1, local_memory_bytes=1 << 15)
 
-# Index arithmetic in two dimensions: shows which extent of the launch is which index.
+# Index arithmetic in two dimensions shows the order of the extents.
 OPENCL = """
 __kernel void grid(__global const float *x, __global float *y, int a) {
     size_t i = get_global_id(0), j = get_global_id(1);
@@ -139,7 +139,7 @@ def test_code_can_be_tailored_to_a_devices_limits(queue: Any) -> None:
     x[...] = 0
     arrays = [MemoryRange.around(b).usm_array((3, 4), "float32", queue) for b in buffers]
     i, j = np.indices((3, 4))
-    # One and the same operation: what was compiled for other limits must not be taken for it.
+    # For one operation: code compiled for other limits must not be reused.
     whole = operation(implementation)
     for size in (64, 32):
         limits = replace(LIMITS, max_work_group_size=size)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that are submitted again and again: the same each time, in portions, with one replaced in between."""
+"""Command lists that are submitted repeatedly: the same results each time, in portions, and with a replaced command."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_copies_go_on_every_time(
         return loop.copy(0, 0, [], places[0][0], usm_memory.as_bytes(source), 8)
 
     commands = [from_host(first)]
-    # From lane to lane: each waits for the one before.
+    # Alternate lanes: each command waits for the one before.
     commands += [loop.copy(i, i % 2, [i - 1], places[i][0], places[i - 1][0], 8) for i in range(1, 6)]
     listed = CommandList(loop, commands)
     assert len(listed) == 6

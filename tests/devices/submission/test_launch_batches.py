@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches made together do what launches made one by one do."""
+"""Batches of launches: the results of single launches."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled submission loop does what submission from Python does, in the same order, and stops when told to."""
+"""The compiled submission loop, compared with submission from Python: results, order, and stopping."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_ranges_are_as_from_python(
     batch = loop.submit([loop.kernel(0, 0, [], KernelSubmission(kernel, [found_memory], global_range, local_range))])
     loop.wait(batch)
     assert batch.done == 1
-    if local_range is not None:  # without one the runtime is free to choose
+    if local_range is not None:  # without one the runtime chooses
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(found % 1_000_000, expected % 1_000_000)
 
@@ -109,7 +109,7 @@ def test_lanes_wait_for_each_other(queues: list[Any], new_loop: NewLoop) -> None
         loop.copy(1, 0, [], y, usm_memory.as_bytes(start), start.nbytes),
     ]
     expected = start.copy()
-    for turn in range(100):  # back and forth between the queues: each waits for the one before
+    for turn in range(100):  # alternate queues: each command waits for the one before
         lane = turn % 2
         arrays = {
             name: MemoryRange.around(m).usm_array((SIZE,), DTYPE, queues[lane]) for name, m in (("x", x), ("y", y))
@@ -153,7 +153,7 @@ def test_a_kernel_starts_after_a_long_one_of_the_other_lane(queues: list[Any], n
     for turn in range(0, 60, 2):
         loop.wait(loop.submit([loop.kernel(turn, 0, [], late), loop.kernel(turn + 1, 1, [turn], after)]))
         (begin_ns, end_ns), (start_ns, _) = loop.times([turn, turn + 1])
-        # SYCL moves each event's times on the emulator to the calendar by a reading of its own, some 60 us off.
+        # SYCL converts event times on the emulator to the calendar by its own clock reading, some 60 us off.
         assert end_ns - (end_ns - begin_ns) // 4 <= start_ns, f"turn {turn}"
 
 
@@ -169,12 +169,12 @@ def test_waits_for_what_python_submitted(queues: list[Any], new_loop: NewLoop) -
 def test_submissions_from_python_and_of_the_loop_keep_their_order_on_a_split_lane(
     queues: list[Any], new_loop: NewLoop
 ) -> None:
-    """After a refusal the rest is submitted from Python, and SYCL does not know of commands on the native queue."""
+    """After a refusal the rest is submitted from Python; SYCL does not see commands on the native queue."""
     loop = new_loop(queues)
     loop.use_native_queues()
     if not loop.native:
         pytest.skip("SYCL knows of all commands here")
-    loop.call(0, 0, [], NativeCall(1 << 20, (), keep=None))  # never submitted; its lane is split
+    loop.call(0, 0, [], NativeCall(1 << 20, (), keep=None))  # never submitted; its lane uses both queues
     loop.submit([loop.kernel(1, 0, [], spinning(queues[0], 50_000_000))])
     loop.finish_lane(0)
     assert loop.is_complete(1)

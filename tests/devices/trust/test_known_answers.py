@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The known answers are right, and a single wrong lane is seen."""
+"""Known answers: correct, and a single wrong element is detected."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_integer_answers_fit_their_type() -> None:
         values = [int(x) for x in ka.inputs(ka.FORMULA, dtype, max(ka.LENGTHS))]
         answer = [x * x * 5 + (x ^ 21) - (x >> 2) for x in values]
         assert ka.expected(ka.FORMULA, dtype, max(ka.LENGTHS)).tolist() == answer
-    assert max(answer) > 2**32  # Of int64: a device that computes it in 32 bits is found out.
+    assert max(answer) > 2**32  # Of int64: a device that computes with 32 bits is detected.
 
 
 @given(st.sampled_from(ka.DTYPES), st.sampled_from(ka.KINDS), st.sampled_from(ka.LENGTHS), st.data())

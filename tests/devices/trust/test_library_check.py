@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries are asked once whether they compute on a device, and a refusal keeps them out of its plans."""
+"""Checks of libraries on a device: made once; a refusal excludes the library from plans for the device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.sycl, pytest.mark.gpu_shape]
 
 @pytest.fixture
 def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A device that its libraries are asked about, with a cache of the test's own."""
+    """A device on which libraries are checked, with a cache folder for the test."""
     oneapi.load()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(library_check, "_MAKER", "another")
@@ -46,7 +46,7 @@ def test_the_runtimes_own_cpu_device_is_taken(name: str) -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """The libraries and devices that are asked about; each is refused."""
+    """Record the checked libraries and devices; each is refused."""
     found: list[tuple[str, str]] = []
 
     def refusing(name: str, filter_string: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process says before it dies is kept."""
+"""Output of a check's process, which is kept if the process dies."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_ends_are_named(monkeypatch: pytest.MonkeyPatch, child: str, died: str) 
 
 def test_a_check_without_an_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "_CHILD", f"{SAYS}; import time; time.sleep(600)")
-    for timeout_s in (1, 4, 16, 64):  # until the process has started in time: it may take long on a busy machine
+    for timeout_s in (1, 4, 16, 64):  # until the process has started in time, which may take long on a busy machine
         found = probe.probe(timeout_s=timeout_s)
         assert found.died == f"no end after {timeout_s} s"
         if found.notes:

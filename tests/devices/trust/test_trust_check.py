@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check tells devices that compute right from such that do not, and remembers what it found."""
+"""The trust check of devices: detection of wrong results, and remembered verdicts."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_sub_device_has_its_root_devices_verdict(cpu: Any) -> None:
         assert inherited.remembered and inherited.checks == verdict.checks
 
 
-# --- wrong code is caught, on every road, on any machine ----------------------------------------------
+# --- detection of wrong code, by every route, on any machine ---------------------------------------------
 
 
 def only(name: str) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def only(name: str) -> dict[str, Any]:
 
 
 def wrong_ramp(item: Any, out: Any, given: Any) -> None:
-    """The ramp, wrong in the last lane of every sixteen, beside what is right."""
+    """Return the ramp with errors in the last lane of every sixteen, and the correct one."""
     i = item.get_id(0)
     half = given.shape[0] // 2
     out[i] = i
@@ -101,7 +101,7 @@ def wrong_ramp(item: Any, out: Any, given: Any) -> None:
 
 
 def wrong_formula(item: Any, out: Any, given: Any) -> None:
-    """The element-wise formula, wrong in the remainder of a vector of eight, beside what is right."""
+    """Return the element-wise formula with errors in the remainder of a vector of eight, and the correct one."""
     i = item.get_id(0)
     half = given.shape[0] // 2
     out[i] = i
@@ -116,7 +116,7 @@ def wrong_formula(item: Any, out: Any, given: Any) -> None:
 
 
 def wrong_reduction(item: Any, out: Any, given: Any) -> None:
-    """The reduction, without the last element of work-item 3, beside what is right."""
+    """Return the reduction without the last element of work-item 3, and the correct one."""
     i = item.get_id(0)
     half = given.shape[0] // 2
     out[i] = i
@@ -262,7 +262,7 @@ def test_a_verdict_is_remembered_until_something_changes(cpu: Any, monkeypatch: 
 
 @pytest.mark.sycl
 def test_threads_test_a_device_once(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two that did at the same time could wait for each other for ever."""
+    """Two threads that test a device at the same time could deadlock."""
     for verdict in (cache_root() / "trust").glob("*.json"):
         verdict.unlink()
     run_checks, count, together = trust_check._run_checks, list[int](), threading.Barrier(3)

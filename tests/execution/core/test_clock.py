@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device clocks on the host's clock."""
+"""Conversion of device clocks to the host's clock."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what a run notes to spans: a sequence begins with its first submission and ends with its last."""
+"""Spans made from the records of a run; a sequence's span is from its first to its last submission."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syclsched.execution.core.execution_records import Counts, Record, make_trac
 
 @dataclass
 class Event:
-    """As much of an event as is looked at."""
+    """A mock event with the attributes that records read."""
 
     profiling_info_start: int
     profiling_info_end: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a failure takes with it, and what it leaves alone."""
+"""Propagation of failures to dependent tasks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs become measurements: what is written, what a calibration loses by it, and that no run fails for it."""
+"""Runs as measurements: stored durations, invalidated calibrations, and no effect of errors on the run."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_two_runs_that_agree_are_believed_and_the_calibration_is_timed_again(
         assert alone is not None and is_provisional(alone)
         (said,) = caplog.messages
         assert "gemm by numpy: 4.900 s instead of 63.80 s" in said and "timed again" in said
-        store.record(KEY, [20.0] * 9)  # timed again; alone it truly takes longer
+        store.record(KEY, [20.0] * 9)  # timed again; the task alone really takes longer
         ran(feed, 4.9, 4.9)
     assert len(caplog.messages) == 1
     assert best(store).value == 4.9
@@ -108,5 +108,5 @@ def test_a_failure_to_write_fails_nothing() -> None:
 
     feed = HistoryFeed(refuse)
     ran(feed, 1.0)
-    feed.add(lambda: [][0])  # the events of a driver may be unreadable, too
+    feed.add(lambda: [][0])  # a driver's events may be unreadable, too
     feed.flush()

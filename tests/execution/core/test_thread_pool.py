@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads that are used again: they keep nothing of what they did, and end with the process."""
+"""The thread pool: reuse, no references to finished jobs, and the end with the process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from syclsched.execution.core.worker import WorkerThread
 
 
 def idents(pool: ThreadPool, count: int) -> set[int]:
-    """Return the threads that functions are called on, one after another."""
+    """Return the identifiers of the threads on which functions are called, one after another."""
     found: set[int] = set()
     for _ in range(count):
         pool.start(lambda: found.add(threading.get_ident()), "test").join()

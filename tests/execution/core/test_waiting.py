@@ -48,6 +48,6 @@ def test_all_who_wait_are_told_however_many_set_it() -> None:
 def test_a_lock_that_was_not_handed_on_holds_nobody_up_for_long() -> None:
     flag = Flag()
     flag.set()
-    assert flag._lock.acquire(timeout=1.0)  # as by somebody who was interrupted
+    assert flag._lock.acquire(timeout=1.0)  # as by an interrupted waiter
     assert flag.wait()
     assert wait_flag(flag, 1.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan's instructions do, and what cannot be done."""
+"""Executables of a plan's instructions, and refused tasks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers: jobs are done one after another, whatever comes in between."""
+"""Workers: jobs in order, also after interrupts and errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syclsched.execution.core.worker import WorkerThread
 
 
 class Interrupted:
-    """Threads whose beginning Ctrl-C comes into: once they have begun, and before anybody has been told."""
+    """Threads whose start Ctrl-C interrupts: the thread runs, and the starter has not been told."""
 
     def __init__(self, pool: ThreadPool) -> None:
         self._pool = pool
@@ -43,7 +43,7 @@ def test_an_interrupted_beginning_leaves_no_second_thread_at_the_jobs(monkeypatc
     worker.post(first)
     assert entered.wait(60)
     worker.post(lambda: order.append("second"))
-    threads.leases[0].join(1.0)  # nobody knows of it, and it has nothing to do
+    threads.leases[0].join(1.0)  # no worker refers to the thread, and it has no jobs
     assert order == []
     go.set()
     worker.stop()

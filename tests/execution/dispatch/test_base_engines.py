@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What engines with a thread of their own have in common."""
+"""The common base of engines with a thread of their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONG_S = 60.0
 
 
 class Engine(ThreadedEngine):
-    """Does what it is told, then ends as it is told."""
+    """A mock engine that runs and ends as the test sets."""
 
     failing = "the engine failed"
 
@@ -97,7 +97,7 @@ def test_waits_end_when_it_has_passed_or_the_run_is_over() -> None:
     waiting = threading.Thread(target=engine.wait_submitted, args=(2, None))
     waiting.start()
     second.set()
-    waiting.join(LONG_S)  # what never passes holds nobody up once the run is over
+    waiting.join(LONG_S)  # an instruction that never passes blocks no wait once the run is over
     assert not waiting.is_alive()
     assert engine.finished.is_set() and not engine.passed(2)
 

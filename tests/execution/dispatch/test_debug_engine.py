@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that are done step by step: they give the same results, and find what tasks do wrong, and where."""
+"""Step-by-step runs: equal results, and the task and place of wrong accesses."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_red_zones_are_as_large_as_the_memory_allows() -> None:
     plan = plan_on(graph, small, device.name)
     with execute(plan, graph, live, safeguards=DEBUG) as started:
         started.wait()
-        # Of both zones of its buffers together, at most half of what the plan leaves.
+        # Of both red zones of its buffers together, at most half of the memory that the plan leaves.
         assert 0 < 2 * started._resources.engine.buffers._guard_bytes[device.space] <= 1 << 15
 
 
@@ -334,7 +334,7 @@ def platform_and_live(monkeypatch: pytest.MonkeyPatch) -> tuple[Platform, Any]:
 
 @pytest.mark.parametrize("late", ["slow", "quick"])
 def test_deadlines_are_those_of_the_step_that_is_being_done(late: str, request: pytest.FixtureRequest) -> None:
-    """The host's step has nothing to wait for, and is done after the other all the same."""
+    """The host's step waits for nothing, and runs after the other step all the same."""
     platform, live = live_on(None)
     graph = TaskGraph("steps")
     y, z = (graph.array(name, data=np.ones(1, DTYPE)) for name in "yz")

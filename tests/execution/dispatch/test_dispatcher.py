@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Order of the dispatcher's work when instructions fail; conformance tests run all graphs by the dispatcher."""
+"""The dispatcher's order when instructions fail; conformance tests run all graphs with the dispatcher."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZE = 100_000
 
 
 def test_memory_is_not_freed_under_a_kernel_because_a_later_one_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last task that reads ``x`` is skipped, and its lane still executes one that updates ``x``."""
+    """The last task that reads ``x`` is skipped while its lane still executes one that updates ``x``."""
     graph = TaskGraph("skipped")
     given = graph.array("given", data=np.full(SIZE, 5, DTYPE))
     x, missing = (graph.array(name, (SIZE,), DTYPE, temporary=True) for name in ("x", "missing"))
@@ -45,7 +45,7 @@ def test_memory_is_not_freed_under_a_kernel_because_a_later_one_is_skipped(monke
     refusal = faults.fail_submission(_number_of(plan, "refused"), times=2)
     with faults.inject(refusal), pytest.raises(TaskFailedError, match="refuses"):
         syclsched.run(graph, plan=plan, recover=False).wait()
-    assert values and all(value != 5 for value in values)  # the long kernel writes when it ends
+    assert values and all(value != 5 for value in values)  # the long kernel writes at its end
 
 
 def _number_of(plan: syclsched.Plan, task: str) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Preparation of plans: once for equal plans of one graph, and anew after a change of either."""
+"""Prepared plans: made once for equal plans of one graph, and again after a change of either."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_plan_with_another_description_is_not_prepared_anew(monkeypatch: pytes
     graph = given_chain()
     plan = plan_on(graph, PLATFORM, DEVICE)
     first = prepare(plan, graph)
-    monkeypatch.setattr(proof, "walk", None)  # a proof fails
+    monkeypatch.setattr(proof, "walk", None)  # a repeated verification fails
     other = replace(plan, policy="of another name", lower_bound_s=1e-9)
     found = prepare(other, graph)
     assert found.plan is found.program.plan is other

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dispatcher's state machine, in every order that devices and threads may answer in."""
+"""The dispatcher's state machine, with random orders of answers from devices and threads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def program_of(case: Case) -> Program:
 
 
 class Machine:
-    """Devices and host threads that answer in a random order; checks what they are given."""
+    """Mock devices and host threads that answer in random order and check their instructions."""
 
     def __init__(self, program: Program, rng: random.Random) -> None:
         self.program = program
@@ -65,7 +65,7 @@ class Machine:
             self.on_device[node.lane].append(node)
 
     def finish_host(self) -> None:
-        firsts = {n.lane: n for n in reversed(self.on_host)}  # a lane's thread does one after another
+        firsts = {n.lane: n for n in reversed(self.on_host)}  # a lane's thread executes one instruction after another
         able = [n for n in firsts.values() if all(e in self.complete for e in n.events)]
         if able:
             node = self.rng.choice(able)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that share a device: shares by weight, priorities, and no run starves; on a virtual clock."""
+"""Turns of runs that share a device: shares by weight, priorities, no starvation; on a virtual clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CPU, GPU = frozenset({"cpu"}), frozenset({"gpu"})
 
 @dataclass
 class Clock:
-    """Seconds that pass when the test says so."""
+    """A clock that the test advances."""
 
     now_s: float = 0.0
 
@@ -132,7 +132,7 @@ def begin_call(name: str) -> run_observer.ObservedCall:
 
 
 def held() -> tuple[Clock, Turns, Turn]:
-    """Return a run of priority -1 on the CPU, for as long as a run of priority 0 goes on there."""
+    """Return a run of priority -1 on the CPU that is held while a run of priority 0 continues there."""
     clock = Clock(1.0)
     turns = Turns(clock, threaded=False)
     turn = turns.join(-1, 1.0, CPU)
@@ -152,7 +152,7 @@ def test_runs_that_take_no_turns_hold_back_those_of_lower_priority_on_their_devi
     clock.now_s += 5e-3
     call.end(completed=True)
     turns.wake_due()
-    assert woken == []  # the next call may follow at once
+    assert woken == []  # the next call may follow immediately
     clock.now_s += 1.1 * LINGER_S
     assert turns.wake_due() is None and woken == ["background"]
     assert background.may_start(1e-4, lambda: None)
@@ -179,7 +179,7 @@ def test_work_that_took_longer_than_predicted_is_paid_for() -> None:
     while clock.now_s < 21.0:
         if turn.may_start(0.0, lambda: None):
             starts += 1
-            clock.now_s += 50e-3  # as a function of the host that was never measured
+            clock.now_s += 50e-3  # like a host function that was never measured
             turn.took_longer(50e-3)
         else:
             clock.now_s += 5e-3

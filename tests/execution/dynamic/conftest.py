@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(params=["queues", "threads"])
 def submission(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Submission to queues, and to threads of our own where all lanes are cores of the host."""
+    """Submission to queues, and to lane threads where all lanes are cores of the host."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "threads":
             patch.setenv("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")

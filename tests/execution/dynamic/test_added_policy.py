@@ -31,7 +31,7 @@ from syclsched.scheduling.tables import Floats
 
 @lean
 def _last_first(state: RunState, parameters: Floats) -> None:
-    """Start on each open lane, the last first, a late ready task: the last but so many."""
+    """Start on each open lane, the last lane first, a late ready task: the last but ``skipped``."""
     if parameters[0] < 0.0 or len(parameters) != 1:
         raise ValueError("no task can be chosen")
     for lane in range(len(state.known.device_of) - 1, -1, -1):
@@ -46,7 +46,7 @@ def _last_first(state: RunState, parameters: Floats) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Contrary(RulePolicy):
-    """Takes the least urgent task first."""
+    """A policy that takes the least urgent task first."""
 
     skipped: int = 1
     name: str = "contrary"
@@ -65,7 +65,7 @@ def test_it_is_simulated() -> None:
     problem = layered(60, 3, 2, seed=1)
     run = run_dynamic(problem, Contrary())
     validate(problem, run.timetable)
-    assert [entry.task for entry in run.log][:3] == [5, 4, 3]  # seven are ready, and one lane after the other takes one
+    assert [entry.task for entry in run.log][:3] == [5, 4, 3]  # seven are ready, and each lane takes one
     assert [entry.processor for entry in run.log][:3] == [2, 1, 0]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dynamic runs as they are asked for: by name, with a plan to follow, and refused where that makes no sense."""
+"""Requests of dynamic runs: policies by name, plans to follow, and refusals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_graph_is_run_by_the_name_of_a_policy(live: tuple[Platform, Any], dyna
 def test_what_decides_is_compiled_before_the_run_begins(
     live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first run of an installation was said to have taken 21 s, and missed its deadline."""
+    """Before, the first run of an installation was reported with 21 s, and missed its deadline."""
     whole, calls = compiled_loop.loop_of(Eager.rule), list[str]()
 
     class Noting:
@@ -92,7 +92,7 @@ def test_a_run_adds_what_kinds_of_tasks_took_to_the_history(
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.storage import history_store
 
-    FEED.flush()  # runs of other tests, which may still wait to be written
+    FEED.flush()  # runs of other tests, whose measurements may still wait to be written
     monkeypatch.setattr(history_store, "data_folder", lambda: tmp_path)
     with run_dynamically(pairs(12), live[1], "eager") as run:
         run.wait(60)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run remembers of its tasks: medians, of the host's without the first call."""
+"""Task durations that a run learns: medians, for host tasks without the first call."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dynamic policies on live devices: right to the last bit whatever they decide, and proved race-free afterwards."""
+"""Dynamic policies on live devices: equal bits for all decisions, and executed plans that are proved race-free."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("compiled_policies")]
 
 @pytest.fixture(params=["all", "cpu"])
 def live(request: pytest.FixtureRequest) -> tuple[Platform, Any]:
-    """Devices with memory of their own, or lanes of one device, where compiled code decides."""
+    """Devices with memory of their own, or lanes of one device, where compiled policies run."""
     devices = live_called(request.param)
     return devices.platform, devices
 
@@ -54,7 +54,7 @@ def nothing_is_left_running() -> Iterator[None]:
 
 
 def check(graph: Any, live: Any, policy: str, **options: Any) -> Any:
-    """Run a graph, compare every array with NumPy, and prove of what happened that nothing raced."""
+    """Run a graph, compare every array with NumPy, and verify that the executed plan has no race."""
     rng = np.random.default_rng(len(graph))
     inputs = {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
     untouched = {name: value.copy() for name, value in inputs.items()}
@@ -85,7 +85,7 @@ def test_random_graph_gives_numpys_bits(where: str, submission: None, data: st.D
 
 
 def rounds(length: int, size: int, wide: int) -> TaskGraph:
-    """Arrays that are mixed with each other again and again, so that all are needed to the end."""
+    """Return a graph that mixes arrays with each other repeatedly, so that all are needed to the end."""
     graph = TaskGraph("rounds")
     arrays = [graph.array(f"a{i}", data=np.arange(size, dtype=DTYPE) * i) for i in range(wide)]
     for step in range(length):
@@ -118,7 +118,7 @@ def test_a_task_that_can_never_fit_fails_by_name_and_the_rest_is_done(live: tupl
 
 
 def sequential_of(graph: TaskGraph, *names: str) -> dict[str, Any]:
-    """What some of a graph's tasks compute, by NumPy."""
+    """Return NumPy's results of some of a graph's tasks."""
     part = TaskGraph("part")
     arrays = {name: part.array(name, data=np.array(graph.data[name])) for name in graph.data}
     for name in names:
@@ -128,7 +128,7 @@ def sequential_of(graph: TaskGraph, *names: str) -> dict[str, Any]:
     return sequential(part, part.data)
 
 
-# --- when something goes wrong --------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -156,7 +156,7 @@ def test_a_host_function_that_raises_cancels_what_depends_on_it_and_nothing_else
 
 @dataclass
 class Placed(Anywhere):
-    """Gives each task to the lane it is told, as soon as that is free."""
+    """A policy that starts each task on a given lane as soon as the lane is free."""
 
     lanes: dict[int, int] = field(default_factory=dict)
 
@@ -167,7 +167,7 @@ class Placed(Anywhere):
 
 @pytest.mark.parametrize("fault", ["which cannot run it", "which does not exist", "not ready or has been started"])
 def test_a_decision_that_cannot_be_carried_out_is_refused(live: tuple[Platform, Any], fault: str) -> None:
-    """A task on a lane that cannot run it was taken for a barrier: the run ended well without its result."""
+    """Before, a task on a lane that cannot run it was taken for a barrier: the run ended without its result."""
     graph = TaskGraph("refused")
     x, y = (graph.array(n, data=np.arange(4, dtype=DTYPE)) for n in "xy")
     graph.kernel(MIX, name="first", x=x, y=y, a=1)
@@ -187,7 +187,7 @@ def test_a_decision_that_cannot_be_carried_out_is_refused(live: tuple[Platform, 
 
     @dataclass
     class Wrong(Anywhere):
-        """Starts tasks on given lanes, in one of the cases whether ready or not."""
+        """A policy that starts tasks on given lanes, in one case whether ready or not."""
 
         def decide(self, state: PolicyState) -> list[Decision]:
             tasks = list(lanes) if "not ready" in fault else state.ready
@@ -202,7 +202,7 @@ def test_a_decision_that_cannot_be_carried_out_is_refused(live: tuple[Platform, 
 def test_what_comes_after_a_task_that_is_left_out_comes_after_all_before_it(
     live: tuple[Platform, Any], where: str
 ) -> None:
-    """By an edge of the graph: nothing that it touches says so, and it had nothing to wait for any more."""
+    """The order is an explicit edge: accesses do not imply it, and before, nothing was waited for any more."""
 
     def bad(y: Any) -> None:
         raise ValueError("no good")
@@ -302,7 +302,7 @@ def test_a_host_function_that_raises_after_the_run_was_cancelled_holds_nothing_u
 
     graph = TaskGraph("cancelled")
     graph.kernel(with_host(gate), name="gate", y=graph.array("y", data=np.arange(50, dtype=DTYPE)))
-    for i in range(6):  # given to the host's thread ahead, and returned by it
+    for i in range(6):  # given to the host's thread early, and returned by it
         graph.kernel(with_host(lambda y: None), name=f"t{i}", y=graph.array(f"y{i}", data=np.arange(50, dtype=DTYPE)))
     run = start(graph, live[1], policy)
     assert entered.wait(60)
@@ -378,7 +378,7 @@ def test_the_hybrid_plans_anew_what_is_left_where_tasks_take_other_times_than_be
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_what_was_handed_on_behind_a_refusal_keeps_its_order(count: int) -> None:
-    """Copies that were put back are submitted before the library's calls that wait for them."""
+    """Copies that were returned are submitted before the library calls that wait for them."""
     graph = TaskGraph("behind a refusal")
     x, y = graph.array("x", (64,), DTYPE), graph.array("y", (64,), DTYPE)
     for number in range(count):
@@ -397,7 +397,7 @@ def test_what_was_handed_on_behind_a_refusal_keeps_its_order(count: int) -> None
 
 
 class Kept:
-    """What a library's call points to."""
+    """Memory that a library call points to."""
 
 
 @pytest.mark.gpu_shape

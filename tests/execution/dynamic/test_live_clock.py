@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clock of a live run: when it stops, and when tasks wait for their turn beside other runs, on a virtual time."""
+"""The clock of a dynamic run: its end, and turns beside other runs; on a virtual clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from syclsched.scheduling.dynamic.state_tracker import StateTracker
 
 
 def clock_of(polls_in_flight: int) -> tuple[StateTracker, LiveClock]:
-    """The clock of a run of one task, and an executor with copies in flight until it has been polled so often."""
+    """The clock of a run of one task, and an executor with copies in flight until it was polled so often."""
     problem = problem_from_matrices([[1.0]], {})
     tracker = StateTracker(problem, Eager().prepare(problem), sorts_queues=False)
     polls = []
@@ -49,7 +49,7 @@ def test_tasks_that_nobody_starts_are_counted() -> None:
 
 
 class Shared:
-    """A run of equal tasks on one lane, which takes turns, beside another run; time passes while it waits."""
+    """A run of equal tasks on one lane that takes turns beside another run; time passes while it waits."""
 
     def __init__(self, tasks: int, seconds: float, other_until_s: float) -> None:
         problem = problem_from_matrices([[seconds]] * tasks, {})
@@ -77,7 +77,7 @@ class Shared:
         self._clock.began_ns = 0
 
     def run(self) -> list[float]:
-        """Run to the end; return when each task was submitted."""
+        """Run to the end; return the time of each submission."""
         for task in self.tracker.sources():
             self.tracker.arrive(task)
         run_policy(Eager(), self.tracker, self._clock)
@@ -109,7 +109,7 @@ class Shared:
 def test_tasks_wait_while_a_run_of_higher_priority_has_work() -> None:
     starts_s = Shared(20, 1e-3, other_until_s=30e-3).run()
     assert min(starts_s) >= 30e-3 and len(starts_s) == 20
-    assert all(b - a < 3e-3 for a, b in pairwise(starts_s))  # then at once, little of it queued
+    assert all(b - a < 3e-3 for a, b in pairwise(starts_s))  # then immediately, and few are queued
     assert max(starts_s) - min(starts_s) > 17e-3
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that decide as they go on one-core lanes, done by threads of our own: order, errors and the end.
+"""Dynamic runs on one-core lanes, executed by lane threads: order, errors and the end.
 
-That results are the same is tried with those of other lanes (test_live.py).
+`test_live.py` compares their results with those of other lanes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COMPILED = [policy for policy in POLICIES if policy != "anywhere"]
 
 @pytest.fixture
 def closed(monkeypatch: pytest.MonkeyPatch) -> list[LaneThreads]:
-    """The threads of runs that are over."""
+    """The threads of ended runs."""
     seen: list[LaneThreads] = []
     close = LaneThreads.close
 

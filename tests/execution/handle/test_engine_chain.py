@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's engines in turn: queries are repeated when another engine takes over, and no wait outlasts a hung engine."""
+"""A run's chain of engines: queries are repeated when another engine takes over, and no wait outlasts a hung engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from syclsched.execution.handle.watchdog import RunWatch
 
 
 class Engine:
-    """An engine that ends when the test says so."""
+    """An engine that ends when the test sets it."""
 
     def __init__(self, *, fails: bool) -> None:
         self.failures = SimpleNamespace(halts=None, halted=fails, none=not fails, first=None)
@@ -75,7 +75,7 @@ class Recovery:
         return found
 
     def check_not_lost(self, array: str, rows: Any) -> None:
-        """Nothing is lost."""
+        """Assert that no memory is reported as lost."""
 
 
 def chain(first: Engine, *others: Any, **deadlines_s: float) -> EngineChain:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans on live devices: right to the last bit wherever tasks run, with the memory the plan says, or refused."""
+"""Runs of plans on live devices: equal bits for all placements, the memory of the plan, and refusals."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_refused_kernel_among_others_names_its_task(live: tuple[Platform, Any]) 
 
 
 def failing(platform: Platform, devices: Any) -> Run:
-    """Start a run whose only task fails, and wait for its end without being told how it ended."""
+    """Start a run whose only task fails, and wait for its end without reading its error."""
     graph = TaskGraph("unseen")
     graph.kernel(REFUSED, name="bad", x=graph.array("x", data=np.arange(100)), y=graph.array("y", (100,), DTYPE), a=1)
     run = execute(plan_on(graph, platform, "cpu"), graph, devices, {"y": np.zeros(100, DTYPE)})
@@ -187,7 +187,7 @@ def test_many_waits_become_one_fence(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     platform = with_lanes(platform, 12)
     graph = TaskGraph("fan-in")
-    size = 1 << 21  # kernels long enough that most still run when the last is submitted: only their events are fenced
+    size = 1 << 21  # kernels so long that most still run when the last is submitted: only their events are fenced
     x = graph.array("x", data=np.ones(size, DTYPE))
     parts = [graph.array(f"p{i}", data=np.full(size, i)) for i in range(11)]
     for i, part in enumerate(parts):
@@ -315,7 +315,7 @@ def test_kernels_are_submitted_without_dpctl_objects_of_their_arrays(
 
     monkeypatch.setattr(MemoryRange, "_on", noted)
     platform, devices = live
-    for length in (1, 20):  # launches made one by one, and together
+    for length in (1, 20):  # launches one by one, and joined
         graph = given_chain(length)
         with execute(plan_on(graph, platform, "cpu"), graph, devices) as run:
             np.testing.assert_array_equal(run.result("y"), sequential(graph, graph.data)["y"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Observers of runs: none, one, or several at once, each of which is told of all runs."""
+"""Observers of runs: none, one, or several at once, each of which is notified of all runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syclsched.execution.handle import run_observer
 
 
 class Noting:
-    """An observer that notes what it is told."""
+    """An observer that records its notifications."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -38,7 +38,7 @@ def none_before_and_after() -> Iterator[None]:
 def test_all_observers_are_told_of_runs_and_calls() -> None:
     first, second = Noting(), Noting()
     run_observer.add(first)
-    assert run_observer.active is first  # runs pay for one call only
+    assert run_observer.active is first  # runs make one call only
     run_observer.add(second)
     assert run_observer.active is not None
     run: Any = object()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The watchdog warns of what takes too long, lets overdue tasks fail, and gives up what hangs."""
+"""The watchdog: warnings about delays, failures of overdue tasks, and runs given up because they hang."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from syclsched.testing import faults
 SIZE = 64
 
 
-# --- a watch over an engine that is made up -------------------------------------------------------
+# --- a watchdog on a mock engine ------------------------------------------------------------------
 
 
 class Engine:
-    """Where its lanes are is said by the test."""
+    """A mock engine whose lane positions the test sets."""
 
     def __init__(self) -> None:
         self.finished = threading.Event()
@@ -216,12 +216,12 @@ def test_impossible_seconds_are_refused(seconds: Any) -> None:
 # --- on real queues -------------------------------------------------------------------------------
 
 DEVICE = "cpu"
-#: What is submitted to the device before the task that hangs: the copy of its input.
+#: Instructions submitted to the device before the task that hangs: the copy of its input.
 COPIES = 1
 
 
 def graph_with_deadline(deadline_s: float | None) -> TaskGraph:
-    """``a`` on the device; on another one ``c``, which needs nothing of it, and ``b``, which does, as ``d``."""
+    """Return ``a`` and ``d`` for a device, ``b`` and ``c`` for another; ``b`` and ``d`` need ``a``."""
     graph = TaskGraph("late")
     one = np.ones(SIZE, DTYPE)
     x, y = graph.array("x", data=one), graph.array("y", data=one)
@@ -242,7 +242,7 @@ def started(graph: TaskGraph, safeguards: Safeguards = DEFAULT_SAFEGUARDS) -> An
 
 
 def busy_threads() -> int:
-    """Return how many threads there are that have something to do."""
+    """Return the number of threads with a job."""
     return sum(thread.name != IDLE for thread in threading.enumerate())
 
 
@@ -290,7 +290,7 @@ def test_a_run_that_hangs_is_given_up_and_its_memory_comes_back_when_it_ends(wat
         injection.release()
         engine.join(60)
     assert not len(engine.buffers)
-    until(lambda: busy_threads() <= before + 1)  # the watchdog's own
+    until(lambda: busy_threads() <= before + 1)  # the watchdog's own thread
 
 
 @pytest.mark.other_device

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alarms that runtimes ring."""
+"""Wakeups by eventfd that runtimes signal."""
 
 from __future__ import annotations
 

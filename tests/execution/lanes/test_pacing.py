@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Submission runs ahead of a device, but not without end."""
+"""Pacing of submission: bounded work in flight on a device."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Donated inputs: tasks overwrite the memory of the value that a run is given."""
+"""Donated inputs: tasks overwrite the memory of the value passed to a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_donated_input_is_updated_in_place() -> None:
         for turn, wanted in enumerate((1.0, 3.0, 6.0), 1):
             assert (runner({"x": np.full(50, float(turn))}, ["y"])["y"] == wanted).all()
             assert (total == wanted).all()
-        # A value in memory that kernels cannot reach is copied, and the result must be fetched.
+        # A value in memory that kernels cannot reach is copied, and the result must be copied back.
         other = np.zeros(50)
         assert (runner({"x": np.ones(50), "total": other}, ["total"])["total"] == 1).all()
 
@@ -52,7 +52,7 @@ def test_a_donated_input_stays_in_memory_that_the_host_cannot_reach() -> None:
         assert (run.result("total") == 1.5).all()
         assert (to_numpy(run.result("total", like="usm_ndarray")) == 1.5).all()
         run.wait()
-        # A value of the host is copied there, and stays as it is.
+        # A value in host memory is copied, and is not changed.
         other = np.zeros(50)
         assert (runner({"x": np.ones(50), "total": other}, ["total"])["total"] == 1).all()
         assert (other == 0).all() and (total.read() == 1.5).all()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs as they come to the host's memory."""
+"""Copies of inputs into host memory."""
 
 from __future__ import annotations
 

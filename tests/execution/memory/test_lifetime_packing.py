@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Buffers packed by their lifetimes: none overlaps another of its time, and little memory is wasted."""
+"""Packing of buffers by lifetime: no overlap of buffers that live at once, and little wasted memory."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def test_buffers_of_the_same_time_lie_apart(buffers: list[Lifetime]) -> None:
 
 
 def test_what_fills_gaps_in_order_is_packed_without_any() -> None:
-    # In order, the third one lies behind both others, as the first leaves too little.
+    # In this order the third one is behind both others, as the first leaves too little.
     buffers = [Lifetime(64, 0, 2), Lifetime(64, 0, 9), Lifetime(128, 2, 9)]
     assert packed(buffers, 192)[1] == 192

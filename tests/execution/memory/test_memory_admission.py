@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frees take effect when what precedes them has completed, lane by lane."""
+"""Admission of allocations: frees take effect when their predecessors have completed, lane by lane."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that is laid out once: nobody gets memory before all those who used it are done, and little is wasted."""
+"""The static memory layout: memory is reused after its last user only, and little is wasted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from syclsched.planning import build_plan
 
 @st.composite
 def straight_plans(draw: st.DrawFn) -> Plan:
-    """Plans on the lanes of one device whose memory is tight, with copies on a lane of their own or not."""
+    """Return plans on the lanes of one device whose memory is tight, with a copy lane or without."""
     case: Case = draw(tight_cases())
     left = case.platform.device("left")
     assignments = tuple(
@@ -46,7 +46,7 @@ def straight_plans(draw: st.DrawFn) -> Plan:
 
 
 def done_before(program: Program) -> dict[int, set[int]]:
-    """Return for each instruction all that is done when it begins, by lane order and events only."""
+    """Return for each instruction all that precede it by lane order and events."""
     before: dict[int, set[int]] = {}
     last: dict[int, int] = {}
     for number in sorted(n for n, node in program.nodes.items() if node.instruction.kind not in MEMORY_KINDS):
@@ -59,7 +59,7 @@ def done_before(program: Program) -> dict[int, set[int]]:
 
 
 def users_of(plan: Plan) -> dict[int, list[int]]:
-    """Return by number of the allocation who uses its memory."""
+    """Return by number of the allocation the instructions that use its memory."""
     current: dict[tuple[str, str], int] = {}
     found: dict[int, list[int]] = {}
     for _, instruction in plan.instructions():
@@ -184,7 +184,7 @@ def test_nothing_that_is_brought_or_fetched_waits_for_memory_where_there_is_enou
     program = Program(plan)
     layout = make_layout(program, (), 8)
     waited = {number for numbers in layout.waits.values() for number in numbers}
-    # Each lane of the device takes what the others would have to wait for; the host has one buffer, and is fast.
+    # Each device lane reuses memory that others would have to wait for; the host has one buffer, and is fast.
     assert all(program.nodes[number].on_host for number in waited)
     assert layout.nbytes["left"] <= buffers * 8000
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which buffers get a block of their own before a run."""
+"""The choice of buffers that get a block of their own before a run."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Tensor:
 
 
 class Namespaced:
-    """An array as the array API standard has them."""
+    """An array as in the array API standard."""
 
     def __array_namespace__(self) -> Any:
         return np

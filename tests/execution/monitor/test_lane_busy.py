@@ -27,7 +27,7 @@ def test_what_is_older_than_the_window_counts_no_longer() -> None:
     meter = LaneBusyMeter(0.0)
     meter.add_sample(1.0, 1, 1.0, ["a"])
     meter.replace_samples([], 10.0, 30.0, {"b": 20.0})
-    # Half of the second run lies in the window.
+    # Half of the second run is in the window.
     assert meter.shares(20.0 + WINDOW_S) == pytest.approx({"b": 1.0})
     assert meter.shares(25.0 + WINDOW_S) == pytest.approx({"b": 0.5})
     assert meter.shares(31.0 + WINDOW_S) == {}

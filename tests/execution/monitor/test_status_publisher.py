@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that allows monitoring is seen by others with its runs, whatever executes them, and leaves nothing."""
+"""Published status of runs: visible to other processes for every engine, and removed at the end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COUNT = 6
 
 @pytest.fixture(autouse=True)
 def _monitored(runtime_folder: Path) -> Iterator[None]:
-    """Allows monitoring, and asserts that nothing is left of it."""
+    """Allow monitoring, and assert that no file is left."""
     with syclsched.monitor():
         yield
     assert run_observer.active is None
@@ -53,7 +53,7 @@ def own() -> ProcessStatus:
 
 
 def seen(true: Callable[[GraphStatus], bool], name: str = "gated") -> GraphStatus:
-    """Wait until the state of a graph that others see fulfils a condition, and return it."""
+    """Wait until the published state of a graph fulfils a condition, and return it."""
     kept: list[GraphStatus] = []
 
     def look() -> bool:
@@ -65,7 +65,7 @@ def seen(true: Callable[[GraphStatus], bool], name: str = "gated") -> GraphStatu
 
 
 class Gate:
-    """A graph of kernels with a host function among them that waits until the test lets it go."""
+    """A graph of kernels with a host function that waits until the test releases it."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
@@ -141,7 +141,7 @@ def test_a_run_that_is_held_back_is_seen_to_wait(live: tuple[Platform, Any]) -> 
     try:
         with _executed(gate, platform, devices) as run:
             seen(lambda graph: graph.in_flight == 1)
-            plan = plan_on(background, platform, "cpu", task_s=1e-2)  # so long that one may start now and then
+            plan = plan_on(background, platform, "cpu", task_s=1e-2)  # so long that one may start meanwhile
             with execute(plan, background, devices, safeguards=how) as slow:
                 graph = seen(lambda graph: any(each.waits for each in graph.runs), "background")
                 assert [(each.priority, each.share) for each in graph.runs] == [(-3, 0.5)]
@@ -175,10 +175,10 @@ def test_calls_of_compiled_code_are_counted(live: tuple[Platform, Any]) -> None:
     with bind(plan_on(graph, platform, "cpu"), graph, devices, trace=False) as runner:
         for _ in range(3):
             runner({"y": np.arange(64, dtype=np.float32)})
-        assert runner.handed_over_ns is not None  # they were such calls
+        assert runner.handed_over_ns is not None  # those runs were such calls
     called = seen(lambda graph: graph.done == 3, graph.name)
     assert [run.ending for run in called.ended] == ["done"] * 3
-    # What their lanes do cannot be seen.
+    # The progress of their lanes is invisible.
     tasks = [(lane.tasks_done, lane.tasks, lane.busy) for lane in called.lanes if lane.tasks]
     assert tasks == [(COUNT, COUNT, None)]
     assert [0.0 < (lane.predicted_busy or 0.0) <= 1.0 for lane in called.lanes if lane.tasks] == [True]
@@ -189,7 +189,7 @@ def test_a_run_in_flight_before_monitoring_is_seen(live: tuple[Platform, Any]) -
     try:
         with _executed(gate, *live) as run:
             seen(lambda graph: graph.in_flight == 1)
-            with syclsched.monitor():  # allowed already: nothing changes
+            with syclsched.monitor():  # allowed already: no change
                 assert seen(lambda graph: graph.in_flight == 1).done == 0
             gate.open.set()
             run.wait()

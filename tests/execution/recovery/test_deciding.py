@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that decide as they go, and go on when something breaks: the same bits, whatever broke and whenever."""
+"""Recovery of dynamic runs: equal bits for every fault at any time."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_what_depends_on_a_copy_that_failed_on_its_device_is_no_good(recover: bo
     graph.kernel(MIX, name="second", x=y, y=z, a=1)
     graph.kernel(MIX, name="third", x=z, y=graph.array("w", data=np.ones(64, DTYPE)), a=1)
     expected = sequential(graph, graph.data)
-    # It is found out when all has long been submitted.
+    # The loss is found after all has been submitted.
     with (
         faults.inject(faults.fail_on_device(1, device="cpu"), faults.hang("cpu")) as seen,
         start(graph, live, "eager", recover=recover) as run,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Platforms without devices that are lost."""
+"""Platforms without lost devices."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is left to do after losses: enough, in versions that fit, and no more than needed in plain cases."""
+"""Remaining work after losses: sufficient, with matching versions, and minimal in simple cases."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def left(
 
 
 def check(found: RemainingWork, versions: Versions, whole: dict[str, set[int]], wanted: set[str]) -> None:
-    """Do what is left, and look at every version that is read and wanted."""
+    """Execute the remaining tasks, and check every version that is read or wanted."""
     state = dict(found.start)
     for array, version in state.items():
         assert version in whole[array], f"{array} begins with a version that is nowhere"
@@ -103,7 +103,7 @@ def test_a_value_that_is_written_anew_outlives_a_failure() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[dict[str, PlannedTask], set[str], set[str], dict[str, set[int]], set[str]]:
-    """Tasks, those that are done and that failed, what lies whole somewhere, and what must not be repeated."""
+    """Draw tasks, those done and those failed, versions that are still stored, and tasks that must not be repeated."""
     arrays = "uvwxyz"[: draw(st.integers(1, 6))]
     tasks: dict[str, PlannedTask] = {}
     for index in range(draw(st.integers(1, 12))):

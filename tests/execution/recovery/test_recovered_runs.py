@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that go on when something breaks: the same bits, whatever broke and whenever, and nothing left behind."""
+"""Recovery of planned runs: equal bits for every fault at any time, and no leaks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEADLINE_S = 240.0
 
 
 def braid(tasks: int = 16, strands: int = 3) -> TaskGraph:
-    """Strands that are written in place and read each other, through temporaries: every task needs those before."""
+    """Return chains that are written in place and read each other through temporaries: a task needs all before it."""
     graph = TaskGraph("braid")
     arrays = [graph.array(f"x{n}", data=np.arange(64, dtype=DTYPE) * (n + 1)) for n in range(strands)]
     for index in range(tasks):
@@ -45,7 +45,7 @@ def braid(tasks: int = 16, strands: int = 3) -> TaskGraph:
 
 
 def spread(graph: TaskGraph, platform: Platform) -> Plan:
-    """Tasks go round over all devices and lanes."""
+    """Plan tasks round robin over all devices and lanes."""
     places = [(d.name, lane) for d in platform.compute_devices for lane in range(d.lanes)]
     implementation = {"assign": "library", "mix": "opencl-c"}
 
@@ -63,7 +63,7 @@ def check(run: Any, graph: TaskGraph, expected: dict[str, Any]) -> None:
 
 
 def passed(plan: Plan, graph: TaskGraph, devices: Any, point: Any) -> int:
-    """How often an undisturbed run passes a point."""
+    """Return how often an undisturbed run passes a point of fault injection."""
     with faults.inject() as seen, execute(plan, graph, devices) as run:
         run.wait(DEADLINE_S)
     return seen.passed(point)
@@ -95,7 +95,7 @@ def test_a_fault_at_any_point_changes_no_bit(kind: str) -> None:
 
 
 def test_an_input_that_was_written_before_the_failure_has_its_last_value() -> None:
-    """No task that is left uses it."""
+    """No remaining task uses this input."""
     _, devices = live_on(2)
     graph = TaskGraph("two strands")
     x = [graph.array(f"x{n}", data=np.arange(64, dtype=DTYPE) * (n + 1)) for n in range(4)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams in which something breaks: the bits of single runs, in order; and deadlines, which fail at their place."""
+"""Recovery of streams: the bits of single runs, in order; and deadlines, which fail at their input."""
 
 from __future__ import annotations
 

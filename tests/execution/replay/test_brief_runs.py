@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of a few microseconds, made on the calling thread without releasing the GIL: right, also when one fails."""
+"""Brief runs of a few microseconds on the calling thread without releasing the GIL, also with failures."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def right(found: Any, x: np.ndarray) -> bool:
 
 
 class Forced:
-    """Tells that runs are brief once they were tried on the calling thread, or at once."""
+    """A flag that marks runs as brief once they have run on the calling thread, or at once."""
 
     def __init__(self, run: NativeRun, *, at_once: bool) -> None:
         self._run, self._at_once = run, at_once
@@ -72,7 +72,7 @@ def force_brief(monkeypatch: pytest.MonkeyPatch, *, at_once: bool) -> None:
 
 @pytest.fixture
 def ended(local_queues: None, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How runs ended that were made as brief ones, which all are once they have been tried on the calling thread."""
+    """Record the results of brief runs; all runs are brief once they have run on the calling thread."""
     found: list[int] = []
     run_briefly = NativeRun.run_briefly
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls whose kernels the calling thread and helpers execute in parts: right, also of many threads, or when refused."""
+"""Runs whose kernels the calling thread and helpers execute in parts, also from many threads and with refusals."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def right(found: Mapping[str, Any], x: Any) -> bool:
 
 @pytest.fixture
 def runs(local_queues: None, monkeypatch: pytest.MonkeyPatch) -> list[NativeRun]:
-    """The native runs that are made, all with two helpers and each divisible kernel in seven parts."""
+    """Record the native runs; all have two helpers and divide each divisible kernel into seven parts."""
     made: list[NativeRun] = []
     make = NativeRun.__init__
 
@@ -91,7 +91,7 @@ def test_after_delayed_runs_more_and_more_are_made_without_helpers(runs: list[Na
     with compiled() as model:
         model(given(0))
         job, ways = runs[0]._job, []
-        job.least_ns[:] = [1, 2, 0]  # each run with helpers takes longer than twice the second
+        job.least_ns[:] = [1, 2, 0]  # with helpers each run takes longer than twice the second
         for seed in range(12):
             assert right(model(given(seed)), given(seed))
             ways.append(job.way)
@@ -117,7 +117,7 @@ def test_calls_without_helpers_whose_cores_are_busy_are_not_taken_for_helped_one
     with compiled() as model:
         model(given(0))
         job = runs[0]._job
-        job.helpers_count = 0  # as if as many other callers executed kernels as there are helpers
+        job.helpers_count = 0  # as if there were as many other callers with kernels as helpers
         helped = job.trials[HELPED]
         assert right(model(given(1)), given(1))
         assert job.way == 1 and job.trials[HELPED] == helped
@@ -146,6 +146,6 @@ def test_kernels_that_ask_for_their_launch_or_update_are_not_divided() -> None:
         return OpenCLSource(f"kernel void f(global float *x) {{ x[{query}] = 1; }}", "f")
 
     assert is_divisible(source("get_global_id(0)"), FILL)
-    assert not is_divisible(source("get_global_id(0)"), SCALE)  # it updates x: to repeat a part is wrong
+    assert not is_divisible(source("get_global_id(0)"), SCALE)  # the kernel updates x: to repeat a part is wrong
     for query in ("get_group_id(0)", "get_num_groups(0)", "get_global_size(0)", "atomic_inc(n)"):
         assert not is_divisible(source(query), FILL)

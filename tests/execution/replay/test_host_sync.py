@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which submissions must wait for the host's steps, and which steps leave nothing else on its way."""
+"""The schedule of host synchronisation: submissions that wait for host steps, and steps that run exclusively."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOMY = replace(TWO_DEVICES, spaces=tuple(replace(space, capacity_bytes=10**9) f
 
 
 def by_task(graph: TaskGraph, lane_of: dict[str, int]) -> tuple[Program, HostSyncSchedule]:
-    """Kernels on lanes of one device, what has no lane on the host."""
+    """Return a plan with kernels on lanes of one device, and tasks without a lane on the host."""
 
     def place(name: str) -> tuple[str, int, str | None]:
         first = graph.find_task(name).operation.implementations[0].name  # type: ignore[union-attr]
@@ -89,7 +89,7 @@ def test_levels_follow_from_what_is_waited_for(graph: TaskGraph, data: st.DataOb
         before = {n for n in (*node.events, first[node.id]) if n in behind}
         behind[node.id] = before.union(*(behind[n] for n in before))
         last[node.lane] = node.id
-    # What each step, and those before it, have seen complete.
+    # Instructions known to be complete after each step and those before it.
     seen: list[set[int]] = []
     for step in levels.steps:
         seen.append({*(seen[-1] if seen else ()), *step.events}.union(*(behind[n] for n in step.events)))

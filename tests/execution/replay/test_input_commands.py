@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with inputs like the last ones: read where they lie or copied, right each time, also when something fails."""
+"""Repeated runs with inputs of the same form: read in place or copied, also after failures."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def operation(loaded: Any) -> Operation:
 
 
 def doubled() -> Operation:
-    """y = 2 x + 1."""
+    """Return y = 2 x + 1."""
     line = plain((SIZE,), "float32")
     ends = PrimitiveArgument("x", c_api.SRC, line), PrimitiveArgument("y", c_api.DST, line)
     return operation(LoadedPrimitive(PrimitiveRequest("eltwise", ends, (c_api.ELTWISE["linear"], 2.0, 1.0))))
 
 
 class Copied:
-    """A library that copies x to y, from elsewhere too, and refuses what it is told to."""
+    """A library that copies x to y, also from other memory, and fails with a given status."""
 
     def __init__(self) -> None:
         self.refuses = self.refuses_once = self.refuses_elsewhere = self.refuses_to_move = 0
@@ -111,7 +111,7 @@ def _address(function: Any) -> int:
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether runs were begun with what C was given."""
+    """Record whether C code accepted the inputs of each run."""
     found: list[bool] = []
     begin = NativeRun.begin_in_place
 
@@ -149,7 +149,7 @@ def repeat_of(runner: Runner, results: tuple[str, ...], inputs: Any = BUSY) -> A
 
 @pytest.fixture(params=[0, native_run.SHORT_NS, 10**12], ids=["by a thread", "as it comes", "by the caller"])
 def runner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
-    """A bound plan, whose runs' ends are waited for in one way or the other."""
+    """A bound plan, with one of two ways to wait for the ends of its runs."""
     monkeypatch.setattr(native_run, "SHORT_NS", request.param)
     with bound(chain(doubled(), doubled())) as made:
         yield made
@@ -162,7 +162,7 @@ def test_what_is_read_once_is_read_where_it_lies(runner: Runner, begun: list[boo
         assert np.array_equal(again((x,))["y1"], 4 * x + 3)
         assert np.array_equal(again((x,))["y1"], 4 * x + 3)
         assert np.array_equal(x, values(turn))
-        # The usual way reads what that was given, and leaves the other way as it was.
+        # The usual path reads its own inputs, and leaves the other path unchanged.
         assert np.array_equal(runner({"x": -x}, ["y1"])["y1"], 3 - 4 * x)
     assert begun == [True] * 12
 
@@ -176,7 +176,7 @@ def test_runs_in_between_make_it_refuse_until_the_next_call(runner: Runner, begu
     runner({"x": values(3)}, ("y1",))
     assert np.array_equal(again((values(4),))["y1"], 4 * values(4) + 3)
     runner({"x": values(3)}, ("y0",))
-    assert again((values(4),)) is None  # other results were fetched last
+    assert again((values(4),)) is None  # other results were read last
     with faults.inject():
         assert again((values(4),)) is None
     runner({"x": values(3)}, ("y1",))
@@ -260,7 +260,7 @@ def test_what_is_refused_is_tried_again_with_what_was_given(
 
 
 def test_what_is_refused_before_an_input_is_copied_is_tried_again_with_its_own() -> None:
-    # "late" is copied to where b was, which is read after what is refused.
+    # "late" is copied to the place of b, which is read after the refused command.
     library = Copied()
     graph = TaskGraph("late")
     called = "x", "late", *"abcdefg"
@@ -323,7 +323,7 @@ def test_what_two_interrupts_have_left_is_no_result_of_the_next_call(
 
 
 def test_there_is_none_for_other_inputs_than_the_plan_has(runner: Runner) -> None:
-    assert runner.repeat(BUSY, ("y1",)) is None  # there was no call yet
+    assert runner.repeat(BUSY, ("y1",)) is None  # there was no call before
     assert repeat_of(runner, ("y1",)) is not None
     assert runner.repeat([], ("y1",)) is None
     assert runner.repeat([*BUSY, InputSpec("more", FLOAT, (1,))], ("y1",)) is None

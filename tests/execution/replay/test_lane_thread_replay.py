@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bound plans on one-core lanes, done by threads of our own: the same bits, errors and traces as when submitted."""
+"""Bound plans on one-core lanes, executed by lane threads: bits, errors and traces equal to those of queues."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("one_core_lanes")]
 
 @pytest.fixture
 def performed(monkeypatch: pytest.MonkeyPatch) -> list[LaneThreadSubmission]:
-    """Runs that were done by our own threads."""
+    """Record the runs that lane threads executed."""
     seen: list[LaneThreadSubmission] = []
     start = LaneThreadSubmission.start
 
@@ -67,7 +67,7 @@ def test_random_graphs_give_numpys_bits(data: st.DataObject) -> None:
 
 
 def ladder(steps: int = 60, turns: int = 300) -> tuple[TaskGraph, Any]:
-    """Two columns, each step of one waiting for the step before of the other."""
+    """Return two chains in which each step of one waits for the previous step of the other."""
     platform, _ = live_on(None)
     graph = TaskGraph("ladder")
     columns = [graph.array(f"y{c}", data=np.array([c + 1], DTYPE)) for c in range(2)]
@@ -168,7 +168,7 @@ def test_what_is_refused_is_named_and_the_rest_is_done(performed: list[LaneThrea
 
 
 def spun(turns: int) -> int:
-    """What `SPIN` makes of 1, modulo 2 to the 64."""
+    """Return the result of `SPIN` on 1, modulo 2 to the 64."""
     factor, summand, value = 6364136223846793005, 1442695040888963407, 1
     for bit in range(turns.bit_length()):
         if turns >> bit & 1:
@@ -197,7 +197,7 @@ def test_a_sequence_goes_on_when_another_lane_is_refused_something(performed: li
             spans = {s.task: s for s in run.trace().spans if s.kind == "launch"}
             outcome = {task: s.outcome for task, s in spans.items()}
             assert outcome == {"steps": "done", "first": "done", "bad": "failed", "last": "done"}
-            # Submitted after all, with times of the device's clock: they are on the host's, as those before.
+            # Submitted to queues after all: device times are converted to the host's clock, like those before.
             assert spans["last"].start_s >= spans["first"].finish_s > spans["first"].start_s
             assert spans["last"].duration_s > 0.0
             assert int(run.result("y")[0]) % 2**64 == spun(200 * 100_000)
@@ -274,7 +274,7 @@ HALVE = Operation(
 
 
 def test_numbers_too_small_to_be_normal_are_what_they_are_when_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Our threads have the same rounding and flushing as the runtime's own."""
+    """Lane threads have the rounding and flushing modes of the runtime's threads."""
     platform, devices = live_on(None)
     graph = TaskGraph("tiny")
     tiny = (np.random.default_rng(0).random(1000) * 4e-38).astype("float32")

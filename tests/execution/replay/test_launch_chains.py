@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small kernels made by one launch, one after another: which may be, and that nobody can tell by the results."""
+"""Chains of small kernels in one launch: eligible tasks, and results equal to single launches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.sycl
 IMPLEMENTATION = "opencl-c"
 SHAPE = (6, 8)
 
-#: What depends on every index that a work-item can ask for; a helper, a macro and an attribute beside it.
+#: Code that depends on every index a work-item can query; with a helper, a macro and an attribute.
 INDICES = """
 #define ADDED 5
 long helper(long value) { return value + ADDED; }
@@ -55,7 +55,7 @@ __kernel void indices(__global const long *x, __global long *y) { y[place()] += 
 
 @pytest.fixture(autouse=True)
 def _however_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch_fusion, "NOTICED", 0.0)  # plans made by hand say that tasks take long
+    monkeypatch.setattr(launch_fusion, "NOTICED", 0.0)  # the predicted times of plans made by hand are long
 
 
 def operation(source: str, flops: float = 1e3) -> Operation:
@@ -75,7 +75,7 @@ def replaced_code(given: Operation, code: OpenCLSource) -> Operation:
 
 
 def chain_of(operations: Sequence[Operation]) -> TaskGraph:
-    """Return tasks that read x and update y, and the other way round, in turns."""
+    """Return tasks that read x and update y, and the reverse, in turns."""
     graph = TaskGraph("chain")
     x, y = (graph.array(name, SHAPE, "int64") for name in "xy")
     for number, each in enumerate(operations):
@@ -102,7 +102,7 @@ def submissions(runner: Runner) -> list[int]:
 
 
 def same_as_alone(graph: TaskGraph, launches: list[int], lanes: int = 1) -> None:
-    """Assert that a plan makes these launches, and its results are those of kernels launched one by one."""
+    """Assert that a plan makes these launches, and has the results of kernels launched one by one."""
     rng = np.random.default_rng(0)
     with bound(graph, lanes=lanes) as runner, bound(graph, trace=True, lanes=lanes) as alone:
         assert submissions(runner) == launches
@@ -183,7 +183,7 @@ def test_what_is_refused_is_submitted_one_by_one_in_order() -> None:
     inputs = {name: np.arange(48).reshape(SHAPE) for name in graph.inputs()}
     with bound(graph) as runner:
         expected = runner(inputs)
-        # The third submission is the chain, behind two copies; its last task is refused again when it is alone.
+        # The third submission is the chain, after two copies; its last task is refused again when it is alone.
         with faults.inject(faults.fail_submission(3)), runner.run(inputs) as run:
             with pytest.raises(TaskFailedError, match="t3"):
                 run.wait()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches made as one: which may be, and that nobody can tell by the results."""
+"""Launches fused into one: eligible tasks, and results equal to single launches."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ IMPLEMENTATION = "opencl-c"
 @pytest.fixture(autouse=True)
 def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_fusion, "MIN_SAVED_LAUNCHES", 1)
-    monkeypatch.setattr(launch_fusion, "MAX_DURATION_S", 10.0)  # what plans made by hand say of tasks
+    monkeypatch.setattr(launch_fusion, "MAX_DURATION_S", 10.0)  # predicted times in plans made by hand
 
 
 def wide(width: int = 4, steps: int = 3) -> TaskGraph:
-    """Columns of their own, without anything between them."""
+    """Return independent columns of tasks."""
     graph = TaskGraph("wide")
     pairs = [[graph.array(f"{n}{c}", (32,), DTYPE) for n in "xy"] for c in range(width)]
     for step in range(steps):
@@ -76,7 +76,7 @@ def together(units: list[tuple[str, ...]], first: str, second: str) -> bool:
 def test_neighbours_without_anything_between_them_go_together() -> None:
     platform, _ = live_on(None)
     graph = wide()
-    # In the first step each comes behind the copies of its own inputs, which are submitted after those before it.
+    # In the first step each task follows the copies of its inputs, submitted after those of earlier tasks.
     assert units_of(on_lanes(graph, platform, 1), graph) == [
         ("t0_0",),
         ("t0_1",),
@@ -144,7 +144,7 @@ def test_what_the_device_does_not_compile_for_several_goes_alone() -> None:
         return False
 
     assert all(len(unit) == 1 for unit in units_of(on_lanes(graph, platform, 1), graph, possible=never))
-    assert asked == [4]  # once for all that do the same
+    assert asked == [4]  # once for all equal tasks
 
 
 def test_nothing_is_compiled_for_several_launches_where_too_few_would_be_saved(
@@ -153,7 +153,7 @@ def test_nothing_is_compiled_for_several_launches_where_too_few_would_be_saved(
     platform, devices = live_on(None)
     graph = wide()
     monkeypatch.setattr(launch_fusion, "MIN_SAVED_LAUNCHES", 1000)
-    monkeypatch.setattr(joined_launches, "joined_source", None)  # what calls it fails
+    monkeypatch.setattr(joined_launches, "joined_source", None)  # its launch fails
     with bind(on_lanes(graph, platform, 1), graph, devices) as runner:
         inputs = inputs_of(graph, 1)
         expected = sequential(graph, inputs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs done by one call of C: right every time; those that take long, fail or are interrupted go on as usual."""
+"""Runs made by one C call: results, and the continuation of long, failed or interrupted runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STEPS, SIZE = 40, 5000
 
 @pytest.fixture
 def flown(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What one-call runs have returned."""
+    """Record the return values of one-call runs."""
     found: list[int] = []
     run_blocking = NativeRun.run_blocking
 
@@ -44,7 +44,7 @@ def flown(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture(params=["one lane", "two lanes", "calls only", "kernels only"])
 def runner(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A bound plan, and what it makes of its input."""
+    """A bound plan, and a function that returns its expected result."""
     platform, live = live_on(None)
     if request.param == "calls only":
         graph = TaskGraph("calls")
@@ -107,7 +107,7 @@ def test_results_are_right_every_time_and_the_callers_own(runner: Any, flown: li
 
 @pytest.fixture
 def on_caller(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many runs had been executed on the calling thread after each run."""
+    """Record after each run the number of runs executed on the calling thread."""
     found: list[int] = []
     run_blocking = NativeRun.run_blocking
 
@@ -121,7 +121,7 @@ def on_caller(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def small_kernels() -> tuple[Any, TaskGraph, Any]:
-    """Return a plan of three small kernels, which count y from 0 to 1, then to 3, in place, and add x."""
+    """Return a plan of three small kernels that count y from 0 to 1, then to 3, in place, and add x."""
     platform, live = live_on(None)
     graph = TaskGraph("small")
     x, y = graph.array("x", (64,), "float32"), graph.array("y", (64,), "float32")
@@ -204,8 +204,8 @@ def test_what_takes_long_goes_on_as_a_run(runner: Any, flown: list[int], monkeyp
     bound, wanted = runner
     monkeypatch.setattr(native_run_cache, "SLICE_S", 0.0)
     bound({"y": inputs(0)})
-    bound._bound.instances.generations[0].native_runs._last._job.local = None  # on the calling thread none goes on
-    for turn in range(2000):  # on a busy machine a run may end before the caller looks
+    bound._bound.instances.generations[0].native_runs._last._job.local = None  # runs on the caller are never long
+    for turn in range(2000):  # on a busy machine a run may end before the caller checks
         assert np.array_equal(bound({"y": inputs(turn)})["y"], wanted(inputs(turn)))
         if turn >= 20 and STILL_RUNNING in flown:
             break
@@ -309,7 +309,7 @@ def test_so_many_calls_are_submitted_and_no_more_before_one_has_ended(monkeypatc
         for _ in range(3):
             assert np.array_equal(bound(given)["y"], wanted)
         assert ahead
-        assert max(ahead) <= MAX_CALLS_IN_FLIGHT + 1  # behind the copy of the input
+        assert max(ahead) <= MAX_CALLS_IN_FLIGHT + 1  # after the copy of the input
         waits.clear()
         assert all(np.array_equal(each["y"], wanted) for each in bound.stream([given] * 2))
     assert len(waits) >= 2

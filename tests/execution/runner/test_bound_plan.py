@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bound plans: the same bits run after run with new data, replayed from C or dispatched, and nothing left behind."""
+"""Bound plans: equal bits in repeated runs with new data, replayed or dispatched, and no leaks."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_a_cancelled_run_says_so_and_the_next_one_runs(live: tuple[Platform, Any
         start(replay)
 
     def cancelled_after_some(loop: SubmissionLoop, *arguments: Any) -> Any:
-        if arguments[3] >= 48:  # the number of the first one to be submitted
+        if arguments[3] >= 48:  # the number of the first submission
             running[0].cancel()
         return submit(loop, *arguments)
 
@@ -294,7 +294,7 @@ def test_arrays_given_out_are_not_the_runners(live: tuple[Platform, Any]) -> Non
     first, second = inputs_of(graph, 0), inputs_of(graph, 1)
     expected = sequential(graph, first)["y"]
     with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
-        for _ in range(200):  # a copy that is not waited for is wrong now and then
+        for _ in range(200):  # a copy without a wait would be wrong sometimes
             run = runner.run(first)
             run.wait()
             shared = run.result("y", like="usm_ndarray")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the engine costs is measured on live devices, and what is late is told from what could not start earlier."""
+"""Measured overheads of the engine on live devices, and delays separated from dependencies."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def test_a_gap_counts_from_when_lane_and_input_were_there() -> None:
     spans = (
         span(0, "cpu:0", 0.0, 1.0),
         span(1, "host:0", 1.5, 2.0, waits=(0,)),  # half a second late
-        span(2, "cpu:0", 1.0, 4.0),  # waits for nobody
-        span(3, "cpu:0", 4.25, 5.0, waits=(1,)),  # its lane was busy till 4
-        span(4, "cpu:1", 5.0, 6.0, waits=(3,)),  # not across host and device
+        span(2, "cpu:0", 1.0, 4.0),  # depends on no instruction
+        span(3, "cpu:0", 4.25, 5.0, waits=(1,)),  # its lane was busy until 4
+        span(4, "cpu:1", 5.0, 6.0, waits=(3,)),  # not between host and device
     )
     assert _gaps(spans) == [0.5, 0.25]
 

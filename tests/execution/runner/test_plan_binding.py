@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which plans can be submitted at once, and why others cannot."""
+"""Plans that can be submitted at once, and the reasons why others cannot."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_several_lanes_of_the_host() -> None:
 
 def test_kernels_behind_functions_on_several_lanes_of_the_host() -> None:
     def why_with(*arrays: str) -> str | None:
-        """Return why a kernel that reads and writes two arrays waits too long, behind a function for each of some."""
+        """Return the reason for a kernel that reads and writes two arrays and waits for a number of host functions."""
         graph = TaskGraph("behind")
         x, y = (graph.array(name, data=np.zeros(4, DTYPE)) for name in "xy")
         for n, name in enumerate(arrays):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ring of recordings is bounded, by runs and by instructions, and keeps the last ones."""
+"""The ring buffer of recordings: bounded by runs and by instructions, oldest dropped first."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generations on one lane follow each other in what traces say of them."""
+"""Order of the spans of generations on one lane in traces."""
 
 from __future__ import annotations
 

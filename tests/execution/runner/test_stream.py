@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams: the bits of one run after another, in order; bounded; a failure at its place; nothing hangs."""
+"""Streams: results of consecutive runs in order, bounded buffering, failures at their input, and no hangs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
 
 
 def there_and_back(platform: Platform, size: int = 100) -> tuple[TaskGraph, Plan]:
-    """A graph whose generations are interleaved: one lane, another, and the first again."""
+    """Return a graph whose generations are interleaved: one lane, another, and the first again."""
     graph = TaskGraph("there and back")
     x, y, z = (graph.array(name, (size,), DTYPE) for name in "xyz")
     for name, source, target in (("0 first", x, y), ("1 other", y, z), ("0 last", z, y)):
@@ -47,7 +47,7 @@ def there_and_back(platform: Platform, size: int = 100) -> tuple[TaskGraph, Plan
 
 
 def judged() -> TaskGraph:
-    """A graph whose task fails where x is negative."""
+    """Return a graph whose task fails where x is negative."""
     graph = TaskGraph("judged")
     x, status, y = graph.array("x", (4,), DTYPE), graph.array("status", (1,), "int32"), graph.array("y", (4,), DTYPE)
     graph.kernel(JUDGE, name="bad", x=x, status=status)
@@ -80,7 +80,7 @@ def test_random_graphs_give_the_bits_of_single_runs_in_order(
             for name, value in results.items():
                 np.testing.assert_array_equal(value, expected[name], err_msg=name)
         if length:
-            alone = runner(given_inputs[0])  # the runner is free again, and gives the same
+            alone = runner(given_inputs[0])  # the runner is free again, with the same result
             for name, value in found[0].items():
                 np.testing.assert_array_equal(value, alone[name])
 
@@ -160,7 +160,7 @@ def test_the_producer_is_asked_only_when_there_is_room(live: Live) -> None:
         assert runner.replayed
         for _ in runner.stream(produce(), in_flight=3):
             taken += 1
-        assert max(asked) == 2  # of those before, so many were not yet taken
+        assert max(asked) == 2  # of those before, this many were not yet taken
         assert asked[:3] == [0, 1, 2]
         assert len(runner._bound.instances.generations) == 3  # type: ignore[union-attr]
         list(runner.stream([inputs_of(graph, 0)], in_flight=1))
@@ -250,7 +250,7 @@ def test_a_bad_input_and_a_producer_that_raises(live: Live) -> None:
 
 def test_generations_that_do_not_fit_are_refused_with_the_sizes_or_fewer(live: Live) -> None:
     platform, devices = live
-    graph, plan = there_and_back(platform, 1000)  # three arrays of 8,000 bytes, two of them at once
+    graph, plan = there_and_back(platform, 1000)  # three arrays of 8,000 bytes, two of them at a time
     spaces = [
         replace(s, capacity_bytes=40_000) if s.name == platform.device("cpu").space else s for s in plan.platform.spaces
     ]
@@ -379,7 +379,7 @@ def test_a_result_does_not_wait_for_an_input_that_does_not_come(live: Live) -> N
     graph, plan = there_and_back(platform)
 
     async def consume(runner: Any) -> int:
-        gate = asyncio.Event()  # the next input comes only when the result of the one before was seen
+        gate = asyncio.Event()  # the next input comes only after the result of the previous one was read
         number = 0
         async with runner.stream(slowly(graph, 4, gate), in_flight=3) as stream:
             async for results in stream:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds of several generations: complete, in order on every lane, as fast as the busiest lane where that can be."""
+"""Rounds of several generations: complete, in order on every lane, and bounded by the busiest lane where possible."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def there_and_back(copy_s: float = 0.0) -> Plan:
 
 
 def check(program: Program, rounds: Rounds, generations: int, in_flight: int) -> None:
-    """Everything once; what it waits for, and what its generation has before it on its lane, was submitted before."""
+    """Check that each instruction runs once, after its waits and after its lane's earlier ones of the generation."""
     seen: set[tuple[int, int]] = set()
     before = {}
     for nodes in program.lanes:
@@ -99,7 +99,7 @@ def test_any_plan_is_submitted_wholly_and_in_order(data: st.DataObject, generati
     if rounds is not None:
         assert rounds.stages > 1
         check(program, rounds, generations, in_flight)
-        predict(unrolled(program, rounds, generations, in_flight))  # lanes do not wait for each other in a circle
+        predict(unrolled(program, rounds, generations, in_flight))  # lanes do not deadlock
 
 
 @given(data=st.data(), generations=st.integers(1, 6), in_flight=st.integers(1, 4))
@@ -151,7 +151,7 @@ def test_the_interval_is_the_load_of_the_busiest_lane(in_flight: int, interval_u
 
 
 def test_what_one_after_another_does_as_well_is_not_interleaved() -> None:
-    # The copies of a generation take longer than all the rest, and go ahead by themselves.
+    # The copies of a generation take longer than all the rest, and run ahead.
     found = forecast(Program(there_and_back(copy_s=50e-6)), 3)
     assert found.rounds.stages == 1
     assert found.interval_s * 1e6 == pytest.approx(150.0, rel=0.02)

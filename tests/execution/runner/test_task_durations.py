@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Durations of a run's tasks: by kind, as if alone, without the first call of a host function, and not of every run."""
+"""Durations of tasks in runs: by kind, free of interference and first calls, from a sample of runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def mixes(count: int) -> TaskGraph:
 
 
 class Feed:
-    """Keeps what a run is to write."""
+    """A feed that keeps the durations a run is to store."""
 
     def __init__(self) -> None:
         self.queued: list[Callable[[], Sequence[tuple[HistoryKey, float]]]] = []
@@ -65,7 +65,7 @@ class Feed:
 
 
 def slowed(plan: Plan, factor: float, tasks: Sequence[str]) -> Plan:
-    """Return a plan that predicts that these tasks share their cores with others."""
+    """Return a plan which predicts that these tasks share their cores with others."""
 
     def each(i: Any) -> Any:
         return replace(i, finish_s=i.start_s + i.duration_s * (factor if i.task in tasks else 1.0))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention of opset 23 and 24, beside its specification written out query by query."""
+"""Attention of opset 23 and 24, compared with its specification evaluated query by query."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Arrays = dict[str, Any]
 
 
 def specified(inputs: Arrays, attributes: dict[str, Any], opset: int) -> Arrays:
-    """Return what the specification says, with the errata of onnx 1.23, in float64."""
+    """Return the results by the specification, with the errata of onnx 1.23, in float64."""
     joined = inputs["Q"].ndim == 3
     q, k, v = (inputs[name].astype(np.float64) for name in "QKV")
     if joined:
@@ -122,7 +122,7 @@ def cases(draw: st.DrawFn) -> tuple[Arrays, dict[str, Any], int]:
         if draw(st.booleans()):
             attributes[name] = draw(st.sampled_from([0.25, 0.5, 2.0]))
     if draw(st.booleans()):
-        # Not less than that of the inputs, which results are compared with.
+        # Not less than the precision of the inputs, with which results are compared.
         attributes["softmax_precision"] = draw(
             st.sampled_from([n for n in (10, 1, 11) if np.dtype(DTYPES[n]) >= np.dtype(dtype)])
         )
@@ -182,7 +182,7 @@ def test_devices_align_the_causal_mask_with_the_last_key(count: int, queries: in
     got = on_the_cpu_device(network_of(inputs, {"is_causal": 1}, 24), inputs)
     want = specified(inputs, {"is_causal": 1}, 24)
     assert differences(got["Y"], want["Y"]) is None
-    # Queries before the first key attend none.
+    # Queries before the first key attend to no key.
     assert not got["Y"][:, :, : max(queries - count, 0)].any()
 
 

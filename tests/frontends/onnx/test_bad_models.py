@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that cannot be taken: each is refused before anything is computed, with what is wrong and where."""
+"""Invalid models: refused before any computation, with the error and its place."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_missing_file_is_a_storage_error(tmp_path: Path) -> None:
 def test_a_model_larger_than_memory_is_refused_by_its_size(tmp_path: Path) -> None:
     path = tmp_path / "large.onnx"
     with open(path, "wb") as file:
-        file.truncate(1 << 40)  # a hole: it takes no room
+        file.truncate(1 << 40)  # sparse: it takes no disk space
     text = refusal(lambda: read_model(path))
     assert "1,099,511,627,776 bytes" in text and "memory" in text
     with open(path, "wb") as file:
@@ -487,7 +487,7 @@ def test_shapes_that_contradict_each_other_name_the_node() -> None:
     assert "'sum'" in text and "(2, 3)" in text and "(4,)" in text
 
 
-# --- anything -----------------------------------------------------------------------------------------
+# --- mutations ----------------------------------------------------------------------------------------
 
 
 def _rich_model() -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of classical machine learning, as ONNX Runtime does them, and by devices' operations."""
+"""Operators of classical machine learning, compared with ONNX Runtime, and as operations of devices."""
 
 from __future__ import annotations
 

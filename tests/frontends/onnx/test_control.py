@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If, Loop, Scan and sequences: done while importing where their way is known, else by the host or refused."""
+"""If, Loop, Scan and sequences: resolved at import where possible, else executed by the host or refused."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_both_branches_are_computed_where_only_a_run_knows_the_condition(conditi
 
 
 def chain(length: int, size: int = 3) -> Any:
-    """Return a branch of this many nodes, whose result has this many elements."""
+    """Return a branch with this many nodes, whose result has this many elements."""
     names = ["a", *(f"v{number}" for number in range(length - 2)), "last"]
     made = [node("Neg", [one], [other]) for one, other in itertools.pairwise(names)]
     made.append(node("Slice", ["last", "begin", "end"], ["out"]))
@@ -63,7 +63,7 @@ def chain(length: int, size: int = 3) -> Any:
 
 
 def test_long_branches_are_decided_by_the_value_of_a_switch_alone() -> None:
-    """A model that chose by its sampling rate was planned anew for every sample, since the branches read it."""
+    """Before, a model with an If on its sampling rate was planned again for every sample: the branches read it."""
     chosen = node("If", ["c"], ["y"], then_branch=chain(9), else_branch=chain(12, 2))
     equal = node("Equal", ["rate", "wanted"], ["c"])
     inputs = {"x": (3,), "rate": ()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results as long as values say: planned once for all values, and right as ONNX Runtime."""
+"""Results whose length depends on values: one plan for all values, and the results of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONSTANTS |= {"end": np.array([1000]), "scales": np.array([2.0], np.float32)}
 
 
 def check(nodes: list[Any], outputs: Mapping[str, str], *inputs: Mapping[str, Any], on_host: bool = False) -> None:
-    """Compare a model with ONNX Runtime for some inputs of the same shapes; it is planned once."""
+    """Compare a model with ONNX Runtime for several inputs of equal shapes; it is planned once."""
     first = inputs[0]
     types = {name: DTYPES[value.dtype.name] for name, value in first.items()}
     types |= {name: DTYPES[kind] for name, kind in outputs.items()}
@@ -183,7 +183,7 @@ def test_few_of_many_boxes() -> None:
 
 
 def test_a_detector_is_planned_once_for_all_images() -> None:
-    """Boxes and scores by a convolution, the boxes that do not overlap, and of those the best."""
+    """Boxes and scores by a convolution, non-maximum suppression, and the best of the remaining boxes."""
     kernels = (RANDOM.standard_normal((6, 3, 3, 3)) / 3).astype(np.float32)
     ints = {"last": [2], "lines": [1, 6, 64], "parts": [4, 2], "most": [5], "three": [3], "flat": [-1]}
     nodes = [
@@ -313,7 +313,7 @@ def test_empty_values_of_unknown_length() -> None:
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_an_axis_of_unknown_length_that_is_at_most_one_stays_where_it_is(axis: int) -> None:
-    """Beside other axes of extent 1 the shapes alone do not say which axis it is."""
+    """With other axes of extent 1, the shapes alone do not identify the axis."""
     nodes = [
         node("Constant", [], ["where"], value_ints=[axis]),
         node("Constant", [], ["both"], value_ints=[-1, axis]),

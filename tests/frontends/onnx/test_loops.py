@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loop and Scan as one task: right as ONNX Runtime, in a kernel and on the host, however often they iterate."""
+"""Loop and Scan as one task, in a kernel and on the host, for any trip count, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def model(nodes: list[Any], inputs: Mapping[str, Any], outputs: str, **constants
 
 
 def check(made: Any, *inputs: dict[str, Any], tasks: int | None = None) -> None:
-    """Compare a model with ONNX Runtime for some inputs: on a device, and by NumPy; it is planned once."""
+    """Compare a model with ONNX Runtime for several inputs: on a device, and by NumPy; it is planned once."""
     session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     network = imported(made)
     with syclsched.compile(made, devices="cpu", autotune=False) as compiled:
@@ -80,7 +80,7 @@ STEP = [
 @pytest.mark.parametrize("steps", [0, 5, 6])
 def test_a_loop_of_constant_length_is_one_task(steps: int) -> None:
     body = graph([node("Gather", ["X", "i"], ["x"]), *STEP, node("Identity", ["c"], ["d"])], "i c h", "d h1 y")
-    body.output[2].CopyFrom(helper.make_tensor_value_info("y", 1, (3, 4)))  # ONNX Runtime asks, without iterations
+    body.output[2].CopyFrom(helper.make_tensor_value_info("y", 1, (3, 4)))  # ONNX Runtime's results without iterations
     looped = node("Loop", ["count", "", "H"], ["last", "Y"], body=body)
     inputs = {"X": X, "H": H}
     check(model([looped], inputs, "last Y", count=np.array(steps)), inputs, tasks=1 if steps else None)
@@ -305,7 +305,7 @@ def test_products_of_any_size_within_a_kernel(rows: int, transposed: bool, width
 
 
 def test_a_large_body_is_planned_once_and_run_in_every_iteration() -> None:
-    """A body with convolutions is no kernel; the trip count is an input, and changes without another plan."""
+    """A body with convolutions is no kernel; the trip count is an input, and changes without a new plan."""
     weights = (RANDOM.standard_normal((8, 8, 3, 3)) / 9).astype(np.float32)
     nodes = [
         node("Conv", ["h", "w"], ["m"], pads=[1, 1, 1, 1]),
@@ -339,7 +339,7 @@ def test_of_two_branches_with_much_to_compute_a_run_executes_one() -> None:
     made = model(nodes, {"x": np.ones((20, 600), np.float32), "n": np.array(3)}, "z", wide=wide, zero=np.float32(0))
     x = RANDOM.standard_normal((20, 600)).astype(np.float32)
     check(made, *({"x": x + shift, "n": np.array(n)} for shift, n in ((1, 3), (-1, 3), (-1, 5), (1, 2))))
-    # Were both branches computed, this many iterations would not end.
+    # If both branches were computed, this many iterations would not end.
     with syclsched.compile(made, devices="cpu", autotune=False) as compiled:
         endless = {"x": x + 1, "n": np.array(1 << 60)}
         np.testing.assert_allclose(compiled(endless)["z"], -np.tanh((x + 1) @ wide), rtol=1e-3, atol=1e-4)
@@ -362,7 +362,7 @@ def test_a_loop_that_the_counter_ends_late() -> None:
 
 
 def test_results_of_unknown_length_in_a_body() -> None:
-    """They are refused: no length of theirs would leave the body."""
+    """They are refused: a length computed in the body is not available outside."""
     body = graph(
         [node("NonZero", ["h"], ["p"]), node("Identity", ["h"], ["h1"]), node("Identity", ["c"], ["d"])],
         "i c h",
@@ -374,7 +374,7 @@ def test_results_of_unknown_length_in_a_body() -> None:
 
 
 def test_a_loop_that_takes_long_for_some_values_leaves_other_threads_their_turn() -> None:
-    """After short calls, which the calling thread would execute itself without passing on the GIL."""
+    """After short calls, which the calling thread would execute itself without releasing the GIL."""
     body = graph([*STEP[:1], node("Tanh", ["m"], ["h1"]), node("Identity", ["c"], ["d"])], "i c h", "d h1")
     looped = node("Loop", ["n", "", "H"], ["last"], body=body)
     inputs = {"H": H, "n": np.array(3)}

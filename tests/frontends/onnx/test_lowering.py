@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks as task graphs: names, outputs of every kind, constants held once."""
+"""Networks as task graphs: names, outputs of every kind, and shared constants."""
 
 from __future__ import annotations
 

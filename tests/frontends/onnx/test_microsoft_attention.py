@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention of the domain com.microsoft, beside ONNX Runtime."""
+"""Attention of the domain com.microsoft, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_attention_of_given_queries_after_a_past() -> None:
 
 
 def test_attention_of_packed_queries_and_keys() -> None:
-    """ONNX Runtime takes them on GPUs only: they are compared with unpacked ones."""
+    """ONNX Runtime supports them on GPUs only: the reference is its result with unpacked ones."""
     q, k, v = array(2, 5, 2, 4), array(2, 5, 2, 4), array(2, 5, 2, 4)
     plain = helper.make_node("MultiHeadAttention", ["q", "k", "v"], ["y"], domain=MICROSOFT, num_heads=2)
     want = by_hand(plain, {"q": q.reshape(2, 5, 8), "k": k.reshape(2, 5, 8), "v": v.reshape(2, 5, 8)})
@@ -146,7 +146,7 @@ def test_grouped_attention_with_a_bias_a_sink_and_packed_inputs() -> None:
 
 
 def test_grouped_attention_of_normalised_queries_and_keys() -> None:
-    """ONNX Runtime normalises them on GPUs only: they are compared with those that NumPy normalises."""
+    """ONNX Runtime normalises them on GPUs only: the reference has inputs that NumPy normalised."""
     inputs, weights = grouped(1, 3, 6), {"qw": array(16), "kw": array(16)}
     names = [*ORDER.split(), "cos", "sin", *[""] * 5, "qw", "kw"]
     node = helper.make_node("GroupQueryAttention", names, ["y"], domain=MICROSOFT, do_rotary=1, **GROUPED)
@@ -161,7 +161,7 @@ def test_grouped_attention_of_normalised_queries_and_keys() -> None:
 
 
 def test_lengths_of_grouped_attention_from_a_mask() -> None:
-    """As language models have it: the total length follows from a shape, the lengths from sums of the mask."""
+    """As in language models: the total length follows from a shape, the lengths from sums of the mask."""
     node = helper.make_node
     nodes = [
         node("ReduceSum", ["mask", "axis"], ["sums"], keepdims=0),
@@ -196,7 +196,7 @@ def test_operators_of_16_bits() -> None:
 
 
 def test_grouped_attention_of_sequences_of_several_lengths() -> None:
-    """What the cache has after a sequence's end is left open: only the result is compared."""
+    """The cache's contents after a sequence's end are unspecified: only the result is compared."""
     more: dict[str, Any] = {"order": ORDER + " cos sin", "compared": "y", "do_rotary": 1} | GROUPED
     inputs, given = grouped(2, 1, 6), lengths(7, 4) | CACHES
     same("GroupQueryAttention", inputs, "y k2 v2", constants=given, **more)

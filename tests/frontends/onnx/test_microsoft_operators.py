@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of the domain com.microsoft, which ONNX Runtime's optimiser and quantiser emit, beside ONNX Runtime."""
+"""Operators of the domain com.microsoft, emitted by ONNX Runtime's optimiser and quantiser, compared with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from syclsched.frontends.onnx.model_file.runtime_schemas import runtime_operator
 
 
 def test_each_schema_is_that_of_onnx_runtime() -> None:
-    """Other versions of ONNX Runtime may know fewer or more of the last inputs, of attributes and of operators."""
+    """Other versions of ONNX Runtime may have fewer or more optional inputs, attributes and operators."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     load_families()
@@ -84,7 +84,7 @@ def test_convolutions_and_poolings_of_channels_in_the_last_place() -> None:
     }  # fmt: skip
     same("QLinearConv", {"x": x}, constants=constants, channels_last=1, pads=[1, 1, 1, 1])
     turned = {"x": array(1, 7, 6, 4), "w": CONV["w"], "b": CONV["b"]}
-    for operator in ("NhwcConv", "NhwcFusedConv"):  # ONNX Runtime has them on GPUs only
+    for operator in ("NhwcConv", "NhwcFusedConv"):  # ONNX Runtime supports them on GPUs only
         node = helper.make_node(operator, ["x", "w", "b"], ["y"], domain=MICROSOFT, group=2, strides=[2, 1])
         plain = helper.make_node("Conv", ["x", "w", "b"], ["y"], group=2, strides=[2, 1])
         straight = turned | {"x": np.ascontiguousarray(turned["x"].transpose(0, 3, 1, 2))}
@@ -139,7 +139,7 @@ def test_gelus() -> None:
 
 
 def test_operators_of_diffusion_models() -> None:
-    """ONNX Runtime has these on GPUs only."""
+    """ONNX Runtime supports these on GPUs only."""
     x, bias, skip = array(2, 6, 8), array(8), array(2, 6, 8)
     node = helper.make_node("BiasAdd", ["x", "b", "s"], ["y"], domain=MICROSOFT)
     assert np.allclose(by_hand(node, {"x": x, "b": bias, "s": skip}), x + bias + skip)

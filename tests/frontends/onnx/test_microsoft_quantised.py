@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantised operators of the domain com.microsoft, beside ONNX Runtime."""
+"""Quantised operators of the domain com.microsoft, compared with ONNX Runtime."""
 
 from __future__ import annotations
 

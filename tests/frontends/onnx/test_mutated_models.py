@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node tests and small models changed at random: each is refused with the place and the way out, or computed right."""
+"""Node tests and small models with random mutations: each is refused with place and hint, or computed correctly."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ COUNT = 500
 
 @cache
 def originals() -> list[node_cases.Case]:
-    """Return the small node tests on numbers in scope, by name: releases of onnx have them in other orders."""
+    """Return the small node tests on numbers in scope, sorted by name: releases of onnx differ in the order."""
     found = [case for case in node_cases.cases() if node_cases.out_of_scope(case) is None and small(case)]
     return sorted(found, key=lambda case: case.name)
 
 
 def small(case: node_cases.Case) -> bool:
-    """Return whether a test's model is on numbers, and small as its inputs are: others take long."""
+    """Return whether a test's model computes on numbers and has small inputs, as large ones take long."""
     shapes = (value.type.tensor_type.shape.dim for value in case.model.graph.input)
     elements = sum(prod(dimension.dim_value for dimension in shape) for shape in shapes)
     kinds = {value.type.tensor_type.elem_type for value in (*case.model.graph.input, *case.model.graph.output)}
@@ -59,7 +59,7 @@ def refusal(model: Any) -> str:
     return str(caught.value)
 
 
-# --- what mutations have found ------------------------------------------------------------------------
+# --- errors that mutations have found ------------------------------------------------------------------
 
 
 def test_names_that_are_no_text_are_refused() -> None:

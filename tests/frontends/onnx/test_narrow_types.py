@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element types that NumPy lacks (bfloat16, float8, int4 and so on): stored, moved, converted, and computed with."""
+"""Element types that NumPy lacks (bfloat16, float8, int4 and others): storage, moves, conversions and arithmetic."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from syclsched.frontends.onnx.model_file.dtypes import (  # noqa: E402
 
 node = helper.make_node
 OPSET = onnx.defs.onnx_opset_version()
-#: The types that the installed onnx knows.
+#: The types that the installed onnx supports.
 KNOWN = [name for name in (*NARROW_FLOATS, *NARROW_INTEGERS) if NUMBERS[name] in TensorProto.DataType.values()]
 STORED = [name for name in KNOWN if not name.startswith("float6")]
 
 
 def needing(*names: str) -> list[str]:
-    """Return those of some types that Cast takes in the installed onnx."""
+    """Return those of some types that Cast supports in the installed onnx."""
     (schema,) = [each for each in onnx.defs.get_schema("Cast", OPSET).type_constraints if each.type_param_str == "T2"]
     allowed = {text.removeprefix("tensor(").rstrip(")").upper() for text in schema.allowed_type_strs}
     return [name for name in names if TensorProto.DataType.Name(NUMBERS[name]) in allowed]
 
 
 def numbers() -> np.ndarray[Any, Any]:
-    """Numbers of all sizes, ties between neighbours, and the special ones."""
+    """Return numbers of all magnitudes, ties between neighbours, and special values."""
     random = np.random.default_rng(3)
     sizes = np.exp2(random.uniform(-140, 127, 3000)) * random.choice([-1, 1], 3000)
     small = random.uniform(-500, 500, 2000)

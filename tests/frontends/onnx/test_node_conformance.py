@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backend node tests that ship with ``onnx``, each by the road that a user's model takes."""
+"""The backend node tests that ship with ``onnx``, each through compilation of a model."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from syclsched.frontends.onnx.rewrites import rewrite  # noqa: E402
 from syclsched.planner import attempt  # noqa: E402
 
 CLAIMED = [case for case in node_cases.cases() if node_cases.out_of_scope(case) is None]
-#: Every so many on the emulator, which compiles slowly, and all of exporters' convolutions and poolings: where there is
-#: no oneDNN, they take other ways.
+#: On the emulator, which compiles slowly, one test in so many, and all of exporters' convolutions and poolings:
+#: without oneDNN, they take other implementations.
 EMULATED = [
     case
     for number, case in enumerate(CLAIMED)
@@ -45,7 +45,7 @@ def forms(case: node_cases.Case) -> frozenset[Hashable]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give devices every case if all are wanted: importing and evaluating on the host is tested with every one."""
+    """Give devices every case with ``--all-cases``: import and evaluation on the host are tested with every one."""
     if "on_device" in metafunc.fixturenames:
         cases = CLAIMED if metafunc.config.getoption("--all-cases") else covering(CLAIMED, forms)
         metafunc.parametrize("on_device", cases, ids=lambda case: case.name)
@@ -53,7 +53,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_bound() -> Iterator[None]:
-    """Leaves out the lower bound that plans carry: half of the time of planning one node, and not read here."""
+    """Leave out the lower bound of plans: half of the time of planning one node, and not read here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attempt, "plan_bound_s", lambda problem: 0.0)
         yield

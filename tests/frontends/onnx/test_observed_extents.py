@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extents observed in calls: bounds by powers of two, and plans that change as rarely as they can."""
+"""Extents observed in calls: bounds by powers of two, with few changes of plans."""
 
 from __future__ import annotations
 

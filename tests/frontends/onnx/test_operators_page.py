@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/onnx-operators.md says what the importers and the node tests say."""
+"""The page docs/reference/onnx-operators.md, compared with the importers and the node tests."""
 
 from __future__ import annotations
 

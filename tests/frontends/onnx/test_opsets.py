@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators as older opsets have them, and forms that node tests leave out, beside ONNX Runtime."""
+"""Operators of older opsets, and forms absent from node tests, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -308,14 +308,14 @@ def test_poolings_of_any_form(data: Any) -> None:
 
 
 def _averages_by_definition(x: Any, a: dict[str, Any], pads: list[int], rounded: bool) -> Any:
-    """Return what the text of AveragePool says, window by window, with the pads that are given."""
+    """Return the pooling by the specification of AveragePool, window by window, with the given pads."""
     kernel, strides, dilations = a["kernel_shape"], a["strides"], a["dilations"]
     rank, extents = len(kernel), x.shape[2:]
     counts = []
     for i, n in enumerate(extents):
         span = n + pads[i] + pads[i + rank] - dilations[i] * (kernel[i] - 1) - 1
         count = (-(-span // strides[i]) if rounded else span // strides[i]) + 1
-        # Windows that would begin after the array, in its pads or beyond, are left out.
+        # Windows that begin after the array, in its pads or beyond, are left out.
         counts.append(count - (rounded and (count - 1) * strides[i] >= n + pads[i]))
     y = np.zeros((*x.shape[:2], *counts))
     for window in np.ndindex(*counts):
@@ -333,8 +333,8 @@ def _averages_by_definition(x: Any, a: dict[str, Any], pads: list[int], rounded:
 @settings(max_examples=examples(60))
 @given(st.data())
 def test_dilated_average_poolings_are_what_the_text_of_the_operator_says(data: Any) -> None:
-    """Not compared with others: onnx's reference moves windows with ceil_mode, and for auto_pad it and ONNX Runtime
-    1.32 leave dilations out."""
+    """No library has these results: onnx's reference moves windows with ceil_mode, and for auto_pad it and ONNX
+    Runtime 1.32 leave dilations out."""
     rank = data.draw(st.integers(1, 3))
     x = array(1, 2, *data.draw(st.lists(st.integers(5, 8), min_size=rank, max_size=rank)))
     kernel, strides, dilations = (data.draw(st.lists(_small, min_size=rank, max_size=rank)) for _ in range(3))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of quantised models, beside ONNX Runtime."""
+"""Operators of quantised models, compared with ONNX Runtime."""
 
 from __future__ import annotations
 

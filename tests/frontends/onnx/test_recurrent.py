@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recurrent networks of every form, beside ONNX Runtime."""
+"""Recurrent networks of every form, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_recurrent(operator: str, direction: str, full: bool, opset: int) -> Non
 
 
 def one(operator: str, direction: str = "forward", steps: int = 5, **attributes: Any) -> Any:
-    """Return a recurrent node, its inputs, weights and outputs."""
+    """Return a model of one recurrent node: inputs, weights and outputs."""
     count, gates = (2 if direction == "bidirectional" else 1), GATES[operator]
     inputs: dict[str, Any] = {"x": array(steps, 3, 4)}
     weights = {"w": array(count, gates * 6, 4), "r": array(count, gates * 6, 6), "b": array(count, 2 * gates * 6)}
@@ -115,7 +115,7 @@ def test_no_steps_leave_the_states_as_they_were(direction: str) -> None:
 
 
 def test_long_sequences_are_one_task() -> None:
-    """A step was a task: sequences of more than 4,000 steps were refused, and 200 took minutes to compile."""
+    """Before, a step was a task: sequences of more than 4,000 steps were refused, and 200 took minutes to compile."""
     made, inputs, weights, outputs = one("LSTM", "bidirectional", steps=5000)
     network = imported(model_of([made], {"x": inputs["x"].shape}, outputs, weights))
     assert sum(node.kind == "recurrent" for node in network.nodes) == 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the host does with onnx's reference implementation, in the forms of older opsets, beside ONNX Runtime."""
+"""Host tasks by onnx's reference implementation, for older opsets, compared with ONNX Runtime."""
 
 from __future__ import annotations
 

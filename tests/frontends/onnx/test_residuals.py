@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Residuals that are added in place, on devices: one memory for a chain of blocks, and the same answers everywhere."""
+"""Residuals added in place on devices: one memory for a chain of blocks, and equal results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DEADLINE_S = 120.0
 
 @cache
 def blocks() -> tuple[Network, dict[str, Any], Any]:
-    """A chain of residual blocks, what it is given, and what it must give."""
+    """Return a chain of residual blocks, its inputs, and its expected result."""
     made = Builder()
     x = made.conv(made.input("x", (2, 3, SIZE, SIZE)), CHANNELS)
     for _ in range(BLOCKS):
@@ -59,7 +59,7 @@ def updates(graph: TaskGraph) -> list[str]:
 
 
 def placed(graph: TaskGraph, devices: list[str], implementation: str) -> Plan:
-    """Plan tasks round over devices; of convolutions an implementation, of others what every device has."""
+    """Plan tasks round robin over devices; convolutions with the given implementation, others with a common one."""
     platform, _ = live_on(None)
     places = dict(zip(graph.order(), cycle(devices), strict=False))
 
@@ -147,7 +147,7 @@ def test_what_failed_is_done_again_from_the_residual_as_it_was(devices: list[str
 
 @cache
 def model() -> bytes:
-    """The same chain as an ONNX model, of any number of images."""
+    """Return the same chain as an ONNX model, for any number of images."""
     network = blocks()[0]
     nodes, constants = [], dict(network.constants)
     for each in network.nodes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that ONNX Runtime has optimised or quantised, beside ONNX Runtime."""
+"""Models that ONNX Runtime has optimised or quantised, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def quantised(name: str, folder: Path) -> Any:
     else:
 
         class Reader(CalibrationDataReader):  # type: ignore[misc]
-            """One sample."""
+            """A calibration reader with one sample."""
 
             samples = iter([inputs])
 
@@ -130,7 +130,7 @@ def test_optimised_models_are_the_networks_that_they_were(name: str, tmp_path: P
 
 @pytest.mark.parametrize("name", NAMES)
 def test_quantised_models(name: str, tmp_path: Path) -> None:
-    """Results may differ where a number lies on the border of two units."""
+    """Results may differ where a number is on the border of two quantisation steps."""
     inputs, made = example(name)[1], quantised(name, tmp_path)
     shapes = {key: value.shape for key, value in inputs.items()}
     check(evaluate(imported(made, shapes), inputs), made, inputs, 0.01)

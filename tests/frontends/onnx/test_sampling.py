@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GridSample of every form, beside ONNX Runtime."""
+"""GridSample of every form, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_places_that_are_no_numbers_pick_nothing_beyond_the_array() -> None:
 @pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("align", [0, 1])
 def test_the_nearest_of_places_halfway_between_two(padding_mode: str, align: int) -> None:
-    # Rounded first, brought back then.
+    # Coordinates are rounded first, then moved into the array.
     made = helper.make_node(
         "GridSample", ["x", "grid"], ["y"], mode="nearest", padding_mode=padding_mode, align_corners=align
     )

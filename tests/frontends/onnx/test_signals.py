@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short-time Fourier transforms, beside ONNX Runtime."""
+"""Short-time Fourier transforms, compared with ONNX Runtime."""
 
 from __future__ import annotations
 

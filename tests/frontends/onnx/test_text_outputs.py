@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classifiers as scikit-learn's exporter writes them: labels of text, and maps from label to probability (ZipMap)."""
+"""Classifiers of scikit-learn's exporter: labels of text, and maps from label to probability (ZipMap)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of ``ai.onnx.preview.training`` beyond onnx's node tests: later steps, gradients at other values."""
+"""Operators of ``ai.onnx.preview.training`` beyond onnx's node tests: later steps, and gradients at other values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DOUBLE = TensorProto.DOUBLE
 
 
 def training_model(nodes: Sequence[Any], inputs: Mapping[str, Any], outputs: Sequence[str], **more: Any) -> Any:
-    """Return a model of float64 that may have operators of training; T is the number of steps."""
+    """Return a float64 model that may have training operators; T is the number of steps."""
     dtypes = dict.fromkeys((*inputs, *outputs), DOUBLE) | {"T": TensorProto.INT64}
     model = model_of(nodes, inputs, outputs, dtypes=dtypes, **more)
     model.opset_import.append(helper.make_opsetid(DOMAIN, 1))

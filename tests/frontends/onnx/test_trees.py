@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ensembles of decision trees, as ONNX Runtime does them, and by devices' operations."""
+"""Ensembles of decision trees, compared with ONNX Runtime, and as operations of devices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RULES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRA
 
 
 def forest(columns: int, *, what: str, rule: str = "BRANCH_LEQ", positive: bool = False, **more: Any) -> dict[str, Any]:
-    """Return attributes of three trees, the first of one leaf, the last of three levels and not in order."""
+    """Return attributes of three trees: one with a single leaf, the last with three levels and nodes out of order."""
     # (tree, node, rule or leaf, feature, value, right, wrong)
     nodes = [
         (0, 0, "LEAF", 0, 0.0, 0, 0),
@@ -124,7 +124,7 @@ def test_of_two_classes_that_trees_know_the_one_with_more_is_the_label() -> None
     said = forest(2, what="class", classlabels_int64s=[4, 2])
     made = model("TreeEnsembleClassifier", {"x": X}, 2, **said)
     got = evaluate(imported(made), {"x": X})
-    want = session(made).run(["y1"], {"x": X})[0]  # its labels are 0 and 1, whatever they are called
+    want = session(made).run(["y1"], {"x": X})[0]  # its labels are 0 and 1, whatever their names
     np.testing.assert_allclose(got["y1"], want, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(got["y0"], np.where(want[:, 1] > want[:, 0], 2, 4))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole models on a device, beside ONNX Runtime: well-known networks with seeded weights, and a text encoder."""
+"""Whole models on a device, compared with ONNX Runtime: well-known networks with seeded weights, a text encoder."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from syclsched.frontends.onnx.network import Network  # noqa: E402
 from syclsched.frontends.onnx.rewrites import rewrite  # noqa: E402
 from syclsched.testing.models import encoder_model, light_model  # noqa: E402
 
-#: Every operator of the others occurs in these, and they are the quick ones.
+#: They have every operator of the others, and are the fast ones.
 NAMES = ("squeezenet", "shufflenet", "inception_v1", "encoder", "batched encoder")
 
 
 @cache
 def example(name: str) -> tuple[Network, dict[str, Any], dict[str, Any]]:
-    """Return a model, inputs, and what ONNX Runtime makes of them."""
+    """Return a model, inputs, and ONNX Runtime's results."""
     random = np.random.default_rng(3)
     if name.endswith("encoder"):
         model = encoder_model(2, 64, 4, vocabulary=100, positions=32)
@@ -55,7 +55,7 @@ def example(name: str) -> tuple[Network, dict[str, Any], dict[str, Any]]:
 def check(got: Any, want: Any) -> None:
     scale = np.abs(want).max()
     assert np.allclose(got, want, rtol=2e-4, atol=2e-5 * scale)
-    assert np.ptp(want) > 0.01 * scale  # weights that are all the same would make one value of everything
+    assert np.ptp(want) > 0.01 * scale  # equal weights would give equal results everywhere
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activations: NumPy's side against ONNX's, the others against NumPy's."""
+"""Activations: NumPy's implementations compared with ONNX's, the others with NumPy's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syclsched.kernels.nn import activation_numba
 
 X = np.concatenate([np.linspace(-12, 12, 97), [0.0, -0.0, 1e-6, -1e-6, 80, -80]])
 
-#: Ours -> ONNX's.
+#: Operation name -> ONNX operator.
 ONNX: dict[tuple[str | float, ...], tuple[str, dict[str, Any]]] = {
     ("relu",): ("Relu", {}),
     ("leaky_relu", 0.3): ("LeakyRelu", {"alpha": 0.3}),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Half precision where a device has it, whole numbers, sums of nothing: what devices give against the host."""
+"""Half precision where supported, integers, and empty sums, compared with the host."""
 
 from __future__ import annotations
 

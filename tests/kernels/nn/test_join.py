@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values put together, scaled and shifted, against NumPy in double precision."""
+"""Concatenation with scale and shift, compared with NumPy in double precision."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Case = tuple[Operation, dict[str, np.ndarray], np.ndarray, str]
 
 @st.composite
 def joins(draw: st.DrawFn) -> Case:
-    """Some values put together."""
+    """Draw a concatenation of some values."""
     dtype = draw(st.sampled_from(["float32", "float64"]))
     widths = draw(st.lists(st.sampled_from([0, 1, 3, 16, 32, 37, 70]), min_size=1, max_size=5))
     leading = draw(st.sampled_from([(1,), (7,), (2, 3), (1, 5, 9)]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Normalisations and softmax against formulas in double precision."""
+"""Normalisations and softmax, compared with formulas in double precision."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHAPES = st.sampled_from([(1, 1), (3, 5), (2, 4, 33), (1, 6, 3, 70), (2, 12, 1, 
 
 
 def normal(x: Any, axes: Any, epsilon: float, *, centred: bool = True) -> np.ndarray:
-    """Return x with mean 0 and variance 1; unless centred, with the mean of its squares 1."""
+    """Return x with mean 0 and variance 1; not centred, with mean square 1."""
     x = x.astype("float64")
     x = x - x.mean(axis=axes, keepdims=True) if centred else x
     return x / np.sqrt(np.square(x).mean(axis=axes, keepdims=True) + epsilon)
@@ -137,7 +137,7 @@ def test_devices_do_it_in_numba_dpex(run: Any, kind: str, data: st.DataObject) -
 
 
 LANGUAGES = ["opencl-c", "python"]
-#: Lines that are whole vectors and parts of such; more rows than there are work-items; blocks of channels that overlap.
+#: Lines of whole vectors and of parts; more rows than work-items; blocks of channels that overlap.
 SHAPED: dict[str, list[tuple[Operation, tuple[int, ...]]]] = {
     "softmax": [
         (nn.softmax_over(-1), (700, 213)),
@@ -180,7 +180,7 @@ def test_lines_in_vectors(run: Any, queue: Any, kind: str, name: str) -> None:
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", LANGUAGES)
 def test_moments_of_what_is_far_from_0_and_changes(run: Any, name: str) -> None:
-    """Moments of some pixels are joined to those of others: neither the mean nor a drift may cost digits."""
+    """Moments of several pixels are merged: neither a large mean nor a drift may lose precision."""
     x = numbers(1, 100, 64) + 3000 + np.linspace(0, 50, 100, dtype="float32")[:, None]
     arrays = {"y": unwritten(x.shape, "float32"), "x": x.astype("float32")}
     arrays |= {each: numbers(64, seed=n) for n, each in enumerate(("scale", "bias"), 1)}
@@ -196,7 +196,7 @@ def test_softmax_of_what_is_masked_or_no_number(run: Any, name: str) -> None:
     for axis, shape in ((1, (4, 69)), (0, (69, 34))):
         x = np.moveaxis(numbers(*shape) * 40, axis, -1)
         x[0, 3:] = -np.inf
-        # A NaN whose payload would become an exponent, if a power were put together from bits.
+        # A NaN whose payload would become an exponent in a power assembled from bits.
         x[1, 7] = np.array(0x7FC00001, "uint32").view("float32")
         x[2] = -np.inf
         x = np.ascontiguousarray(np.moveaxis(x, -1, axis))
@@ -211,7 +211,7 @@ def test_softmax_of_what_is_masked_or_no_number(run: Any, name: str) -> None:
 @pytest.mark.parametrize("name", LANGUAGES)
 @pytest.mark.parametrize("log", [False, True])
 def test_softmax_of_columns_whose_largest_number_changes_or_is_huge(run: Any, name: str, log: bool) -> None:
-    # Columns of several work-items, the last of which overlap; rows that are taken together, and others.
+    # Columns of several work-items, the last of which overlap; rows in blocks, and single ones.
     x = np.linspace(-400, 400, 19, dtype="float32")[:, None] * np.linspace(-1, 1, 2105, dtype="float32")
     x = x + np.linspace(0, 3, 2105, dtype="float32")
     x[:, 5] += 70000

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Register blocks for small and for large register files: within the registers there are, and with right results."""
+"""Register blocks for small and large register files: their register counts, and results."""
 
 from __future__ import annotations
 

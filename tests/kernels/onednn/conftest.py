@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An in-order queue of the CPU device, and oneDNN's implementations run on it the plain way."""
+"""An in-order queue of the CPU device, and a runner of oneDNN's implementations on it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Runner:
     def refused(
         self, operation: Operation, arrays: dict[str, np.ndarray], constants: Collection[str] = ()
     ) -> str | None:
-        """Return why oneDNN does not take it, or None."""
+        """Return the reason why oneDNN refuses it, or None."""
         refuses = operation.implementation("onednn").requires.refuses
         assert refuses is not None
         return refuses(self.signature(operation, arrays, constants))
@@ -54,7 +54,7 @@ class Runner:
         constants: Collection[str] = (),
         result: str = "y",
     ) -> np.ndarray:
-        """Return what oneDNN makes of arrays."""
+        """Return oneDNN's results on arrays."""
         dpt = usm_arrays()
 
         signature = self.signature(operation, arrays, constants)
@@ -74,7 +74,7 @@ class Runner:
         constants: Collection[str] = (),
         factor: float = 1.0,
     ) -> None:
-        """Assert that it is taken, and gives what the host gives."""
+        """Assert that oneDNN accepts it, with the host's results."""
         assert self.refused(operation, arrays, constants) is None
         close(self(operation, arrays, constants), on_host(operation, arrays), "float32", factor)
 

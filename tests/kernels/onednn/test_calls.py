@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Primitives submitted: order, threads, lanes, what is kept and what is given back, and calls from compiled code."""
+"""Submitted primitives: order, threads, lanes, retained and released objects, and calls from compiled code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def doubled(count: int, beta: float = 1.0) -> PrimitiveRequest:
 
 
 def product(m: int, n: int, k: int) -> PrimitiveRequest:
-    """Return y = a b, which needs working memory where m is large."""
+    """Return y = a b, which needs scratch memory where m is large."""
     return PrimitiveRequest(
         "matmul",
         (
@@ -155,7 +155,7 @@ def test_working_memory_is_shared_in_order_only(cpu: Any) -> None:
 
 
 def test_devices_may_be_closed_while_a_primitive_is_submitted(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the garbage collector does on the thread that submits, or another thread."""
+    """As by the garbage collector on the submitting thread, or on another thread."""
     loaded, lane = LoadedPrimitive(doubled(100)), lanes(cpu)[0]
     x, y = array(np.arange(100), cpu), array(np.zeros(100), cpu)
     submit = BoundPrimitive.submit
@@ -175,7 +175,7 @@ def test_devices_may_be_closed_while_a_primitive_is_submitted(cpu: Any, monkeypa
     assert not thread.is_alive()
     np.testing.assert_array_equal(values_of(y), 2 * np.arange(100) + 1)
     held = ref(stream_of(lane))
-    tell_released()  # what was submitted then is dropped now
+    tell_released()  # its submissions are released now
     gc.collect()
     assert held() is None
 
@@ -236,7 +236,7 @@ def test_an_engine_in_use_outlives_many_others(cpu: Any, monkeypatch: pytest.Mon
     device = cpu.sycl_device
     for _ in range(4):  # contexts of their own
         engine_of(dpctl.SyclQueue(dpctl.SyclContext([device]), device, property="in_order"))
-    # A primitive made before, on a stream made now.
+    # A primitive made earlier, on a stream made now.
     queue = dpctl.SyclQueue(cpu.sycl_context, device, property="in_order")
     LoadedPrimitive(doubled(10)).submit(queue, {"x": x, "y": y}, []).wait()
     np.testing.assert_array_equal(values_of(y), 2 * np.arange(10) + 1)
@@ -253,7 +253,7 @@ def test_what_it_does_not_have_is_said_with_its_status(cpu: Any, capfd: pytest.C
     other = (*crossed.arguments[:2], PrimitiveArgument("y", c_api.DST, plain((4, 4), "float32")))
     with pytest.raises(CapabilityError, match="matmul: oneDNN says dnnl_invalid_arguments"):
         implementation_of(cpu, PrimitiveRequest("matmul", other))
-    # By itself the library prints such things to stdout.
+    # Without settings the library prints such messages to stdout.
     assert "onednn_verbose" not in capfd.readouterr().out
 
 
@@ -301,7 +301,7 @@ def test_what_is_dropped_is_given_back(cpu: Any, monkeypatch: pytest.MonkeyPatch
     before = resident_bytes()
     turns(2000)
     gc.collect()
-    # 2,000 primitives or memory objects that stayed would be more than this.
+    # 2,000 leaked primitives or memory objects would be larger.
     assert resident_bytes() - before < 4 << 20
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions and transposed ones through oneDNN against those of the host, over random shapes."""
+"""Convolutions and transposed ones by oneDNN, compared with the host's, over random shapes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def convolution(
     in_place: bool = False,
     constant: bool = True,
 ) -> Case:
-    """Return a convolution, its arrays and which of them are constants."""
+    """Return a convolution, its arrays and the names of constants."""
     groups, inside, outside = channels
     y = arranged(batch, window.extents(spatial, kernel), groups * outside, channels_last)
     arrays = {
@@ -73,7 +73,7 @@ def convolution(
 
 @st.composite
 def windows(draw: st.DrawFn, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...], Window]:
-    """Spatial extents, a kernel and how it slides: at least once."""
+    """Draw spatial extents, a kernel, strides and dilations with at least one window."""
 
     def each(low: int, high: int, count: int = ndim) -> tuple[int, ...]:
         return tuple(draw(st.lists(st.integers(low, high), min_size=count, max_size=count)))
@@ -92,7 +92,7 @@ CHANNELS = [(1, 3, 5), (1, 16, 33), (2, 4, 3), (5, 1, 1), (32, 1, 1), (3, 1, 2),
 
 @st.composite
 def convolutions(draw: st.DrawFn) -> Case:
-    """A convolution that oneDNN takes."""
+    """Draw a convolution that oneDNN accepts."""
     spatial, kernel, window = draw(windows(draw(st.sampled_from([1, 2, 2, 2, 3]))))
     channels_last = draw(st.booleans())
     residual = channels_last and draw(st.booleans())
@@ -112,7 +112,7 @@ def convolutions(draw: st.DrawFn) -> Case:
 
 
 def chosen_by(onednn: Any, operation: Any, arrays: Any, constants: Any) -> str:
-    """Return the name of the implementation that oneDNN chooses."""
+    """Return the name of the implementation that oneDNN selects."""
     loaded = operation.implementation("onednn").load(onednn.signature(operation, arrays, constants))
     return implementation_of(onednn.queue, loaded.request)
 
@@ -144,14 +144,14 @@ def test_a_residual_in_place_is_added_by_the_implementation_of_one_beside(
             return
         found.append((chosen, onednn(operation, arrays, constants)))
     (beside, wanted), (there, got) = found
-    assert there == beside or beside == "ref:any"  # with AVX2, no other implementation adds an array beside in groups
-    if there == beside and beside.startswith("brg"):  # others begin their sums with it, which rounds otherwise
+    assert there == beside or beside == "ref:any"  # with AVX2, no other implementation adds a residual with groups
+    if there == beside and beside.startswith("brg"):  # others begin their sums with it, with other rounding
         np.testing.assert_array_equal(got, wanted)
 
 
 @st.composite
 def transposed(draw: st.DrawFn) -> Case:
-    """A transposed convolution that oneDNN takes."""
+    """Draw a transposed convolution that oneDNN accepts."""
     ndim = draw(st.sampled_from([1, 2, 2, 3]))
     spatial, kernel, window = draw(windows(ndim))
     spatial = tuple(min(4, size) for size in spatial)
@@ -184,7 +184,7 @@ def test_transposed_convolutions(onednn: Any, case: Case) -> None:
 
 
 def test_a_stride_that_ends_before_the_result_does(onednn: Any) -> None:
-    # The gradient by data of a 1x1 convolution with stride 2 and of one whose pads are smaller than the rest.
+    # The gradient by data of a 1x1 convolution with stride 2, and of one whose pads are smaller than the remainder.
     for kernel, pads, extra in (
         ((1, 1), (0, 0, 0, 0), (1, 1)),
         ((2, 3), (0, 1, 0, 0), (2, 1)),
@@ -199,7 +199,7 @@ def test_a_stride_that_ends_before_the_result_does(onednn: Any) -> None:
 
 @st.composite
 def weights_of(draw: st.DrawFn) -> Case:
-    """A gradient by weights that oneDNN takes."""
+    """Draw a gradient by weights that oneDNN accepts."""
     spatial, kernel, window = draw(windows(draw(st.sampled_from([1, 2, 2, 2, 3]))))
     groups, inside, outside = draw(st.sampled_from(CHANNELS))
     batch, channels_last = draw(st.integers(1, 3)), draw(st.booleans())
@@ -227,7 +227,7 @@ def test_weights_are_converted_in_each_call(onednn: Any, monkeypatch: pytest.Mon
     usm = {name: dpt.asarray(each, sycl_queue=onednn.queue) for name, each in arrays.items()}
 
     def filled(queue: Any, nbytes: int, kind: Any) -> Any:
-        # Layouts have padding, which must not keep what was in the memory before.
+        # Layouts have padding, which must not keep previous contents of the memory.
         made = usm_memory.allocate(queue, nbytes, kind)
         queue.memcpy(made, np.full(nbytes // 4, np.nan, "float32").tobytes(), nbytes)
         return made
@@ -283,7 +283,7 @@ def test_of_nothing_there_is_nothing(onednn: Any) -> None:
 
 
 def test_images_of_a_batch_come_out_as_they_do_alone(onednn: Any) -> None:
-    # So that a batch can be dealt out over devices: the same bits, however many images there are, if oneDNN chooses one
+    # For the division of a batch among devices: equal bits for any number of images, if oneDNN selects one
     # implementation for all. With AVX2 it has two for 1x1 convolutions of few pixels and many channels.
     for channels, kernel, size, stride in (
         ((1, 64, 64), (3, 3), 14, 1),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products and convolutions of 8-bit numbers through oneDNN against exact sums."""
+"""Products and convolutions of 8-bit numbers by oneDNN, compared with exact sums."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from syclsched.kernels.onednn.operations import integer
 pytestmark = [pytest.mark.sycl, pytest.mark.instruction_sets]
 #: The zero point of an operand without one.
 _ZERO = np.zeros(1, np.int32)
-#: Whether oneDNN may use VNNI: not where it is held to an older instruction set.
+#: Whether oneDNN may use VNNI: not where it is limited to an older instruction set.
 _VNNI = integer._multiplies_bytes()
 
 
@@ -27,7 +27,7 @@ _VNNI = integer._multiplies_bytes()
 @settings(max_examples=examples(120), deadline=None, suppress_health_check=UNCHECKED)
 def test_sums_are_exact(onednn: Any, monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
     operation, arrays, wanted = case
-    # Without VNNI, which it is told to use here, it is exact for uint8 and weights of 7 bits.
+    # Without VNNI, as selected here, it is exact for uint8 and weights of 7 bits.
     if not _VNNI and not ("narrow" in operation.name and arrays["x"].dtype == "uint8"):
         return
     monkeypatch.setattr(integer, "_multiplies_bytes", lambda: True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding the library, and what happens where there is none or the wrong one."""
+"""Search for the library, and behaviour where it is absent or of the wrong kind."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_other_builds_are_refused(tmp_path: Path) -> None:
     other.write_bytes(b"\x7fELF no library \0libtbb.so.12\0")
     with pytest.raises(CapabilityError, match="is no SYCL build"):
         library._open(str(other))
-    # Loading it would bring a second SYCL runtime into the process, and end it.
+    # Loading it would load a second SYCL runtime, and end the process.
     other.write_bytes(b"\x7fELF no library \0libsycl.so.99\0")
     with pytest.raises(CapabilityError, match=r"needs libsycl.so.99, and libsycl.so.* is loaded"):
         library._open(str(other))

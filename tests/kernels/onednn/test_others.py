@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling, normalisations, softmax, resizing, moving and reducing through oneDNN against the host."""
+"""Pooling, normalisations, softmax, resizing, moves and reductions by oneDNN, compared with the host."""
 
 from __future__ import annotations
 

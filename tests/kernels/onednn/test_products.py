@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of matrices through oneDNN against those of the host, over random shapes."""
+"""Matrix products by oneDNN, compared with the host's, over random shapes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Case = tuple[Any, dict[str, np.ndarray], list[str]]
 
 @st.composite
 def products(draw: st.DrawFn) -> Case:
-    """A product that oneDNN takes."""
+    """Draw a product that oneDNN accepts."""
     m, n, k = (draw(st.sampled_from([1, 2, 5, 16, 33])) for _ in range(3))
     batch = draw(st.sampled_from([((), ()), ((3,), ()), ((2, 3), (3,)), ((2, 1), (4,)), ((2, 3), (2, 3)), ((), (4,))]))
     first, second = draw(st.booleans()), draw(st.booleans())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recurrent layers through oneDNN against formulas in double precision."""
+"""Recurrent layers by oneDNN, compared with formulas in double precision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.sycl, pytest.mark.instruction_sets]
 
 @pytest.fixture
 def small_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let it take constant weights of any size."""
+    """Let oneDNN accept constant weights of any size."""
     monkeypatch.setattr(recurrent, "_SMALL_BYTES", 0)
 
 

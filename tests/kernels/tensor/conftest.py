@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The devices implementations are tried on."""
+"""The devices on which implementations are tested."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What says that it can be cut along axis 0 computes the same in chunks; what is broadcast there is read whole."""
+"""Operations that can be divided along axis 0: chunks have the results of the whole, broadcast operands stay whole."""
 
 from __future__ import annotations
 

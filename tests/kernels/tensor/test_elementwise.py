@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated element-wise kernels against NumPy: every operator, every dtype, any broadcast."""
+"""Generated element-wise kernels, compared with NumPy: every operator, every dtype, any broadcast."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ SETTINGS = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-#: Where a function is not defined everywhere, or has a parameter that has no default.
+#: Domains of functions that are not defined everywhere, and parameters without a default.
 DOMAINS = {"asin": (-1, 1), "acos": (-1, 1), "atanh": (-0.99, 0.99), "acosh": (1, 9), "log": (0, 9), "sqrt": (0, 9)}
 PARAMETERS: dict[str, tuple[Any, ...]] = {"clip": (-1, 2), "scale": (1.5,), "isinf": (1, 0), "narrow": (7, -126)}
 ROUNDING = {"float16": 2e-3, "float32": 3e-6, "float64": 1e-13}
 
 
 def numbers(dtype: str, shape: tuple[int, ...], seed: int, low: float = -4, high: float = 4) -> np.ndarray:
-    """Numbers of a dtype with the awkward ones among them."""
+    """Draw numbers of a dtype, special values included."""
     random = np.random.default_rng(seed)
     if dtype == "bool":
         return random.random(shape) < 0.5
@@ -61,7 +61,7 @@ def same(got: np.ndarray, expected: np.ndarray, rounding: float = 0.0) -> None:
 
 
 def of(name: str, dtype: str) -> tuple[Any, list[np.ndarray]]:
-    """An expression that uses an operator, and inputs."""
+    """Draw an expression that uses an operator, and inputs."""
     operator = OPERATORS[name]
     count = 2 if operator.most is None else operator.most
     low, high = DOMAINS.get(name, (-4, 4))
@@ -93,17 +93,17 @@ def cases() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("name", "dtype"), cases())
 def test_every_operator_gives_what_numpy_gives(on_device: Try, queue: Any, name: str, dtype: str) -> None:
     expression, inputs = of(name, dtype)
-    if name == "gelu_tanh" and is_pocl(queue.sycl_device):  # its tanh of minus infinity is not quite -1
+    if name == "gelu_tanh" and is_pocl(queue.sycl_device):  # its tanh of minus infinity is not exactly -1
         inputs = [np.nan_to_num(each, nan=np.nan, posinf=np.inf, neginf=-4) for each in inputs]
     operation = elementwise(expression, len(inputs))
     result = rule if (rule := OPERATORS[name].rule) in ("bool", "uint16", "float32") else dtype
     arrays = {"y": np.zeros(37, result), **{f"x{i}": each for i, each in enumerate(inputs)}}
     expected = on_host(operation, **arrays)["y"]
-    # Both devices are of one runtime with one compiler: a few operators will do on the second.
+    # Both devices are of one runtime with one compiler: a few operators suffice on the second.
     some = ("add", "div", "exp", "erf", "pow", "round", "and", "where")
     languages = LANGUAGES if queue.sycl_device.device_type.name == "cpu" or name in some else []
     for language in languages:
-        # Functions without a bound in OpenCL's own table of errors are a few units off in the last place.
+        # Functions without a bound in OpenCL's table of errors are a few units off in the last place.
         same(on_device(operation, language, **arrays)["y"], expected, 2e-5 if dtype == "float32" else 1e-13)
 
 
@@ -151,7 +151,7 @@ def test_a_float_remainder_has_the_sign_of_the_divisor_also_if_it_is_zero(on_dev
 @pytest.mark.parametrize("given", ["int64", "uint64"])
 def test_whole_numbers_of_64_bits_are_rounded_once(on_device: Try, language: str, given: str) -> None:
     least, most = np.iinfo(given).min, np.iinfo(given).max
-    # Halves between neighbours in single precision, and what is next to them, which a double does not tell apart.
+    # Halfway cases between neighbours in single precision, and values next to them that double cannot distinguish.
     odd = [2 * each + 1 for each in (1 << 23, (1 << 23) + 1, (1 << 24) - 1)]
     halves = [each << bits for bits in range(38) for each in odd]
     near = [each + more for each in halves for more in (-1025, -1, 0, 1, 1025)]

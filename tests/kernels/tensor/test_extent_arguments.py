@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers that kernels take as arguments, and operations whose shapes share one code."""
+"""Extents that kernels take as arguments, and operations of several shapes with one code."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reductions, searches and transpositions of work-groups, on devices said to be GPUs, against the host's."""
+"""Reductions, searches and transpositions of work-groups, with the limits of GPUs, compared with the host's."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from syclsched.kernels.tensor.transpose import transpose
 
 FLOATS = ("float32", "float64", "float16")
 DTYPES = (*FLOATS, "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
-#: Less than a work-item's share, odd, more than a group, and more than registers hold.
+#: Lengths below a work-item's share, odd, longer than a group, and longer than registers hold.
 EXTENTS = st.sampled_from([1, 2, 3, 5, 16, 33, 70, 256, 1111])
 SHAPES = st.lists(EXTENTS, min_size=1, max_size=4).map(tuple).filter(lambda shape: math.prod(shape) <= 60_000)
 
 
 def numbers(shape: tuple[int, ...], dtype: str, seed: int, strange: bool) -> np.ndarray:
-    """Return random numbers with equal ones among them, and where it is asked for what is no number."""
+    """Return random numbers with repetitions, and with NaN if requested."""
     random = np.random.default_rng(seed)
     x = np.round(random.standard_normal(shape) * 3, 1)
     x = (abs(x) if dtype.startswith("u") else x).astype(dtype)
@@ -127,5 +127,5 @@ def test_squares_become_columns(queue: Any, data: st.DataObject) -> None:
 
 
 def wanted_of(operation: Any, x: np.ndarray) -> np.ndarray:
-    """Return an array transposed as an operation's name says."""
+    """Return an array transposed by an operation's name."""
     return x.transpose(tuple(map(int, operation.name.split()[1].split(","))))

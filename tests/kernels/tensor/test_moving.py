@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations that move elements about: every implementation against NumPy."""
+"""Operations that move elements, every implementation, compared with NumPy."""
 
 from __future__ import annotations
 

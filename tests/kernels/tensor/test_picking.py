@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathering, scattering, searching, sorting and summing up: every implementation against NumPy."""
+"""Gathering, scattering, searching, sorting and cumulative sums, every implementation, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_scan(on_device: Try, exclusive: bool, reverse: bool, language: str) -> 
 def test_columns_in_blocks(on_device: Try, queue: Any, dtype: str, language: str) -> None:
     if queue.sycl_device.device_type.name != "cpu" and (dtype, language) != ("float32", "opencl-c"):
         return  # the same compiler as the CPU device's
-    # Blocks that end with the line, and that do not: the last overlaps the one before it.
+    # Blocks that end with the line, and others: the last block overlaps the one before it.
     for shape, axis in (((17, 2048), 0), ((4, 20, 3, 133), 1)):
         x = RANDOM.integers(0, 30, shape).astype(dtype)
         if dtype.startswith("float"):
@@ -171,9 +171,9 @@ def test_columns_in_blocks(on_device: Try, queue: Any, dtype: str, language: str
 def test_rows_in_vectors(on_device: Try, queue: Any, dtype: str, language: str) -> None:
     if queue.sycl_device.device_type.name != "cpu" and (dtype, language) != ("float32", "opencl-c"):
         return  # the same compiler as the CPU device's
-    # Rows of one vector, of several in turn with some left over and elements besides, and more than there are items.
+    # Rows of one vector, of several in turn with remaining vectors and elements, and more rows than work-items.
     for shape in ((40, 16), (6, 309), (70, 63, 33)) if dtype == "float32" else ((6, 309),):
-        # Few different numbers: of those that are as good, the first or the last is found, in whatever lane it is.
+        # Few different numbers: of equal ones the first or the last is found, in any lane.
         x = RANDOM.integers(0, 3, shape).astype(dtype)
         if dtype.startswith("float"):
             x[0, [3, 8]] = x[1, -2:] = np.nan
@@ -197,7 +197,7 @@ def test_scan_in_parts(
     on_device: Try, shape: tuple[int, ...], exclusive: bool, reverse: bool, language: str, dtype: str
 ) -> None:
     axis = int(np.argmax(shape))
-    x = np.random.default_rng(0).integers(-9, 10, shape).astype(dtype)  # sums of such are exact
+    x = np.random.default_rng(0).integers(-9, 10, shape).astype(dtype)  # sums of these are exact
     arrays = {"y": np.zeros_like(x), "x": x}
     expected = on_host(scan_sum(axis, exclusive, reverse), **arrays)["y"]
     operation = scan_in_parts(axis, exclusive, reverse)

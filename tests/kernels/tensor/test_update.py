@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`update`, every implementation, against NumPy."""
+"""`update`, every implementation, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syclsched.errors import ArgumentError
 from syclsched.kernels.tensor.update import update
 from syclsched.model.graph import TaskGraph
 
-#: A parameter and a moment, each from both old values, a gradient, and a number.
+#: A parameter and a moment, each from both old values, a gradient, and a scalar.
 EXPRESSIONS = (("sub", 0, ("mul", 3, ("add", 1, 2))), ("add", ("mul", 1, ("const", 0.5)), ("mul", 0, 2)))
 
 

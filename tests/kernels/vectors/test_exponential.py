@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exponentials of numbers of at most 0, in both languages, against double precision."""
+"""Exponentials of non-positive numbers, in both languages, compared with double precision."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_right_within_one_unit_in_the_last_place(run: Any, language: str) -> Non
 def test_nothing_of_what_is_far_below_and_nan_of_nan(run: Any, language: str) -> None:
     x = np.zeros(WIDTH, "float32")
     x[:4] = -np.inf, -88, -1e30, -0.0
-    # Payloads whose bits would pass for an exponent.
+    # Payloads whose bits would be taken for an exponent.
     x[4:7] = np.array([0x7FC00001, 0xFFC000FF, 0x7F800001], "uint32").view("float32")
     got = run(POWERS, language, {"y": np.ones_like(x), "x": x})["y"]
     assert got[:4].tolist() == [0, 0, 0, 1]

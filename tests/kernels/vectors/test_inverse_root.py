@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers to the power of -1/2 and -3/4, against double precision."""
+"""Powers of -1/2 and -3/4, compared with double precision."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WAYS = [(name, language) for name in POWERS for language in ("opencl-c", "python
 
 
 class InexactOps(FloatOps):
-    """Operations on arrays of float32; the approximations of inverse roots have given relative errors."""
+    """Operations on float32 arrays whose approximate inverse roots have given relative errors."""
 
     def __init__(self, *errors: float) -> None:
         self._errors = iter(errors)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exponentials in powers of two less one of them, in both languages, against double precision."""
+"""Exponentials divided by a common power of two, in both languages, compared with double precision."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_right_within_three_units_in_the_last_place(run: Any, language: str, top
     k = got["top"].astype("float64")
     assert (k == np.rint(k)).all()
     assert np.abs(k * np.log(2) - top).max() < 0.4
-    # Held against the logarithm to base 2 of e that is reckoned with, as its error is the same in all powers of a sum.
+    # Compared with the used log2(e), as its error is the same in all powers of a sum.
     exact = np.exp2(x.astype("float64") * float(np.float32(1 / np.log(2))) - k)
     assert np.max(np.abs(got["y"] - exact) / np.spacing(exact.astype("float32"))) < 3
     np.testing.assert_array_equal(got["z"], got["y"])
@@ -72,7 +72,7 @@ def test_sums_are_scaled_exactly(run: Any, language: str) -> None:
 def test_nothing_of_what_is_far_below_and_nan_of_nan(run: Any, language: str) -> None:
     x = np.full(WIDTH, 5.0, "float32")
     x[:4] = -np.inf, -84.0, -3e38, -1e9
-    # Payloads whose bits would pass for an exponent.
+    # Payloads whose bits would be taken for an exponent.
     x[4:7] = np.array([0x7FC00001, 0xFFC000FF, 0x7F800001], "uint32").view("float32")
     got = tried(run, language, x, top=5.0, before=1.0)
     assert got["y"][:4].tolist() == [0, 0, 0, 0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of accesses hold what the tasks access, in any order of the tasks; inputs follow from them."""
+"""Columns of accesses: equal to the tasks' accesses in any order of the tasks; and the inputs derived from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syclsched.model.graph_parts.access_columns import AccessColumns
 
 
 def rows(columns: AccessColumns) -> list[list[Access]]:
-    """The accesses of each task."""
+    """Return the accesses of each task."""
     flat = [Access(columns.names[n], MODES[m]) for n, m in zip(columns.array, columns.mode, strict=True)]
     return [flat[a:b] for a, b in zip(columns.starts, columns.starts[1:], strict=False)]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Implied dependencies against their definition, by brute force."""
+"""Implied dependencies, compared with their definition by brute force."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ R, W, U, A = AccessMode.READ, AccessMode.WRITE, AccessMode.UPDATE, AccessMode.RE
 
 
 def conflict(first: Task, second: Task) -> bool:
-    """Whether swapping two tasks could change what either reads or leaves behind."""
+    """Return whether swapping two tasks could change the values that either reads or the final values."""
     if "barrier" in (first.kind, second.kind):
         return True
     return any(a.array == b.array and (a.mode.writes or b.mode.writes) for a in first.accesses for b in second.accesses)
 
 
 def implied(graph: TaskGraph) -> list[Dependency]:
-    """Dependencies implied by accesses and barriers."""
+    """Return the dependencies implied by accesses and barriers."""
     return [d for d in graph.dependencies() if d.kind != "explicit"]
 
 
@@ -74,7 +74,7 @@ def test_a_reader_reads_from_the_last_writer(graph: TaskGraph) -> None:
 
 
 def names(*modes: AccessMode) -> list[tuple[str, str, str]]:
-    """Dependencies among tasks 0, 1, ... that touch one array in these ways."""
+    """Return the dependencies among tasks 0, 1, ... that access one array in these modes."""
     graph = TaskGraph()
     x = graph.array("x", (1,))
     for number, mode in enumerate(modes):

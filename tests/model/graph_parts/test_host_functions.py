@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host functions as tasks: futures, arguments checked when a task is added, and names that are free."""
+"""Host functions as tasks: futures, checks of arguments when a task is added, and free choice of names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of rows: how they are taken, what is refused, and which tasks depend on each other because of them."""
+"""Row ranges: their notation, refusals, and the dependencies that they imply."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ W, R, U, A = AccessMode.WRITE, AccessMode.READ, AccessMode.UPDATE, AccessMode.RE
 
 
 def cells(task: Task, graph: TaskGraph) -> dict[tuple[str, int], AccessMode]:
-    """Every row a task touches, and how."""
+    """Return every row that a task touches, with its access mode."""
     return {
         (a.array, row): a.mode for a in task.accesses for row in range(*(a.rows or (0, graph.arrays[a.array].shape[0])))
     }

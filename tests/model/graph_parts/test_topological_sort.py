@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topological orders and cycles against networkx."""
+"""Topological orders and cycles, compared with networkx."""
 
 from __future__ import annotations
 

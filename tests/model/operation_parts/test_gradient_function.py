@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients that operations are given: what their functions may take."""
+"""Gradient functions of operations: the arguments that they may take."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code of kernels."""
+"""Source code of kernels."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes as arrays agree with those that a platform finds one by one, on one machine and on several."""
+"""Routes as arrays, compared with routes that a platform finds one by one, on one machine and on several."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_on_several_machines(kinds: list[str]) -> None:
 
 
 def test_copies_within_a_machine_go_through_its_own_host() -> None:
-    """They went through the process that connects, and over the network twice."""
+    """Before, they went through the connecting process, and over the network twice."""
     platform = several_machines({"a": "max1550,a770", "b": "cpu"})
     assert [(link.source, link.destination) for link in platform.route("a/max1550", "a/a770")] == [
         ("a/max1550", "a/host"),

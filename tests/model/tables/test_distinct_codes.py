@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distinct codes are those of NumPy, whether they are marked or sorted."""
+"""Distinct codes by marking and by sorting, compared with NumPy's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is made when it is first looked at is what it would have been at once; what is kept goes with its plan."""
+"""Lazily created plan objects: equal to those created at once; caches of a plan live as long as the plan."""
 
 from __future__ import annotations
 

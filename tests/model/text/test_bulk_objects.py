@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects made at once are those made one by one, and garbage collection is not put off for good."""
+"""Bulk construction of objects: equal to single construction, with garbage collection enabled afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syclsched.model.text import bulk_objects
 
 
 class Cycle:
-    """Refers to itself."""
+    """An object that refers to itself."""
 
     def __init__(self) -> None:
         self.me = self
@@ -55,7 +55,7 @@ def test_objects_are_those_that_init_makes() -> None:
 def test_few_objects_leave_the_collector_alone_however_many_young_ones_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Programs that collect seldom and froze millions of objects would count these after every plan.
+    # In programs that collect seldom and have millions of frozen objects, these would count after every plan.
     monkeypatch.setattr(bulk_objects.gc, "get_freeze_count", lambda: pytest.fail("frozen objects were counted"))
     thresholds = gc.get_threshold()
     gc.set_threshold(1_000_000)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files are data: what is written is read back, and anything else ends in one kind of error that says where."""
+"""JSON files: round trips, and one kind of error with the place for anything else."""
 
 from __future__ import annotations
 
@@ -235,6 +235,6 @@ def test_profiles_are_not_carried_by_plans() -> None:
 
 
 def test_numbers_that_json_cannot_hold_do_not_come_back_as_others() -> None:
-    link = Link("a", "b", float("inf"), 1.0)  # an infinite bandwidth can be held: as the largest number there is
+    link = Link("a", "b", float("inf"), 1.0)  # an infinite bandwidth is stored as the largest number
     with pytest.raises(FormatError, match="at latency_s"):
         from_json(Link, to_json(link), where="here")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read without pydantic is what pydantic reads, and nothing that it refuses."""
+"""Reading of plan files without pydantic, compared with pydantic's."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_platforms_are_read(platform: Platform) -> None:
 
 
 def places(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a document."""
+    """Yield every path of a document."""
     yield here
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, each in inside:

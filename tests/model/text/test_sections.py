@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects in notebooks: well-formed HTML without scripts, with names escaped, that says what is printed."""
+"""HTML of objects in notebooks: well-formed, without scripts, with escaped names and the printed text."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers with units as people read them."""
+"""Formatting of numbers with units."""
 
 from __future__ import annotations
 

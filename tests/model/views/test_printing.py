@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans as text: everything a reader asks for, whatever the plan, and never too much of it."""
+"""Plans as text: complete for every plan, and of limited length."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts are read right from the system's files, and their absence is no error."""
+"""Facts read from the system's files, some of which may be absent."""
 
 from __future__ import annotations
 

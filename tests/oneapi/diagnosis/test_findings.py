@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every case the doctor is there for, each made from facts instead of a broken machine."""
+"""Findings of the doctor, each from made-up facts instead of a broken machine."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ HEALTHY = Facts(
 
 
 def troubles(**changes: Any) -> list[Finding]:
-    """Return what is amiss with a healthy machine after some changes."""
+    """Return the findings about a healthy machine after some changes."""
     judged = diagnosis.judge(replace(HEALTHY, **changes))
     return [each for each in judged if each.status in {"warning", "missing"}]
 

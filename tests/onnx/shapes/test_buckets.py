@@ -210,7 +210,7 @@ def test_pictures_of_any_size_that_are_resized(mode: str, coordinates: str) -> N
         node("Resize", ["x", "", "twice_all"], ["v"], **given),
         node("Add", ["u", "v"], ["w2"]),
     ]
-    # With corners aligned, ONNX Runtime rounds the extent where ONNX takes the product of extent and scale.
+    # With aligned corners, ONNX Runtime rounds the extent; ONNX specifies the product of extent and scale.
     scales = [1, 1, 3, 2] if coordinates == "align_corners" else [1, 1, 1.5, 0.6]
     constants = {"scales": np.array(scales, np.float32), "sizes": np.array([7, 10])}
     constants["twice_all"] = np.array([1, 1, 2, 1], np.float32)
@@ -396,7 +396,7 @@ def test_an_encoder_like_bert_is_planned_once_a_bucket() -> None:
             found = list(compiled(values).values())
             for got, wanted in zip(found, session.run(None, values), strict=True):
                 np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
-        assert len(compiled.kept_shapes) == 3  # that of 5 texts is one of its own
+        assert len(compiled.kept_shapes) == 3  # the bucket of 5 texts is another one
 
 
 def test_nothing_beyond_the_length_reaches_the_results() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Caches that grow by Concat: few plans for any number of tokens, and the results of ONNX Runtime, of exact shapes."""
+"""Caches that grow by Concat: few plans for any number of tokens, results of ONNX Runtime, and exact shapes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def empty_caches(batch: int = 1) -> dict[str, Any]:
 
 
 def following(past: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """Return the caches of the next call."""
+    """Return the caches for the next call."""
     return {name: found[name.replace("past_key_values", "present")] for name in past}
 
 
@@ -58,7 +58,7 @@ def tokens_of(ids: Any, past: int) -> dict[str, Any]:
 
 
 class Reference:
-    """ONNX Runtime with caches that the host passes on."""
+    """ONNX Runtime with caches that the host passes from call to call."""
 
     def __init__(self, batch: int = 1) -> None:
         self._session = session_of(MODEL)
@@ -158,7 +158,7 @@ def test_prompts_of_any_length_share_the_plan_of_their_bucket(carried: bool) -> 
 
 
 def appending(*nodes: Any, more: Any = None, dtypes: Any = None) -> Any:
-    """Return a model that appends rows to a past, which no other input tells the length of."""
+    """Return a model that appends rows to a past whose length is unknown from the other inputs."""
     nodes = (node("Concat", ["past", "x"], ["present"], "append", axis=1), *nodes)
     inputs, constants = {"past": (2, "P", 3), "x": (2, "S", 3), **(more or {})}, {"a1": np.array([1])}
     model = model_of(nodes, inputs, ["present", "y"], constants, opset=18, dtypes=dtypes)

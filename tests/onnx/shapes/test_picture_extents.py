@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extents of resized pictures that values of inputs decide."""
+"""Extents of resized images that depend on values of inputs."""
 
 from __future__ import annotations
 

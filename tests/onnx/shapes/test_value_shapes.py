@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extents that values of inputs decide: right as ONNX Runtime, and no plan for fresh values within the bounds."""
+"""Extents that depend on values of inputs: results of ONNX Runtime, and no new plan for values within the bounds."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_margins_that_repeat_elements(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["edge", "wrap", "reflect"])
 def test_margins_that_crop_on_one_side(mode: str) -> None:
-    """Elements are left out before margins repeat others, as with constant margins."""
+    """Elements are removed before margins repeat others, as with constant margins."""
     values = [two(n, 0, k, 0) for n in (-2, -1, 1, 2, 3) for k in (-1, 1, 2)]
     rows = x(7, 3)
     both = Both([node("Pad", ["x", "n"], ["y"], mode=mode)], {"x": rows, "n": values[0]}, {"y": "float32"})
@@ -129,7 +129,7 @@ def test_slices_backwards(step: int) -> None:
 
 
 def check_refusal(nodes: Any, values: Any, refused: Any, reason: str) -> None:
-    """Check that a plan for several values refuses others, once they are known when it runs."""
+    """Check that a plan for several values refuses others at run time, when they are known."""
     both = Both(nodes, values[0], {"y": "float32", "sums": "float32"})
     with both.compiled:
         for each in values[:3]:
@@ -264,7 +264,7 @@ def test_loops_as_often_as_an_input_says(by_condition: bool) -> None:
 
 
 def carried_sums(window: bool) -> Any:
-    """Return a model that adds up repeated rows, or keeps as many of the last sums as an input says."""
+    """Return a model that accumulates repeated rows, or keeps as many of the last sums as an input gives."""
     nodes = [
         node("Tile", ["x", "n"], ["tiled"]),
         node("ReduceSum", ["tiled", "first"], ["sum"], keepdims=1),

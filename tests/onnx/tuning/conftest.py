@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of tuning share."""
+"""Common fixtures of the tests of tuning."""
 
 from __future__ import annotations
 

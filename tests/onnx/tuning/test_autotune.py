@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Autotuning: plans by the library and plans with kernels, of which the fastest is kept."""
+"""Autotuning: comparison of plans with library calls and plans with kernels; the fastest is kept."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_model_runs_with_kernels_if_these_are_faster(monkeypatch, quiet, faste
         wanted = plain(image)["probabilities"]
         by_library = [each for each in plain.report.operators if each.implementation == kernel_selection.LIBRARY]
     monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
-    # Times of this machine decide nothing: kernels are predicted to save half, and `faster` is the comparison's result.
+    # Times of this machine have no effect: kernels are predicted to save half, and `faster` is the comparison's result.
     monkeypatch.setattr(autotune, "saved_share", lambda *_: 0.5)
     monkeypatch.setattr(autotune, "is_known_faster", lambda *_: None)
     decide = lambda device, history, mixed, measure: bool(measure()) and faster  # noqa: E731
@@ -106,7 +106,7 @@ def _closes_histories() -> Iterator[None]:
 
 
 class StandIn:
-    """A runner that computes nothing, and whose traces tell what its tasks take."""
+    """A mock runner that computes nothing, and whose traces have given task times."""
 
     plan = None
     zero_copy_inputs = SimpleNamespace(own_donated=lambda _: {})
@@ -128,7 +128,7 @@ class StandIn:
 
 
 class Stage:
-    """Plans of a graph that take made-up times, without devices: what `autotune` does with them."""
+    """Plans of a graph with made-up times, without devices, for `autotune`."""
 
     def __init__(self, monkeypatch, kernel_s: float = 1e-3, refused: BaseException | None = None) -> None:
         self.platform = syclsched.describe(["cpu"])
@@ -145,7 +145,7 @@ class Stage:
         monkeypatch.setattr(autotune, "measured_times", lambda traces, plan, origins: traces[0])
 
     def bound(self, graph: TaskGraph, *, calibrate: bool = True):
-        """Return a stand-in for what is bound of a graph."""
+        """Return a mock runner of a graph."""
         if self.refused is not None and self.made:
             raise self.refused
         doing = {}
@@ -170,7 +170,7 @@ class Stage:
         return made
 
     def again(self, bound, trace):
-        """Return a stand-in for a runner whose traces tell what its tasks take."""
+        """Return a mock of a runner whose traces have task times."""
         if self.refuses_again:
             raise MemoryLimitError("too little for two", where="here")
         (device,) = self.platform.compute_devices
@@ -179,7 +179,7 @@ class Stage:
         return StandIn(times)
 
     def race(self, least_gain: float = 0.0, *, is_limited: bool = False):
-        """Return who wins."""
+        """Return the faster plan."""
         offered = on_devices(self.graph, self.platform)
         variants = SimpleNamespace(
             session=self,
@@ -269,7 +269,7 @@ LIMIT = 1 << 20
 
 @dataclass(frozen=True)
 class Planner:
-    """Makes plans that need all memory of a platform; ``fails`` with less memory than the limit."""
+    """A planner whose plans need all memory of a platform; ``fails`` with less memory than the limit."""
 
     platform: Platform
     fails: BaseException | None = None
@@ -285,7 +285,7 @@ class Planner:
 
 
 class Bindings:
-    """Stands for `syclsched.execution.bind`: one runner is open at a time."""
+    """A mock of `syclsched.execution.bind` that allows one open runner at a time."""
 
     def __init__(self, *, replayed: bool = True, fails: bool = False) -> None:
         self.replayed, self.fails = replayed, fails
@@ -417,7 +417,7 @@ def test_kernels_that_cannot_win_are_not_raced(monkeypatch, quiet) -> None:
     monkeypatch.setattr(autotune, "time_alternating", lambda runs: pytest.fail("raced"))
     winner = stage.race()
     assert winner.doing == stage.made[0].doing
-    # Planned anew, once the times of its tasks were known, and not once more.
+    # Planned once more when the times of its tasks were known, and not again.
     assert winner is stage.made[-1] and winner is not stage.made[0]
     before = len(stage.made)
     assert stage.race() is stage.made[before] and len(stage.made) == before + 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short memory: what devices have no room for is done by the host, and the answers stay the same."""
+"""Implementations under a memory limit: tasks beyond it run on the host, with equal results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODEL = Path(__file__).parents[3] / "examples" / "data" / "digits.onnx"
 
 
 def products() -> TaskGraph:
-    """Three products of 4 KiB arrays in turn, by weights of 4 KiB, 4 KiB (the same) and 16 KiB."""
+    """Return three products of 4 KiB arrays in sequence, with weights of 4 KiB, 4 KiB (shared) and 16 KiB."""
     graph = TaskGraph()
     small = syclsched.constant(np.zeros((32, 32), np.float32))
     large = syclsched.constant(np.zeros((32, 128), np.float32))
@@ -72,7 +72,7 @@ def test_on_a_device_that_shares_the_hosts_memory_only_inputs_and_weights_must_f
     ("opencl_us", "taken"), [(100.0, "opencl-c"), (101.0, "opencl-c"), (120.0, "python"), (None, "python")]
 )
 def test_other_shapes_take_kernels_in_python_only_where_these_are_faster(opencl_us: float | None, taken: str) -> None:
-    """Each new shape of a BERT model compiled three kernels in Python, which OpenCL C does in the same time."""
+    """Before, each new shape of a BERT model compiled three kernels in Python that were no faster than OpenCL C."""
     graph = TaskGraph()
     x, y, z = (graph.array(name, (256,), "float32") for name in "xyz")
     first = graph.kernel(elementwise(("relu", 0), 1), name="first", y=y, x0=x)
@@ -99,7 +99,7 @@ def test_other_shapes_take_kernels_in_python_only_where_these_are_faster(opencl_
 
 @pytest.mark.parametrize("is_timed", [False, True])
 def test_kernels_in_python_that_were_not_timed_are_no_choice_where_there_are_others(is_timed: bool) -> None:
-    """They were compiled because their estimates are better than measured times."""
+    """Before, they were compiled because their estimates were better than measured times."""
     graph = TaskGraph()
     y = graph.array("y", (256,), "float32")
     task = graph.kernel(elementwise(("relu", 0), 1), y=y, x0=graph.array("x", (256,), "float32"))
@@ -130,7 +130,7 @@ def test_kernels_in_python_that_were_not_timed_are_no_choice_where_there_are_oth
 def test_kernels_stated_to_be_slower_than_another_are_not_built(
     efficiencies: dict[str, float], left: set[str], is_timed: bool
 ) -> None:
-    """A model of 66 operators compiled 64 to keep a few: the first call took twice the time."""
+    """Before, a model of 66 operators compiled 64 kernels to keep a few: the first call took twice the time."""
     graph = TaskGraph()
     y = graph.array("y", (256,), "float32")
     task = graph.kernel(elementwise(("relu", 0), 1), y=y, x0=graph.array("x", (256,), "float32"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels between a library's tasks: where they gain more than it costs to change over, and only if that is true."""
+"""Kernels among library tasks: selected where they save more than the switches cost, and kept if measured so."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_kernels_save_is_told_with_all_changes() -> None:
     library = {"a": 4.0, "b": 4.0, "c": 2.0}
     kernel = {"a": 9.0, "b": 1.0, "d": 5.0}
     assert saved_share("abc", library, kernel, {"b"}, 0.5) == pytest.approx(2.0 / 10.0)
-    assert saved_share("abcd", library, kernel, {"b"}, 0.5) == pytest.approx(2.0 / 15.5)  # to d both change
+    assert saved_share("abcd", library, kernel, {"b"}, 0.5) == pytest.approx(2.0 / 15.5)  # d adds two switches
     assert saved_share("abc", library, kernel, (), 0.5) == 0.0
     assert saved_share("abc", library, kernel, {"a"}, 0.5) < 0.0
     assert saved_share("x", {}, {}, (), 0.5) == 0.0
@@ -98,7 +98,7 @@ def test_on_cpus_all_but_some_tasks_are_left_to_the_library() -> None:
 
 @needs_onednn
 def test_a_task_whose_kernels_refuse_its_shapes_is_left_to_the_library() -> None:
-    """Kernels were chosen for other shapes of the same task; those of 8 bits have none for no rows."""
+    """Kernels were selected for other shapes of the same task; 8-bit kernels support no empty rows."""
     graph = TaskGraph()
     y, x = graph.array("y", (0, 4), "int32"), graph.array("x", (0, 8), "uint8")
     weights = syclsched.constant(np.ones((8, 4), np.int8))
@@ -266,7 +266,7 @@ def test_kernels_of_another_model_tell_what_these_take_until_one_has_run(quiet) 
     assert guessed() == pytest.approx(1e-8 * stated)  # as stated
     record_corrections(other, device, costs, history)
     assert guessed() == pytest.approx(1e-8 * (1e-9 + gap_s) / 1e-7)
-    assert samples(graph, device, costs, history) == {"of 64"}  # it is tried all the same
+    assert samples(graph, device, costs, history) == {"of 64"}  # it is compared all the same
     ran(graph, "of 48", onednn=1e-7, opencl_c=2e-9)
     assert guessed() == pytest.approx(1e-8 * (2e-9 + gap_s) / 1e-7)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two plans in turns: when it is clear who is faster, what is remembered of it, and how sure that is."""
+"""Comparison of two plans by alternating runs: significance, stored results, and confidence."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def device():
 
 
 class Runs:
-    """Two plans on a clock that only they move."""
+    """Two plans on a clock that only their runs advance."""
 
     def __init__(self, *seconds) -> None:
         self.now, self.order = 0.0, []
@@ -93,7 +93,7 @@ def test_a_verdict_says_by_how_much_and_how_sure_that_is() -> None:
     assert noisy_one is not None and noisy_one.is_faster and not noisy_one.is_certain
     assert narrow.margin < clear.margin and noisy_one.margin < clear.margin
     often = plan_ratio(Quantity(1.0, 0.001, 39), Quantity(0.975, 0.001, 39))
-    assert often is not None and often.is_certain  # as good as equal: a fourth race would tell no more
+    assert often is not None and often.is_certain  # practically equal: a fourth race would add nothing
     assert plan_ratio(Quantity(0.0), Quantity(1.0)) is None
 
 
@@ -148,7 +148,7 @@ def test_ctrl_c_comes_when_both_sides_of_a_race_are_written_down(quiet, device) 
             signal.raise_signal(signal.SIGINT)
             super().record(key, seconds)
 
-    # Tests may have been started in the background, where it is ignored.
+    # Tests may have been started in the background, where the signal is ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with Interrupted(":memory:") as history:

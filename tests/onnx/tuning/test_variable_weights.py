@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions by weights that change, with arrays for transformed filters and for sums."""
+"""Convolutions with variable weights, with arrays for transformed filters and for sums."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def network() -> TaskGraph:
-    """A convolution with a constant bias, its gradients by input and by weights, and one by constant weights."""
+    """Return a convolution with constant bias, its gradients by input and by weights, and one with constant weights."""
     graph, pads = TaskGraph("network"), (1,) * 4
     x, w = graph.array("x", data=numbers(2, 14, 14, 32)), graph.array("w", data=numbers(48, 32, 3, 3))
     y = graph.array("y", (2, 14, 14, 48), "float32")
@@ -71,7 +71,7 @@ def test_a_graph_without_them_is_returned_as_it_is() -> None:
 
 
 def test_only_minimal_filtering_is_compiled_beside_the_library() -> None:
-    """Other kernels are stated to be slower; ten of them, and those in Python, took four seconds."""
+    """Other kernels are stated to be slower; before, ten of them and those in Python took four seconds."""
     offered = with_scratch_arrays(network(), CPU)
     kept = without_dominated(offered, CostModel(PLATFORM))
     for name in ("forward", "backward", "weights"):

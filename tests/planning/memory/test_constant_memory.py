@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What constants leave of memory."""
+"""Memory that remains beside constants."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays that devices use in the host's memory, where their own is short."""
+"""Placement of arrays in host memory for devices whose own memory is too small."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CPU = syclsched.describe("cpu")
 
 
 def stepping(states: int) -> TaskGraph:
-    """Return a graph that makes a value of each donated array, and then updates these arrays by the values."""
+    """Return a graph that computes a value of each donated array, and then updates these arrays with the values."""
     graph = TaskGraph("stepping")
     x = graph.array("x", (4,), DTYPE)
     graph.kernel(ASSIGN_KERNEL, name="given", x=x, y=graph.array("z", (4,), DTYPE))
@@ -60,7 +60,7 @@ def test_what_runs_own_is_not_copied_where_host_and_device_share_their_memory(ar
     assert plan.needed_bytes.get("cpu", 0) <= arrays * NBYTES
     assert plan.residents == dict.fromkeys(whole.residents, HOST)
     assert not set(copies(plan)) & plan.residents.keys()
-    # Values that do not fit are made again; if there is less memory than one takes, all are in the host's.
+    # Values that do not fit are recomputed; with less memory than one value, all are in host memory.
     assert plan.counters.recomputed == (4 - int(arrays) if arrays > 1 else 0)
     assert Plan.from_json(plan.to_json()) == plan
 
@@ -106,7 +106,7 @@ def test_plans_with_arrays_in_the_hosts_memory_are_right_in_every_order(
     }
     spaces = (replace(s, capacity_bytes=limits.get(s.name, 0), host_accessible=True) for s in platform.spaces)
     platform = replace(platform, spaces=tuple(spaces))
-    with suppress(MemoryLimitError):  # inputs of the user do not move, nor do divided arrays
+    with suppress(MemoryLimitError):  # inputs of the user stay in place, and so do divided arrays
         plan = build_plan(case.graph, platform, case.schedule, case.durations_s)
         verify(plan, case.graph)
         assert all(plan.needed_bytes.get(name, 0) <= limit for name, limit in limits.items())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kind of USM memory arrays get, on machines that are described only."""
+"""The choice of USM memory kinds on described machines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GPUS = ("a100", "a770", "max1100", "max1550", "mi250x")
 
 
 def planned(graph: TaskGraph, platform: Platform) -> Plan:
-    """Host functions on the host, kernels on the first device."""
+    """Plan host functions on the host, and kernels on the first device."""
     model, device = CostModel(platform), platform.compute_devices[0]
     assignments, durations = [], {}
     for position, name in enumerate(graph.order()):
@@ -53,7 +53,7 @@ def look(x: Any) -> None:
 
 
 def read_times(count: int, usm: UsmKind | None = None) -> TaskGraph:
-    """A function of the host writes ``x``, and kernels read it so often."""
+    """Return a graph in which a host function writes ``x``, and kernels read it this often."""
     graph = TaskGraph("handed over")
     x = graph.array("x", (SIDE, SIDE), "float32", temporary=True, usm=usm)
     graph.host(fill, name="fill", x=x.write())
@@ -77,7 +77,7 @@ def test_what_the_host_writes_once_and_a_gpu_reads_once_is_read_in_the_hosts_mem
     copying = planned(read_times(1), bare)
     assert copying.counters.copies == 1
     assert plan.makespan_s < copying.makespan_s
-    # What the kernel takes longer is predicted: all comes over the link.
+    # The kernel's longer duration is predicted: all data comes over the link.
     link = platform.link(HOST, name)
     assert link is not None
     assert plan.makespan_s > 4 * SIDE * SIDE / link.bandwidth_bytes_per_s
@@ -101,7 +101,7 @@ def test_what_a_gpu_writes_for_the_host_alone_is_written_in_the_hosts_memory(nam
     graph.kernel(get("copy"), name="copy", x=x, y=y)
     graph.host(look, name="look", x=y.read())
     plan = planned(graph, load_platform([name]))
-    assert kinds(plan) == {("y", HOST): "host"}  # x, which only kernels touch, lies in the device's memory
+    assert kinds(plan) == {("y", HOST): "host"}  # x, which only kernels touch, is in the device's memory
     assert "  written in place" not in str(plan)
     assert "written in place by" in str(plan)
 
@@ -144,7 +144,7 @@ def test_what_only_functions_of_the_host_touch_is_not_pinned() -> None:
 
 
 def inner(usm: UsmKind | None = None) -> TaskGraph:
-    """Only kernels touch ``inner``; ``x`` the host, too."""
+    """Return a graph in which only kernels touch ``inner``, and the host also touches ``x``."""
     graph = TaskGraph("inner")
     x, y, z = (graph.array(n, (SIDE, SIDE), "float32", temporary=n == "inner", usm=usm) for n in ("x", "inner", "z"))
     graph.host(fill, name="fill", x=x.write())
@@ -154,7 +154,7 @@ def inner(usm: UsmKind | None = None) -> TaskGraph:
 
 
 def with_rates(platform: Platform, **rates: float) -> Platform:
-    """The platform with other bandwidths of the kinds of memory, known to a hundredth."""
+    """Return the platform with other bandwidths of the memory kinds, known to a hundredth."""
 
     def with_usm(device: Device) -> Device:
         assert device.profile is not None
@@ -180,7 +180,7 @@ def test_a_kind_that_is_measurably_faster_is_taken_for_what_all_who_touch_an_arr
     assert "40 GB/s on cpu, shared 20 GB/s; only kernels touch it" in plan.explain("second")
     assert kinds(planned(inner(), with_rates(cpu, device=40e9, shared=20e9, host=30e9)))["x", "cpu"] == "host"
     assert not planned(inner(), with_rates(cpu, device=21e9, shared=20e9, host=19e9)).memory  # by less than a tenth
-    # Nothing of one kind takes the place of another: x is gone before z comes.
+    # Memory of one kind is not reused for another: x is freed before z is allocated.
     size = 4 * SIDE * SIDE
     assert planned(inner(), with_memory_limit(faster, 2 * size)).memory == ()
     assert planned(inner(), with_memory_limit(faster, 3 * size)).memory == plan.memory
@@ -189,7 +189,7 @@ def test_a_kind_that_is_measurably_faster_is_taken_for_what_all_who_touch_an_arr
 @pytest.mark.parametrize("kind", ["device", "shared", "host"])
 def test_the_user_may_say_which_kind(kind: UsmKind) -> None:
     on_cpu = kinds(planned(inner(kind), load_platform(["cpu"])))
-    usual = {"device": "shared", "shared": "shared", "host": "host"}[kind]  # of what the host touches
+    usual = {"device": "shared", "shared": "shared", "host": "host"}[kind]  # of arrays that the host touches
     assert on_cpu.get(("x", "cpu"), "shared") == usual
     assert on_cpu.get(("inner", "cpu"), "shared") == kind
     on_gpu = planned(inner(kind), load_platform(["max1550"]))

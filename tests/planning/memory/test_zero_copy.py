@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory in which plans keep donated inputs from run to run."""
+"""The memory in which plans keep donated inputs between runs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_donated_input_stays_in_the_memory_of_the_device_that_updates_it() -> 
     assert [(c.array, c.space, c.kind, c.resident) for c in plan.memory] == [("w", SPACE, "device", True)]
     assert copied(plan) == [("x", HOST, SPACE)]
     assert plan.resident_bytes == {SPACE: graph.arrays["w"].nbytes}
-    # It takes the same memory, and the copy takes time no longer.
+    # It takes the same memory, and the copy takes no time any more.
     assert plan.needed_bytes[SPACE] == plain.needed_bytes[SPACE]
     assert predict(plan).makespan_s < predict(plain).makespan_s
     assert Plan.from_json(plan.to_json()) == plan

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fences a plan says the engine will submit."""
+"""Fences in plans, as the engine submits them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READ, WRITE = AccessMode.READ, AccessMode.WRITE
 
 
 def fan_in(width: int, backend: Any, *, size: int = 8, host: bool = False) -> Plan:
-    """``width`` tasks, each on a lane of its own, before one on another lane; the last of them on the host if asked."""
+    """Plan ``width`` tasks, each on a lane, and one on another lane after them; the last on the host with ``host``."""
     device = Device("d", "k", "gpu", backend, "", "m", ("m",), lanes=width + 1, copy_lane=False)
     spaces = (MemorySpace("m", 0, True), MemorySpace(HOST, 0, True))
     platform = Platform("one", (device, Device(HOST, HOST, HOST, HOST, "", HOST, (HOST, "m"))), spaces)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transitive reduction, of graphs and of plans, against networkx and against reachability itself."""
+"""Transitive reduction of graphs and of plans, compared with networkx and with reachability."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Edges = list[tuple[int, int]]
 
 @st.composite
 def edge_lists(draw: st.DrawFn, max_nodes: int = 150) -> tuple[int, Edges]:
-    """Nodes in topological order and edges between them, some of them more than once."""
+    """Draw nodes in topological order and edges between them, some of them repeated."""
     count = draw(st.integers(1, max_nodes))
     pairs = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)).filter(lambda p: p[0] != p[1])
     edges = draw(st.lists(pairs, max_size=4 * count)) if count > 1 else []
@@ -44,7 +44,7 @@ def test_the_reduction_is_the_one_networkx_finds(case: tuple[int, Edges]) -> Non
 
 
 def test_more_sources_than_one_word_has_bits() -> None:
-    # A path of 300 nodes, and an edge from each to the last: only the path is left.
+    # A path of 300 nodes, and an edge from each to the last: only the path remains.
     path = [(n, n + 1) for n in range(299)]
     assert reduce(300, path + [(n, 299) for n in range(298)]) == set(path)
 
@@ -68,7 +68,7 @@ def test_waits_and_lane_order_imply_every_dependency_and_no_wait_is_implied_by_o
     found = [waits[starts[n] : starts[n + 1]].tolist() for n in range(count)]
 
     def before(missing: tuple[int, int] | None) -> list[set[int]]:
-        """What has finished before each step, from lane order and waits; what does not hold its lane passes on less."""
+        """Return the finished steps before each step; a step that does not hold its lane passes on less."""
         known: list[set[int]] = []
         on_lane: list[set[int]] = [set() for _ in range(lanes)]
         for n in range(count):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies that run ahead: by hand, in time, and within memory."""
+"""Prefetched copies: timely, and within memory; and cases computed by hand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READ, WRITE = AccessMode.READ, AccessMode.WRITE
 
 
 def late_and_early() -> tuple[TaskGraph, Schedule, dict[str, float]]:
-    """A copy of ``late``, which takes long to make, is needed just before one of ``early``, which is there at once."""
+    """Return a plan whose copy of ``late``, made slowly, precedes a copy of ``early``, which is available at once."""
     graph = TaskGraph("two copies")
     late, early = (graph.array(n, (1000,), temporary=True) for n in ("late", "early"))
     tasks = (
@@ -70,17 +70,17 @@ def test_nothing_runs_ahead_of_memory() -> None:
     assert one.peak_bytes["left"] == 8000
 
 
-# With three, a kernel's result waits for that of the kernel before to be gone: room is kept for what is brought next.
+# With three, a kernel's result waits until that of the kernel before is freed: memory is reserved for prefetches.
 @pytest.mark.parametrize(("buffers", "makespan_s"), [(2, 6 * 10.0 + 0.1), (3, 1.0 + 6 * 8.0 + 4.0 + 1.1), (0, 50.1)])
 def test_the_peak_counts_what_is_brought_while_a_kernel_runs(buffers: int, makespan_s: float) -> None:
-    plan = plan_of_chunks(6, left_bytes=buffers * 8000)  # a kernel's two, and what the next one reads; 0 is no limit
+    plan = plan_of_chunks(6, left_bytes=buffers * 8000)  # a kernel's two, and the next one's input; 0 is no limit
     assert plan.makespan_s == pytest.approx(makespan_s)
     if buffers:
         assert plan.peak_bytes["left"] == buffers * 8000
 
 
 def test_what_is_brought_comes_before_all_that_runs_meanwhile_and_behind_what_it_waits_for() -> None:
-    # Lane 0 computes 0 (1 s), 1 (5 s) and 2; lane 1 brings 3, 4 (of 0) and 5, fetches 6 (of 0).
+    # Lane 0 computes 0 (1 s), 1 (5 s) and 2; lane 1 copies in 3, 4 (of 0) and 5, and copies out 6 (of 0).
     starts, before = ragged([[], [], [3], [], [0], [], [0]])
     lane, duration = np.array([0, 0, 0, 1, 1, 1, 1]), np.array([1.0, 5.0, 1.0, 1.0, 1.0, 1.0, 1.0])
     early = lane == 1
@@ -101,7 +101,7 @@ def test_copies_of_a_lane_are_taken_by_due_date_among_those_whose_data_is_there(
 
 
 def test_a_window_holds_copies_back() -> None:
-    # Lane 0 computes 0, 2, 4 (1 s each), lane 1 copies 1, 3, 5 (nothing to wait for).
+    # Lane 0 computes 0, 2, 4 (1 s each), lane 1 copies 1, 3, 5 (without waits).
     starts, before = ragged([[]] * 6)
     lane, early = np.array([0, 1] * 3), np.array([False, True] * 3)
     ones = np.ones(6)
@@ -155,6 +155,6 @@ def test_running_ahead_evicts_nothing_that_would_have_stayed(case: Case) -> None
     copies, expected_copies = (Counter({k: n for k, n in c.items() if k[0] == "copy"}) for c in (done, expected))
     assert copies == expected_copies
     kinds, expected_kinds = (Counter(kind for kind, _, _ in c.elements()) for c in (done, expected))
-    assert kinds == expected_kinds  # and no more memory is got and given back
+    assert kinds == expected_kinds  # and no more allocations and frees
     for space in case.platform.spaces:
         assert not space.capacity_bytes or plan.peak_bytes.get(space.name, 0) <= space.capacity_bytes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that are given up for lack of memory and made again: where, when it pays, and that nothing else changes."""
+"""Rematerialisation of values under memory limits: places, benefit, and an otherwise unchanged plan."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READ, WRITE, UPDATE = AccessMode.READ, AccessMode.WRITE, AccessMode.UPDATE
 
 
 def gpu(capacity_bytes: int, *, link_s: float = 5.0, host_bytes: int = 0, copy_lane: bool = True) -> Platform:
-    """One device with a small memory and a link on which every copy takes the same time."""
+    """Return a device with a small memory and a link on which every copy takes the same time."""
     devices = (
         Device("gpu", "gpu", "gpu", "level_zero", "", "gpu", ("gpu",), copy_lane=copy_lane, dtypes=("float64",)),
         Device(HOST, HOST, HOST, HOST, "", HOST, (HOST,)),
@@ -38,7 +38,7 @@ def gpu(capacity_bytes: int, *, link_s: float = 5.0, host_bytes: int = 0, copy_l
 
 
 def there_and_back(length: int, seconds: float = 1.0) -> tuple[TaskGraph, Schedule, dict[str, float]]:
-    """A chain of values that are needed once more in reverse order, as activations in training."""
+    """Return a chain of values that are needed again in reverse order, like activations in training."""
     graph = TaskGraph("there and back")
     values = [graph.array(f"x{n}", (1,), temporary=True) for n in range(length)]
     total = graph.array("total", (1,))
@@ -91,7 +91,7 @@ def test_a_long_chain_saves_some_values_and_makes_others_again() -> None:
     plan = predict(build_plan(graph, gpu(64), schedule, durations))
     verify(plan, graph)
     symbolic.check(plan, graph, random.Random(1))
-    # With copies of 5 s and tasks of 1 s it does not pay to make more than about ten again for one value.
+    # With copies of 5 s and tasks of 1 s, recomputing more than about ten tasks for one value does not pay.
     assert again(plan) and plan.counters.copies > 0
 
 
@@ -116,7 +116,7 @@ def test_what_is_made_again_says_so_and_survives_a_file() -> None:
 
 def test_a_full_host_is_no_hindrance_where_values_can_be_made_again() -> None:
     graph, schedule, durations = there_and_back(6)
-    tight = gpu(32, host_bytes=8, link_s=1e-3)  # copies would be cheap, but there is no room for them
+    tight = gpu(32, host_bytes=8, link_s=1e-3)  # copies would be cheap, but there is no memory for them
     plan = build_plan(graph, tight, schedule, durations)
     verify(plan, graph)
     symbolic.check(plan, graph, random.Random(1))
@@ -176,7 +176,7 @@ def test_a_value_whose_inputs_have_changed_is_saved() -> None:
 
 
 def changed(plan: Plan, **fields: object) -> Plan:
-    """The plan with the first instruction that is done again changed."""
+    """Return the plan with the first recomputing instruction changed."""
     (first, *_) = [i for _, i in plan.instructions() if i.again]
 
     def edited(i: Instruction) -> Instruction:
@@ -206,7 +206,7 @@ def test_the_verifier_refuses_what_is_done_again_and_should_not() -> None:
 
 
 def on_another_device(plan: Plan) -> Plan:
-    """The plan from the first instruction that is done again on done by another device with the same memory."""
+    """Return the plan in which another device with the same memory executes all from the first recomputation on."""
     gpu, host = plan.platform.devices
     platform = replace(plan.platform, devices=(gpu, replace(gpu, name="gpu.1"), host))
     (lane,) = [lane for lane in plan.lanes if lane.kind == "compute"]

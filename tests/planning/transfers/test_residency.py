@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans under memory limits: within them, proved, and right in every order; or refused with the sizes."""
+"""Plans under memory limits: within them, verified, and right in every order; or refused with the sizes."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def task_bytes(case: Case, task: str) -> int:
 
 
 def least_bytes(case: Case, space: str) -> int:
-    """What the largest task that can reach a space touches: with that much, every plan fits."""
+    """Return the bytes of the largest task that can use a space: with that much memory, every plan fits."""
     reach = {d.name for d in case.platform.devices if space in d.reaches}
     return max((task_bytes(case, a.task) for a in case.schedule.assignments if a.device in reach), default=0)
 
 
-@settings(max_examples=examples(100))  # in about every third there is something to evict
+@settings(max_examples=examples(100))  # about every third needs an eviction
 @given(cases(), st.data(), st.randoms(use_true_random=False))
 def test_a_plan_that_does_not_fit_is_rewritten_until_it_does(
     case: Case, data: st.DataObject, rng: random.Random
@@ -104,7 +104,7 @@ def one_gpu(capacity_bytes: int) -> Platform:
 
 
 def chain(*steps: tuple[str, str]) -> tuple[TaskGraph, Schedule, dict[str, float]]:
-    """Tasks in order: how each touches one array of 8 bytes, as ``("w", "x")``."""
+    """Return tasks in sequence with their accesses to one array of 8 bytes each, such as ``("w", "x")``."""
     graph = TaskGraph("chain")
     arrays = {name: graph.array(name, (1,), temporary=name.islower()) for name in dict.fromkeys(a for _, a in steps)}
     modes = {"r": READ, "w": WRITE, "u": UPDATE}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that touch parts of arrays: plans are race-free row by row, and no stricter than the rows ask for."""
+"""Plans of tasks on row ranges: race-free row by row, without needless waits."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_memory_that_holds_one_task_is_enough(case: Case, data: st.DataObject, r
 
 
 def two_devices() -> Platform:
-    """Two devices with memory of their own, and the host."""
+    """Return two devices with memory of their own, and the host."""
     devices = [
         Device(
             f"d{n}", f"key{n}", "gpu", "level_zero", "a device", f"m{n}", (f"m{n}",),
@@ -119,7 +119,7 @@ def test_writers_of_disjoint_rows_run_at_once_and_readers_wait_for_whom_they_mee
     verify(plan, graph)
     done = work(plan)
     assert all(done[f"w{n}"].waits == () and done[f"w{n}"].start_s < 0.5 for n in range(4))
-    # Each space has one memory for the array, and only what is needed is copied: one copy of what lies together.
+    # Each space has one memory for the array, and only needed rows are copied: one copy of contiguous ones.
     assert [i.nbytes for _, i in plan.instructions() if i.kind == "alloc"] == [1600, 1600, 1600]
     copies = [[u.array for u in i.uses if u.space == "m0"] for _, i in plan.instructions() if i.kind == "copy"]
     assert [c for c in copies if c] == [["a[100:125]"], ["a[125:150]", "a[150:200]"]]
@@ -181,7 +181,7 @@ def test_rows_do_not_come_back_before_the_others_have_gone(memory: tuple[int, in
 
 
 def tampered(plan: Plan, kind: str, change: Callable[[Instruction], Instruction]) -> Plan:
-    """The plan with its last instruction of a kind changed."""
+    """Return the plan with its last instruction of a kind changed."""
     last = max(i.id for _, i in plan.instructions() if i.kind == kind)
     lanes = tuple(
         replace(lane, instructions=tuple(change(i) if i.id == last else i for i in lane.instructions))
@@ -192,7 +192,7 @@ def tampered(plan: Plan, kind: str, change: Callable[[Instruction], Instruction]
 
 @pytest.fixture
 def gathering() -> Plan:
-    """Two tasks on one device, and a third on another that reads what both have written."""
+    """Return two tasks on one device, and a third on another that reads the results of both."""
     graph = TaskGraph("gathering")
     a = graph.array("a", (100,), temporary=True)
     graph.kernel(WRITE, name="left", p0=a[:50])

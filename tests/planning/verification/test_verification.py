@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the verifier refuses, one fault at a time in a plan that is right."""
+"""Faulty plans that the verifier refuses, each with one fault in a correct plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READ, WRITE, UPDATE = AccessMode.READ, AccessMode.WRITE, AccessMode.UPDATE
 
 
 def small() -> Plan:
-    """On the GPU ``make`` reads the input ``x`` and writes ``y``; on the host ``use`` updates ``y``."""
+    """Return a plan: on the GPU ``make`` reads input ``x`` and writes ``y``; on the host ``use`` updates ``y``."""
     return small_plan(small_graph())
 
 
@@ -53,7 +53,7 @@ def find(plan: Plan, kind: str, array: str | None = None) -> Instruction:
 
 
 def edit(plan: Plan, edits: Callable[[Instruction], Instruction | None]) -> Plan:
-    """The plan with each instruction as ``edits`` returns it, or without it."""
+    """Return the plan with each instruction replaced by the result of ``edits``, or removed."""
     lanes = [
         replace(lane, instructions=tuple(new for i in lane.instructions if (new := edits(i)) is not None))
         for lane in plan.lanes
@@ -80,7 +80,7 @@ def test_the_plan_without_faults_is_accepted_and_is_what_the_faults_below_assume
 
 
 def on(plan: Plan, **fields: object) -> Plan:
-    """The plan on a platform with other ``fields``."""
+    """Return the plan on a platform with other ``fields``."""
     return replace(plan, platform=replace(plan.platform, **fields))  # type: ignore[arg-type]
 
 
@@ -235,6 +235,6 @@ def test_what_is_run_must_be_an_implementation_that_the_task_has_there(
     plan = small_plan(graph)
     verify(plan, graph)
     wrong = change(plan, find(plan, kind), implementation=name)
-    verify(wrong)  # the plan alone does not say what implementations there are
+    verify(wrong)  # the plan alone does not have the implementations
     with pytest.raises(IncompletePlanError, match=message):
         verify(wrong, graph)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The triad: its size, and the bytes it counts."""
+"""The triad benchmark: its size, and the counted bytes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fit of transfer times."""
+"""The linear fit of transfer times."""
 
 from __future__ import annotations
 

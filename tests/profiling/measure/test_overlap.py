@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Overlap of loads: its factor, and measurements on a virtual clock."""
+"""Slow-down of overlapping loads: its factor, and measurements on a virtual clock."""
 
 from __future__ import annotations
 

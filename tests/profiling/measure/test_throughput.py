@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Peak throughput: the chain of multiply-adds, and the element types it is measured for."""
+"""Peak throughput: the chain of multiply-adds, and the measured element types."""
 
 from __future__ import annotations
 

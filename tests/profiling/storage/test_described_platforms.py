@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shipped profiles, and platforms of hardware that is not here."""
+"""Shipped profiles, and platforms of described hardware."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ DOCUMENT = json.loads(to_json(PROFILE))
 
 
 def numbers_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Paths of all numbers that are not booleans."""
+    """Yield the paths of all numbers that are not booleans."""
     if isinstance(value, dict):
         return [p for k, v in value.items() for p in numbers_in(v, (*path, k))]
     if isinstance(value, list):

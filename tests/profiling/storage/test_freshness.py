@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles to measure again: missing, damaged, interrupted, of a busy machine, or old."""
+"""Profiles that need another measurement: missing, damaged, interrupted, of a busy machine, or old."""
 
 from __future__ import annotations
 

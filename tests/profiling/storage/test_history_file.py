@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measured times taken from one store to another by a file, each sample once."""
+"""Export and import of measured times between stores, each sample once."""
 
 from __future__ import annotations
 

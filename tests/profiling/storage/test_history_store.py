@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measured durations on disk: several processes, damage, and places that cannot be written."""
+"""The store of measured durations: several processes, damage, and read-only folders."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_a_file_that_cannot_be_written_is_still_read(tmp_path: Path, monkeypatch
     connect = sqlite3.connect
 
     def read_only(name: str, **options: object) -> sqlite3.Connection:
-        if name == str(path):  # root may write anywhere, so the refusal is made here
+        if name == str(path):  # root may write anywhere, so the mock refuses
             return connect(f"{path.as_uri()}?mode=ro", uri=True, **options)  # type: ignore[call-overload, no-any-return]
         return connect(name, **options)  # type: ignore[call-overload, no-any-return]
 
@@ -282,7 +282,7 @@ def test_a_file_that_cannot_be_written_is_still_read(tmp_path: Path, monkeypatch
         assert again.value == 3.0
 
 
-# --- the connection is used again ---------------------------------------------------------------------
+# --- reuse of the connection ---------------------------------------------------------------------------
 
 
 def test_the_next_store_uses_the_connection_and_sees_what_others_changed(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_the_next_store_uses_the_connection_and_sees_what_others_changed(tmp_pat
 
 
 def other_lookup(path: Path) -> Quantity | None:
-    """Return what a store reads through a connection of its own."""
+    """Return a store's results through a connection of its own."""
     with HistoryStore(path), HistoryStore(path) as store:
         return store.lookup(KEY)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user's folder of profiles, and platforms that get their numbers from it."""
+"""The user's folder of profiles, and platforms that take their numbers from it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from syclsched.profiling.storage.profile_store import ProfileStore, file_stem
 
 
 def platform() -> Platform:
-    """CPU and emulator as discovery describes them: assumed links, assumed interference."""
+    """Return CPU and emulator as from discovery: assumed links, assumed interference."""
     names = ("cpu", "accelerator")
     devices = tuple(Device(n, f"key-{n}", n, "opencl", n, n, (n,)) for n in names)  # type: ignore[arg-type]
     spaces = (*names, HOST)
@@ -133,7 +133,7 @@ def test_a_busy_machine_does_not_prove_that_cores_are_not_shared() -> None:
     noisy = replace(quiet, provenance=replace(quiet.provenance, busy=True))
     lanes = {"key-cpu": device_profile("key-cpu", lanes=2)}
     assert with_profiles(platform(), lanes, [quiet]).interference("cpu", "accelerator") == 0.0
-    assert with_profiles(platform(), {}, [quiet]).interference("cpu", "accelerator") == 1.0  # kernels fill all cores
+    assert with_profiles(platform(), {}, [quiet]).interference("cpu", "accelerator") == 1.0  # kernels use all cores
     assert with_profiles(platform(), {}, [noisy]).interference("cpu", "accelerator") == 1.0
     elsewhere = replace(platform(), interferences=())
     assert with_profiles(elsewhere, {}, [noisy]).interferences == (Interference("cpu", "accelerator", 0.0, "measured"),)

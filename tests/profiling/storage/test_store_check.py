@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The doctor looks at what was measured before, and says which file is in the way."""
+"""The doctor's check of stored measurements, which names faulty files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
     assert profile is not None
     ProfileStore(tmp_path).save(profile)
     HistoryStore(tmp_path / "history.sqlite3").close()
-    close_idle()  # as at the end of the process that made it
+    close_idle()  # as at the end of the process that created it
     return tmp_path
 
 

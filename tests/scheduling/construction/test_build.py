@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From graph, platform and costs to a problem: what is read, made, copied, and where it can run."""
+"""Scheduling problems from graph, platform and costs: reads, writes, copies, and eligible devices."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_only_data_that_flows_has_bytes() -> None:
         )
     }
     nothing = (0, 0)
-    assert arcs.pop((1, 3)) == (16, 1)  # x flows; y is of no bytes
+    assert arcs.pop((1, 3)) == (16, 1)  # x is passed on; y has no bytes
     assert arcs == dict.fromkeys([(0, 1), (0, 2), (1, 2), (0, 3), (2, 3)], nothing)
 
 
@@ -127,7 +127,7 @@ def test_copies_cost_what_their_route_costs_and_no_way_costs_everything() -> Non
     assert math.isclose(problem.copy_seconds(1000, 0, 1), 1e-6 + 1e-6 + 1e-5 + 1e-5)
     assert problem.copy_seconds(1000, 1, 0) == math.inf
     assert problem.copy_seconds(0, 1, 0) == 0.0
-    latency_s, s_per_byte = problem.mean_copy_line()  # four ways there are, of the six pairs of homes
+    latency_s, s_per_byte = problem.mean_copy_line()  # of the six pairs of spaces, four have a route
     assert math.isclose(latency_s, (1e-6 + 1e-6 + 1e-5 + 1.1e-5) / 4)
     assert math.isclose(s_per_byte, (1e-9 + 1e-9 + 1e-8 + 1.1e-8) / 4)
 
@@ -220,7 +220,7 @@ def test_channels_are_filled_where_copies_contend() -> None:
     assert len({int(one_way), int(other_way), int(down)}) == 3
     assert channel[shared, gpu].tolist() == [other_way, down]  # through the host's memory: both links
     assert channel[host, gpu].tolist() == [down, NOTHING]
-    assert channel[gpu, host].tolist() == [NOTHING] * 2  # there is no way
+    assert channel[gpu, host].tolist() == [NOTHING] * 2  # no route exists
     assert channel[host, host].tolist() == [NOTHING] * 2
 
 
@@ -231,7 +231,7 @@ def test_links_that_name_a_channel_share_it() -> None:
     problem = build(graph, replace(PLATFORM, links=links, contention="fair"))
     assert problem.contention == "fair"
     assert set(problem.tables.channel[..., 0].ravel().tolist()) == {0, NOTHING}
-    assert set(problem.tables.channel[..., 1].ravel().tolist()) == {NOTHING}  # a route over one bus twice takes it once
+    assert set(problem.tables.channel[..., 1].ravel().tolist()) == {NOTHING}  # a bus used twice by a route counts once
 
 
 def test_capacity_and_power_are_known_or_are_not() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables become problems, and tables that make no sense are refused."""
+"""Problems from tables of costs, and refusals of inconsistent tables."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_what_is_given_stays_the_callers_and_the_tables_cannot_be_changed() -> N
     costs, before, after, times = np.ones((2, 1)), np.array([0]), np.array([1]), np.array([3.0])
     problem = problem_from_arrays(costs, before, after, times, release_s=[1.0, 2.0])
     for mine in (costs, before, after, times):
-        mine[...] = 0  # still writable, and the problem does not notice
+        mine[...] = 0  # still writable, without effect on the problem
     assert problem.tables.task_seconds().tolist() == [[1.0], [1.0]]
     assert problem.tables.succ_task.tolist() == [1]
     assert problem.tables.release_s.tolist() == [1.0, 2.0]
@@ -104,7 +104,7 @@ def test_edges_given_twice_are_one_arc_and_two_copies() -> None:
 
 
 def arcs_of(problem: Problem) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int], float]]:
-    """All arcs by the numbers the tasks had when they were given, seen from both ends."""
+    """Return all arcs with the original numbers of the tasks, as seen from both ends."""
     t, was = problem.tables, problem.tables.submission.tolist()
     count = range(len(problem))
     back = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where items lie: shared memory costs nothing, a copy is made once, an update stays where it is."""
+"""Places and arrivals of data items: shared memory without copies, one copy per space, updates in place."""
 
 from __future__ import annotations
 

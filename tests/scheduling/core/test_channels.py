@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies on one-port channels: one after another, in gaps, once for all readers."""
+"""Copies on one-port channels: one after another, in gaps, and shared by all readers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_copies_between_different_pairs_do_not_wait() -> None:
 
 
 def test_a_short_copy_goes_into_a_gap() -> None:
-    """t0 sends to t1 early and to t2 late (after its second part is done): what t3 needs fits in between."""
+    """t0 sends to t1 early and to t2 late (after its second part is done): the data for t3 fits in between."""
     costs = pinned([0, 1, 0, 2, 3], 4)
     costs[2][0] = 10.0
     # t0 -> t1 at 1; t2 (11 s on p0, after t0) -> t3; t0 -> t4 is the shortest, and ranked last.

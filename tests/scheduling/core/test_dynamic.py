@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled dynamic policies equal plain Python that compares all ready tasks and all devices at every step."""
+"""The compiled dynamic policies, compared with plain Python that tries all ready tasks on all devices at every step."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def first_free(reference: Reference, task: int) -> list[tuple[float, float, int,
 
 
 def by_completion(problem: Problem, urgency: Callable[[list[float]], float]) -> Reference:
-    """Take the task of the highest urgency, by its rising completions, to where it completes first."""
+    """Select the most urgent task, by its rising completion times, for the device where it completes first."""
     reference = Reference(problem)
     while ready := reference.ready_tasks():
         options = []
@@ -87,7 +87,7 @@ def test_sufferage(problem: Problem) -> None:
 
 @given(problems(channels=False, whole=True))
 def test_etf_never_starts_a_task_later_than_another_that_was_ready_could_start(problem: Problem) -> None:
-    """Replayed in order of start, each start is the least of all ready tasks on all devices."""
+    """Replayed in order of start, each start is the earliest of all ready tasks on all devices."""
     timetable = get("etf").schedule(problem)
     reference = Reference(problem)
     waiting = set(range(len(problem)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled engine equals plain Python, task by task; what is taken back leaves no trace."""
+"""The compiled insertion engine, compared with plain Python, task by task; and complete removal of trial tasks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def contents(state: PartialSchedule) -> list[list[float]]:
 
 @given(st.booleans().flatmap(lambda channels: problems(channels=channels)), st.integers(0, 12))
 def test_what_is_taken_back_leaves_no_trace(problem: Problem, kept: int) -> None:
-    """Place some tasks for good, all others on trial, twice: both times alike, and nothing is left in between."""
+    """Place some tasks for good, all others on trial, twice: equal results, and no remains in between."""
     state, order, devices = make_partial_schedule(problem.tables), by_rank(problem), len(problem.devices)
 
     def place_best(task: int) -> None:
@@ -90,7 +90,7 @@ def test_pins_followers_offsets_and_starts_choose_the_device() -> None:
 
     assert devices() == [1, 1]
     assert devices(pinned=np.array([2, -1])) == [2, 1]
-    assert devices(pinned=np.array([-1, 2])) == [1, 1]  # cannot run there
+    assert devices(pinned=np.array([-1, 2])) == [1, 1]  # it cannot run there
     assert devices(pinned=np.array([0, -1]), follows=np.array([-1, 0])) == [0, 0]
     assert devices(pinned=np.array([2, -1]), follows=np.array([-1, 0])) == [2, 1]
     assert devices(offset_s=np.array([[0.0, 5.0, 0.0], [0.0, 0.0, 0.0]])) == [0, 1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""List scheduling on many machines, where only some of them are tried for each task."""
+"""List scheduling on many machines, which tries only some of them for each task."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cluster(count: int = MACHINES) -> Platform:
 
 
 def tiled(tiles: int, tile: int = 512) -> TaskGraph:
-    """A tiled Cholesky factorisation without data."""
+    """Return a tiled Cholesky factorisation without data."""
     graph = TaskGraph("tiled")
     a = {(i, j): graph.array(f"a{i}.{j}", (tile, tile), "float32") for i in range(tiles) for j in range(i + 1)}
     for k in range(tiles):
@@ -42,7 +42,7 @@ def tiled(tiles: int, tile: int = 512) -> TaskGraph:
 
 
 def sweeps(blocks: int, steps: int) -> TaskGraph:
-    """Sums of neighbouring blocks, again and again."""
+    """Return repeated sums of neighbouring blocks."""
     graph = TaskGraph("sweeps")
     x = [graph.array(f"x{n}", (1 << 22,), "float32") for n in range(blocks)]
     for _ in range(steps):
@@ -54,7 +54,7 @@ def sweeps(blocks: int, steps: int) -> TaskGraph:
 @pytest.mark.parametrize("policy", ["heft", "peft", "mcp", "cpop"])
 @pytest.mark.parametrize("graph", [tiled(14), sweeps(20, 10)], ids=lambda graph: graph.name)
 def test_the_machines_left_out_are_hardly_missed(policy: str, graph: TaskGraph) -> None:
-    """As one machine with all these devices, every device is tried."""
+    """The reference is one machine with all these devices, where every device is tried."""
     platform = cluster()
     problem = build_problem(graph, platform, CostModel(platform, None))
     everywhere = with_tables(problem, machine_start=[0, len(problem.devices)])
@@ -63,10 +63,10 @@ def test_the_machines_left_out_are_hardly_missed(policy: str, graph: TaskGraph) 
 
 @pytest.mark.parametrize("policy", ["heft", "mcp", "peft"])
 def test_machines_that_have_been_idle_for_longest_are_not_preferred(policy: str) -> None:
-    """Four slow machines that were free earlier kept tasks from the fast ones, which were free in time, too."""
+    """Before, four slow machines that were free earlier kept tasks from the fast ones, which were free in time, too."""
     slow, fast = 12, 4
     costs = np.full((2 * fast + 1, slow + fast), np.inf)
-    costs[range(fast), range(slow, slow + fast)] = 5.0  # keeps each fast machine busy
+    costs[range(fast), range(slow, slow + fast)] = 5.0  # leaves no fast machine idle
     costs[fast] = 100.0
     costs[fast + 1 :, :slow], costs[fast + 1 :, slow:] = 4.0, 1.0
     after = np.arange(fast + 1, 2 * fast + 1)

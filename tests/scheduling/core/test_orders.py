@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orders: by rank, priority and submission, and never against a dependency."""
+"""Orders of tasks: by rank, priority and submission, and never against a dependency."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks, against the paper's table and against their definitions."""
+"""Ranks, compared with the paper's table and with their definitions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_upward_ranks_are_longest_paths(problem: Problem) -> None:
 
 @given(problems(channels=False))
 def test_upward_and_downward_ranks_meet(problem: Problem) -> None:
-    """Without releases the longest path through a task is as long both ways, and some task is on the longest of all."""
+    """Without releases, the longest paths upward and downward are equal, and some task is on the longest of all."""
     tables = with_tables(problem, release_s=np.zeros(len(problem))).tables
     weights, line = mean_seconds(tables), problem.mean_copy_line()
     through = upward_ranks(tables, weights, *line) + downward_ranks(tables, weights, *line)

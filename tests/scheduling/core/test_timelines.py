@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gap search against a plain list of what is taken."""
+"""Gap search on timelines, compared with a plain list of busy intervals."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def first_fit(taken: list[tuple[float, float, int]], ready_s: float, duration_s:
 
 
 def in_time(lines: Timelines, head: int) -> list[int]:
-    """The nodes of a line in order, with all that must hold between them."""
+    """Return the nodes of a timeline in order, and check its invariants."""
     link, time = lines.link, lines.time
 
     def below(node: int, parent: int) -> list[int]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dynamic policies by name, as static ones."""
+"""Dynamic policies by name, like static ones."""
 
 from __future__ import annotations
 

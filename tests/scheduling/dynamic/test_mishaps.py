@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices that slow down or fail under a dynamic policy: worked out by hand, and held to what must always be true."""
+"""Devices that slow down or fail under a dynamic policy: cases computed by hand, and invariants."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_policy_learns_of_a_slow_down_by_what_tasks_take() -> None:
     static = run_dynamic(problem, Hybrid(plan, bound=math.inf), events=slow)
     hybrid = run_dynamic(problem, Hybrid(plan), events=slow)
     assert static.makespan_s == 80.0
-    assert hybrid.makespan_s <= 36.0  # 32 were best: p1 does four tasks while p0 does one
+    assert hybrid.makespan_s <= 36.0  # 32 would be best: p1 does four tasks while p0 does one
     assert hybrid.stolen > 0
 
 
@@ -61,7 +61,7 @@ def test_what_ends_just_when_its_device_fails_has_finished() -> None:
 
 
 def test_lost_data_is_named_and_so_is_what_needs_it() -> None:
-    # t0 -> t1 -> t2 on p0, and t3 by itself: what t0 made lies on p0 only.
+    # t0 -> t1 -> t2 on p0, and t3 by itself: the result of t0 is on p0 only.
     problem = problem_from_matrices(
         [[1.0, math.inf], [4.0, 4.0], [1.0, 1.0], [1.0, 9.0]], {(0, 1): 1.0, (1, 2): 1.0}, priorities=[2, 1, 0, 0]
     )
@@ -87,7 +87,7 @@ def test_data_that_was_copied_in_time_is_not_lost() -> None:
 
 
 def test_what_was_being_updated_in_place_is_spoilt() -> None:
-    # Both devices work in one memory, so that no memory is lost with one of them.
+    # Both devices use one memory, so the failure of one loses no data.
     def shared(second: int) -> Problem:
         return build(
             [[1.0, 9.0], [4.0, 4.0]], [[0], [0]], [4.0], [0], [{0: WRITE}, {0: second}], [[0.0]], [[0.0]]
@@ -114,7 +114,7 @@ def test_a_result_that_did_not_get_home_is_lost() -> None:
 
 @pytest.mark.parametrize("channel", [None, (0, NOTHING)])
 def test_a_result_is_sent_home_again_from_where_it_has_been_copied_to(channel: tuple[int, int] | None) -> None:
-    # Made on d0 by 1 s. It is at d1, which reads it, from 2 s on; the way to m2 takes 4 s from d0 and 10 s from d1.
+    # Made on d0 in 1 s. It is at d1, which reads it, from 2 s on; the copy to m2 takes 4 s from d0 and 10 s from d1.
     problem = build(
         [[1.0, math.inf], [math.inf, 1.0]], [[0], [1]], [4.0], [0], [{0: WRITE}, {0: READ}],
         [[0.0, 1.0, 4.0], [1.0, 0.0, 10.0], [1.0, 1.0, 0.0]], np.zeros((3, 3)), wishes=[(0, 2)],
@@ -163,12 +163,12 @@ def test_impossible_events_are_refused(event: Event, error: type[Exception]) -> 
         run_dynamic(problem_from_matrices([[1.0]], {}), Eager(), events=(event,))
 
 
-# --- what must always be true ---------------------------------------------------------------------
+# --- invariants -----------------------------------------------------------------------------------
 
 
 @st.composite
 def mishaps(draw: st.DrawFn, problem: Problem) -> tuple[Event, ...]:
-    """A few events of any device, at times when something may run."""
+    """Draw a few events of any device, at times when tasks may run."""
     at_s = st.one_of(st.sampled_from([0.0, 1.0, 2.0, 7.0]), st.floats(0.0, 60.0))
     device = st.sampled_from(problem.devices)
     failure = st.builds(Failure, device, at_s)
@@ -181,7 +181,7 @@ def policies(problem: Problem) -> list[DynamicPolicy]:
 
 
 def check(problem: Problem, run: DynamicRun, events: tuple[Event, ...]) -> None:
-    """Hold a run to the rules, from its results alone."""
+    """Check a run's invariants, from its results alone."""
     tables, table = problem.tables, run.timetable
     failed_s: dict[int, float] = {}
     for event in sorted(events, key=lambda e: e.at_s):
@@ -189,7 +189,7 @@ def check(problem: Problem, run: DynamicRun, events: tuple[Event, ...]) -> None:
             failed_s.setdefault(problem.devices.index(event.device), event.at_s)
     undone = {u.task for u in run.undone}
     done = [task for task in range(len(problem)) if not math.isnan(table.finish_s[task])]
-    # Each task is done once or reported: there is one row for it, and it is one or the other.
+    # Each task has one row, and is either done or reported.
     assert sorted([*done, *undone]) == list(range(len(problem)))
     assert all(table.processor[task] == NOTHING for task in undone)
     attempts = [(int(table.processor[t]), float(table.start_s[t]), float(table.finish_s[t])) for t in done]
@@ -226,7 +226,7 @@ def check(problem: Problem, run: DynamicRun, events: tuple[Event, ...]) -> None:
 
 
 def check_channels(problem: Problem, run: DynamicRun, events: tuple[Event, ...]) -> None:
-    """Copies on one channel never overlap, and none arrives in a memory or from one after it was lost."""
+    """Check that copies on one channel never overlap, and that none uses a memory after its loss."""
     copies = run.timetable.copies
     assert copies is not None
     tables = problem.tables

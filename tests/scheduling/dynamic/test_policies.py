@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each dynamic policy's decision, in states worked out by hand."""
+"""Decisions of each dynamic policy, in states computed by hand."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def known(
     device_of: list[int] | None = None,
     planned: list[int] | None = None,
 ) -> StaticInfo:
-    """Devices with a space each, in which a byte takes a second to another."""
+    """Return devices with a space each; a byte takes a second to another space."""
     width = len(seconds[0])
     return StaticInfo(
         seconds=tuple(map(tuple, seconds)),
@@ -59,7 +59,7 @@ def known(
 def state(
     what: StaticInfo, *, ready: list[int] | None = None, queues: dict[int, list[int]] | None = None
 ) -> PolicyState:
-    """All lanes idle at 10 s; items lie on device 0 since 0 s."""
+    """Return a state with all lanes idle at 10 s, and items on device 0 since 0 s."""
     lanes = [LaneState(NOTHING, 0.0, [], 0.0, []) for _ in what.device_of]
     for processor, queue in (queues or {}).items():
         lanes[processor].queue = queue
@@ -91,7 +91,7 @@ def test_priority_goes_by_the_longest_way_to_the_end() -> None:
 
 
 def test_locality_weighs_expected_end_and_transfer() -> None:
-    # On device 0 the data is there and the task takes 5 s; on device 1 it takes 1 s and 3 s of transfer.
+    # On device 0 the data is present and the task takes 5 s; on device 1 it takes 1 s and 3 s of transfer.
     what = known([[5.0, 1.0]], reads=[[0]], nbytes=[3.0])
     assert Locality().decide(state(what, ready=[0])) == [Decision(0, 1, False)]
     assert Locality(beta=2.0).decide(state(what, ready=[0])) == [Decision(0, 0, False)]

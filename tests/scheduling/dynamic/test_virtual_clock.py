@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every dynamic policy, on random problems, with right, noisy and wrong estimates, makes timetables that hold."""
+"""Dynamic policies on random problems with right, noisy and wrong estimates: valid timetables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from syclsched.scheduling.tables import NOTHING, Floats
 
 @dataclass(frozen=True)
 class Watched:
-    """A policy that is caught if it changes the state it reads, or decides differently the second time."""
+    """A policy that asserts that the wrapped one is deterministic and leaves the state unchanged."""
 
     inner: DynamicPolicy
 
@@ -58,7 +58,7 @@ class Watched:
 
 
 def estimates(problem: Problem, kind: str, seed: int) -> Floats:
-    """What is believed of a problem: the truth, lognormal noise about it, or each time three times off either way."""
+    """Return estimates: the true durations, with lognormal noise, or each three times too long or too short."""
     generator = np.random.default_rng(seed)
     seconds = problem.tables.task_seconds()
     if kind == "noisy":
@@ -113,7 +113,7 @@ def test_a_dead_end_names_the_task() -> None:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A policy that wants the same decisions in every state."""
+    """A policy with the same decisions in every state."""
 
     wants: tuple[Decision, ...]
     name: str = "wrong"
@@ -170,9 +170,9 @@ def test_copies_of_wanted_results_and_fetches_take_turns_on_a_channel() -> None:
     run = run_dynamic(problem, Eager())
     validate(problem, run.timetable)
     assert run.timetable.copies is not None
-    assert run.timetable.copies.finish_s.tolist() == [5.0, 10.0]  # eager fetches when the lane takes the task
+    assert run.timetable.copies.finish_s.tolist() == [5.0, 10.0]  # eager copies inputs when the lane takes the task
     pushed = run_dynamic(problem, Locality()).timetable
     assert pushed.copies is not None
-    assert pushed.copies.finish_s.tolist() == [5.0, 9.0]  # fetched while bound, the second behind the first
+    assert pushed.copies.finish_s.tolist() == [5.0, 9.0]  # copied while the task is bound, the second after the first
     assert pushed.start_s.tolist() == [0.0, 5.0, 9.0]
     assert NOTHING not in pushed.processor

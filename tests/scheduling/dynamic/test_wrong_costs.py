@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What wrong estimates cost: the hybrid stays near a plan that knew the truth, the plan alone does not."""
+"""Dynamic policies with wrong estimates: the hybrid is near a plan from true costs, a static plan is not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syclsched.scheduling.problem import Problem, makespan_s
 
 
 def wavefront(size: int, devices: int, seed: int) -> Problem:
-    """A square of tasks that each wait for the ones above and to the left, on devices of up to three speeds apart."""
+    """Return a square of tasks that wait for those above and to the left, on devices of different speeds."""
     generator = random.Random(seed)
     work = [generator.uniform(0.5, 1.5) for _ in range(size * size)]
     costs = [[w * generator.uniform(0.5, 1.5) for _ in range(devices)] for w in work]
@@ -25,7 +25,7 @@ def wavefront(size: int, devices: int, seed: int) -> Problem:
 
 
 def outcomes(seed: int, kind: str) -> tuple[float, float]:
-    """Makespans of the plan followed whatever happens, and of the hybrid, over that of a plan that knew the truth."""
+    """Return the makespans of a static plan and of the hybrid, relative to a plan from true costs."""
     problem = wavefront(18, 3, seed)
     generator = np.random.default_rng(seed)
     powers = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Aims as people type them: every unit, and every mistake named."""
+"""Notation of objectives and constraints: every unit, and errors that name the mistake."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from syclsched.scheduling.tables import NOTHING
 
 @st.composite
 def loaded(draw: st.DrawFn, *, channels: bool) -> tuple[Problem, np.ndarray, np.ndarray]:
-    """A problem with a random topological order and random processors."""
+    """Return a problem with a random topological order and random processors."""
     problem = draw(problems(channels=channels))
     tables = problem.tables
     waiting = np.diff(tables.pred_start).tolist()
@@ -55,7 +55,7 @@ def test_what_is_decoded_is_valid_and_measured_right(channels: bool) -> None:
     @given(loaded(channels=channels))
     def check(given_: tuple[Problem, np.ndarray, np.ndarray]) -> None:
         problem, order, processor = given_
-        if channels:  # which of several spaces an item is read in is decided otherwise there
+        if channels:  # the choice among several spaces in which an item is read differs there
             assume((np.diff(problem.tables.reach_start) == 1).all())
         evaluator = ConstrainedEvaluator(problem)
         makespan_s_, interval_s, _ = evaluator.values(order, processor)
@@ -81,7 +81,7 @@ def test_limits_that_the_decoder_keeps_are_kept_at_every_instant(channels: bool)
         room = evaluator.state.room
         room[space, LIMIT] = 0.0
         evaluator.load(order, processor)
-        room[space, LIMIT] = limit = factor * room[space, OVER]  # what the order needs at least
+        room[space, LIMIT] = limit = factor * room[space, OVER]  # the minimum that the order needs
         evaluator.load(order, processor)
         assert room[space, OVER] == 0.0
         timetable = evaluator.timetable()
@@ -93,14 +93,14 @@ def test_limits_that_the_decoder_keeps_are_kept_at_every_instant(channels: bool)
 
 
 def fork(width: int, nbytes: float) -> Problem:
-    """Producers and their consumers on a device of four lanes, and a second device that is ten times slower."""
+    """Return producers and consumers on a device of four lanes, and a second device that is ten times slower."""
     accesses = [{k: WRITE} for k in range(width)] + [{k: READ, width + k: WRITE} for k in range(width)]
     sizes = [nbytes] * width + [1.0] * width
     problem = build(
         [[1.0, 10.0]] * (2 * width), [[0], [1]], sizes, [1] * (2 * width), accesses,
         [[0.0, 0.1], [0.1, 0.0]], [[0.0, 0.01], [0.01, 0.0]], lanes=[4, 1],
     )  # fmt: skip
-    # First values are not read, and are of no size here.
+    # First values are not read, and have no size here.
     nbytes_of = problem.tables.item_bytes.copy()
     nbytes_of[problem.tables.item_producer == NOTHING] = 0.0
     return with_tables(problem, item_bytes=nbytes_of)
@@ -126,7 +126,7 @@ def test_the_least_memory_is_found() -> None:
 
 
 def brute_force(problem: Problem, measure: str, limits: dict[str, float]) -> float:
-    """The least of one measure over all placements and orders, semi-active; of tiny problems without memory limits."""
+    """Return the minimum of a measure over all semi-active placements and orders, without memory limits."""
     best = math.inf
     tables = problem.tables
     evaluator = ConstrainedEvaluator(problem, power=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pareto fronts: valid, non-dominated, the best of each metric at the ends, true for tiny problems."""
+"""Pareto fronts: valid, non-dominated, with the best of each metric at the ends, and exact for tiny problems."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tiny(seed: int) -> Problem:
 
 
 def true_front(problem: Problem) -> list[tuple[float, float]]:
-    """All non-dominated (makespan, energy) over placements and orders."""
+    """Return all non-dominated (makespan, energy) over placements and orders."""
     evaluator, found = ConstrainedEvaluator(problem, power=True), set()
     order_of = [o for o in itertools.permutations(range(5)) if o.index(0) < o.index(2) > o.index(1) and o[-1] == 4]
     for order in order_of:
@@ -53,7 +53,7 @@ def test_the_front_of_a_tiny_problem_is_true(seed: int) -> None:
         validate(problem, point.timetable)
         metrics = evaluate(problem, point.timetable)
         assert (metrics.makespan_s, metrics.energy_j) == pytest.approx(point.values)
-        # Nothing is better than what is true, and what is found is on the true front.
+        # No point dominates the true front, and the best found ones are on it.
         assert any(point.values == pytest.approx(p, rel=1e-6) for p in expected)
     for metric in (0, 1):
         assert min(p.values[metric] for p in found) == pytest.approx(min(p[metric] for p in expected))

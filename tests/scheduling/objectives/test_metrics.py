@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures of timetables against their definitions, on random problems with all that the model knows."""
+"""Metrics of timetables, compared with their definitions, on random problems with all features of the model."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_interval_is_the_largest_load(pair: tuple[Problem, Timetable]) -> No
 
 
 def two_devices() -> Problem:
-    """a on d0 makes x and y; b on d1 reads x; c updates y in place on d0."""
+    """Return a problem: a on d0 makes x and y; b on d1 reads x; c updates y in place on d0."""
     return build(
         [[1.0, math.inf], [math.inf, 2.0], [3.0, math.inf]],
         [[0], [1]],
@@ -89,7 +89,7 @@ def test_a_small_case_by_hand() -> None:
     problem = two_devices()
     timetable = Timetable(np.array([0, 1, 0]), np.array([0.0, 1.5, 1.0]), np.array([1.0, 3.5, 4.0]))
     metrics = evaluate(problem, timetable)
-    # m0: the two unread first values are the user's, placed there: 107; x and y while a runs; x goes at 1.5.
+    # m0: the two unread first values are inputs, placed there: 107; x and y while a runs; x is freed at 1.5.
     assert metrics.peak_bytes == {"m0": 107.0 + 107.0, "m1": 100.0}
     assert metrics.makespan_s == 4.0
     assert metrics.initiation_interval_s == 4.0

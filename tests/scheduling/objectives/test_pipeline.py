@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modulo schedules, unrolled over generations and checked one instant and one value at a time."""
+"""Modulo schedules, unrolled over generations and checked at every instant and for every value."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Unrolled:
         return min(self.reach(task), key=lambda s: self.problem.copy_seconds(self.t.item_bytes[item], place[item], s))
 
     def settle(self) -> dict[int, int]:
-        """Where every item lies once generations follow each other."""
+        """Return the space of every item in the steady state of generations."""
         inputs = {i: int(self.t.item_space[i]) for i in range(len(self.t.item_bytes)) if self.t.item_producer[i] < 0}
         for _ in range(10):
             place = dict(inputs)
@@ -111,7 +111,7 @@ class Unrolled:
                 self.check_overwriting(generation)
 
     def check_overwriting(self, generation: int) -> None:
-        """What a generation overwrites nobody of the one before still reads."""
+        """Check that a generation overwrites no value that the one before still reads."""
         for item in range(len(self.t.item_bytes)):
             final = self.last(item)
             if self.t.item_producer[item] >= 0 or final == item:
@@ -138,7 +138,7 @@ class Unrolled:
         for spans in used.values():
             free_s = -math.inf
             for start_s, finish_s in sorted(spans):
-                assert min(finish_s, free_s) - start_s <= self.slack  # how long it overlaps those before
+                assert min(finish_s, free_s) - start_s <= self.slack  # the overlap with earlier intervals
                 free_s = max(free_s, finish_s)
 
 
@@ -180,7 +180,7 @@ def test_two_devices_in_a_chain_work_on_two_generations() -> None:
 
 
 def test_an_update_in_place_is_handed_on() -> None:
-    """x is updated on d0, then read on d1 and updated there: what one generation leaves the next begins with."""
+    """x is updated on d0, then read and updated on d1: the next generation begins with this value."""
     problem = build(
         [[2.0, math.inf], [math.inf, 3.0]], [[0], [1]], [8.0, 1.0], [0, 0], [{0: UPDATE}, {0: UPDATE, 1: WRITE}],
         [[0.0, 1.0], [1.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs cut into stages: valid, forward only, and the longest stage as short as by trying all cuts."""
+"""Graphs divided into stages: valid, forward only, and with the shortest longest stage by exhaustive search."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS = st.one_of(st.integers(1, 9).map(float), st.just(math.inf))
 
 
 def shortest(costs: list[list[float]]) -> float:
-    """The length of the longest piece of a chain, by trying all cuts and all orders of processors."""
+    """Return the length of a chain's longest piece, minimal over all divisions and orders of processors."""
     best, count = math.inf, len(costs)
     for cuts in combinations_with_replacement(range(count + 1), len(costs[0]) - 1):
         ends = [0, *cuts, count]

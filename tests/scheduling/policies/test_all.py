@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every policy, on random problems of all kinds and on corner cases, through the independent validator."""
+"""Every policy, on random problems of all kinds and on corner cases, checked by the independent validator."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from syclsched.scheduling import (
 )
 
 INF = math.inf
-#: The policies from the literature; one that searches, and those of tests and other packages, are tried elsewhere.
+#: The policies from the literature, and one search; policies of tests and of other packages have their own tests.
 POLICIES = [
     "heft", "cpop", "peft", "lookahead", "dls", "etf", "mcp", "min-min", "max-min", "sufferage", "clustering",
     "round-robin", "random",
@@ -51,7 +51,7 @@ def check(problem: Problem, name: str) -> Timetable:
 
 
 def every(problem: Problem) -> list[str]:
-    """All of them, and each device alone."""
+    """Return all policies, and each device alone."""
     return [*POLICIES, *(name for name in candidates(problem) if name.startswith("single:"))]
 
 
@@ -106,7 +106,7 @@ def test_graphs(graph: TaskGraph, platform: Platform) -> None:
         ([[1.0, 2.0]] * 50, {(i, i + 1): 7.0 for i in range(49)}),
         ([[INF, 2.0], [3.0, INF]], {(0, 1): 4.0}),
         ([[1.0, 1.0]] * 8, {(a, b): 3.0 for a in range(4) for b in range(4, 8)}),
-        # One device can run one task only, and no other can.
+        # One device can run one task only, which no other can run.
         ([[1.0, INF], [INF, 1.0], [2.0, INF], [3.0, INF]], {(0, 1): 1.0, (1, 2): 1.0}),
         # A source and a sink that take no time around independent tasks.
         ([[0.0, 0.0], *[[1.0, 1.0]] * 4, [0.0, 0.0]], {e: 0.0 for i in range(1, 5) for e in ((0, i), (i, 5))}),
@@ -137,7 +137,7 @@ def test_two_hundred_devices(name: str) -> None:
 def test_releases_and_lanes(name: str) -> None:
     problem = problem_from_arrays([[1.0]] * 4, [], [], [], release_s=[0.0, 5.0, 5.0, 5.0], lanes=[2])
     timetable = check(problem, name)
-    # Max-min takes the task that can complete first last, and does not put it before the others.
+    # Max-min chooses last the task that can complete first, and does not insert it before the others.
     first_s = 6.0 if name == "max-min" else 0.0
     assert timetable.start_s[0] == first_s
     assert timetable.makespan_s == 7.0
@@ -167,7 +167,7 @@ def test_the_first_of_equal_devices_is_taken(name: str) -> None:
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_data_in_shared_memory_is_not_copied(name: str) -> None:
-    """Two devices in one space: whatever a policy does, the chain takes its time and no more."""
+    """Two devices in one space: under every policy, the chain takes its own time only."""
     accesses = [{0: WRITE}, {0: READ, 1: WRITE}, {1: READ}]
     problem = build(
         [[1.0, 1.0]] * 3, [[0], [0]], [50.0, 50.0], [0, 0], accesses, [[0.0, 9.0], [9.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]

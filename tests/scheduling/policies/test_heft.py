@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What HEFT does on small problems that show it."""
+"""HEFT on small problems: free communication, and insertion into gaps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_free_communication_needs_no_luck() -> None:
 
 @pytest.mark.parametrize("transfer", [0.0, 3.0])
 def test_insertion_fills_a_gap(transfer: float) -> None:
-    """A chain alternates between processors; a small task of low rank fits into the wait of either."""
+    """A chain alternates between processors; a small task of low rank fits into the idle time of either."""
     inf = float("inf")
     costs = [[4.0, inf], [inf, 4.0], [4.0, inf], [2.0, inf]]
     problem = problem_from_matrices(costs, {(0, 1): transfer, (1, 2): transfer})

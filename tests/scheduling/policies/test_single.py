@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything on one device, and what it cannot run elsewhere."""
+"""The single-device policy, and its choice for tasks that the device cannot run."""
 
 from __future__ import annotations
 

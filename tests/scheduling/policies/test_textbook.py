@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of the literature: makespans, and task by task where the paper prints them."""
+"""Examples of the literature: makespans, and placements where the paper prints them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_chart_of_heft_in_topcuoglu_2002() -> None:
 
 
 def test_optimistic_costs_are_the_least_that_can_follow() -> None:
-    """Against the definition, which compares all pairs of devices."""
+    """The definition compares all pairs of devices."""
     tables = PEFT.tables
     found = optimistic_costs(tables, *PEFT.mean_copy_line())
     assert found[9].tolist() == [0.0, 0.0, 0.0]

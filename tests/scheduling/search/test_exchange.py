@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of replica exchange: valid, repeatable, no worse than its start, and at the optimum where that is known."""
+"""Replica exchange: valid, repeatable, no worse than its start, and optimal where the optimum is known."""
 
 from __future__ import annotations
 

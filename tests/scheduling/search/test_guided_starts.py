@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of list schedules that weigh in what a device is worth."""
+"""List schedules guided by weights of devices."""
 
 from __future__ import annotations
 

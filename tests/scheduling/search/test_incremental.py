@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the decoder: what is worked out again after moves is what working out everything gives."""
+"""The incremental decoder: equal to a complete decoding after moves."""
 
 from __future__ import annotations
 

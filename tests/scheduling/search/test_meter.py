@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of budgets."""
+"""Budgets of searches."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the anytime search: valid, never worse, repeatable, optimal where the optimum is known."""
+"""The anytime search: valid, never worse, repeatable, optimal where the optimum is known."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_task_stays_on_the_only_device_that_can_run_it() -> None:
 
 @pytest.mark.parametrize("steps", [53_000, 54_000, 74_000, 103_000])
 def test_a_budget_of_steps_always_comes_to_its_end(steps: int) -> None:
-    # The shares of coolings add up to 1 but for rounding; what is above 1 is never spent.
+    # The shares of coolings add up to 1 but for rounding; the part above 1 is never used.
     asked = count()
 
     def clock() -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Idle reasons and critical paths of traces made by hand, with answers known beforehand."""
+"""Idle reasons and critical paths of handmade traces, with known answers."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_nothing_is_said_of_a_lane_on_which_times_overlap() -> None:
 
 
 def test_waits_for_memory_are_told_from_waits_for_data() -> None:
-    # t1 may not have its memory before t0, on the other lane, has ended with it.
+    # t1 may have its memory only after t0, on the other lane, has finished with it.
     x, y = (BufferUse(name, "gpu", WRITE) for name in "xy")
     plan = gpu_plan(
         PlannedTask("t0", "kernel", "gemm"),
@@ -148,9 +148,9 @@ def test_waits_for_memory_are_told_from_waits_for_data() -> None:
     path = critical_path(find_start_causes(trace, plan), plan)
     assert [s.via for s in path.steps] == [None, "memory"]
     assert ("memory enough", 1.0) in [(c.what, c.saved_s) for c in path.changes]
-    # Without the plan nobody knows.
+    # Without the plan this is unknown.
     assert lane_idle(find_start_causes(trace), "gpu:1", 3.0).memory_s == 0.0
-    # Where memory is laid out beforehand, t1 waits for t0 itself, of which the plan says nothing.
+    # With a static memory layout, t1 waits for t0 itself, which the plan does not contain.
     bare = replace(
         plan, lanes=(plan.lanes[0], replace(plan.lanes[1], instructions=(Instruction(3, "launch", "t1", uses=(y,)),)))
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a simulated run counts as different from its prediction."""
+"""Significance of the difference between a simulated run and its prediction."""
 
 from __future__ import annotations
 

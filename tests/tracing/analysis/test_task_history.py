@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The story of a task has what it waited for, why it started when it did, and what came of it."""
+"""The history of a task: its dependencies, the reason for its start time, and its outcome."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chart of makespans."""
+"""The bar chart of makespans."""
 
 from __future__ import annotations
 

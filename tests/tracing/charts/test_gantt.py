@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Gantt chart: what is on it, and that it can be drawn from anything."""
+"""The Gantt chart: its contents, for every trace and plan."""
 
 from __future__ import annotations
 

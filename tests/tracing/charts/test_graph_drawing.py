@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawings of graphs: every task has its box, edges go down, colours are those of the Gantt chart."""
+"""Drawings of graphs: a box for every task, edges downwards, colours of the Gantt chart."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What charts share: titles in lines, text that is no mathematics, and formats."""
+"""Output of charts: wrapped titles, literal text without mathematics, and file formats."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of Pareto fronts."""
+"""Charts of Pareto fronts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages in a real browser: nothing fails or asks the network, charts are drawn, and bars tell their histories."""
+"""HTML reports in a real browser: no errors or network requests, drawn charts, and tooltips of bars."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def requests(driver: Any) -> list[str]:
-    """Return the addresses that pages of files ask for, without embedded ones; the browser's own pages do not count."""
+    """Return the addresses that report files request, without embedded ones and the browser's own."""
     messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
     sent = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
     urls = [each["request"]["url"] for each in sent if each["documentURL"].startswith("file:")]
@@ -48,7 +48,7 @@ def requests(driver: Any) -> list[str]:
 
 
 def complaints(driver: Any) -> list[str]:
-    """Return the warnings and errors of the console, without those that WebGL without a GPU is slow."""
+    """Return the warnings and errors of the console, except those about slow WebGL without a GPU."""
     entries = driver.get_log("browser")
     return [e["message"] for e in entries if e["level"] in ("SEVERE", "WARNING") and "WebGL" not in e["message"]]
 
@@ -61,7 +61,7 @@ def share_of(driver: Any, colour: str) -> float:
 
 
 def centre_of(driver: Any, number: int) -> tuple[float, float]:
-    """Return where on the screen the bar of a story is, in the last Gantt chart that has it."""
+    """Return the screen position of a story's bar in the last Gantt chart that has it."""
     x, y = driver.execute_script(
         """
         const find = (view) => view.model.type === "Figure" ? [view] : (view.child_views ?? []).flatMap(find);
@@ -118,7 +118,7 @@ def test_a_run_is_drawn_without_a_network_or_a_complaint(driver: Any, tmp_path: 
     browser.open_page(driver, page)
     assert complaints(driver) == []
     assert requests(driver) == [page.as_uri()]
-    assert share_of(driver, PALETTE[0]) > 0.02  # the longest family, as in pictures of Gantt charts
+    assert share_of(driver, PALETTE[0]) > 0.02  # the longest family name, as in Gantt charts of files
     assert driver.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
 
 
@@ -162,7 +162,7 @@ def test_bars_narrower_than_a_pixel_are_mixed_and_parted_by_zooming_in(driver: A
     save_report(Trace("large", "p", spans, 9.0, 9.0, simulated=True), page)
     browser.open_page(driver, page)
     assert complaints(driver) == []
-    assert share_of(driver, PALETTE[0]) < 0.001  # half of each pixel is idle: no bar has the full colour
+    assert share_of(driver, PALETTE[0]) < 0.001  # half of each pixel is idle: no bar has its full colour
     number = stories(page).index(next(text for text in stories(page) if text.startswith("task 'task 4000'")))
     x, y = centre_of(driver, number)
     move_to(driver, x, y + 12)  # idle intervals are thin

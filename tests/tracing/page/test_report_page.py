@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTML pages: what is on them, that they need nothing else, and that odd traces have one, too."""
+"""HTML reports: their contents, self-contained files, and unusual traces."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_run_has_its_numbers_charts_and_histories(tmp_path: Path) -> None:
     for part in ("measured makespan", "predicted makespan", "Why lanes did not compute", "other lanes", "Critical path",
                  "Predicted and measured times", "Largest differences of single tasks", "on emu:copy"):  # fmt: skip
         assert part in text
-    assert f"background:{PALETTE[0]}" in text  # the legend has the colours of pictures
+    assert f"background:{PALETTE[0]}" in text  # the legend has the colours of Gantt charts
     told = stories(page)
     for each in trace.spans:
         start = f"task {each.task!r}" if each.kind == "launch" else f"copy for {each.task!r}"

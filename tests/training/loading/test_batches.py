@@ -19,7 +19,7 @@ INPUTS = (DeclaredValue("x", "float32", (None, 2)),)
 
 
 class Loaded:
-    """A batch that says where and when it is converted."""
+    """A batch that records the thread and time of its conversion."""
 
     def __init__(self, value: float) -> None:
         self.value, self.converted, self.thread = value, threading.Event(), ""
@@ -35,7 +35,7 @@ def test_the_next_batch_is_converted_while_one_is_computed() -> None:
     with closing(LoadedBatches([(each, [i] * 3) for i, each in enumerate(given)], INPUTS, "fit()")) as loaded:
         for i, ((x,), y, _) in enumerate(loaded):
             assert x.dtype == np.float32 and (x == i).all() and y.tolist() == [i] * 3
-            # In place of a step; without a thread it would never end.
+            # In place of a step; without a loading thread it would never end.
             assert i + 1 == len(given) or given[i + 1].converted.wait(60)
     assert {each.thread for each in given} == {"syclsched batches"}
 

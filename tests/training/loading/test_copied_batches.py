@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches that are copied to a device while the step before computes."""
+"""Batches copied to a device while the previous step computes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def bits(found: Trainer) -> dict[str, bytes]:
 
 @pytest.fixture
 def order(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
-    """What was done, in order: small copies, too, and steps with the names of what was copied before."""
+    """Record actions in order: steps with the names of the preceding copies, and small copies."""
     done: list[tuple[str, Any]] = []
     copy, run = InputCopies.copy, RepeatedStep.run
 
@@ -115,7 +115,7 @@ def test_the_next_batch_is_copied_before_the_step_ends(
 
     def stepped(step: RepeatedStep, *given: Any) -> Any:
         if given[2] in with_copies:
-            ready.append(is_copied.acquire(timeout=60))  # it does not come if it waits for the end of this step
+            ready.append(is_copied.acquire(timeout=60))  # it does not arrive if it waits for the end of this step
         return run(step, *given)
 
     ready: list[bool] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of task graphs: rows, reshaped arrays, constants, and arrays that are written several times."""
+"""Networks from task graphs: rows, reshaped arrays, constants, and arrays that are written several times."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_an_array_written_twice_has_two_values() -> None:
     t, y = graph.array("t", (3, 3)), graph.array("y", (3, 3))
     graph.kernel(get("gemm"), c=t, a=w, b=v)
     graph.kernel(get("gemm"), c=y, a=t, b=w)
-    graph.kernel(get("gemm"), c=t, a=v, b=y)  # the first value is still what y depends on
+    graph.kernel(get("gemm"), c=t, a=v, b=y)  # y still depends on the first value
     graph.kernel(get("axpy"), y=y, x=t, alpha=0.5)
     graph.kernel(get("scale"), x=y, alpha=2.0)
     check_graph(graph)

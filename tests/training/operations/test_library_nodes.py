@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of the library's operations in task graphs, against central differences in double precision."""
+"""Gradients of the library's operations in task graphs, compared with central differences in double precision."""
 
 from __future__ import annotations
 

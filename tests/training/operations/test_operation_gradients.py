@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of users' own operations, against central differences in double precision."""
+"""Gradients of users' own operations, compared with central differences in double precision."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Symbolic arrays: what NumPy computes, they compute."""
+"""Symbolic arrays, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 def computed(function: Callable[..., Any], *arrays: Array) -> Array:
-    """Return a function of symbolic arrays, evaluated."""
+    """Return the result of a function of symbolic arrays."""
     b = NetworkBuilder("test", 0, {}, ModelLimits())
     names = [b.add_input(f"x{i}", each.shape, each.dtype.name) for i, each in enumerate(arrays)]
     b.begin("made", "made")
@@ -108,7 +108,7 @@ def doubled(x: syclsched.Update) -> None:
 def test_calls_of_operations() -> None:
     def function(x: Any) -> Any:
         quotient, rest = divided(quotient=np.empty_like(x), rest=np.empty_like(x, shape=(3, 4)), x=x, by=0.3)
-        return doubled(x=quotient) + rest + 0 * quotient  # the old value is still there
+        return doubled(x=quotient) + rest + 0 * quotient  # the old value is still available
 
     np.testing.assert_allclose(computed(function, X), 2 * (X // 0.3) + X % 0.3, rtol=1e-12)
 

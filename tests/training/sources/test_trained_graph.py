@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training of task graphs through the public door, on the CPU device."""
+"""Training of task graphs through the public functions, on the CPU device."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def numbers(*shape: int, seed: int = 0) -> Any:
 
 
 def network(squash: Any = softsign, samples: int = 16) -> TaskGraph:
-    """Return a classifier whose hidden layer has an operation of our own."""
+    """Return a classifier whose hidden layer has a user-defined operation."""
     graph = TaskGraph("classifier")
     x = graph.array("x", (samples, 6), "float32")
     w, b = graph.array("w", data=numbers(6, 8)), graph.array("b", data=numbers(8, seed=1))

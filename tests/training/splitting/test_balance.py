@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Balance of samples and of layers."""
+"""Balanced numbers of samples and of layers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_samples_go_by_the_speed_of_devices() -> None:
     assert samples_by_speed(10, [0, 0, 0], [1.0, 1.0, 1.0]) == [4, 3, 3]
     # Both end after 15 s.
     assert samples_by_speed(20, [0, 10.0], [1.0, 1.0]) == [15, 5]
-    # It would begin after the other ends.
+    # It would begin after the other has ended.
     assert samples_by_speed(20, [0, 30.0], [1.0, 1.0]) == [20, 0]
     assert samples_by_speed(20, [0, math.inf], [1.0, math.inf]) == [20, 0]
 

@@ -33,7 +33,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def wanted() -> list[float]:
-    """Return the losses of one device."""
+    """Return the losses of training on one device."""
     with syclsched.train(MODEL.onnx, devices="cpu", autotune=False, without=["python"]) as found:
         return [found.step(*each) for each in BATCHES]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that compute across the samples of a batch."""
+"""Detection of nodes that compute across the samples of a batch."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choice of micro-batches where a device's memory is short."""
+"""Choice of micro-batches where a device's memory is too small."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from syclsched.training.step_recipe import StepRecipe
 from syclsched.training.steps.step_network import TARGET
 
 PLATFORM = syclsched.describe("max1550")
-#: Its activations are what takes memory.
+#: Its activations take most of the memory.
 MODEL = transformer(layers=1)
 SAMPLES = 64
 

@@ -43,7 +43,7 @@ def planner_of(recipe: StepRecipe) -> tuple[StepModel, SplitPlanner]:
     model = recipe.model("int64")
     found = recipe.divided(model)
     assert found is not None
-    return model, replace(found, history=None)  # independent of what this machine refuses
+    return model, replace(found, history=None)  # independent of refusals on this machine
 
 
 @cache
@@ -195,7 +195,7 @@ def test_a_batch_whose_samples_are_not_independent_is_not_cut() -> None:
     found = refusals(model, "cross_entropy", shapes)
     for kind in ("data", "stages"):
         assert "across the samples of a batch: 'norm0" in (found[kind] or "")
-    assert refusals(model, "cross_entropy", shapes, split="data")["data"] is None  # the user wants it
+    assert refusals(model, "cross_entropy", shapes, split="data")["data"] is None  # requested by the user
 
 
 def test_a_loss_of_the_model_is_not_cut() -> None:

@@ -54,7 +54,7 @@ def test_what_belongs_to_a_layer_is_with_it(parts: int) -> None:
 
 
 def test_sums_within_a_part_belong_to_it() -> None:
-    """Residual connections make sums of gradients of activations: they would be copied to another device and back."""
+    """Before, sums of gradients of activations, from residual connections, were copied to another device and back."""
     step = StepModel(trained_model(transformer(2, 16, 2, length=6).onnx), CrossEntropy(), Adam(), "int64", parts=(1, 1))
     graph = step.specialised(step.full_shapes({"x": (4, 6), TARGET: (4,)}), carried=step.carried).graph
     made = {each.array: task.name for task in graph.tasks for each in task.accesses if each.mode.writes}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activations stored in bfloat16: against NumPy and float32, the memory they take, and what stays as it is."""
+"""Activations stored in bfloat16: compared with NumPy and float32, their memory, and unconverted values."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_value_is_stored_once_and_converted_for_each_reader() -> None:
     wide = [node for node in conversions(network, WIDENED) if node.inputs == (stored,)]
     assert len(wide) == 3  # the product, its gradient, and the gradient of tanh
     assert all(len(readers[node.outputs[0]]) == 1 for node in wide)
-    # Rewrites keep the conversions apart, or make them part of element-wise readers.
+    # Rewrites keep the conversions separate, or merge them into element-wise readers.
     fused = rewrite(network).network
     assert sum(np.dtype(value.dtype).itemsize == 2 for value in fused.values.values()) == 1
     assert len(conversions(fused, WIDENED)) == 2
@@ -97,7 +97,7 @@ def test_parts_of_a_batch_and_small_values() -> None:
     assert len(conversions(parts.network, NARROWED)) == 2
     for name, each in parts.gradients().items():
         np.testing.assert_allclose(each, whole[name], rtol=1e-4, atol=1e-7)
-    # 63 samples have fewer numbers than are worth it.
+    # 63 samples have too few numbers for a benefit.
     assert not conversions(step_of(of_layers(), (63, 3), samples=63).network, NARROWED)
 
 
@@ -110,7 +110,7 @@ MODELS = {
 
 
 def trained(name: str, steps: int, **more: Any) -> list[float]:
-    """Return the losses."""
+    """Return the losses of a training."""
     model, samples = MODELS[name]
     with syclsched.train(model.onnx, optimizer=Adam(1e-3), devices="cpu", autotune=False, seed=3, **more) as trainer:
         return [trainer.step(*model.batch(samples, seed=i % 4)) for i in range(steps)]
@@ -122,13 +122,13 @@ def test_losses_stay_near_those_of_float32(name: str) -> None:
     steps = 100 if name in ("perceptron", "convolutional") else 10
     ours = trained(name, steps, activations="bfloat16")
     theirs = trained(name, steps)
-    # One rounding to 8 bits of what is kept in each layer.
+    # One rounding to 8 bits of the stored values of each layer.
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=0.01 * max(theirs))
     assert ours != theirs
 
 
 def most_bytes(network: Network) -> int:
-    """Return the most bytes of results that are still read, where nodes are executed in the network's order."""
+    """Return the maximum bytes of results that are still needed, in the network's order of nodes."""
     memory = {node.outputs[0]: node.inputs[0] for node in network.nodes if node.kind == "reshape"}
     last: dict[str, int] = {}
     for number, node in enumerate(network.nodes):

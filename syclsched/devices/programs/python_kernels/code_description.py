@@ -126,7 +126,7 @@ def _function(function: types.FunctionType, above: tuple[Any, ...]) -> Iterator[
 
 
 def _referred(value: Any, attributes: tuple[str, ...], above: tuple[Any, ...]) -> Iterator[str]:
-    """Yield the pieces of a value, or, of a module, of what is used there."""
+    """Yield the pieces of a value, or, of a module, of its attributes that are used there."""
     if not isinstance(value, types.ModuleType):
         yield from _parts(value, above)
     elif _is_named(value.__name__):
@@ -145,7 +145,7 @@ def _code(code: types.CodeType, above: tuple[Any, ...]) -> Iterator[str]:
 
 
 def _is_named(module: Any) -> bool:
-    """Return whether what a module has is described by its name."""
+    """Return whether a module's attribute is described by its name."""
     return isinstance(module, str) and any(module == each or module.startswith(f"{each}.") for each in NAMED)
 
 

@@ -69,7 +69,7 @@ def _register(intrinsics: Callable[[CompilerExtension], None]) -> None:
 
 
 def _counterpart(value: Any) -> Any:
-    """Return what numba-dpex has in place of a value that a kernel refers to: its own kernel API, a device function."""
+    """Return numba-dpex's counterpart of a value that a kernel refers to: its own kernel API, a device function."""
     from numba_dpex import kernel_api as counterparts
 
     if isinstance(value, DeviceFunction):

@@ -61,7 +61,7 @@ def with_replaced(function: FunctionType, replace: Callable[[Any], Any]) -> Func
 
 
 def _replaced(value: Any, attributes: Path, replace: Callable[[Any], Any]) -> Any:
-    """Return a value or what replaces it; of a module, a copy with another attribute."""
+    """Return a value or its replacement; of a module, a copy with another attribute."""
     other = replace(value)
     if other is not value or not isinstance(value, ModuleType) or not attributes:
         return other

@@ -21,13 +21,13 @@ from syclsched.model.operation import SpirvModule
 
 #: numba's tables of types and functions are not thread-safe.
 _LOCK = threading.RLock()
-#: Every processor of SYCL's CPU devices has registers of so many bits.
+#: Width in bits of the registers that every processor of SYCL's CPU devices has.
 _LEAST_VECTOR_BITS: Final = 128
 
 
 @lru_cache(maxsize=1)
 def versions() -> tuple[str, ...]:
-    """Return what the code depends on: versions of the packages that make it, and the compiler's sources."""
+    """Return the inputs of the code: versions of the packages that make it, and the compiler's sources."""
     packages = tuple(f"{name} {_version(name)}" for name in ("numba", "llvmlite", "dpcpp-llvm-spirv"))
     return *packages, sources_digest(Path(kernel_compiler.__path__[0]))
 
@@ -78,7 +78,7 @@ def _register(intrinsics: Callable[[CompilerExtension], None]) -> None:
 
 
 def _counterpart(value: Any) -> Any:
-    """Return what the compiler has in place of a value that a kernel refers to: of a device function, its own."""
+    """Return the compiler's counterpart of a value that a kernel refers to: of a device function, its own."""
     return _compiled_function(value) if isinstance(value, DeviceFunction) else value
 
 

@@ -20,12 +20,12 @@ from syclsched.devices.programs.python_kernels.code_description import described
 from syclsched.kernel_compiler.compiled_kernel import Argument
 from syclsched.kernel_compiler.python_kernel import PythonKernel
 
-#: The format of keys and of what they stand for: another one makes other keys.
+#: The format of keys and of their contents: another one makes other keys.
 _FORMAT: Final = "1"
 
 
 def content_key(kernel: Any, compiler: str, arguments: tuple[Argument, ...], traits: tuple[str, ...]) -> str | None:
-    """Return the key of a kernel's SPIR-V; None if it depends on what has no description.
+    """Return the key of a kernel's SPIR-V; None if it depends on an object without a description.
 
     Equal on every machine with one minor version of Python, whose code of functions it is made of.
     """

@@ -55,7 +55,7 @@ class DataManager:
         self.lacks_memory = False
 
     def make_resident(self, task: int, processor: int, before: Sequence[Stamp]) -> ResidentInputs | None:
-        """Allocate and copy what a task needs on a processor; return None if that cannot be finished yet."""
+        """Allocate and copy a task's inputs and outputs on a processor; return None if that cannot be finished yet."""
         self.lacks_memory = False
         memory_ops, directory, layout = self._memory_ops, self._directory, self._layout
         if any(memory_ops.needs_host_sync(stamp, processor) for stamp in before):

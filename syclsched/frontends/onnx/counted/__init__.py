@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators whose results have as many elements as values say: arrays of the largest extent, and a length. Internal."""
+"""Operators whose number of results depends on values: arrays of the largest extent, and a length. Internal."""

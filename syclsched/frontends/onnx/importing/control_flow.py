@@ -31,7 +31,7 @@ from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph, ModelNode
 #: Branches of If, and the most nodes of both that are computed where one may be enough.
 _BRANCHES: Final = ("then_branch", "else_branch")
 _SHORT: Final = 16
-#: What the trip count of a loop is called.
+#: Name of the trip count of a loop.
 _TRIPS: Final = "the trip count"
 #: Arithmetic operations of both branches of If from which a run chooses one, and does not compute both: a choice takes
 #: the host some hundred microseconds.
@@ -41,7 +41,7 @@ MOST_UNROLLED: Final = 4
 
 
 def _import_if(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
-    """Import If: inline the branch taken, or compute both and select where only a run knows the condition.
+    """Import If: inline the branch taken, or compute both and select where the condition is known only at run time.
 
     Branches with many arithmetic operations and results of the same shapes are loops of at most one iteration, of which
     a run executes one. If branches have many nodes, a condition that follows from single integers and truth values must
@@ -165,7 +165,7 @@ def _import_loop(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
 
 
 def _trip_count(scope: Scope, node: ModelNode) -> tuple[str | None, int | None]:
-    """Return the trip count of a loop with scan outputs, and the most so far; None for what decides nothing."""
+    """Return the trip count of a loop with scan outputs, and the maximum so far; None for a count without effect."""
     b = scope.b
     name = scope.tensor(node.inputs[0]) if node.inputs and node.inputs[0] else None
     if b.observed is None or name is None or name in b.lengths or math.prod(b.shape(name)) != 1:

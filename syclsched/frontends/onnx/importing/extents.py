@@ -150,7 +150,7 @@ def bounded_numbers(b: NetworkBuilder, name: str, what: str) -> list[Extent]:
 
 
 def mean(b: NetworkBuilder, x: str, axes: Sequence[int], *, keepdims: bool) -> str:
-    """Return means; along an axis whose length is known only at run time, of as many elements as there are."""
+    """Return means; along an axis whose length is known only at run time, over the elements that count."""
     counts = [each.count for each in b.lengths.get(x, ()) if each.axis in axes]
     if not counts:
         return b.reduce("mean", x, axes, keepdims=keepdims)

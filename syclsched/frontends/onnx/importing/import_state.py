@@ -54,7 +54,7 @@ class ImportState:
         self.extent_inputs: dict[str, str] = {}
         #: Largest extent of each length.
         self.bounds: dict[str, int] = {}
-        #: What is known of extents that values decide; without it, each must be known.
+        #: Observed extents that depend on values; without it, each must be known.
         self.observed: ObservedExtents | None = None
         #: Whether they are computed now, as the inputs that decide them are known.
         self.is_observing = False

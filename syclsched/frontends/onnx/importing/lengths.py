@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values with lengths known only at run time: the axes these count, and what operations do to them.
+"""Values with lengths known only at run time: the axes these count, and the lengths of results of operations.
 
 The array of such a value has the largest extents there can be, and for each axis of a length a value of its own says
 how much of it counts. The elements beyond are arbitrary. So an operation that would mix them with others reads its
@@ -24,7 +24,7 @@ class Length:
     """The length of a value along an axis."""
 
     axis: int  # that it counts
-    count: str  # the value, a single integer, that says how many elements of this axis there are
+    count: str  # the value, a single integer, with the number of elements of this axis that count
 
 
 #: The lengths of a value, at most one an axis.
@@ -44,7 +44,7 @@ class CountedSum:
     """A further input whose number is how much of an axis there is after a call that appends to it."""
 
     number: int  # that is added
-    counts: tuple[str, ...]  # further inputs that are added, too; first what there is before
+    counts: tuple[str, ...]  # further inputs that are added, too; first the existing length
     bound: int  # the largest there can be
 
 
@@ -78,7 +78,7 @@ READ_EXTENTS: Final = frozenset(
 
 #: Kinds whose first input may have a length along its first axis, which is one of independent pictures or rows.
 _BATCHED: Final = ("conv", "conv_transpose", "pool", "group_norm")
-#: Kinds that are windows over the axes from the third one on: beyond a length they read what is beyond the whole axis.
+#: Kinds that are windows over the axes from the third one on: beyond a length they read elements past its end.
 _WINDOWED: Final = ("conv", "conv_transpose", "pool")
 #: Kinds whose second input are indices into the first.
 _INDEXED: Final = ("gather", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd")
@@ -175,7 +175,7 @@ def _gather_nd(given: _Given, _: tuple[int, ...], at: Mapping[str, Any]) -> Leng
 
 
 def _scatter_elements(given: _Given, _: tuple[int, ...], __: Mapping[str, Any]) -> Lengths:
-    """Return the lengths of what is updated; indices beyond theirs are out of range, so that nothing is."""
+    """Return the lengths of the updated value; indices beyond theirs are out of range and have no effect."""
     (_x, own), (_indices, picked), (_updates, others) = given
     if picked != others:
         raise LengthError("its indices and updates have different lengths")
@@ -325,7 +325,7 @@ def neutral(kind: str, position: int, shapes: Sequence[Any], axis: int, attribut
 
 
 def _beyond_windows(kind: str, axis: int, attributes: Mapping[str, Any]) -> float:
-    """Return what windows read beyond the length of an axis, as they do in pads."""
+    """Return the value that windows read beyond the length of an axis, as they do in pads."""
     pads = attributes["pads"]
     if kind != "pool":
         return 0.0
@@ -441,7 +441,7 @@ def followed_lengths(
 def _of_first_elements(
     b: LengthBuilder, x: str, lengths: Lengths, shape: tuple[int, ...], attributes: Mapping[str, Any]
 ) -> tuple[Lengths, Lengths]:
-    """Return the lengths of the first elements along an axis, as many as there are; and the others."""
+    """Return the lengths of the first elements along an axis, up to the existing number; and the others."""
     changed: list[Length] = []
     for each in lengths:
         axis = each.axis
@@ -531,7 +531,7 @@ def _check_factors(b: LengthBuilder, kind: str, given: Sequence[str | None], att
 
 
 def _indexed(b: LengthBuilder, kind: str, x: str, indices: str, attributes: Mapping[str, Any]) -> list[str]:
-    """Return what is indexed and indices, of which negative ones count from the end of lengths."""
+    """Return the indexed value and indices, of which negative ones count from the end of lengths."""
     given, many = indices, kind in ("gather_nd", "scatter_nd")
     first = attributes.get("batch_dims", 0) if many else attributes["axis"]
     count = b.shape(indices)[-1] if many else 1

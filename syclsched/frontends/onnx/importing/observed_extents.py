@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extents that followed from the values of inputs in earlier calls: what the next plan assumes of them.
+"""Extents observed in earlier calls where they depend on values of inputs, and the next plan's assumptions.
 
 A number of which every call had the same value is taken as constant, others get an upper bound: the least power of two
 that no call exceeded. The plan's run says what the numbers were (`syclsched.frontends.onnx.network.ExtentGuard`).
@@ -52,7 +52,7 @@ class ObservedExtents:
         return made
 
     def get(self, key: str) -> Observed | None:
-        """Return what is known of a number; None if nothing."""
+        """Return the observation of a number; None if there is none."""
         return self._seen.get(key)
 
     def record(self, key: str, value: int, *, marks: bool = False) -> None:

@@ -144,7 +144,7 @@ class Scope:
         if not any(each in self.b.lengths for each in inputs):
             try:
                 return self._imported(node, inputs)
-            except LengthError as error:  # of a result: it is planned for each value of what decides it
+            except LengthError as error:  # of a result: it is planned for each value of the determining inputs
                 deciding = [each for each in inputs[1:] or inputs if each is not None]
                 needed = tuple(dict.fromkeys(source for each in deciding for source in self.b.sources(each)))
                 raise ValueNeededError(error.what, inputs=needed, where=self.b.place()) from None

@@ -103,7 +103,7 @@ class LoopBody:
 
     @property
     def digest(self) -> str:
-        """Digest of what the body computes except the values of constants: a key of measured times."""
+        """Digest of the body's computation except the values of constants: a key of measured times."""
         network = self.network
         parts = (
             *((node.kind, node.inputs, node.outputs, _stable(node.attributes)) for node in network.nodes),

@@ -88,7 +88,7 @@ def step_flops(body: LoopBody) -> float:
 
 def loop_source(body: LoopBody, signature: Signature, parameters: tuple[Parameter, ...]) -> Any:
     """Return the kernel of a loop's operation, whose parameters it has."""
-    # Private arrays are added to the writer's dtypes, so that loads and stores know them.
+    # Private arrays are added to the writer's dtypes, for loads and stores.
     dtypes = dict(signature.dtypes)
     w = opencl_writer(Signature(signature.shapes, dtypes, signature.scalars, signature.constants), parameters)
     constants = (ArrayPlace(f"c{i}", shape=signature.shapes[f"c{i}"]) for i in range(len(parameters)))

@@ -332,7 +332,7 @@ def _matmul(n: _NodeWriter) -> None:
 
 
 def _one_product(n: _NodeWriter, a: str, b: str, y: str) -> None:
-    """Emit one product of matrices, without what follows it."""
+    """Emit one product of matrices, without the operations that follow it."""
     w, at = n.w, n.node.attributes
     m, columns = n.y_shape[-2:]
     depth = n.shape(0)[-2 if at["transpose_a"] else -1]

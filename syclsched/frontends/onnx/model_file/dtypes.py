@@ -21,7 +21,7 @@ class NarrowFloat(NamedTuple):
     fraction_bits: int
     least_exponent: int  # of normal numbers
     most: float  # the largest number
-    beyond: float | None  # what larger numbers become if they are not cut; None: they are always cut
+    beyond: float | None  # the result for larger numbers if they are not clipped; None: they are always clipped
 
 
 #: Narrow floating-point types; their carrier is float32.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inlining of a model's own functions, with what onnx's inliner leaves out: defaults of attributes, other opsets."""
+"""Inlining of a model's own functions, with cases that onnx's inliner lacks: defaults of attributes, other opsets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def inline_functions(onnx: Any, proto: Any, where: str) -> Any:
     versions = {each.name: _standard_version(each) for each in made.functions}
     other = {name: version for name, version in versions.items() if version not in (None, opset)}
     try:
-        if other:  # the converter asks for the types of what functions take
+        if other:  # the converter needs the types of the functions' inputs
             made = onnx.shape_inference.infer_shapes(made)
         return onnx.inliner.inline_local_functions(made, convert_version=bool(other))
     except Exception as error:

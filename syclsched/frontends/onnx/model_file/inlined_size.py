@@ -48,7 +48,7 @@ def _size(nodes: Iterable[Any], sizes: dict[FunctionKey, int]) -> int:
 
 
 def function_key(function: Any) -> FunctionKey:
-    """Return what tells a function of a model from others."""
+    """Return the key that identifies a function of a model."""
     return (function.domain, function.name, getattr(function, "overload", ""))
 
 

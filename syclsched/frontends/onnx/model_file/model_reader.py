@@ -20,7 +20,7 @@ from syclsched.frontends.onnx.model_file.raw_data_extraction import MIN_EXTRACTE
 from syclsched.frontends.onnx.model_file.tensor_reader import read_tensor
 from syclsched.frontends.onnx.model_file.text_partition import partition
 
-#: Supported versions of ONNX's own operators; the installed package onnx may know fewer.
+#: Supported versions of ONNX's own operators; the installed package onnx may have fewer.
 OPSETS: Final = range(7, 29)
 #: Largest protobuf message.
 _MESSAGE_BYTES = (1 << 31) - 1

@@ -55,7 +55,7 @@ class ComposedInput:
 def separate_inputs(
     inputs: Sequence[DeclaredValue], given: Collection[str]
 ) -> tuple[tuple[DeclaredValue, ...], tuple[ComposedInput, ...]]:
-    """Return inputs with each sequence in its tensors, of which some names are given; and what is composed of them.
+    """Return inputs with each sequence as its tensors, of which some names are given; and the composed values.
 
     The tensors of a sequence ``x`` are ``x[0]``, ``x[1]``, ...; one without elements has a tensor ``x[]``, which
     nothing reads. Optional inputs that are not given have no value.
@@ -198,7 +198,7 @@ class Model:
     opsets: Mapping[str, int]  # domain -> version; "" is ONNX's own domain
     graph: ModelGraph
     producer: str = ""  # the exporter
-    host: HostParts | None = None  # what the host executes before and after; the graph is the rest
+    host: HostParts | None = None  # the parts that the host executes before and after; the graph is the rest
 
     @property
     def opset(self) -> int:

@@ -30,7 +30,7 @@ _TO_NUMBERS: Final = frozenset({"OneHotEncoder", "DictVectorizer", "TfIdfVectori
 
 @dataclass(frozen=True, slots=True)
 class TextPartition:
-    """A model without what the host executes: its GraphProto, and the numbers of the initialisers that are left."""
+    """A model without the host's parts: its GraphProto, and the numbers of the initialisers that are left."""
 
     rest: Any
     kept: tuple[int, ...]

@@ -17,7 +17,7 @@ def merge_common(draft: NetworkDraft) -> None:
     _share_constants(draft)
     seen: dict[Any, CanonicalNode] = {}
     for node in draft.each():
-        # What is stored in 16 bits is converted for each reader, so that no wide copy stays between them.
+        # A value stored in 16 bits is converted for each reader, so that no wide copy stays between them.
         widens = node.attributes.get("expression") == ("of_bfloat16_bits", 0)
         if widens or node.kind in ("loop", "reference", "operation"):
             continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Descriptions tell functions of the package's kernels apart by all that their code depends on."""
+"""Descriptions of kernel functions: equal if and only if all that the code depends on is equal."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_changed_global_variable_or_function_of_another_module_changes_the_des
     seen.append(described(scaled))
     monkeypatch.setattr(vector_functions, "vexp", lambda x: x)
     seen.append(described(scaled))
-    monkeypatch.setattr(vector_functions, "vlog", None)  # it is not used
+    monkeypatch.setattr(vector_functions, "vlog", None)  # the variable is not used
     assert described(scaled) == seen[-1]
     assert None not in seen
     assert len(set(seen)) == 3

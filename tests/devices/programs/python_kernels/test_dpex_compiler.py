@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""numba-dpex kernels to SPIR-V, many of them in one process."""
+"""Compilation of numba-dpex kernels to SPIR-V, many in one process."""
 
 from __future__ import annotations
 

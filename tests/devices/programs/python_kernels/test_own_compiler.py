@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package's own compiler uses what a device has."""
+"""Device features in code of the package's own kernel compiler."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_atomic_additions_are_instructions_where_the_device_has_them(
 def test_a_device_is_asked_for_its_atomic_operations(queues: list[Any]) -> None:
     has = backend_of(queues[0]).float_atomics(queues[0].sycl_device)
     assert has <= {f"{operation} {dtype}" for operation in ("add", "min", "max") for dtype in ("float32", "float64")}
-    if stack_generation.installed().name == "current":  # its CPU runtime and PoCL 6 have them, those of 2024 have not
+    if stack_generation.installed().name == "current":  # Intel's current runtime and PoCL 6 have them
         assert {"add float32", "add float64", "min float32"} <= has
     dpt = usm_arrays()
     x, out = (dpt.asarray(each, sycl_queue=queues[0]) for each in (np.ones(1000, np.float32), np.zeros(1, np.float32)))

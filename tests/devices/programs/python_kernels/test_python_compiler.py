@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiler of a kernel, and the keys by which its SPIR-V is kept."""
+"""The choice of a Python kernel's compiler, and the cache keys of its SPIR-V."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packs of SPIR-V are read as they were written, and refused when damaged."""
+"""Packs of SPIR-V: round trips, and refusal of damaged packs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages from many threads for one, which naps in between."""
+"""The inbox: messages from many threads to one thread that sleeps in between."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_naps_end_and_nothing_is_lost_or_overtaken() -> None:
 
     def take() -> None:
         while len(taken) < SENDERS * MESSAGES:
-            inbox.wait(1e-6)  # as short as to be over before it is looked whether there is still a message
+            inbox.wait(1e-6)  # so short that it ends before the inbox is checked again
             while not inbox.empty():
                 taken.append(inbox.get())
 
@@ -37,7 +37,7 @@ def test_naps_end_and_nothing_is_lost_or_overtaken() -> None:
 
 def test_the_shortest_waits_end() -> None:
     def wait() -> None:
-        for _ in range(20_000):  # queue.SimpleQueue's did not after some thousand
+        for _ in range(20_000):  # queue.SimpleQueue's failed this after some thousand
             Inbox[str]().wait(1e-6)
 
     thread = threading.Thread(target=wait, daemon=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directory: where values are valid, and what must come before a buffer is touched or goes."""
+"""The coherence directory: valid copies, and the dependencies of reads, writes and releases of buffers."""
 
 from __future__ import annotations
 

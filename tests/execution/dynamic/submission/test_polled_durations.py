@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times of what has none of its own: never before it was submitted, nor before what came before it was seen to end."""
+"""Durations inferred from polling: never before the submission or the end of the preceding command."""
 
 from __future__ import annotations
 

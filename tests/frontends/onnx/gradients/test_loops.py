@@ -26,7 +26,7 @@ def numbers(*shape: int, seed: int = 0) -> Any:
 
 
 def body(nodes: Sequence[Any], inputs: Mapping[str, Any], outputs: Mapping[str, Any], **constants: Any) -> Any:
-    """Return a graph; inputs and outputs are given with element type and shape."""
+    """Return a graph whose inputs and outputs have the given element types and shapes."""
     declared = [
         [helper.make_tensor_value_info(name, *kind) for name, kind in values.items()] for values in (inputs, outputs)
     ]
@@ -79,12 +79,12 @@ def test_a_scan_is_few_tasks_and_reads_constants() -> None:
     nodes, parameters = scan(steps=50)
     x = parameters.pop("x")
     network = check_gradients(nodes, parameters, constants={"x": x})
-    # The scan, once more for its states, and backwards.
+    # The scan, a second time for its states, and backwards.
     assert [each.kind for each in network.nodes].count("loop") == 3
 
 
 def loop(*, condition: bool = False) -> list[Any]:
-    """Return a loop: s = tanh(s r + b) * (1 + i), gathered; it may end when the first number is too large."""
+    """Return a loop: s = tanh(s r + b) * (1 + i), stacked; it may end when the first number is too large."""
     end = [
         node("Slice", ["s_next", "zero", "one"], ["row"]),
         node("ReduceSum", ["row"], ["first"], keepdims=0),
@@ -157,7 +157,7 @@ def test_a_node_of_a_body_without_a_gradient_is_named() -> None:
 
 
 def branches(width: int) -> tuple[list[Any], dict[str, Any]]:
-    """Return a branch by whether the sum of x is greater than ``least``, and its parameters."""
+    """Return an If on whether the sum of x is greater than ``least``, and its parameters."""
     kind = (DOUBLE, (width, width))
     product = [node("MatMul", ["x", "v"], ["p"]), node("MatMul", ["p", "v"], ["q"]), node("Tanh", ["q"], ["yes"])]
     other = [node("MatMul", ["x", "u"], ["m"]), node("Sin", ["m"], ["no"])]
@@ -183,7 +183,7 @@ def test_branches_that_a_run_chooses(is_taken: bool, width: int) -> None:
     nodes, parameters = branches(width)
     least = np.array(parameters["x"].sum() + (-1 if is_taken else 1))
     network = check_gradients(nodes, parameters, constants={"least": least})
-    # Much is computed in the branch that is taken, little in both.
+    # The selected branch computes much, the other little.
     assert ("loop" in {each.kind for each in network.nodes}) == (width == 200)
 
 
@@ -227,7 +227,7 @@ def test_a_step_on_a_device_is_that_of_the_host(kind: str) -> None:
 
 
 def single(each: Any) -> Any:
-    """Return a node with float32 in place of float64, in its graphs, too."""
+    """Return a node with float32 in place of float64, also in its subgraphs."""
     made = onnx.NodeProto()
     made.CopyFrom(each)
     for attribute in made.attribute:

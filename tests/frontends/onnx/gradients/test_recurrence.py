@@ -41,7 +41,7 @@ def layer(
 
 
 def weighed(operator: str) -> list[Any]:
-    """Return nodes from all results of a layer to one."""
+    """Return nodes that add up all results of a layer with weights."""
     last = [helper.make_node("Mul", ["yh", "yc"], ["last"])] if operator == "LSTM" else []
     squares = helper.make_node("Mul", ["y", "y"], ["squares"])
     return [*last, squares, helper.make_node("Add", ["squares", "last" if last else "yh"], ["out"])]
@@ -90,7 +90,7 @@ def test_the_last_state_alone() -> None:
 @pytest.mark.sycl
 @pytest.mark.parametrize("operator", ["LSTM", "GRU"])
 def test_training_on_a_device(operator: str) -> None:
-    """Several steps of a layer of both directions, in single precision, have the host's losses."""
+    """Several steps of a bidirectional layer, in single precision, have the host's losses."""
     node, parameters, _ = layer(operator, count=2, direction="bidirectional")
     turned = helper.make_node("Transpose", ["given"], ["x"], perm=[1, 0, 2])
     mean = helper.make_node("ReduceMean", ["y"], ["mean"], axes=[0, 1], keepdims=0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of models: defaults of their attributes, other opsets than the model's, and domains it does not import."""
+"""Inlining of model functions: attribute defaults, opsets other than the model's, and domains it does not import."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Large weights stay in the model's file: the same values, no memory, and an error where the file was changed."""
+"""Large weights mapped from the model's file: equal values, no memory of their own, an error if the file changed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_file_of_many_weights_is_opened_once_and_closed_with_the_last(path: Pa
 
     first, second = read_model(path), read_model(path)
     files = {mapped_location(m.graph.initialisers[name])[0] for m in (first, second) for name in WEIGHTS}
-    assert len(files) == 1 and opened() <= 2  # what is mapped, and what it is read by
+    assert len(files) == 1 and opened() <= 2  # the mapped file, and the buffers that read it
     del files, first, second
     assert opened() == 0
 
@@ -107,7 +107,7 @@ def test_a_file_that_was_changed_is_an_error_and_no_crash(path: Path, how: str) 
         if how == "written to":
             file.seek(status.st_size // 2)
             file.write(b"\0" * 8)
-            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))  # clocks of files are coarse
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))  # timestamps of files are coarse
         else:
             file.truncate(10)
     if how == "cut short, and the time set back":
@@ -130,7 +130,7 @@ def test_numbers_that_lie_anywhere_in_bytes_are_given_out_aligned() -> None:
             assert np.array_equal(constants[name].data, value) and constants[name].data.flags.aligned
 
 
-# --- what is lifted ---------------------------------------------------------------------------------
+# --- which initialisers are mapped ------------------------------------------------------------------
 
 
 def put_back(found: Any) -> ModelProto:
@@ -177,7 +177,7 @@ def test_models_cut_short_or_damaged_anywhere_are_refused_as_before() -> None:
 
 
 def field(number: int, content: bytes) -> bytes:
-    """Return a message's field as protobuf writes it."""
+    """Return a message's field in protobuf's encoding."""
     size, head = len(content), bytearray([number << 3 | 2])
     while size > 127:
         head.append(size & 127 | 128)

@@ -16,7 +16,7 @@ from syclsched.frontends.onnx.network import Network
 from syclsched.frontends.onnx.rewrites import rewrite
 from syclsched.testing.models import encoder_model, light_model, sample_inputs
 
-#: Nodes that are tasks, after all rewrites.
+#: Nodes that remain as tasks after all rewrites.
 TASKS = {
     "squeezenet": {"conv": 26, "concat": 8, "pool": 4, "softmax": 1, "transpose": 1},
     "shufflenet": {"conv": 49, "transpose": 17, "pool": 5, "concat": 3, "matmul": 1, "softmax": 1},

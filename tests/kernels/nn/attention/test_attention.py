@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention over caches, every implementation, against formulas in double precision."""
+"""Attention over caches, every implementation, compared with formulas in double precision."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEVICES = ["opencl-c", "python"]
 
 
 def attended(q: Any, key: Any, value: Any, starts: Any, scale: float, softcap: float, window: int) -> Any:
-    """Return attention by the definition."""
+    """Return attention by its definition."""
     batch, heads, count, _ = q.shape
     y = np.zeros((*q.shape[:3], value.shape[3]))
     for b, h, i in np.ndindex(batch, heads, count):

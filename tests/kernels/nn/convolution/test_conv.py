@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions and their transposes against onnx's reference implementation."""
+"""Convolutions and transposed convolutions, compared with onnx's reference implementation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Case = tuple[Operation, dict[str, np.ndarray], np.ndarray, str]
 
 @st.composite
 def convolutions(draw: st.DrawFn, *, dtypes: tuple[str, ...] = ("float32", "float64"), most: int = 9) -> Case:
-    """An operation, its arrays and what it must give."""
+    """Draw an operation, its arrays and its expected result."""
     dtype = draw(st.sampled_from(dtypes))
     ndim = draw(st.sampled_from([1, 2, 2, 2, 3]))
 
@@ -73,7 +73,7 @@ def convolutions(draw: st.DrawFn, *, dtypes: tuple[str, ...] = ("float32", "floa
 
 @st.composite
 def transposes(draw: st.DrawFn) -> Case:
-    """A transposed convolution, its arrays and what it must give."""
+    """Draw a transposed convolution, its arrays and its expected result."""
     dtype = draw(st.sampled_from(["float32", "float64"]))
     ndim = draw(st.sampled_from([1, 2, 2, 3]))
 
@@ -98,7 +98,7 @@ def transposes(draw: st.DrawFn) -> Case:
 
 
 def _transposed(x: Any, w: Any, b: Any, groups: int, strides: Any, pads: Any, dilations: Any, extra: Any) -> np.ndarray:
-    """Scatter every product to its place, one by one: the definition."""
+    """Return the transposed convolution by its definition: add every product to its place, one by one."""
     ndim = x.ndim - 2
     sizes = [
         (n - 1) * s + (k - 1) * d + 1 + e - p - q
@@ -213,7 +213,7 @@ def test_a_residual_in_place_is_one_array_less_and_the_same_work() -> None:
 def test_what_blocks_share_is_added_to_once(
     run: Any, name: str, channels_last: bool, groups: int, channels: int, size: int
 ) -> None:
-    """The last block of a line begins where it fits: what lies before it is another's, too."""
+    """The last block of a line is moved back to fit: it overlaps the block before."""
     operation = nn.conv(2, pads=(1, 1, 1, 1), groups=groups, channels_last=channels_last, residual=True, in_place=True)
     x, y = numbers(2, channels, size, size), numbers(2, channels, size, size, seed=1)
     arrays = {"y": last(y), "x": last(x)} if channels_last else {"y": y, "x": x}
@@ -284,4 +284,4 @@ def test_counters_of_loops_hold_every_index_of_large_arrays() -> None:
         return operation.load(Signature(shapes, dict.fromkeys(shapes, "float32"), {})).source
 
     assert "for (int " in source(1 << 9)
-    assert "for (int " not in source(1 << 11)  # 2 ** 31 numbers
+    assert "for (int " not in source(1 << 11)  # 2 ** 31 elements

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolution by minimal filtering: the transforms, how work is dealt out, and the kernel."""
+"""Convolution by minimal filtering: the transforms, the distribution of work, and the kernel."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def signature(
 
 
 def run_lines(lines: list[str], values: dict[str, Any]) -> None:
-    """Run generated statements as Python, on arrays."""
+    """Run generated statements as Python code on arrays."""
     text = re.sub(r"(-?)(0x[0-9a-f.]+p[+-]\d+)f", r"float.fromhex('\1\2')", " ".join(lines))
     for statement in text.replace("const AV ", "").replace("(AV)", "").translate(str.maketrans("{}", "  ")).split(";"):
         exec(statement.strip(), {"fma": lambda a, b, c: a * b + c}, values)
@@ -108,7 +108,7 @@ def test_blocks_and_parts_cover_all_and_fit(batch: int, extent: int, inside: int
     tiled = winograd_tiling.tiling(given)
     assert tiled.down * tiled.m >= extent > (tiled.down - 1) * tiled.m
     assert tiled.panels * tiled.block.columns >= outside
-    # 32 registers: the sums, the weights, a number.
+    # 32 registers: the sums, the weights, and one input.
     assert (tiled.block.rows + 1) * tiled.block.vectors < 32
     launch = winograd_tiling.launch(given, DeviceLimits(64, units, 1 << 15))
     blocks, parts = launch.global_range
@@ -124,7 +124,7 @@ def test_an_image_is_cut_alike_alone_and_in_a_batch() -> None:
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Operation, dict[str, np.ndarray]]:
-    """A convolution and its arrays."""
+    """Draw a convolution and its arrays."""
     inside, outside = draw(st.sampled_from([(16, 16), (17, 33), (40, 24), (64, 96), (23, 65), (70, 48)]))
     pads = tuple(draw(st.lists(st.integers(-1, 3), min_size=4, max_size=4)))
     extents = (draw(st.integers(8, 31)), draw(st.integers(8, 31)))
@@ -137,7 +137,7 @@ def cases(draw: st.DrawFn) -> tuple[Operation, dict[str, np.ndarray]]:
     arrays = {
         "y": unwritten((batch, *outputs, outside), "float32"),
         "x": numbers(batch, *extents, inside),
-        # Sums are of the size of what they are made of: an activation must not hide how large they were.
+        # Errors are relative to the summands: an activation must not hide their size.
         "w": numbers(outside, inside, 3, 3) / np.float32(3 * inside**0.5),
     }
     if bias:

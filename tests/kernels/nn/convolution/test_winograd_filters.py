@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolution by minimal filtering with weights that change."""
+"""Convolution by minimal filtering with variable weights."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def test_devices_transform_filters(run: Any, extent: int, outside: int, is_trans
     places = got.shape[0]
     straight = w[:, :, ::-1, ::-1].swapaxes(0, 1) if is_transposed else w
     wanted = winograd.filters(straight, winograd.outputs_of(places)).reshape(outside, 16, places)
-    # Columns behind the last output channel may be any numbers.
+    # Columns after the last output channel may have any values.
     close(got.transpose(1, 3, 2, 0).reshape(-1, 16, places)[:outside], wanted, "float32")
 
 
 def test_tiles_suit_the_batch_if_weights_change() -> None:
-    """Images of 8 x 8 are cut into tiles of 2 by constant weights, and by others if there is one image."""
+    """Images of 8 x 8 are divided into tiles of 2 with constant weights, and into others if there is one image."""
     operation = nn.conv(2, (), (1,) * 4, channels_last=True)
 
     def places(images: int) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of convolutions: by weights against the definition, by data through transposed convolutions."""
+"""Gradients of convolutions: by weights, compared with the definition, and by data, with transposed convolutions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHANNELS = [(1, 3, 5), (1, 17, 33), (2, 4, 3), (5, 1, 1), (3, 1, 2), (1, 1, 1), 
 
 @st.composite
 def convolutions(draw: st.DrawFn) -> tuple[dict[str, Any], Arrays]:
-    """Attributes of a convolution, its input x, its weights w and the gradient dy of its result, channels first."""
+    """Draw attributes of a convolution, its input x, weights w and the gradient dy of its result, channels first."""
     dtype = draw(st.sampled_from(["float32", "float64"]))
     ndim = draw(st.sampled_from([1, 2, 2, 2, 3]))
 
@@ -106,7 +106,7 @@ def test_devices_compute_gradients_by_weights(
 def by_data(attributes: dict[str, Any], arrays: Arrays, channels_last: bool) -> Case:
     _, wanted = gradients(attributes, arrays)
     x, w, dy = (arrays[name] for name in ("x", "w", "dy"))
-    # What the windows leave out at the end.
+    # The elements that the windows leave out at the end.
     extra = tuple(
         n - ((o - 1) * s + (k - 1) * d + 1 - a - b)
         for n, o, s, k, d, a, b in zip(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradient of layer normalisation against its definition in double precision."""
+"""Gradient of layer normalisation, compared with its definition in double precision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RESULTS = ("y", "dscale", "dbias")
 
 
 def case_of(shape: tuple[int, ...], axis: int, parts: int, *, centred: bool, dtype: str) -> Case:
-    """Return a gradient, its arrays and what it must give, with the whole sums of scale and bias."""
+    """Return a gradient, its arrays and its expected results, with the whole sums of scale and bias."""
     x, dy = numbers(*shape, dtype=dtype), numbers(*shape, dtype=dtype, seed=1)
     scale = numbers(*shape[axis:], dtype=dtype, seed=2)
     sums = unwritten((parts, *shape[axis:]), dtype)

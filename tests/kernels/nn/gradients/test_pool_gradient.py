@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of pooling against a definition done window by window."""
+"""Gradients of pooling, compared with the definition, window by window."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Case = tuple[Operation, dict[str, np.ndarray], np.ndarray, str]
 def defined(
     mode: str, x: Any, dy: Any, kernel: Any, strides: Any, pads: Any, dilations: Any, include: bool
 ) -> np.ndarray:
-    """Return the gradient: each window's number goes to its first largest element, or to all in equal parts."""
+    """Return the gradient: each window's value goes to its first largest element, or to all in equal parts."""
     ndim, y = x.ndim - 2, np.zeros(x.shape)
     for place in np.ndindex(*dy.shape[2:]):
         axes, padded = [], 1
@@ -41,7 +41,7 @@ def defined(
                     y[(image, channel, *member)] += number / (padded if include else len(members))
                 continue
             chosen = members[0]
-            for member in members:  # as PyTorch compares
+            for member in members:  # like PyTorch's comparison
                 value, best = x[(image, channel, *member)], x[(image, channel, *chosen)]
                 if value > best or np.isnan(value):
                     chosen = member
@@ -51,14 +51,14 @@ def defined(
 
 @st.composite
 def poolings(draw: st.DrawFn) -> Case:
-    """A gradient of a pooling, its arrays and what it must give."""
+    """Draw a gradient of a pooling, its arrays and its expected result."""
     mode, dtype = draw(st.sampled_from(["max", "average"])), draw(st.sampled_from(["float32", "float64"]))
     ndim = draw(st.sampled_from([1, 2, 2, 3]))
     kernel, strides, dilations = (
         tuple(draw(st.lists(st.integers(1, high), min_size=ndim, max_size=ndim))) for high in (3, 3, 2)
     )
     include, channels_last, ceil = draw(st.booleans()), draw(st.booleans()), draw(st.booleans())
-    # A last window beyond what negative pads leave has no number of elements.
+    # A last window outside of the array, after negative pads, has no elements.
     pads = tuple(draw(st.integers(0 if ceil else -1, k)) for k in kernel * 2)
     spatial = tuple(
         max(draw(st.integers(1, 6)), (k - 1) * d + 1 - a - b, 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Softmax and normalisations of work-groups, on devices said to be GPUs, against the host's."""
+"""Softmax and normalisations of work-groups, with the limits of GPUs, compared with the host's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.operations import NO_SHRINKING, UNCHECKED, close, numbers, on_host,
 from syclsched.kernels import groups, nn
 from syclsched.model.operation import Operation
 
-#: Of less than a work-item's share, of odd lengths, longer than a group, and of more than registers hold.
+#: Lengths below a work-item's share, odd, longer than a group, and longer than registers hold.
 EXTENTS = st.sampled_from([1, 2, 3, 5, 16, 33, 70, 256, 777])
 DTYPES = st.sampled_from(["float32", "float64", "float16"])
 Case = tuple[Operation, dict[str, np.ndarray], str]
@@ -24,7 +24,7 @@ Case = tuple[Operation, dict[str, np.ndarray], str]
 
 @st.composite
 def shapes(draw: st.DrawFn, least: int = 1) -> tuple[int, ...]:
-    """A shape of not too many elements."""
+    """Draw a shape with a limited number of elements."""
     return draw(st.lists(EXTENTS, min_size=least, max_size=4).map(tuple).filter(lambda shape: np.prod(shape) <= 40_000))
 
 

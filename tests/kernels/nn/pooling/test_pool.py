@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling, local response normalisation and windows side by side, against definitions done place by place."""
+"""Pooling, local response normalisation and im2col, compared with their definitions, element by element."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Case = tuple[Operation, dict[str, np.ndarray], np.ndarray, str]
 
 
 def pooled(mode: str, x: Any, sizes: Any, kernel: Any, strides: Any, pads: Any, dilations: Any, count: bool) -> Any:
-    """Return what pooling is by definition."""
+    """Return the pooling by its definition."""
     ndim = x.ndim - 2
     y = np.zeros((*x.shape[:2], *sizes), "float64")
     for place in np.ndindex(*sizes):
@@ -41,13 +41,13 @@ def pooled(mode: str, x: Any, sizes: Any, kernel: Any, strides: Any, pads: Any, 
     return y
 
 
-#: What is done to results on the way.
+#: Element-wise finishes of results.
 RELU = (("relu",),)
 
 
 @st.composite
 def poolings(draw: st.DrawFn) -> Case:
-    """A pooling, its arrays and what it must give."""
+    """Draw a pooling, its arrays and its expected result."""
     mode = draw(st.sampled_from(["max", "average"]))
     dtype = draw(st.sampled_from(["float32", "float64"]))
     ndim = draw(st.sampled_from([1, 2, 2, 3]))
@@ -62,7 +62,7 @@ def poolings(draw: st.DrawFn) -> Case:
         min(-((n + a + b - (k - 1) * d - 1) // -s) if ceil else 10**6, (n + a + b - (k - 1) * d - 1) // s + ceil) + 1
         for n, a, b, k, d, s in zip(spatial, pads[:ndim], pads[ndim:], kernel, dilations, strides, strict=True)
     )
-    # As PyTorch has it: no window begins behind the array.
+    # As in PyTorch: no window begins after the array.
     sizes = tuple(m - ((m - 1) * s >= n + a) for m, s, n, a in zip(sizes, strides, spatial, pads[:ndim], strict=True))
     x = numbers(draw(st.integers(1, 2)), draw(st.sampled_from([1, 3, 16, 37])), *spatial, dtype=dtype)
     if draw(st.booleans()):
@@ -78,7 +78,7 @@ def poolings(draw: st.DrawFn) -> Case:
 
 @st.composite
 def responses(draw: st.DrawFn) -> Case:
-    """A local response normalisation, its arrays and what it must give."""
+    """Draw a local response normalisation, its arrays and its expected result."""
     dtype = draw(st.sampled_from(["float32", "float64"]))
     size, channels_last = draw(st.integers(1, 6)), draw(st.booleans())
     spatial = draw(st.sampled_from([(), (3,), (2, 3)]))
@@ -97,7 +97,7 @@ def responses(draw: st.DrawFn) -> Case:
 
 @st.composite
 def unfoldings(draw: st.DrawFn) -> Case:
-    """Windows side by side: with weights they are the convolution the host does."""
+    """Draw the windows of im2col: with weights they make the convolution of the host."""
     dtype = draw(st.sampled_from(["float32", "float64"]))
     kernel = draw(st.sampled_from([(1,), (3,), (2, 3), (3, 3), (2, 1, 2)]))
     strides = tuple(draw(st.integers(1, 2)) for _ in kernel)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resize against onnx's reference implementation, for all of ONNX's conventions."""
+"""Resize, compared with onnx's reference implementation, for all of ONNX's conventions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from syclsched.kernels import nn
 from syclsched.kernels.nn.pooling.resize import COORDINATES, MODES, NEAREST
 from syclsched.model.operation import Operation, Signature
 
-#: Opsets that have the last one are tried beside ONNX Runtime (tests/frontends/onnx/test_opsets.py).
+#: ``tests/frontends/onnx/test_opsets.py`` compares the last one with ONNX Runtime for its opsets.
 REFERENCED = tuple(name for name in COORDINATES if name != "tf_half_pixel_for_nn")
 
 Case = tuple[Operation, dict[str, np.ndarray], np.ndarray, str]
@@ -27,7 +27,7 @@ Case = tuple[Operation, dict[str, np.ndarray], np.ndarray, str]
 
 @st.composite
 def resizings(draw: st.DrawFn) -> Case:
-    """A resize, its arrays and what it must give."""
+    """Draw a resize, its arrays and its expected result."""
     dtype = draw(st.sampled_from(["float32", "float64"]))
     mode, coordinates, nearest = (draw(st.sampled_from(each)) for each in (MODES, REFERENCED, NEAREST))
     ndim = draw(st.sampled_from([1, 2, 2, 3])) if mode != "cubic" else 2
@@ -75,7 +75,7 @@ def test_devices_resize(run: Any, name: str, case: Case) -> None:
     close(run(operation, name, arrays)["y"], wanted, "float32")
 
 
-#: Long lines: more than a vector of the result, less and more of the source, ratios that come again and others.
+#: Long lines: more than a vector of the result, less and more of the source, repeating and other ratios.
 LINES = {
     "twice": (("linear", "half_pixel"), (2, 3, 5, 40), (1, 1, 2, 2), "float32"),
     "three times as many": (("linear", "align_corners"), (1, 2, 4, 50), (1, 1, 1.5, 3), "float64"),
@@ -100,7 +100,7 @@ def test_lines_in_vectors(run: Any, which: str) -> None:
     how, shape, scales, dtype = LINES[which]
     x = (9 * numbers(*shape)).astype(dtype)
     if dtype == "float32":
-        # What is not asked for is read, too: it must not be seen.
+        # Elements outside the result are read, too: they must not affect it.
         x[..., 3 % shape[-1]] = x[0, ..., -1] = np.nan
     y = unwritten(tuple(math.floor(n * s) for n, s in zip(shape, scales, strict=True)), dtype)
     operation = nn.resize(*how, scales=scales)
@@ -121,7 +121,7 @@ def test_lines_that_leave_the_source(run: Any) -> None:
 
 
 def test_a_line_that_repeats_itself_is_a_loop() -> None:
-    """The source of a long line is no longer than of a short one, if it repeats itself."""
+    """The code for a long line is no longer than for a short one if its pattern repeats."""
     texts = []
     for count in (160, 1600):
         operation = nn.resize("linear", "half_pixel", scales=(1, 1, 2, 2))

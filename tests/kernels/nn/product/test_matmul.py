@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of matrices against NumPy in double precision."""
+"""Matrix products, compared with NumPy in double precision."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Case = tuple[Operation, dict[str, np.ndarray], np.ndarray, str]
 
 
 def interleaved_array(array: np.ndarray) -> np.ndarray:
-    """An array with the rows of its matrices before the last axis of its batch."""
+    """Return an array that stores the rows of its matrices before the last axis of its batch."""
     return np.ascontiguousarray(array.swapaxes(-2, -3))
 
 
 @st.composite
 def products(draw: st.DrawFn) -> Case:
-    """A product, its arrays and what it must give."""
+    """Draw a product, its arrays and its expected result."""
     dtype = draw(st.sampled_from(["float32", "float64"]))
     m, n, k = draw(
         st.sampled_from(

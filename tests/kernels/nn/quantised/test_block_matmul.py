@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products with packed weights of 4 bits against NumPy in double precision."""
+"""Products with packed weights of 4 bits, compared with NumPy in double precision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Case = tuple[Operation, dict[str, np.ndarray], np.ndarray]
 
 @st.composite
 def products(draw: st.DrawFn) -> Case:
-    """A product, its arrays and what it must give."""
+    """Draw a product, its arrays and its expected result."""
     random = np.random.default_rng(draw(st.integers(0, 99)))
     before = draw(st.sampled_from([(1,), (1, 1), (2, 3), (13,), (100,), ()]))
     block, terms = draw(st.sampled_from([(16, 16), (16, 40), (32, 96), (128, 136), (8, 64), (32, 544)]))

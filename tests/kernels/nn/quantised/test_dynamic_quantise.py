@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantisation of arrays by their own ranges against NumPy."""
+"""Quantisation of arrays by their own ranges, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ RESULTS = "yszi"
 
 
 def prepared(x: np.ndarray, parts: int | None = None) -> Arrays:
-    """The operation's arrays, with what must be overwritten."""
+    """Return the operation's arrays; results have values that must be overwritten."""
     more = {} if parts is None else {"parts": np.full((2, parts), np.nan, np.float32)}
     numbers = {"s": np.full((), np.nan, np.float32), "z": np.full((), 77, np.uint8), "i": np.full((), 77, np.int32)}
     return {"y": np.full(x.shape, 77, np.uint8), **numbers, "x": x, **more}
 
 
 def expected(x: np.ndarray) -> Arrays:
-    """What ONNX's formulas give; the scale is 1 where they give 0."""
+    """Return the results of ONNX's formulas; the scale is 1 where they give 0."""
     low, high = np.float32(min(x.min(initial=0), 0)), np.float32(max(x.max(initial=0), 0))
     scale = (high - low) / np.float32(255) or np.float32(1)
     zero = np.clip(np.rint(-low / scale), 0, 255)
@@ -45,7 +45,7 @@ def expected(x: np.ndarray) -> Arrays:
 
 
 def on_host(operation: Operation, arrays: Arrays) -> Arrays:
-    """The arrays after the host's implementation, which comes last."""
+    """Return the arrays after the host's implementation, which is the last one."""
     signature = signature_of(arrays)
     assert operation.check is not None and operation.check(signature) is None
     made = {name: each.copy() for name, each in arrays.items()}
@@ -60,7 +60,7 @@ def check_same(found: Arrays, wanted: Arrays) -> None:
 
 @st.composite
 def values(draw: st.DrawFn) -> np.ndarray:
-    """Numbers of both signs or of one, all of one value, of small steps (so that quotients are ties), large or tiny."""
+    """Draw numbers of both signs or of one, constant, of small steps (so that quotients are ties), large or tiny."""
     shape = draw(SHAPES)
     random = np.random.default_rng(draw(st.integers(0, 99)))
     x = random.standard_normal(shape) * draw(st.sampled_from([1.0, 1e-30, 1e30]))

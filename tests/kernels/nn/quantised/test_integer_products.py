@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Integer matrix products and convolutions against exact sums in NumPy."""
+"""Integer matrix products and convolutions, compared with exact sums in NumPy."""
 
 from __future__ import annotations
 

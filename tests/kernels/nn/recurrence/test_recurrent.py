@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recurrent layers, every implementation, against formulas in double precision."""
+"""Recurrent layers, every implementation, compared with formulas in double precision."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_many_steps_of_many_hidden_units(run: Any, name: str, cell: str) -> None
 @pytest.mark.parametrize("cell", [*CELLS])
 @pytest.mark.parametrize("hidden", [1, 2, 9, 17])
 def test_few_hidden_units(run: Any, cell: str, hidden: int) -> None:
-    """With fewer than a vector has, up to 16, the states of the work-group were those of an earlier step."""
+    """Before, with fewer units than a vector has, up to 16, work-groups used the states of an earlier step."""
     gates, biases, functions = CELLS[cell]
     arrays = {
         "y": unwritten((40, 3, hidden), "float32"),
@@ -97,7 +97,7 @@ def test_few_hidden_units(run: Any, cell: str, hidden: int) -> None:
 
 @pytest.mark.parametrize("cell", [*CELLS])
 def test_both_directions_have_the_same_code(cell: str) -> None:
-    """So that their launches can be joined."""
+    """Equal code lets their launches be joined."""
     gates, biases, functions = CELLS[cell]
     shapes = {"y": (9, 1, 16), "x": (9, 1, 4), "w": (4, gates * 16), "r": (16, gates * 16), "b": (biases * 16,)}
     called = Signature(shapes, dict.fromkeys(shapes, "float32"), {}, frozenset("wrb"))

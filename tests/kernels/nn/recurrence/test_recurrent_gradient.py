@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recurrences of gradients, every implementation, against the host's."""
+"""The recurrences of gradients, every implementation, compared with the host's."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from syclsched.kernels.nn.recurrence.recurrent import CELLS
 from syclsched.kernels.nn.recurrence.recurrent_gradient import recurrent_gradient
 from syclsched.model.operation import Operation
 
-#: Steps, batch and hidden units: rests of blocks of sequences and of vectors, and several blocks.
+#: Steps, batch and hidden units: remainders of blocks of sequences and of vectors, and several blocks.
 SIZES = [(5, 1, 1), (4, 3, 5), (6, 13, 20), (3, 18, 128), (2, 2, 300)]
 
 
 def given(operation: Operation, steps: int, batch: int, hidden: int, dtype: str) -> dict[str, np.ndarray]:
-    """Return arrays of a call."""
+    """Return the arrays of a call."""
     gates = sum(each.name in ("k0", "k1", "k2", "k3") for each in operation.parameters)
     shapes = {"d": (steps, batch, gates * hidden), "r": (gates * hidden, hidden)}
     shapes["dx"] = shapes["d"]

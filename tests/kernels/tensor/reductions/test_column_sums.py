@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums and moments of columns in parts of the rows, against NumPy in double precision."""
+"""Sums and moments of columns in parts of the rows, compared with NumPy in double precision."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from syclsched.model.operation import Operation
 
 Case = tuple[Operation, dict[str, np.ndarray], dict[str, np.ndarray]]
 
-#: As in the gradient of a batch normalisation: what a rectifier lets through, and its product with the distance from
-#: the mean.
+#: As in the gradient of a batch normalisation: the gradient behind a rectifier, and its product with the deviation
+#: from the mean.
 _PASSED = ("where", ("greater", 0, ("const", 0.0)), 1, ("const", 0.0))
 GRADIENT = (_PASSED, ("mul", _PASSED, ("sub", 2, 3)))
 
 
 def case_of(shape: tuple[int, ...], parts: int, dtype: str) -> Case:
-    """Return two sums of four arrays, the last of which has a number for each column."""
+    """Return two sums over four arrays, the last of which has an element for each column."""
     x = [numbers(*shape, dtype=dtype, seed=seed) for seed in range(3)] + [numbers(shape[-1], dtype=dtype)]
     sums = (parts, *(1,) * (len(shape) - 2), shape[-1])
     arrays = {f"x{i}": each for i, each in enumerate(x)} | {name: unwritten(sums, dtype) for name in ("y0", "y1")}
@@ -49,7 +49,7 @@ def moments_of(shape: tuple[int, ...], parts: int, dtype: str, offset: float = 0
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Sums or moments of a few rows and columns, of arrays of two to four axes."""
+    """Draw sums or moments of a few rows and columns, of arrays of two to four axes."""
     parts, each = draw(st.integers(1, 5)), draw(st.integers(1, 9))
     shape = (*draw(st.sampled_from([(), (1,), (2,), (3, 2)])), parts * each, draw(st.sampled_from([1, 3, 16, 40])))
     make = draw(st.sampled_from([case_of, moments_of]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Teams of work-items go through all lines once, neighbours by neighbours; read from the code that is generated."""
+"""Reductions by work-groups: each line is read once, with coalesced accesses; from the generated code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LIMITS = st.one_of(
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], LineReduction, DeviceLimits]:
-    """A shape, the axes of a line, and the lines."""
+    """Draw a shape, the axes of a line, and the lines."""
     shape = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 5, 17, 40]), min_size=1, max_size=4)))
     axes = tuple(sorted(draw(st.sets(st.integers(0, len(shape) - 1)))))
     limits = draw(LIMITS)
@@ -44,12 +44,12 @@ def cases(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], LineReduct
 
 
 def evaluated(expression: str, **names: int) -> int:
-    """Return what an expression of OpenCL C is of whole numbers that are not negative."""
+    """Return the value of an OpenCL C expression on non-negative integers."""
     return int(eval(expression.replace("/", "//").replace("(I)", ""), {}, names))
 
 
 def places(lines: LineReduction, group: int, item: int) -> tuple[int, int]:
-    """Return the line of a work-item of a group, and its place in the team, as the kernel reckons them."""
+    """Return the line of a work-item of a group, and its position in the team, as the kernel computes them."""
     t, line = (re.search(rf"\b{name} = ([^;,]*)", lines.begin) for name in ("t", "line"))
     assert t is not None
     assert line is not None
@@ -82,7 +82,7 @@ def test_neighbours_read_neighbours(case: tuple[tuple[int, ...], tuple[int, ...]
         line, t = places(lines, 0, item)
         inside = line < lines.count and t < lines.length
         read.append(evaluated(lines.first("line"), line=line) + evaluated(lines.at("k"), k=t) if inside else None)
-    # Where the innermost axis of either ends, another piece begins.
+    # At the end of either innermost axis, another piece begins.
     run = (lines.reduced if lines.along else lines.kept)[-1][0] if lines.kept or lines.along else 1
     for item, (here, there) in enumerate(pairwise(read)):
         number = places(lines, 0, item)[1 if lines.along else 0]

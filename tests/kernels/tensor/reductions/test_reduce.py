@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reductions against NumPy: every mode, every dtype, any axes."""
+"""Reductions, compared with NumPy: every mode, every dtype, any axes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LANGUAGES = ["opencl-c", "python"]
 
 
 def reference(mode: str, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
-    """What it means, in double precision."""
+    """Return the reduction in double precision, or in int64."""
     wide = x.astype("float64") if x.dtype.kind == "f" else x.astype("int64")
     how = {"axis": axes, "keepdims": keepdims}
     if mode in ("max", "min"):
@@ -90,7 +90,7 @@ def test_columns_in_blocks(on_device: Try, queue: Any, mode: str, dtype: str, la
     if queue.sycl_device.device_type.name != "cpu" and (mode, language) != ("max", "opencl-c"):
         return  # the same compiler as the CPU device's
     run = lambda op, **arrays: on_device(op, language, **arrays)  # noqa: E731
-    # Blocks that end with the line, and that do not: the last overlaps the one before it.
+    # Blocks that end with the line, and others: the last block overlaps the one before it.
     shapes = (((3, 2, 5, 8, 301), (1, 3)), ((17, 2048), (0,)), ((4, 20, 3, 133), (1,)), ((1, 31, 100), (1,)))
     for shape, axes in shapes if language == "opencl-c" else shapes[:1]:
         x = np.random.default_rng(0).uniform(1, 9, shape).astype(dtype)
@@ -157,7 +157,7 @@ def test_nan_infinity_and_nothing(on_device: Try, language: str) -> None:
 def test_logarithms_whose_largest_number_changes(on_device: Try, queue: Any, language: str) -> None:
     if queue.sycl_device.device_type.name != "cpu":
         return  # the same compiler as the CPU device's
-    # Several vectors at once, one by one, and elements besides; in columns, rows at once and one by one.
+    # Several vectors at once, one by one, and single elements; in columns, several rows at once and one by one.
     x = np.repeat(np.linspace(-300, 300, 309, dtype="float32")[None], 7, axis=0)
     x[1] = -x[1]
     x[2, [3, 200, 308]] = np.inf, -np.inf, np.inf
@@ -172,7 +172,7 @@ def test_logarithms_whose_largest_number_changes(on_device: Try, queue: Any, lan
         y = np.zeros(laid.shape[1 - axis], "float32")
         got = on_device(reduce("logsumexp", (axis,)), language, y=y, x=laid)["y"]
         np.testing.assert_allclose(got, np.tile(wanted, y.size // 7), rtol=1e-6)
-    # What one pass cannot do: numbers beyond its range, of either sign, and none but minus infinity.
+    # Inputs outside the one-pass algorithm: numbers beyond its range, of either sign, and minus infinity only.
     x[:4] += np.array([[70000], [-1e6], [1e8], [0]], "float32")
     x[4] = -np.inf
     wanted = on_host(reduce("logsumexp", (1,)), y=np.zeros(7, "float32"), x=x)["y"]

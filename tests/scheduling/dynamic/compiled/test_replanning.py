@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is planned anew in the middle of a run fits what has been started, and is followed; and it pays."""
+"""Plans made during a run: consistent with started tasks, followed by the policy, and of benefit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def board_of(problem: Problem, plan: Timetable, lookahead: tuple[int, int, float
 
 
 def end(board: RunState, lane: int, took_s: float, now_s: float) -> None:
-    """Let the next task of a lane end."""
+    """End the next task of a lane."""
     counts, end_ns = np.zeros(len(board.given), np.int64), np.zeros(len(board.lane), np.int64)
     counts[lane], end_ns[board.flight[lane, board.done[lane]]] = 1, took_s * 1e9
     complete(board, counts, np.zeros(len(board.lane), np.int64), end_ns, now_s)
@@ -97,7 +97,7 @@ def test_what_was_started_stays_and_the_rest_is_placed_where_it_can_run(problem:
 
 
 def test_what_takes_no_time_stays_on_its_lane() -> None:
-    """Barriers went to the host's lane, which has nothing to do, and the lanes that compute waited for it."""
+    """Before, barriers went to the idle host lane, and the computing lanes waited for it."""
     done, barrier = [1.0, 1.0, np.inf], [0.0, 0.0, 0.0]
     frontier = RunSnapshot(
         seconds=np.array([done, barrier]),
@@ -136,7 +136,7 @@ def test_a_task_stays_with_its_data_where_a_copy_takes_longer_than_waiting(nbyte
 
 
 def makespan(problem: Problem, true_s: Any, *, anew: bool) -> float:
-    """Run a board on a virtual clock, with other times than it believes."""
+    """Return the makespan of a run on a virtual clock whose times differ from the estimates."""
     board = board_of(problem, Heft().schedule(problem))
     release_sources(board)
     turns, lanes, now_s = Turns(board, Hybrid), len(board.known.device_of), 0.0
@@ -165,7 +165,7 @@ def makespan(problem: Problem, true_s: Any, *, anew: bool) -> float:
 
 
 def stages(seed: int, width: int = 4, count: int = 30) -> tuple[Problem, Any]:
-    """Stages, each after the one before, of kernels that are believed up to three times too high or too low."""
+    """Return consecutive stages of kernels whose estimates are up to three times too high or too low."""
     generator = np.random.default_rng(seed)
     kernel_s = generator.uniform(0.3, 1.7, width) * 1e-3
     wrong_s = kernel_s * 3.0 ** generator.uniform(-1.0, 1.0, width)

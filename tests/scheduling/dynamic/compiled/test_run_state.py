@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled policies decide what the policies themselves decide, in one memory space and over several."""
+"""Compiled policies, compared with the policies in Python: equal decisions in one memory space and in several."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOOKAHEAD = (2, 5, 0.9871)
 
 
 class ByHand:
-    """A clock that is told what has ended when; as in live runs, tasks are released when they are started."""
+    """A manually advanced clock with given ends of tasks; as in live runs, tasks are released when they are started."""
 
     def __init__(self, problem: Problem, policy: object, *, spread: bool = False) -> None:
         self.policy, self.spread = policy, spread
@@ -52,7 +52,7 @@ class ByHand:
             self.book.arrive(task)
 
     def move(self, task: int, lane: int, end_s: float) -> None:
-        """Bring what a task reads to its device, and leave there what it makes."""
+        """Copy a task's inputs to its device, and place its results there."""
         state, reached = self.book.state, self.known.reaches[self.known.device_of[lane]]
         for item in dict.fromkeys(self.known.reads[task]):
             there = state.where[item]
@@ -73,7 +73,7 @@ class ByHand:
         self.book.ahead(lane, self.book.state.now_s + seconds, last if enough else NOTHING)
 
     def decide(self, now_s: float) -> None:
-        """Let the policy decide at a time, until it has no more to decide."""
+        """Run the policy at a time, until it has no more decisions."""
         self.book.state.now_s, self.changed = now_s, True
         run_policy(self.policy, self.book, self)  # type: ignore[arg-type]
 
@@ -148,7 +148,7 @@ def test_decides_what_the_policy_decides(which: str, spread: bool, problem: Prob
         measured = [data.draw(st.sampled_from([0.25, 0.5, 1.0, 8.0])) for _ in range(count)]
         now_ns += data.draw(st.sampled_from([0, 500_000_000, 2_000_000_000]))
         hand.complete(lane, count, measured, now_ns * 1e-9)
-        if data.draw(st.booleans()):  # at once with the next decisions
+        if data.draw(st.booleans()):  # with the next decisions, immediately
             turns.take(now_ns, lane, measured)
         else:
             counts, end_ns = np.zeros(lanes + 1, np.int64), np.zeros(things, np.int64)
@@ -159,7 +159,7 @@ def test_decides_what_the_policy_decides(which: str, spread: bool, problem: Prob
 
 
 def data_of(problem: Problem, hand: ByHand) -> DataDistribution:
-    """The items of a problem as pieces, which are read, or made; copies have a lane of their own, behind the others."""
+    """Return the items of a problem as data that tasks read or make, with a copy lane after the others."""
     spaces, lanes = len(problem.tables.latency_s), len(hand.known.device_of)
     touches = [
         [*((item, True, False) for item in dict.fromkeys(reads)), *((item, False, True) for item in makes)]
@@ -181,7 +181,7 @@ def data_of(problem: Problem, hand: ByHand) -> DataDistribution:
 def test_a_task_waits_for_the_last_of_each_other_lane_that_it_has_not_waited_for() -> None:
     from syclsched.scheduling import problem_from_matrices
 
-    # 0 and 1 on one lane, the others on the other: 2 comes after both, 3 after 2 and 0, for which 2 has waited.
+    # 0 and 1 on one lane, the others on the other: 2 follows both, 3 follows 2 and 0, which 2 has waited for.
     costs = [[1.0, math.inf]] * 2 + [[math.inf, 1.0]] * 2
     problem = problem_from_matrices(costs, {(0, 2): 0, (1, 2): 0, (0, 3): 0, (2, 3): 0})
     known = Eager().prepare(problem)
@@ -204,7 +204,7 @@ def test_a_kind_is_corrected_by_the_median_and_spikes_are_set_aside() -> None:
     assert drift.of_kind[1, 0] == pytest.approx(2.0, rel=0.05)
     assert drift.of_kind[0, 0] == drift.of_kind[1, 1] == 0.0
     assert drift.of_device[1] == 1.0
-    assert drift.of_device[0] < 4.0  # a spike of 90 counts as ten times what was expected
+    assert drift.of_device[0] < 4.0  # an outlier of 90 counts as ten times the expectation
 
 
 @given(st.lists(st.floats(0.1, 10.0), min_size=3, max_size=60))

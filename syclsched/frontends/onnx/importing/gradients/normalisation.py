@@ -14,8 +14,8 @@ from syclsched.frontends.onnx.importing.gradients.rules import Names, gradient_o
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.network import CanonicalNode
 
-#: Least and most parts in which the gradients of a scale and a bias are summed, if there are as many rows; and rows of
-#: a part in between. Each part is computed by one line, and its sums are little beside its rows.
+#: Least and most parts in which the gradients of a scale and a bias are summed, if there are enough rows; and rows of
+#: a part in between. Each part is computed by one line, and its sums are small compared with its rows.
 _PARTS: Final = 256, 4096
 _ROWS_OF_PART: Final = 16
 

@@ -113,7 +113,7 @@ def _attended(b: NetworkBuilder, node: ModelNode, q: str, k: str, v: str, mask: 
 def _scores_bias(
     b: NetworkBuilder, node: ModelNode, inputs: tuple[str | None, str | None], scored: Shape, dtype: str
 ) -> str | None:
-    """Return what is added to the scores: the mask, minus infinity at later keys, and another bias."""
+    """Return the addend of the scores: the mask, minus infinity at later keys, and another bias."""
     mask, extra = inputs
     if extra is None and mask is None and not node.integer("unidirectional"):
         return None
@@ -133,7 +133,7 @@ def _scores_bias(
 
 
 def _kept(b: NetworkBuilder, mask: str, scored: Shape, number: int) -> tuple[Any, list[str]]:
-    """Return an expression that tells which keys a mask keeps, and the values in it, numbered from one on."""
+    """Return an expression for the keys that a mask keeps, and the values in it, numbered from one on."""
     (batch, _, queries, keys), shape = scored, b.shape(mask)
     if shape in ((batch,), (2 * batch,)):
         # The ends of the keys of each sample, and the starts if there are some.

@@ -36,7 +36,7 @@ def _group_query_attention(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -
     caches = None if past_key is None or past_value is None else (past_key, past_value)
     has_cache = caches is not None and _is_cache(b, node, inputs, caches)
     number = _number_of_tokens(b, inputs, has_cache=has_cache)
-    if number is not None:  # what is computed of one token, or written for it, has nothing to do with later ones
+    if number is not None:  # the values computed or written for one token are independent of later ones
         inputs = inputs.changed(lambda each: b.with_all(each, b.shape(each)) if each in b.lengths else each)
     q, k, v = _heads(b, node, inputs)
     batch, _, queries, size = b.shape(q)
@@ -179,7 +179,7 @@ def _heads(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> list[str]:
 def _positions(b: NetworkBuilder, lengths: str, batch: int, queries: int, total: int) -> _Positions:
     """Return the positions of the new tokens; the lengths are those of all tokens, minus 1."""
     known = b.known(lengths)
-    # The longest sample has the total length. A prompt starts at 0, whatever the lengths.
+    # The longest sample has the total length. A prompt starts at 0, for any lengths.
     if queries == total or batch == 1 or (known is not None and (known == total - 1).all()):
         return _Positions(("const", total - queries, "int64"), [], total - queries)
     return _Positions(("sub", 0, ("const", queries - 1, "int64")), [lengths], None)
@@ -205,7 +205,7 @@ def _rotated(
 def _rotary_operands(
     b: NetworkBuilder, inputs: Inputs, q: str, k: str
 ) -> list[tuple[str, tuple[int, int, int] | None]]:
-    """Return what is rotated: Q and K, or the parts of the node's inputs that they are, if those are not normalised."""
+    """Return the rotated values: Q and K, or, if those are not normalised, the parts of the node's inputs they are."""
     if inputs.optional(14) is not None or inputs.optional(15) is not None:
         return [(q, None), (k, None)]
     query, key = inputs.required(0, "query"), inputs.optional(1)
@@ -239,7 +239,7 @@ def _bias(
     scored: Shape,
     dtype: str,
 ) -> str | None:
-    """Return what is added to the scores: minus infinity at keys that a query may not attend, and another bias."""
+    """Return the addend of the scores: minus infinity at keys that a query may not attend to, and another bias."""
     (queries, keys), window = scored, node.integer("local_window_size", -1)
     given = list(positions.values)
     query = ("add", QUERY, positions.before)

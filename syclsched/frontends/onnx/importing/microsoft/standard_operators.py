@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Import of parts of a com.microsoft node as ONNX's own operators, and refusal of what they do not have."""
+"""Import of parts of a com.microsoft node as ONNX's own operators, and refusal of unsupported attributes."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def _capped(b: NetworkBuilder, scores: str, cap: float) -> str:
 
 
 def _bias(b: NetworkBuilder, node: ModelNode, inputs: Inputs, scored: Shape, past: int, dtype: str) -> str | None:
-    """Return what is added to the scores: the mask, and minus infinity where a query may not attend a key."""
+    """Return the addend of the scores: the mask, and minus infinity where a query may not attend to a key."""
     mask, counts = inputs.optional(3), inputs.optional(6)
     none: Any = ("const", -math.inf, dtype)
     value: Any = ("const", 0.0, dtype)

@@ -60,7 +60,7 @@ def _mod(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
 
 @imports("BitShift")
 def _bit_shift(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
-    """Import BitShift; ONNX says what a shift of signed integers is from opset 28 on."""
+    """Import BitShift; ONNX defines shifts of signed integers from opset 28 on."""
     direction = node.text("direction")
     if direction not in ("LEFT", "RIGHT"):
         raise b.wrong(f"its direction is {direction!r}, expected LEFT or RIGHT")
@@ -125,7 +125,7 @@ def _dropped(b: NetworkBuilder, training: TrainingImport, node: ModelNode, x: st
     salt = ("const", training.dropouts * 0x9E3779B9 % 2**32, "uint32")
     seed = b.elementwise(_mixed(("bit_xor", 0, salt)), SEED)
     shape = b.shape(x)
-    # Counted in the whole batch, so that its parts drop what it would drop.
+    # Counted in the whole batch, so that its parts drop the same elements as the whole.
     is_part = bool(shape) and shape[0] == training.samples
     place: Any = ("const", training.first * prod(shape[1:]) if is_part else 0, "int64")
     for axis in range(1, len(shape) + 1):

@@ -129,7 +129,7 @@ def _open_range(b: NetworkBuilder, *given: str) -> str:
 
 
 def _range_count(dtype: str) -> Any:
-    """Return the expression of the elements of a range; in steps of 0, above all bounds: a further import tells."""
+    """Return the expression of the elements of a range; steps of 0 give a count above all bounds."""
     wide = "float64" if dtype in FLOATS else "int64"
     start, limit, delta = (("cast", wide, i) for i in range(3))
     way, zero = ("sub", limit, start), ("const", 0, wide)

@@ -129,7 +129,7 @@ def _open_reshape(b: NetworkBuilder, x: str, given: Sequence[Number], *, keeps: 
     before = extents_of(b, x)
 
     def wanted(is_known: Callable[[NetworkBuilder, Number], bool]) -> list[Extent | None]:
-        """Return the extents asked for; None for what is to be inferred."""
+        """Return the requested extents; None for inferred ones."""
         found: list[Extent | None] = []
         for axis, number in enumerate(given):
             if number == 0 and keeps and axis < len(before):
@@ -214,7 +214,7 @@ def _size(b: NetworkBuilder, extents: Iterable[Extent]) -> _Size:
 
 
 def _product(b: NetworkBuilder, size: _Size) -> Extent:
-    """Return the extent of an axis with so many elements; the same value for the same size."""
+    """Return the extent of an axis with this number of elements; the same value for the same size."""
     factor, roots = size
     names = tuple(sorted(roots.elements()))
     bound = factor * math.prod(b.bounds[name] for name in names)
@@ -238,7 +238,7 @@ def _by_size(b: NetworkBuilder, before: Sequence[Extent], found: Sequence[Extent
 
 
 def _regrouped(b: NetworkBuilder, x: str, extents: Sequence[Extent]) -> str:
-    """Return a value in another shape of as many elements, each picked by its place."""
+    """Return a value in another shape of the same number of elements, each picked by its index."""
     before, made = extents_of(b, x), bounds_of(extents)
     opened = [axis for axis, each in enumerate(before) if each.count is not None]
     within = max([axis + 1 for axis, each in enumerate(extents) if each.count is not None], default=0)
@@ -263,7 +263,7 @@ def _regrouped(b: NetworkBuilder, x: str, extents: Sequence[Extent]) -> str:
 
 
 def _place_within(before: Sequence[Extent], counts: Sequence[str], place: Any, behind: int) -> Any:
-    """Return the place in an array of what has a place among its elements that count."""
+    """Return the index in an array for an index among its elements that count."""
     found: Any = ("mod", place, _constant(behind)) if behind > 1 else _constant(0)
     inner: Any = _constant(behind)
     stride = behind

@@ -133,7 +133,7 @@ def _open_slice(
     span = by_way(("sub", stop, begin), ("sub", begin, stop))
     size = _integer(abs(step)) if isinstance(step, int) else ("max", ("abs", stride), one)
     expression: Any = ("max", ("div", ("add", span, ("sub", size, one)), size), _ZERO)
-    if isinstance(step, str):  # a step of 0 is beyond all bounds: a further import tells
+    if isinstance(step, str):  # a step of 0 is beyond all bounds: a further import refuses it
         expression = ("where", ("equal", stride, _ZERO), _integer(_ENDLESS), expression)
     count = b.elementwise(expression, *given, dtype="int64")
     known = is_length(b, count)
@@ -259,7 +259,7 @@ def _concat(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         raise b.wrong(f"shapes {', '.join(str(b.shape(v)) for v in values)} cannot be joined along axis {axis}")
     if len(values) > 1 and any(b.length_along(value, axis) is not None for value in values):
         beside = {(*b.shape(value)[:axis], *b.shape(value)[axis + 1 :]) for value in values}
-        if len(beside) == 1:  # else the check of the shapes says what is wrong
+        if len(beside) == 1:  # else the check of the shapes reports the error
             values = [value for value in values if b.shape(value)[axis]] or values[:1]
         return [_open_concat(b, values, axis) if len(values) > 1 else values[0]]
     return [b.concat(values, axis)]
@@ -316,7 +316,7 @@ def _written(b: NetworkBuilder, cache: str, values: Sequence[str], axis: int, co
 
 
 def _appended(b: NetworkBuilder, x: str, rows: str, axis: int, total: Extent, count: str) -> str:
-    """Return a value with rows behind the first ones of it, as many as its length says; there is room for them."""
+    """Return a value with rows after its first ones, as many as its length; there is room for them."""
     n, place = b.shape(rows)[axis], ("index", axis - len(b.shape(x)))
     if n > 1:
         behind = ("min", ("max", ("sub", ("index", -1), 0), _ZERO), ("const", n - 1, "int64"))
@@ -395,7 +395,7 @@ def _open_pad(b: NetworkBuilder, x: str, axis: int, begin: Number, end: Number, 
     extent = bounded(b, total, f"the margins of axis {axis}", most=most)
 
     def place(index: int) -> Any:
-        """Return the expression of the place in the value of an element, which may lie in a margin."""
+        """Return the expression of an element's index in the value, which may be in a margin."""
         return ("sub", ("index", index), first)
 
     final = ("sub", whole, ("const", 1, "int64"))

@@ -26,7 +26,7 @@ _SQUARE: Final = ("square", ("sub", 0, 1))
 
 
 def fuse_column_reductions(draft: NetworkDraft) -> None:
-    """Let sums and means along columns read what is added, and those of the same arrays be computed in one pass.
+    """Let sums and means along columns read the summands, and compute those of the same arrays in one pass.
 
     Both are computed in parts of the rows first, and the reductions that are there reduce the parts: as few launches as
     before, of which the last ones are tiny. A mean and the variance around it become moments, of one pass.
@@ -56,7 +56,7 @@ class _ColumnSum:
 
     @classmethod
     def of(cls, draft: NetworkDraft, node: CanonicalNode) -> _ColumnSum:
-        """Return the sum of what an element-wise node makes that nothing else reads, else of the reduced value."""
+        """Return the sum of an element-wise node's result without other readers, else of the reduced value."""
         value = node.inputs[0] or ""
         made = _readable(draft, value)
         if made is None or draft.reads(value) > 1:
@@ -154,7 +154,7 @@ def _of_parts(draft: NetworkDraft, value: str, parts: int) -> tuple[tuple[int, .
 
 
 def _compute_cheap_inputs(draft: NetworkDraft, sums: CanonicalNode, shape: tuple[int, ...]) -> None:
-    """Let sums compute what is cheap and read by no more than one other node, an element-wise one.
+    """Let sums compute cheap inputs that at most one other node reads, an element-wise one.
 
     That node can compute it for itself, too, so that it is not stored.
     """

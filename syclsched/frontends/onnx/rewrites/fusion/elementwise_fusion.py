@@ -53,7 +53,7 @@ def _fused(draft: NetworkDraft, node: CanonicalNode, producer: CanonicalNode) ->
         return None
     inner, outer = producer.attributes["expression"], node.attributes["expression"]
     if isinstance(inner, tuple) and inner[0] == "bfloat16_bits":
-        return None  # what is stored in 16 bits is to be kept in these
+        return None  # a value stored in 16 bits keeps this dtype
     free = is_input(inner)
     if not free and (draft.is_output(value) or (len(draft.readers(value)) != 1 and not _is_of_numbers(draft, value))):
         return None

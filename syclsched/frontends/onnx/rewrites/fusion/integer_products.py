@@ -228,7 +228,7 @@ def _absorb_sum(draft: NetworkDraft, node: CanonicalNode) -> CanonicalNode | Non
 
 
 def _addend(draft: NetworkDraft, node: CanonicalNode, name: str) -> tuple[str, tuple[float, float] | None] | None:
-    """Return what a node adds instead of a value: one of 8 bits with scale and zero point, or a vector; or None."""
+    """Return the addend of a node: an 8-bit value with scale and zero point, or a vector; or None."""
     shape = draft.shape(str(node.outputs[0]))
     constant = draft.constant(name)
     if constant is not None:

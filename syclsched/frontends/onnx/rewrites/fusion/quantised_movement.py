@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Movement of quantised values as they are: what moves or selects dequantised numbers moves the 8-bit ones instead."""
+"""Movement of quantised values: nodes that move or select dequantised numbers move the 8-bit ones instead."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def summed(made: Builder, x: str, other: str) -> str:
 
 
 def in_place(network: Network) -> list[bool]:
-    """Return, of every convolution with a residual, whether it takes its memory."""
+    """Return of every convolution with a residual whether it overwrites the residual."""
     return [
         bool(node.attributes.get("in_place")) for node in network.nodes if node.kind == "conv" and len(node.inputs) == 4
     ]

@@ -34,7 +34,7 @@ def test_the_gradients_of_a_network_have_its_layout() -> None:
 
 
 def test_sums_of_channels_ask_for_no_layout() -> None:
-    """As in the gradient of a pooling behind a normalisation: most readers add up, and one is a convolution."""
+    """As in the gradient of pooling after a normalisation: most readers are sums, one is a convolution."""
     made = Builder(dtype="float64")
     h = made.conv(start(made), 8)
     window = {"kernel": (2, 2), "strides": (2, 2), "pads": (0,) * 4, "dilations": (1, 1), "channels_last": False}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reductions along columns that read what is added, and share a pass over their arrays."""
+"""Column reductions that read the summands directly, and share a pass over their arrays."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_an_array_that_differs_by_rows_is_not_read() -> None:
 
 @st.composite
 def networks(draw: st.DrawFn) -> Builder:
-    """Networks of sums along columns and what is computed element by element of them and of two arrays."""
+    """Draw networks of sums along columns and element-wise operations on them and on two arrays."""
     made = Builder(draw(st.integers(0, 3)), "float64")
     large, small = [image(made, "x"), image(made, "y")], [made.input("row", (COLUMNS,)), made.input("number", (1,))]
     for _ in range(draw(st.integers(2, 12))):

@@ -10,7 +10,7 @@ X = (2, 8, 6, 7)
 
 
 def branch(made: Builder, channels: int = 3, kernel: int = 1, **pool: object) -> str:
-    """An average pooling that keeps the size, by default, and a convolution of what it gives."""
+    """Return a convolution of an average pooling, which by default keeps the size."""
     given = {"kernel": 3, "stride": 1, "pad": 1, "counted": False, **pool}
     return made.conv(made.pool(made.input("x", X), "average", **given), channels, kernel)
 
