@@ -29,8 +29,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from cluster_cases import CASES, SPIN_S, TASKS, Case, layer, potrf, spin, sweep_into, trsm
-from common import Call, alternating, median_and_range, parser
+from cluster_cases import CASES, SPIN_S, TASKS, GraphCase, layer, potrf, spin, sweep_into, trsm
+from common import Call, alternating, format_range, parser
 
 import syclsched
 from syclsched.cluster import Cluster, connect
@@ -161,7 +161,7 @@ class Ray:
         self._process.wait(60)
 
 
-def dask_call(cluster: Cluster, case: Case) -> Callable[[], list[Any]]:
+def dask_call(cluster: Cluster, case: GraphCase) -> Callable[[], list[Any]]:
     """Return a function that computes a case with Dask, and returns futures; the inputs are on the workers."""
     from dask import delayed
     from distributed import wait
@@ -207,7 +207,7 @@ def measured(
         used = len({each.device.split("/")[0] for each in runner.plan.schedule.assignments})
         predicted_s = runner.plan.makespan_s
     middle = {side: statistics.median(found) for side, found in times.items()}
-    cells = [median_and_range([1e3 * each for each in found], 1, 0) for found in times.values()]
+    cells = [format_range([1e3 * each for each in found], 1, 0) for found in times.values()]
     ratios = [f"{middle['ours'] / middle[side]:.2f}" for side in times if side != "ours"]
     beyond = [f"{(middle[side] - SPIN_S * TASKS / count) / TASKS * 1e6:.0f}" for side in times]
     print(

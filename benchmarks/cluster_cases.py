@@ -25,7 +25,7 @@ Later = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Case:
+class GraphCase:
     """A graph: its inputs, its program, and a check of its results, which come in the program's order."""
 
     inputs: Mapping[str, Any]
@@ -45,7 +45,7 @@ def spun(x: Any) -> Any:
     return x + 1.0
 
 
-def small(workers: int) -> Case:
+def small(workers: int) -> GraphCase:
     """Return chains of small tasks, one for each worker."""
 
     def program(later: Later, inputs: Mapping[str, Any]) -> list[Any]:
@@ -55,7 +55,7 @@ def small(workers: int) -> Case:
         return values
 
     made = {f"x{chain}": np.zeros(1) for chain in range(workers)}
-    return Case(made, program, lambda found: all(each[0] == TASKS // workers for each in found))
+    return GraphCase(made, program, lambda found: all(each[0] == TASKS // workers for each in found))
 
 
 def potrf(a: Any) -> Any:
@@ -70,7 +70,7 @@ def updated(c: Any, a: Any, b: Any) -> Any:
     return c - a @ b.T
 
 
-def cholesky(n: int, tile: int) -> Case:
+def cholesky(n: int, tile: int) -> GraphCase:
     """Return a tiled factorisation of a matrix; its inputs are the tiles ``i.j`` of the lower half, by rows."""
     rng, count = np.random.default_rng(0), n // tile
     root = rng.standard_normal((n, n))
@@ -95,7 +95,7 @@ def cholesky(n: int, tile: int) -> Case:
             low[rows[i], rows[j]] = np.tril(value) if i == j else value
         return bool(np.allclose(low @ low.T, matrix))
 
-    return Case({f"{i}.{j}": np.ascontiguousarray(matrix[rows[i], rows[j]]) for i, j in places}, program, check)
+    return GraphCase({f"{i}.{j}": np.ascontiguousarray(matrix[rows[i], rows[j]]) for i, j in places}, program, check)
 
 
 def swept(block: Any, above: Any, below: Any) -> tuple[Any, Any, Any]:
@@ -116,7 +116,7 @@ def sweep_into(new: Any, block: Any, above: Any, below: Any) -> None:
     new[:, 1:-1] *= 0.25
 
 
-def jacobi(n: int, blocks: int, sweeps: int) -> Case:
+def jacobi(n: int, blocks: int, sweeps: int) -> GraphCase:
     """Return Jacobi sweeps over a grid in blocks of rows, which exchange their outer rows after each sweep."""
     rows = n // blocks
     grid = np.random.default_rng(1).standard_normal((n, n))
@@ -149,14 +149,14 @@ def jacobi(n: int, blocks: int, sweeps: int) -> Case:
             now = swept(now, edge, edge)[0]
         return bool(np.allclose(np.concatenate(found), now))
 
-    return Case(made, program, check)
+    return GraphCase(made, program, check)
 
 
 def layer(x: Any, w: Any, b: Any) -> Any:
     return np.maximum(x @ w + b, 0.0)
 
 
-def perceptron(batch: int, width: int, layers: int, parts: int) -> Case:
+def perceptron(batch: int, width: int, layers: int, parts: int) -> GraphCase:
     """Return the layers of a multilayer perceptron on a batch in parts, in single precision."""
     rng = np.random.default_rng(2)
     made = {f"w{n}": (rng.standard_normal((width, width)) / width**0.5).astype("f4") for n in range(layers)}
@@ -172,11 +172,11 @@ def perceptron(batch: int, width: int, layers: int, parts: int) -> Case:
     def check(found: list[Any]) -> bool:
         return all(np.allclose(a, b, atol=1e-3) for a, b in zip(found, program(_now, made), strict=True))
 
-    return Case(made, program, check)
+    return GraphCase(made, program, check)
 
 
 def _now(function: Callable[..., Any], *values: Any, outputs: int = 1) -> Any:
     return function(*values)
 
 
-CASES: Mapping[str, Callable[..., Case]] = {each.__name__: each for each in (small, cholesky, jacobi, perceptron)}
+CASES: Mapping[str, Callable[..., GraphCase]] = {each.__name__: each for each in (small, cholesky, jacobi, perceptron)}

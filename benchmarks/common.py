@@ -75,13 +75,13 @@ def deviation(values: Sequence[float]) -> float:
     return statistics.median(abs(value - middle) for value in values)
 
 
-def quartiles(values: Sequence[float], digits: int = 3, width: int = 0) -> str:
+def format_quartiles(values: Sequence[float], digits: int = 3, width: int = 0) -> str:
     """Format a median with the quartiles."""
     low, middle, high = statistics.quantiles(values, n=4)
     return f"{middle:{width}.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
-def median_and_range(values: Sequence[float], digits: int = 2, width: int = 8) -> str:
+def format_range(values: Sequence[float], digits: int = 2, width: int = 8) -> str:
     """Format a median with the least and the largest value."""
     if not values:
         return "-"

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from common import median_and_range, parser, print_table
+from common import format_range, parser, print_table
 from onnx_models import Arrays, default_folder, given, ours, runtime_session, shapes_of
 
 _MODELS = ["perceptron, 64", "isolation forest, 30 trees", "text classifier, 64 words", "lstm, 200 steps, 64"]
@@ -68,7 +68,7 @@ def main() -> None:
                         found[side] += [rate] if turn else []
                 rates, used, fewest = ([[one[i] for one in found[side]] for side in sides] for i in range(3))
                 ratio = statistics.median(rates[0]) / statistics.median(rates[1])
-                said = [median_and_range(each, 0, 0) for each in rates]
+                said = [format_range(each, 0, 0) for each in rates]
                 medians = [f"{statistics.median(each):.1f}" for each in used]
                 medians += [f"{statistics.median(each):.2f}" for each in fewest]
                 rows.append((name, str(callers), *said, f"{ratio:.2f}", *medians))

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import alternating, parser, quartiles
+from common import alternating, format_quartiles, parser
 
 import syclsched
 
@@ -63,7 +63,7 @@ def main() -> None:
         }
         times = {each: [1e3 * one for one in found] for each, found in alternating(calls, asked.runs, 3).items()}
         ratio = statistics.median(times["ours"]) / statistics.median(times["Dask's threads"])
-        said = (f"{each} {quartiles(found, 1)}" for each, found in times.items())
+        said = (f"{each} {format_quartiles(found, 1)}" for each, found in times.items())
         print(f"{name}: {', '.join(said)} ms, ratio {ratio:.2f}")
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import median_and_range, parser, print_table, resident_bytes
+from common import format_range, parser, print_table, resident_bytes
 
 from syclsched.testing.decoder_model import decoder_model
 
@@ -207,7 +207,7 @@ def concat(options: Any) -> None:
             else:
                 first[name] = sum(side.took)
     rows = [
-        (name, str(len(own[name].kept_shapes)) if name in own else "", f"{first[name]:.2f}", median_and_range(each, 2))
+        (name, str(len(own[name].kept_shapes)) if name in own else "", f"{first[name]:.2f}", format_range(each, 2))
         for name, each in took.items()
     ]
     title = (

@@ -34,7 +34,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
-from common import median_and_range, one_core_queues, opencl_operation, parser, seconds
+from common import format_range, one_core_queues, opencl_operation, parser, seconds
 
 from syclsched import TaskGraph, discover
 from syclsched.api import with_lanes
@@ -123,7 +123,7 @@ def spaces(live: Any, tasks: int, runs: int) -> None:
         with bind(plan, graph, live, trace=False) as runner:
             for turn in range(runs + 1):
                 replay_us += [seconds(lambda: runner.run().wait()) / tasks * 1e6] if turn else []
-        rows = " ".join([f"{median_and_range(each):>26s}" for each in (engine_us, submitting_us, whole_us, replay_us)])
+        rows = " ".join([f"{format_range(each):>26s}" for each in (engine_us, submitting_us, whole_us, replay_us)])
         print(f"{name:10s} {rows} {statistics.median(copies):14.2f}")
 
 
@@ -200,7 +200,7 @@ def overhead(live: Any, tasks: int, runs: int) -> None:
     print(f"{'':14s} {'engine, processor':>26s} {'first task to last':>26s}")
     for name, values in whole_us.items():
         if values:
-            print(f"{name:14s} {median_and_range(engine_us.get(name, [])):>26s} {median_and_range(values):>26s}")
+            print(f"{name:14s} {format_range(engine_us.get(name, [])):>26s} {format_range(values):>26s}")
 
 
 def hybrid(live: Any, given: argparse.Namespace) -> None:

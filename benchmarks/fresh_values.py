@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 import onnx
-from common import median_and_range, parser
+from common import format_range, parser
 from onnx import helper, numpy_helper
 
 import syclsched
@@ -48,7 +48,7 @@ def main() -> None:
             begun = time.perf_counter()
             compiled(np.array([rows], np.float32), x)
             took.append(1e3 * (time.perf_counter() - begun))
-        print(f"a fresh value: {median_and_range(took[3:], 2)} ms, {len(compiled.kept_shapes)} plans kept")
+        print(f"a fresh value: {format_range(took[3:], 2)} ms, {len(compiled.kept_shapes)} plans kept")
 
 
 if __name__ == "__main__":

@@ -60,14 +60,14 @@ def dispatch(stack: ExitStack) -> Measure:
 
 def metg(stack: ExitStack) -> Measure:
     """Return a measurement of METG(50 %) in microseconds."""
-    from metg import Case, by_plan
+    from metg import GridBenchmark, by_plan
     from metg import metg as interpolated
 
     from syclsched import discover
     from syclsched.api import with_lanes
     from syclsched.devices import open_devices
 
-    case = Case("stencil_1d", 4, 100)
+    case = GridBenchmark("stencil_1d", 4, 100)
     platform = with_lanes(discover("cpu"), 1)
     timed = by_plan(case, platform, stack.enter_context(open_devices(platform)), 1, bound=True)
 
@@ -172,7 +172,7 @@ def measured(case: str, environments: Sequence[Environment], runs: int) -> list[
 
 def main() -> None:
     """Measure and print a table for documents."""
-    from common import median_and_range
+    from common import format_range
 
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("environments", nargs="*", type=Environment.parsed)
@@ -191,9 +191,7 @@ def main() -> None:
     for case in options.cases:
         values = measured(case, options.environments, options.runs)
         middle = [statistics.median(each) if each else float("nan") for each in values]
-        cells = [median_and_range(each, width=0) for each in values] + [
-            f"{each / middle[0]:.2f}" for each in middle[1:]
-        ]
+        cells = [format_range(each, width=0) for each in values] + [f"{each / middle[0]:.2f}" for each in middle[1:]]
         print(f"| {case} | " + " | ".join(cells) + " |", flush=True)
 
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import alternating, median_and_range, parser
+from common import alternating, format_range, parser
 
 #: The ready graphs, with options.
 GRAPHS = (
@@ -202,7 +202,7 @@ def compare_rivals(quiet_runs: int) -> None:
     print("| call | ms, median and range | GFLOP/s |\n|---|---|---|")
     for name, times in found.items():
         rate = flops[name] / statistics.median(times) / 1e9
-        print(f"| {name} | {median_and_range([t * 1e3 for t in times], 1)} | {rate:.1f} |")
+        print(f"| {name} | {format_range([t * 1e3 for t in times], 1)} | {rate:.1f} |")
 
 
 SCENARIOS = {"profile": compare_profiles, "load": apply_load, "accuracy": check_accuracy, "rivals": compare_rivals}

@@ -27,7 +27,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from common import alternating, opencl_operation, parser, plan_by_hand, quartiles
+from common import alternating, format_quartiles, opencl_operation, parser, plan_by_hand
 
 import syclsched
 from syclsched import TaskGraph, discover
@@ -95,7 +95,7 @@ def show(name: str, replayed: Callable[[], object], dispatched: Callable[[], obj
     """Time both in turn, and print."""
     times = alternating({"replayed": replayed, "dispatched": dispatched}, runs, warm_ups=5)
     middles = [statistics.median(column) for column in times.values()]
-    cells = "  ".join(quartiles([s * 1e3 for s in column], 3, 7) for column in times.values())
+    cells = "  ".join(format_quartiles([s * 1e3 for s in column], 3, 7) for column in times.values())
     print(f"{name:24s} {cells}  {middles[1] / middles[0]:6.2f}", flush=True)
 
 
@@ -194,7 +194,7 @@ def show_sweep(tasks: int, microseconds: float, runs: int) -> None:
         later = [1e3 * wall_s for wall_s, _ in each[3:]]
         processor = 1e3 * statistics.median(processor_s for _, processor_s in each[3:])
         print(
-            f"{name:12s} {each[0][0] * 1e3:8.1f} {each[2][0] * 1e3:8.1f} {quartiles(later, 1, 7):>27s} "
+            f"{name:12s} {each[0][0] * 1e3:8.1f} {each[2][0] * 1e3:8.1f} {format_quartiles(later, 1, 7):>27s} "
             f"{processor:10.1f} {statistics.median(later) / base / 1e3:14.2f}",
             flush=True,
         )

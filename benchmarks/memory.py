@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import alternating, opencl_operation, parser, plan_by_hand, quartiles, resident_bytes, seconds
+from common import alternating, format_quartiles, opencl_operation, parser, plan_by_hand, resident_bytes, seconds
 
 from syclsched.api import discover
 from syclsched.devices import open_devices
@@ -57,7 +57,7 @@ def planned(graph: TaskGraph, platform: Any) -> Any:
 def compare(title: str, from_pool: Callable[[], object], fresh: Callable[[], object]) -> None:
     """Time both in turns, and print them and the ratio of the medians."""
     times = alternating({"pool": from_pool, "fresh": fresh}, 15)
-    lines = [f"  {name:7s} {quartiles([s * 1e3 for s in found], 3, 8)} ms" for name, found in times.items()]
+    lines = [f"  {name:7s} {format_quartiles([s * 1e3 for s in found], 3, 8)} ms" for name, found in times.items()]
     ratio = statistics.median(times["pool"]) / statistics.median(times["fresh"])
     print(title, *lines, f"  ratio   {ratio:.3f}", sep="\n")
 

@@ -73,7 +73,7 @@ def before(pattern: str, step: int, place: int, width: int) -> list[int]:
     return [place]
 
 
-class Case:
+class GridBenchmark:
     """A graph, with memory for it, run in several ways with tasks of any length."""
 
     def __init__(self, pattern: str, width: int, steps: int) -> None:
@@ -108,7 +108,7 @@ class Case:
         return plan_by_hand(graph, platform, place)
 
 
-def by_plan(case: Case, platform: Any, live: Any, lanes: int, *, bound: bool) -> Callable[[int], float]:
+def by_plan(case: GridBenchmark, platform: Any, live: Any, lanes: int, *, bound: bool) -> Callable[[int], float]:
     """Return a function that runs the case by a plan and returns its seconds."""
 
     def timed(turns: int) -> float:
@@ -126,7 +126,7 @@ def by_plan(case: Case, platform: Any, live: Any, lanes: int, *, bound: bool) ->
     return timed
 
 
-def by_dpctl(case: Case, live: Any) -> Callable[[int], float]:
+def by_dpctl(case: GridBenchmark, live: Any) -> Callable[[int], float]:
     """Return a handwritten loop with event lists on an out-of-order queue."""
     import ctypes
 
@@ -202,7 +202,7 @@ def main() -> None:
     options.add_argument("--submitted", action="store_true", help="submit bound plans to the runtime")
     given = options.parse_args()
 
-    case = Case(given.pattern, given.width, given.steps)
+    case = GridBenchmark(given.pattern, given.width, given.steps)
     if given.submitted:
         plan_instance.local_queues = lambda queues: None
     platform = with_lanes(discover("cpu"), 2)

@@ -18,7 +18,7 @@ os.environ.setdefault("PARLA_CPU_ARCHITECTURE", "cores")
 os.environ.setdefault("PARLA_CORES", "2")
 
 
-class Case(Protocol):
+class DependencyGrid(Protocol):
     """A graph of ``width`` columns and ``steps`` rows; of each task the places of the row before that it waits for."""
 
     width: int
@@ -40,7 +40,7 @@ def compiled_task() -> Callable[..., float]:
     return compute  # type: ignore[no-any-return]
 
 
-def by_threads(case: Case) -> Callable[[int], float]:
+def by_threads(case: DependencyGrid) -> Callable[[int], float]:
     """Return the thread pool of Python's library."""
     compute = compiled_task()
 
@@ -62,7 +62,7 @@ def by_threads(case: Case) -> Callable[[int], float]:
     return seconds
 
 
-def by_dask(case: Case) -> Callable[[int], float]:
+def by_dask(case: DependencyGrid) -> Callable[[int], float]:
     """Return Dask's threaded scheduler."""
     from dask.threaded import get  # type: ignore[import-not-found]
 
@@ -84,7 +84,7 @@ def by_dask(case: Case) -> Callable[[int], float]:
     return seconds
 
 
-def by_distributed(case: Case, stack: ExitStack) -> Callable[[int], float]:
+def by_distributed(case: DependencyGrid, stack: ExitStack) -> Callable[[int], float]:
     """Return Dask's distributed scheduler with two worker processes of one thread, which the exit stack ends."""
     from distributed import Client, LocalCluster  # type: ignore[import-not-found]
 
@@ -119,7 +119,7 @@ def _worker_task(turns: int, *_: float) -> float:
 _compute: Callable[..., float] | None = None
 
 
-def by_parla(case: Case) -> Callable[[int], float]:
+def by_parla(case: DependencyGrid) -> Callable[[int], float]:
     """Return Parla, with a device for each core."""
     from parla import Parla, TaskSpace, spawn  # type: ignore[import-not-found]
     from parla.cpu import cpu  # type: ignore[import-not-found]
@@ -167,7 +167,7 @@ class StarPU:
         here = Path(__file__).with_name("metg_starpu.c")
         subprocess.run(["cc", "-O2", str(here), "-o", str(self._program), *flags.stdout.split()], check=True)
 
-    def seconds(self, case: Case, policy: str, turns: Sequence[int], repeat: int) -> dict[int, float]:
+    def seconds(self, case: DependencyGrid, policy: str, turns: Sequence[int], repeat: int) -> dict[int, float]:
         """Return the median seconds of a run for tasks of a number of turns."""
         waits = "\n".join(" ".join(map(str, (len(w), *w))) for row in case.waits for w in row)
         given = [str(each) for each in (case.width, case.steps, repeat, *turns)]

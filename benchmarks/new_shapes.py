@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from common import median_and_range, parser, print_table
+from common import format_range, parser, print_table
 from onnx_models import default_folder
 
 import syclsched
@@ -59,7 +59,7 @@ def main() -> None:
     print_table("Processor time, s", ("length", "first call", "second call", "the new shape"), lines, ["length"])
     others = [row[3] for row in rows[1:]]
     if others:
-        print(f"after the first: {median_and_range(others, 3, 0)}, mean {statistics.mean(others):.3f}")
+        print(f"after the first: {format_range(others, 3, 0)}, mean {statistics.mean(others):.3f}")
 
 
 def measured(compiled: syclsched.CompiledModel, length: int) -> tuple[int, float, float, float]:

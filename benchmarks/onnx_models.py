@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import alternating, deviation, median_and_range, parser, print_table, resident_bytes, seconds
+from common import alternating, deviation, format_range, parser, print_table, resident_bytes, seconds
 from model_families import FAMILIES, saved
 from quantised_models import QUANTISED
 
@@ -388,7 +388,7 @@ def show_first(rows: list[dict[str, Any]], after: str) -> None:
     """Print the times of first calls."""
 
     def told(row: dict[str, Any], which: str, key: str, unit: float = 1.0, digits: int = 1) -> str:
-        return median_and_range([each[key] / unit for each in row[which]], digits, 0)
+        return format_range([each[key] / unit for each in row[which]], digits, 0)
 
     columns = ("model", "first process, s", "wall, s", "memory, MiB", "second process, s", "memory, MiB")
     columns += (f"after {after}, s", "it adds, MiB")

@@ -192,7 +192,7 @@ def ways_of(options: Any, platform: Any, live: Any, inputs: list[Any], opened: E
     return ways
 
 
-def told(title: str, way: Way, base_s: float) -> str:
+def table_row(title: str, way: Way, base_s: float) -> str:
     """Return a line of the table."""
     rows = [(device_row(report), report.makespan_s) for report in way.reports]
     middle_s = statistics.median(way.chunk_s)
@@ -235,7 +235,7 @@ def main() -> None:
         base = statistics.median(
             ways[f"{name.split(',')[0]}, {'memory for 1' if 'plan' in name else '1 in flight'}"].chunk_s
         )
-        print(told(name, way, base))
+        print(table_row(name, way, base))
     if options.picture:
         plans = {f"measured, {name}": way.middle for name, way in ways.items() if name.startswith("plan")}
         save_chart(make_comparison(plans, "Chunks: copied in, worked on, copied out"), options.picture)

@@ -144,9 +144,9 @@ def planning(graph: TaskGraph, devices: int, runs: int) -> None:
     measure("  verification", lambda: verify(tight, graph), runs)
 
 
-def there_and_back(length: int, runs: int) -> None:
+def measure_reversed_chain(length: int, runs: int) -> None:
     """Measure a chain whose values are needed again in reverse order, as in training, with memory for 32 of them."""
-    graph = TaskGraph(f"there and back {length}")
+    graph = TaskGraph(f"reversed chain {length}")
     values = [graph.array(f"x{n}", (ARRAY_BYTES // 8,), temporary=True) for n in range(length)]
     back = [graph.array(f"g{n}", (ARRAY_BYTES // 8,), temporary=n > 0) for n in range(length)]
     for n in range(length):
@@ -195,7 +195,7 @@ def main() -> None:
     graph = layered(given.tasks)
     for devices in given.devices:
         planning(graph, devices, given.runs)
-    there_and_back(500, given.runs)
+    measure_reversed_chain(500, given.runs)
     measure("reduction of that graph, from its tasks", lambda: transitive_reduction(graph), given.runs)
     rng = random.Random(0)
     for count, beside in ((given.tasks, False), (min(given.tasks, given.networkx), True)):

@@ -23,9 +23,9 @@ from syclsched.kernels import get
 from syclsched.testing import faults
 
 
-def braid(tasks: int, width: int = 8) -> syclsched.TaskGraph:
+def coupled_updates(tasks: int, width: int = 8) -> syclsched.TaskGraph:
     """Return arrays written in place that read each other, on integers in floating point: all bits must be equal."""
-    graph = syclsched.TaskGraph("braid")
+    graph = syclsched.TaskGraph("coupled updates")
     arrays = [graph.array(f"x{n}", data=np.arange(64.0) + n) for n in range(width)]
     for index in range(tasks):
         mine, other = arrays[index % width], arrays[(index * 3 + 1) % width]
@@ -48,7 +48,7 @@ def main() -> None:
     options.add_argument("--every", type=int, default=1, help="fail only every n-th point")
     options.add_argument("--dynamic", help="decide while tasks run, under this policy, instead of following a plan")
     arguments = options.parse_args()
-    graph = braid(arguments.tasks)
+    graph = coupled_updates(arguments.tasks)
     right = expected(graph)
     platform = syclsched.discover(sub_devices=2, lanes=1)
     plan = syclsched.plan(graph, platform, policy="round-robin")

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from common import parser, quartiles, repeated
+from common import format_quartiles, parser, repeated
 
 import syclsched
 from syclsched import TaskGraph
@@ -97,7 +97,8 @@ def beside(n: int, calls: int) -> None:
                         times_s += found_s
                     ratio = statistics.median(shared) / statistics.median(alone)
                     took = f"{statistics.median(times_s):.2f} ({statistics.median(alone_s):.2f})"
-                    print(f"| {how} | {quartiles(alone)} | {name} | {quartiles(shared)} | {ratio:.2f} | {took} |")
+                    cells = how, format_quartiles(alone), name, format_quartiles(shared), f"{ratio:.2f}", took
+                    print(f"| {' | '.join(cells)} |")
 
 
 def by_share(seconds: float) -> None:

@@ -145,17 +145,17 @@ KINDS: dict[str, Callable[[np.random.Generator, int, int], Floats]] = {
 }
 
 
-def ratios(problem: Problem, believed: Floats) -> dict[str, float]:
+def ratios(problem: Problem, estimated: Floats) -> dict[str, float]:
     """Return the makespan of each policy over that of a plan from true costs."""
-    plan = Heft().schedule(problem.with_task_seconds(believed))
-    truth_s = makespan_s(problem, Heft().schedule(problem))
+    plan = Heft().schedule(problem.with_task_seconds(estimated))
+    true_cost_s = makespan_s(problem, Heft().schedule(problem))
     policies: dict[str, DynamicPolicy] = {"static": Hybrid(plan, bound=np.inf), "hybrid": Hybrid(plan)}
     policies.update({policy.name: policy for policy in DYNAMIC_POLICIES})
     found = {}
     for name, policy in policies.items():
-        run = run_dynamic(problem, policy, estimated_s=believed)
+        run = run_dynamic(problem, policy, estimated_s=estimated)
         validate(problem, run.timetable, policy=name)
-        found[name] = makespan_s(problem, run.timetable) / truth_s
+        found[name] = makespan_s(problem, run.timetable) / true_cost_s
     return found
 
 
@@ -168,8 +168,8 @@ def quality(tasks: int, devices: int, seeds: int) -> None:
             for ccr in (0.1, 1.0):
                 for seed in range(seeds):
                     problem = instance(family, tasks, devices, ccr, seed).problem()
-                    believed = np.ascontiguousarray(problem.tables.task_seconds() * factors(kind, problem, seed))
-                    rows.append(ratios(problem, believed))
+                    estimated = np.ascontiguousarray(problem.tables.task_seconds() * factors(kind, problem, seed))
+                    rows.append(ratios(problem, estimated))
         cells = []
         for name in rows[0]:
             values = [row[name] for row in rows]

@@ -131,7 +131,7 @@ print(json.dumps({
 
 
 @dataclass(frozen=True)
-class Case:
+class StartupCase:
     """One measurement in a new process."""
 
     name: str
@@ -142,26 +142,26 @@ class Case:
     unit: str = "s"
 
 
-def cases(tasks: int) -> tuple[Case, ...]:
+def cases(tasks: int) -> tuple[StartupCase, ...]:
     """Return all measurements, in the order of the table."""
     command = ("-m", "syclsched")
     discover = ("-c", "import syclsched; syclsched.discover()")
     return (
-        Case("version", (*command, "--version")),
-        Case("help", (*command, "--help")),
-        Case("help of a command", (*command, "run", "--help")),
-        Case("import", ("-c", "import syclsched")),
-        Case("plan of 3 tasks", ("-c", _FEW)),
-        Case("discover, empty caches", discover, warm=False),
-        Case("discover", discover),
-        Case("large", ("-c", _API, str(tasks)), steps=True),
-        Case("runs", ("-c", _RUNS), steps=True, unit="us"),
-        Case("profile --quick", (*command, "profile", "--quick"), warm=False, named_only=True),
-        Case("profile", (*command, "profile"), warm=False, named_only=True),
+        StartupCase("version", (*command, "--version")),
+        StartupCase("help", (*command, "--help")),
+        StartupCase("help of a command", (*command, "run", "--help")),
+        StartupCase("import", ("-c", "import syclsched")),
+        StartupCase("plan of 3 tasks", ("-c", _FEW)),
+        StartupCase("discover, empty caches", discover, warm=False),
+        StartupCase("discover", discover),
+        StartupCase("large", ("-c", _API, str(tasks)), steps=True),
+        StartupCase("runs", ("-c", _RUNS), steps=True, unit="us"),
+        StartupCase("profile --quick", (*command, "profile", "--quick"), warm=False, named_only=True),
+        StartupCase("profile", (*command, "profile"), warm=False, named_only=True),
     )
 
 
-def measured(case: Case, python: str, folder: Path) -> Iterator[tuple[str, float]]:
+def measured(case: StartupCase, python: str, folder: Path) -> Iterator[tuple[str, float]]:
     """Run a case once; yield the name and value of each measurement: seconds, or megabytes of a size."""
     environment = {
         **os.environ,

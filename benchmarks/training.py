@@ -31,7 +31,7 @@ from itertools import cycle, product
 from typing import Any
 
 import numpy as np
-from common import alternating, parser, print_table, quartiles
+from common import alternating, format_quartiles, parser, print_table
 
 import syclsched
 from syclsched.testing.training_models import TrainingModel, convolutional, perceptron, recurrent, transformer
@@ -111,10 +111,10 @@ def measured(name: str, samples: int, runs: int, block: int, *, compiled: bool, 
         calls |= {each: lambda rival=rival: rival(*next(given)) for each, rival in rivals.items()}  # type: ignore[misc]
         times = alternating(calls, runs, warm_ups=5, pause_s=_PAUSE_S if block > 1 else 0.0, block=block)
     row = {"model": name, "samples": samples}
-    row |= {f"{each}, ms": quartiles(np.array(taken) * 1e3) for each, taken in times.items()}
+    row |= {f"{each}, ms": format_quartiles(np.array(taken) * 1e3) for each, taken in times.items()}
     middle = {each: statistics.median(taken) for each, taken in times.items()}
     row |= {f"/ {each}": f"{middle['syclsched'] / middle[each]:.2f}" for each in rivals}
-    submitted = quartiles(np.array(handed) / 1e6) if len(handed) > 1 else "-"
+    submitted = format_quartiles(np.array(handed) / 1e6) if len(handed) > 1 else "-"
     return {**row, "submitted, ms": submitted, "ready, s": f"{ready_s:.1f}"}
 
 
@@ -197,7 +197,9 @@ def limited(name: str, samples: int, runs: int, shares: Sequence[float]) -> list
             parts = len({part_of(task.name) for task in plan.tasks} - {None}) or 1
             done = [str(parts), str(plan.counters.recomputed), str(plan.counters.copies)]
             ratio = f"{statistics.median(times[how]) / middle:.2f}"
-            rows.append([name, str(samples), how, ", ".join(held), *done, quartiles(np.array(times[how]) * 1e3), ratio])
+            rows.append(
+                [name, str(samples), how, ", ".join(held), *done, format_quartiles(np.array(times[how]) * 1e3), ratio]
+            )
         return rows
 
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
-from common import alternating, parser, print_table, quartiles
+from common import alternating, format_quartiles, parser, print_table
 from training import MODELS, batches
 
 import syclsched
@@ -60,7 +60,7 @@ def measured(name: str, samples: int, runs: int, share: float) -> list[str]:
         name,
         str(samples),
         *shown,
-        *(quartiles(np.array(times[each]) * 1e3) for each in TYPES),
+        *(format_quartiles(np.array(times[each]) * 1e3) for each in TYPES),
         ratio,
         f"{apart:.4f}",
     ]
