@@ -40,7 +40,7 @@ def described() -> Platform:
 
 
 @dataclass
-class Machine:
+class PlanningHarness:
     """Runs with made-up makespans, and stores of their own."""
 
     folder: Path
@@ -72,12 +72,12 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, described: Platform) -> Machine:
+def machine(tmp_path: Path, described: Platform) -> PlanningHarness:
     """A machine on which the plan on a single device is predicted to be the fastest, and is not."""
-    return Machine(tmp_path, described, lambda chosen: 1.0 if is_single(chosen.plan) else 0.1)
+    return PlanningHarness(tmp_path, described, lambda chosen: 1.0 if is_single(chosen.plan) else 0.1)
 
 
-def test_the_first_runs_try_the_plans_in_turn_and_the_fastest_is_kept(machine: Machine) -> None:
+def test_the_first_runs_try_the_plans_in_turn_and_the_fastest_is_kept(machine: PlanningHarness) -> None:
     with machine.history() as history:
         predicted = machine.session(history).plan(cholesky())
     assert is_single(predicted), "the test needs a prediction that is wrong"
@@ -95,7 +95,7 @@ def test_the_first_runs_try_the_plans_in_turn_and_the_fastest_is_kept(machine: M
     assert any("is the fastest of" in line for line in machine.told)
 
 
-def test_without_a_reason_to_try_the_prediction_decides(machine: Machine) -> None:
+def test_without_a_reason_to_try_the_prediction_decides(machine: PlanningHarness) -> None:
     with machine.history() as history:
         named = machine.session(history, PlanRequest("heft")).choose(cholesky())
         assert (named.makespan_key, named.plan.trials) == (None, ())
@@ -107,13 +107,13 @@ def test_without_a_reason_to_try_the_prediction_decides(machine: Machine) -> Non
         assert replace(machine.session(history), plans=None).plan(cholesky()) == best
 
 
-def test_runs_under_load_do_not_decide_at_once(machine: Machine) -> None:
+def test_runs_under_load_do_not_decide_at_once(machine: PlanningHarness) -> None:
     machine.run(6, quiet=False)
     with machine.history() as history:
         assert not any(each.kept for each in machine.session(history).plan(cholesky()).trials)
 
 
-def test_processes_at_once_lose_no_measurement(machine: Machine) -> None:
+def test_processes_at_once_lose_no_measurement(machine: PlanningHarness) -> None:
     threads = [threading.Thread(target=machine.run, args=(3,)) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -124,7 +124,9 @@ def test_processes_at_once_lose_no_measurement(machine: Machine) -> None:
     assert sum(map(len, measured)) == 9
 
 
-def test_measurements_are_kept_when_plans_are_made_again(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measurements_are_kept_when_plans_are_made_again(
+    machine: PlanningHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine.run(10)
     made: list[str] = []
     plan_contenders = graph_planner.plan_contenders
@@ -181,7 +183,7 @@ def test_plans_that_have_run_are_made_again_if_times_change_by_more_than_runs_do
         assert are_close(read, MemoryHistory(later)) != again
 
 
-def test_a_machine_that_changes_decides_again(machine: Machine) -> None:
+def test_a_machine_that_changes_decides_again(machine: PlanningHarness) -> None:
     machine.run(12)
     machine.seconds = lambda chosen: 1.0 if is_single(chosen.plan) else 10.0
     policies = machine.run(12)
@@ -192,7 +194,7 @@ def test_a_machine_that_changes_decides_again(machine: Machine) -> None:
     assert is_single(kept)
 
 
-def test_a_history_that_cannot_be_written_tries_nothing(machine: Machine, described: Platform) -> None:
+def test_a_history_that_cannot_be_written_tries_nothing(machine: PlanningHarness, described: Platform) -> None:
     (machine.folder / "file").write_text("")
     with HistoryStore(machine.folder / "file" / "history.sqlite3") as history:
         assert history.note is not None

@@ -23,7 +23,7 @@ from syclsched.model.cost_only import StatedCost, add_cost_only
 from syclsched.model.operation import Implementation, Launch, OpenCLSource, Parameter, Signature, Work
 from syclsched.progress import StepCounter, reported, terminal_bar
 
-Told = list[tuple[int, int, str]]
+ProgressSteps = list[tuple[int, int, str]]
 
 
 def small_graph() -> syclsched.TaskGraph:
@@ -36,7 +36,7 @@ def small_graph() -> syclsched.TaskGraph:
 
 @pytest.mark.parametrize("policy", ["heft", "auto"])
 def test_planning_tells_each_step_and_the_end(policy: str) -> None:
-    told: Told = []
+    told: ProgressSteps = []
     platform = syclsched.describe(["max1550", "a770"])
     syclsched.plan(small_graph(), platform, policy=policy, progress=lambda *step: told.append(step))
     assert [done for done, _, _ in told] == list(range(len(told)))
@@ -55,7 +55,7 @@ def test_an_exception_of_the_callable_ends_the_call() -> None:
 
 
 def test_steps_beyond_those_announced_raise_the_total() -> None:
-    told: Told = []
+    told: ProgressSteps = []
     steps = StepCounter(lambda *step: told.append(step))
     steps.expect(1)
     for name in "ab":
@@ -64,7 +64,7 @@ def test_steps_beyond_those_announced_raise_the_total() -> None:
     assert told == [(0, 1, "a"), (1, 2, "b"), (2, 2, "")]
 
 
-class Heard(logging.Handler):
+class RecordingHandler(logging.Handler):
     """A log handler that keeps messages, and sets an event at the first."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Heard(logging.Handler):
 def test_the_logger_hears_of_what_takes_long(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(progress, "_FIRST_S", 0.0)
     caplog.set_level(logging.INFO, logger="syclsched")
-    logger, heard, told = logging.getLogger("syclsched"), Heard(), Told()
+    logger, heard, told = logging.getLogger("syclsched"), RecordingHandler(), ProgressSteps()
     logger.addHandler(heard)
     try:
         with reported("planning of 'small'", lambda *step: told.append(step)) as tell:
@@ -121,7 +121,7 @@ def new_source(_: Signature) -> OpenCLSource:
 @pytest.mark.sycl
 @pytest.mark.parametrize("way", ["run", "run debug", "run dynamic", "bind"])
 def test_compilation_of_a_given_plan_is_told_where_it_takes_place(way: str) -> None:
-    graph, told = compiled_graph(new_source), Told()
+    graph, told = compiled_graph(new_source), ProgressSteps()
     platform = syclsched.discover("cpu")
     plan = syclsched.plan(graph, platform)
 
@@ -156,7 +156,7 @@ def test_compilation_after_planning_is_told_by_a_run_that_plans() -> None:
 def test_the_logger_hears_of_a_compilation_that_takes_long(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    logger, heard = logging.getLogger("syclsched"), Heard()
+    logger, heard = logging.getLogger("syclsched"), RecordingHandler()
 
     def slow_source(signature: Signature) -> OpenCLSource:
         assert heard.come.wait(60)
@@ -176,7 +176,7 @@ def test_the_logger_hears_of_a_compilation_that_takes_long(
 
 
 def test_a_compilation_that_finds_all_compiled_tells_nothing() -> None:
-    told: Told = []
+    told: ProgressSteps = []
     StepCounter(lambda *step: told.append(step)).end()
     assert not told
 

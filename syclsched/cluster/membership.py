@@ -152,7 +152,7 @@ class Membership:
                 self._beats.pop(lost.address, None)
                 gone.append(lost)
         for lost in gone:
-            self._tell(lost, "Dask's scheduler has lost it")
+            self._report_loss(lost, "Dask's scheduler has lost it")
         return known
 
     # --- losses -----------------------------------------------------------------------------------
@@ -167,17 +167,17 @@ class Membership:
 
         return end
 
-    def _tell(self, lost: ClusterWorker, cause: str) -> None:
+    def _report_loss(self, lost: ClusterWorker, cause: str) -> None:
         self._lost(lost, cause)
         for tell in list(self._when_lost):
             threading.Thread(target=tell, args=(lost, cause), name=f"loss of {lost.name}", daemon=True).start()
 
     def watch(self) -> None:
         """Begin to notice losses."""
-        self.client.subscribe_topic("all", self._told)
+        self.client.subscribe_topic("all", self._on_scheduler_event)
         self._watching = asyncio.run_coroutine_threadsafe(self._watch(), self._loop)
 
-    def _told(self, event: tuple[float, Any]) -> None:
+    def _on_scheduler_event(self, event: tuple[float, Any]) -> None:
         """Receive an event from the scheduler; called in Dask's thread."""
         said = event[1]
         if not isinstance(said, dict) or said.get("action") != "remove-worker":
@@ -187,14 +187,14 @@ class Membership:
             if lost is not None:
                 self._beats.pop(lost.address, None)
         if lost is not None:
-            self._tell(lost, "it left the cluster" if said.get("expected") else "Dask's scheduler has lost it")
+            self._report_loss(lost, "it left the cluster" if said.get("expected") else "Dask's scheduler has lost it")
 
     async def _watch(self) -> None:
         silent: set[str] = set()
         while True:
             await asyncio.sleep(_WATCH_S * max(1.0, len(self._workers) / _FEW))
             try:
-                answer = await self._heard()
+                answer = await self._scheduler_identity()
             except Exception as error:
                 self._break(f"Dask's scheduler does not answer: {str(error) or type(error).__name__}")
                 return
@@ -205,9 +205,9 @@ class Membership:
                     silent.discard(address)
                 elif address not in silent:
                     silent.add(address)
-                    self._tell(worker, f"it has given no sign of life for {silent_s:.0f} s")
+                    self._report_loss(worker, f"it has given no sign of life for {silent_s:.0f} s")
 
-    async def _heard(self) -> Any:
+    async def _scheduler_identity(self) -> Any:
         """Return the scheduler's information on its workers; raise an error if the scheduler is lost."""
         asking = asyncio.ensure_future(self.client.scheduler.identity(n_workers=-1))
         begun = connected = time.monotonic()

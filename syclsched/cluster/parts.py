@@ -273,7 +273,7 @@ class _Division:
             draft.graph.edge(signal, task)
         self._added.add(task.name)
         for message in self._unsent.pop(task.name, ()):
-            self._tell(task.name, message)
+            self._add_end_signal(task.name, message)
         for access in accesses:
             if access.mode.writes:
                 self._has[access.array] = {machine}
@@ -333,12 +333,12 @@ class _Division:
         message = Message(len(self._messages), self._machine(before), machine)
         self._messages.append(message)
         if before in self._added:
-            self._tell(before, message)
+            self._add_end_signal(before, message)
         else:
             self._unsent.setdefault(before, []).append(message)
         return self._exchange(message, self._receive, before)
 
-    def _tell(self, task: str, message: Message) -> None:
+    def _add_end_signal(self, task: str, message: Message) -> None:
         """Add the host task that signals the end of a task to a machine."""
         self._drafts[message.source].graph.edge(task, self._exchange(message, self._send, task))
 

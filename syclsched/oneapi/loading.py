@@ -91,7 +91,8 @@ def _load() -> Runtime:
     own = environment.user_environment(os.environ)
     places = libraries.sources(own)
     generation = stack_generation.installed()
-    if "numpy" in generation.strangers(versions):  # dpctl can be imported then, but packages that use its arrays cannot
+    # With another NumPy, dpctl can be imported, but packages that use its arrays cannot.
+    if "numpy" in generation.mismatched_packages(versions):
         what, command = generation.mixture(versions)
         raise _cannot_load(what, command)
     wanted = libraries.groups(generation, libraries.needed_sycl_library(libraries.dpctl_folder()))
@@ -257,7 +258,7 @@ def explain_import_failure(
     """Return why dpctl could not be imported, and the command that fixes it."""
     generation = stack_generation.intended(versions, python)
     install_command = generation.install_command
-    if generation.strangers(versions):
+    if generation.mismatched_packages(versions):
         mixed, command = generation.mixture(versions)
         return f"dpctl cannot be imported ({message}); {mixed}", command
     if "dpctl" not in versions and "No module named 'dpctl'" in message:

@@ -39,7 +39,7 @@ class StackGeneration:
     #: Module of ``usm_ndarray`` and its functions.
     array_module: str
     #: Its advantages for a user.
-    offers: str
+    advantages: str
     #: The command that installs the package with it, in a new environment and a checkout.
     change_command: str
 
@@ -52,7 +52,7 @@ class StackGeneration:
         """The range of NumPy releases, as pip writes it."""
         return "numpy>={}.{},<{}".format(*self.numpy_start, self.numpy_end[0])
 
-    def strangers(self, versions: Mapping[str, str]) -> tuple[str, ...]:
+    def mismatched_packages(self, versions: Mapping[str, str]) -> tuple[str, ...]:
         """Return the installed distributions of the stack that are of another release than this generation's.
 
         oneTBB is compatible over many releases and counts as one of any generation.
@@ -70,17 +70,17 @@ class StackGeneration:
 
     def mixture(self, versions: Mapping[str, str]) -> tuple[str, str]:
         """Return a description of a mixed installation, and the command that makes it one of this generation."""
-        strangers = self.strangers(versions)
-        rest = [name for name in self.required if name in versions and name not in strangers][:_MOST_NAMED]
+        mismatched = self.mismatched_packages(versions)
+        rest = [name for name in self.required if name in versions and name not in mismatched][:_MOST_NAMED]
         what = " beside ".join(
-            ", ".join(f"{name} {versions[name]}" for name in names) for names in (strangers, rest) if names
+            ", ".join(f"{name} {versions[name]}" for name in names) for names in (mismatched, rest) if names
         )
-        foreign = [name for name in strangers if name not in self.pins and name != "numpy"]
-        known = [name for name in strangers if name in self.pins]
+        foreign = [name for name in mismatched if name not in self.pins and name != "numpy"]
+        known = [name for name in mismatched if name in self.pins]
         commands = [f"python -m pip uninstall -y {' '.join(foreign)}"] if foreign else []
         if known:
             commands.append(self.install_command(known))
-        elif "numpy" in strangers:
+        elif "numpy" in mismatched:
             commands.append(f'python -m pip install "{self.numpy_requirement}"')
         return f"packages that do not belong together: {what}", " && ".join(commands)
 
@@ -134,7 +134,7 @@ NUMBA_DPEX = StackGeneration(
     mkl_domains=("blas", "lapack", "dft", "vm", "rng", "stats"),
     dpctl_interface="libDPCTLSyclInterface.so.0",
     array_module="dpctl.tensor",
-    offers="the FPGA emulator as a further device, and kernels compiled by numba-dpex",
+    advantages="the FPGA emulator as a further device, and kernels compiled by numba-dpex",
     change_command="python -m pip install -C generation=numba-dpex -e .",
 )
 
@@ -182,7 +182,7 @@ CURRENT = StackGeneration(
     mkl_domains=("blas", "lapack", "dft", "vm", "rng"),
     dpctl_interface="libDPCTLSyclInterface.so",
     array_module="dpnp.tensor",
-    offers="NumPy 2, Pythons up to 3.14, and this year's drivers of CPU and GPU",
+    advantages="NumPy 2, Pythons up to 3.14, and this year's drivers of CPU and GPU",
     change_command="python -m pip install -C generation=current -e .",
 )
 
@@ -243,7 +243,8 @@ def intended(versions: Mapping[str, str], python: tuple[int, int]) -> StackGener
     default = default_for(python)
     others = [each for each in GENERATIONS if each is not default and each.supports_python(python)]
     return max(
-        (default, *others), key=lambda each: len(each.pins.keys() & versions.keys()) - len(each.strangers(versions))
+        (default, *others),
+        key=lambda each: len(each.pins.keys() & versions.keys()) - len(each.mismatched_packages(versions)),
     )
 
 

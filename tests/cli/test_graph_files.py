@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.commands import Outcome, call
+from support.commands import CommandResult, call
 from support.graph_files import SAMPLES
 
 from syclsched.cli.commands.simulate import platforms_of
@@ -28,7 +28,7 @@ def fork(tmp_path: Path) -> Path:
     return path
 
 
-def done(capsys: pytest.CaptureFixture[str], *arguments: object) -> Outcome:
+def done(capsys: pytest.CaptureFixture[str], *arguments: object) -> CommandResult:
     outcome = call(capsys, *arguments)
     assert outcome.code == 0, outcome.err
     return outcome

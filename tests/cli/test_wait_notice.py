@@ -12,7 +12,7 @@ from rich.console import Console
 from syclsched.cli.wait_notice import PLANNING_NOTICE, RUNNING_NOTICE, notice_if_slow, status_progress
 
 
-class Heard(io.StringIO):
+class NotifyingStream(io.StringIO):
     """A stream that sets an event when text was written to it."""
 
     def __init__(self) -> None:
@@ -27,14 +27,14 @@ class Heard(io.StringIO):
 
 @pytest.mark.parametrize("text", [PLANNING_NOTICE, RUNNING_NOTICE])
 def test_a_long_wait_is_explained(text: str) -> None:
-    stream = Heard()
+    stream = NotifyingStream()
     with notice_if_slow(Console(file=stream, width=500), after_s=0.0, text=text):
         assert stream.written.wait(60.0)
     assert text in stream.getvalue()
 
 
 def test_a_short_one_is_not() -> None:
-    stream = Heard()
+    stream = NotifyingStream()
     with notice_if_slow(Console(file=stream), after_s=3600.0):
         pass
     assert stream.getvalue() == ""

@@ -25,9 +25,9 @@ distributed = pytest.importorskip("distributed", reason="the package distributed
 TASKS = 60
 
 
-def nap(told: Path, x: Any) -> None:
-    """Add 1; take ten times as long in the worker process whose identifier the file ``told`` has."""
-    time.sleep(0.5 if told.read_text() == str(os.getpid()) else 0.05)
+def nap(slow_process: Path, x: Any) -> None:
+    """Add 1; take ten times as long in the worker process whose identifier the file ``slow_process`` has."""
+    time.sleep(0.5 if slow_process.read_text() == str(os.getpid()) else 0.05)
     x += 1
 
 
@@ -58,10 +58,10 @@ def machines_of(trace: Trace) -> dict[str, str]:
 
 
 def test_the_rest_of_a_machine_that_is_ten_times_as_slow_as_planned_moves(tmp_path: Path) -> None:
-    told = tmp_path / "slow"
-    graph = naps(partial(nap, told))
+    slow_process = tmp_path / "slow"
+    graph = naps(partial(nap, slow_process))
     with connect(workers=2) as cluster:
-        told.write_text(str(cluster.describe()["node1"].process))
+        slow_process.write_text(str(cluster.describe()["node1"].process))
         plan = fixed(cluster, graph, lambda name: f"node{int(name[3:]) % 2}/host")
         with cluster.bind(graph, plan=plan, policy="hybrid") as runner:
             run = runner.run()

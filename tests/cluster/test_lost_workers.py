@@ -36,10 +36,10 @@ def slowly_halve(y: Any) -> None:
     y *= 0.5
 
 
-def braid() -> TaskGraph:
+def random_updates() -> TaskGraph:
     """Return a graph of kernels and host functions on eight arrays, in which each task depends on one or two others."""
     drawn = random.Random(0)
-    graph = TaskGraph("braid")
+    graph = TaskGraph("random_updates")
     arrays = [graph.array(f"x{n}", (5000,), data=np.arange(5000.0) + n) for n in range(8)]
     for number in range(TASKS):
         x, y = drawn.sample(arrays, 2)
@@ -58,7 +58,7 @@ def alternately(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def wanted() -> dict[str, Any]:
-    graph = braid()
+    graph = random_updates()
     with syclsched.bind(graph, syclsched.discover("cpu"), policy="single:cpu", calibrate=False) as alone:
         return alone()
 
@@ -66,7 +66,7 @@ def wanted() -> dict[str, Any]:
 @pytest.mark.one_case_in(40)
 @pytest.mark.parametrize("moment", range(2 * MOMENTS))
 def test_a_worker_that_is_killed_at_any_moment_changes_no_bit(wanted: dict[str, Any], moment: int) -> None:
-    graph = braid()
+    graph = random_updates()
     with (
         connect(workers=2) as cluster,
         cluster.bind(graph, plan=fixed(cluster, graph, alternately), policy="heft") as runner,

@@ -9,14 +9,14 @@ from typing import Any
 from syclsched.devices.programs.executables import EmptySubmission, SequenceExecutable, SequenceSubmission
 
 
-class Recorded:
+class RecordingStep:
     """A step that records its arguments."""
 
     def __init__(self, name: str, log: list[Any]) -> None:
         self.name, self.log = name, log
         self.function = None
 
-    def bind(self, arguments: Mapping[str, Any]) -> Recorded:
+    def bind(self, arguments: Mapping[str, Any]) -> RecordingStep:
         self.log.append((self.name, dict(arguments)))
         return self
 
@@ -28,8 +28,8 @@ class Recorded:
 def test_steps_get_their_own_arguments_and_only_the_first_waits() -> None:
     log: list[Any] = []
     executable = SequenceExecutable([
-        (Recorded("one", log), (("y", "a0"), ("x", "a1"))),
-        (Recorded("two", log), (("x", "a0"),)),
+        (RecordingStep("one", log), (("y", "a0"), ("x", "a1"))),
+        (RecordingStep("two", log), (("x", "a0"),)),
     ])  # fmt: skip
     assert executable.function is None
     submission = executable.bind({"a0": "first array", "a1": "second array", "alpha_0": 3.0})

@@ -36,7 +36,7 @@ def loop(queue: Any, new_loop: Callable[..., SubmissionLoop]) -> SubmissionLoop:
 
 
 class Mixed:
-    """An array on which kernels are submitted, and its expected values after so many of them."""
+    """An array on which kernels are submitted, and its expected values after a number of them."""
 
     def __init__(self, queue: Any) -> None:
         signature = Signature({"x": (SIZE,), "y": (SIZE,)}, {"x": DTYPE, "y": DTYPE}, {"a": 2})

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.conformance import WAYS, Handle, Session, Way, check_run, over_all_ways, platform_of, releasing, spread
-from support.conformance_graphs import DEVICE_MIX, SIZE, Failing, Told
+from support.conformance_graphs import DEVICE_MIX, SIZE, CountingHostFunction, Failing
 from support.opened import until
 from support.running import DTYPE, MIX, inputs_of, sequential
 
@@ -57,7 +57,7 @@ def test_an_error_is_told_by_name_and_only_its_descendants_are_cancelled(way: Wa
                 outcomes = {s.task: s.outcome for s in handle.trace().spans if s.kind in ("launch", "host")}
                 assert outcomes["bad"] == "failed"
                 assert outcomes["after"] == outcomes["behind"] == "cancelled"
-                assert outcomes["before"] == outcomes["apart"] == outcomes["heard"] == "done"
+                assert outcomes["before"] == outcomes["apart"] == outcomes["apart end"] == "done"
         handle.close()
         for name, value in untouched.items():
             np.testing.assert_array_equal(inputs[name], value, err_msg=f"input {name} was written to")
@@ -80,7 +80,7 @@ class Gate:
         self.opened.set()
 
     def close(self, *, passes: int = 0) -> None:
-        """Block calls from now on, after so many more."""
+        """Block calls after this number of further ones."""
         self._passes, self.calls = passes, 0
         self.entered.clear()
         self.opened.clear()
@@ -93,9 +93,9 @@ class Gate:
         y += 1
 
 
-def gated(gate: Gate, operation: Operation = MIX) -> tuple[TaskGraph, Told]:
+def gated(gate: Gate, operation: Operation = MIX) -> tuple[TaskGraph, CountingHostFunction]:
     """Return a graph with a gate between kernels, and the host function at its end."""
-    graph, last = TaskGraph("gated"), Told()
+    graph, last = TaskGraph("gated"), CountingHostFunction()
     x, y = graph.array("x", (SIZE,), DTYPE), graph.array("y", (SIZE,), DTYPE)
     graph.kernel(operation, name="before", x=x, y=y, a=1)
     graph.host(gate, name="gate", y=y.update())

@@ -22,9 +22,9 @@ from syclsched.testing import faults
 pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("own_history", "compiled_policies")]
 
 
-def braid(mix: Operation, tasks: int = 12) -> TaskGraph:
+def coupled_updates(mix: Operation, tasks: int = 12) -> TaskGraph:
     """Return a graph of arrays that are updated in place and read each other: every task needs those before."""
-    graph = TaskGraph("braid")
+    graph = TaskGraph("coupled updates")
     arrays = [graph.array(f"x{n}", (SIZE,), DTYPE) for n in range(3)]
     for index in range(tasks):
         graph.kernel(mix, name=f"mix{index}", x=arrays[(index + 1) % 3], y=arrays[index % 3], a=index + 2)
@@ -47,10 +47,10 @@ FAULTS = [f"{when} {what}" for what in POINTS for when in ("first", "middle")] +
 @over_all_ways("recovery", FAULTS)
 @releasing
 def test_a_run_recovers_from_a_fault_with_the_same_bits(way: Way, case: str) -> None:
-    graph = braid(DEVICE_MIX)
+    graph = coupled_updates(DEVICE_MIX)
     inputs = inputs_of(graph, 1)
     untouched = {name: value.copy() for name, value in inputs.items()}
-    wanted = sequential(braid(MIX), inputs)
+    wanted = sequential(coupled_updates(MIX), inputs)
     platform = platform_of(2)
     plan = spread(graph, platform)
 

@@ -196,8 +196,8 @@ def test_inputs_in_usm_memory_are_read_in_place(device: str, apart: bool) -> Non
             changing += 1
             np.testing.assert_array_equal(runner({"x": changing})["y"], changing)
         runner()
-        lies = runner._bound.instances.generations[0]._buffers["x", plan.residents["x"]]  # type: ignore[union-attr]
-        assert lies.address == buffer.ctypes.data
+        generation_buffer = runner._bound.instances.generations[0]._buffers["x", plan.residents["x"]]  # type: ignore[union-attr]
+        assert generation_buffer.address == buffer.ctypes.data
         with runner.stream([{"x": given[0]}, None, {"x": given[1]}], in_flight=2) as stream:
             for data, results in zip((given[0], given[-1], given[1]), stream, strict=True):
                 np.testing.assert_array_equal(results["y"], data)

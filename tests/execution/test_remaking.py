@@ -88,9 +88,9 @@ def again(plan: Plan) -> list[str]:
     return [i.task or "" for _, i in plan.instructions() if i.again]
 
 
-def there_and_back(length: int, device: str) -> tuple[TaskGraph, Plan, Any]:
+def reversed_chain(length: int, device: str) -> tuple[TaskGraph, Plan, Any]:
     """Return a chain of values that are needed again in reverse order, its plan, and the expected results."""
-    graph = TaskGraph("there and back")
+    graph = TaskGraph("reversed chain")
     start = np.arange(1000, dtype=DTYPE)
     before = graph.array("start", data=start)
     total = graph.array("total", data=start)
@@ -113,7 +113,7 @@ def there_and_back(length: int, device: str) -> tuple[TaskGraph, Plan, Any]:
 def test_values_that_are_made_again_are_the_same(which: int) -> None:
     platform, devices = live()
     device = platform.compute_devices[which]
-    graph, plan, expected = there_and_back(8, device.name)
+    graph, plan, expected = reversed_chain(8, device.name)
     assert again(plan)
     with execute(plan, graph, devices) as run:
         run.wait(60)

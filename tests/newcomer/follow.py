@@ -57,7 +57,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepResult:
     """The result of a step; a failure has a text that does not begin with a word of `FINE`."""
 
     step: Step
@@ -250,9 +250,9 @@ def follow(
     left_out: str = "",
     live: bool = False,
     say: Callable[[str], None] = _say,
-) -> list[Outcome]:
+) -> list[StepResult]:
     """Run the commands in a folder until one fails; return the outcome of each command that was reached."""
-    found: list[Outcome] = []
+    found: list[StepResult] = []
     done: dict[str, Step] = {}
     with closing(Shell(folder, environment, live)) as shell:
         for step in todo:
@@ -273,7 +273,7 @@ def follow(
                 if not result.startswith("passed") and not live:
                     say("\n".join(printed.splitlines()[-30:]))
             say(f"-- {result}" + ("" if seconds is None else f" ({seconds:.1f} s)"))
-            found.append(Outcome(step, result, seconds))
+            found.append(StepResult(step, result, seconds))
             if not found[-1].fine:
                 break
     return found
@@ -294,7 +294,7 @@ def _result(step: Step, code: int | None, printed: str, folder: Path) -> str:
     return "passed" + (f", with {', '.join(checked)}" if checked else "")
 
 
-def table(outcomes: Sequence[Outcome], todo: Sequence[Step]) -> str:
+def table(outcomes: Sequence[StepResult], todo: Sequence[Step]) -> str:
     """Return a table of all steps."""
     rows = [(each.step, each.result.split("\n")[0], each.seconds) for each in outcomes]
     rows += [(step, "not come to", None) for step in todo[len(outcomes) :]]
@@ -331,7 +331,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     todo = [step for page in options.pages or pages() for step in steps(page, read(page))]
     if options.list:
-        print(table([Outcome(step, f"not run: {step.reason}" if step.reason else "") for step in todo], todo))
+        print(table([StepResult(step, f"not run: {step.reason}" if step.reason else "") for step in todo], todo))
         return 0
     if options.here and (ROOT / ".venv").exists():
         print("Remove .venv first: a new user has none.", file=sys.stderr)

@@ -46,7 +46,7 @@ def step(ids: Any, lengths: Any) -> dict[str, Any]:
     }
 
 
-class Runtime:
+class ReferenceDecoder:
     """ONNX Runtime with caches that the host passes from call to call."""
 
     def __init__(self, batch: int, model: Any = MODEL) -> None:
@@ -85,7 +85,7 @@ def decoded(call: Any, prompt: Any, lengths: list[int], count: int) -> tuple[lis
 def test_tokens_are_those_of_onnx_runtime(decoder: CompiledModel, prompt: Any, lengths: list[int]) -> None:
     decoder.reset()
     found, logits = decoded(lambda given: decoder(given)["logits"], prompt, lengths, 15)
-    wanted, expected = decoded(Runtime(len(lengths)), prompt, lengths, 15)
+    wanted, expected = decoded(ReferenceDecoder(len(lengths)), prompt, lengths, 15)
     assert found == wanted
     np.testing.assert_allclose(logits, expected, atol=1e-4)
 
@@ -101,13 +101,13 @@ def test_prompts_of_any_length_share_the_plan_of_their_bucket(buckets: Any) -> N
             bucketed.reset()
             prompt = [[*range(3, 3 + length)]]
             found, logits = decoded(lambda given: bucketed(given)["logits"], prompt, [length], 6)
-            wanted, expected = decoded(Runtime(1), prompt, [length], 6)
+            wanted, expected = decoded(ReferenceDecoder(1), prompt, [length], 6)
             assert found == wanted
             np.testing.assert_allclose(logits, expected, atol=1e-4)
         planned = len(bucketed.kept_shapes)
         assert planned <= 4
         bucketed.reset()  # a text in parts, the last of which ends at the end of the cache
-        other = Runtime(1)
+        other = ReferenceDecoder(1)
         for begin, end in ((0, 2), (2, 3), (3, 9), (9, 20), (20, ROOM)):
             tokens = [[*range(begin, end)]]
             expected = other(step(tokens, [end]))
@@ -123,7 +123,7 @@ def test_prompts_of_several_lengths_in_a_bucket() -> None:
     ) as bucketed:
         prompt, lengths = [[2, 6, 5, 3], [5, 8, 0, 0]], [4, 2]
         found, logits = decoded(lambda given: bucketed(given)["logits"], prompt, lengths, 15)
-        wanted, expected = decoded(Runtime(2), prompt, lengths, 15)
+        wanted, expected = decoded(ReferenceDecoder(2), prompt, lengths, 15)
         assert found == wanted
         np.testing.assert_allclose(logits, expected, atol=1e-4)
         assert len(bucketed.kept_shapes) == 2
@@ -140,7 +140,7 @@ def test_caches_stay_in_memory_that_the_host_cannot_reach() -> None:
     given: dict[str, Any] = {"carried": True, "autotune": False, "policy": "single:cpu"}
     with syclsched.compile(MODEL, platform, shapes={"past_sequence_length": ROOM}, **given) as decoder:
         found, logits = decoded(lambda inputs: decoder(inputs)["logits"], [[3, 1, 4]], [3], 8)
-        wanted, expected = decoded(Runtime(1), [[3, 1, 4]], [3], 8)
+        wanted, expected = decoded(ReferenceDecoder(1), [[3, 1, 4]], [3], 8)
         assert found == wanted
         np.testing.assert_allclose(logits, expected, atol=1e-4)
         plan = decoder.plan
@@ -194,7 +194,7 @@ def test_a_full_cache_is_refused_and_a_new_sequence_begins(decoder: CompiledMode
 
 def test_caches_are_set(decoder: CompiledModel) -> None:
     """A cache computed by another program is the beginning of a sequence."""
-    other = Runtime(1)
+    other = ReferenceDecoder(1)
     other(step([[3, 1, 4]], [3]))
     decoder.reset(**other._past)
     expected = other(step([[1]], [4]))
@@ -366,7 +366,7 @@ def test_two_devices_make_the_same_tokens(memories: int, policy: str) -> None:
         used = {each.device for each in decoder.plan.schedule.assignments}
         assert policy == "auto" or {"cpu.0", "cpu.1"} <= used
         assert memories == 2 or len(decoder.plan.residents) == 2 * LAYERS
-    assert found == decoded(Runtime(1), [[3, 1, 4]], [3], 8)[0]
+    assert found == decoded(ReferenceDecoder(1), [[3, 1, 4]], [3], 8)[0]
 
 
 def test_a_call_that_outlasts_its_slice_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ def test_the_language_of_every_block_is_known(page: str) -> None:
     assert unknown_languages(ROOT / page) == []
 
 
-class Outcomes:
+class PageResults:
     """Stand-in for pytest's subtests that keeps their outcomes."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Outcomes:
     ],
 )
 def test_what_a_page_says_is_compared_with_what_it_does(blocks: str, ended: list[str], tmp_path: Path) -> None:
-    page, outcomes = tmp_path / "page.md", Outcomes()
+    page, outcomes = tmp_path / "page.md", PageResults()
     page.write_text(blocks + "\n", encoding="utf-8")
     Page(page, tmp_path).evaluate(outcomes)
     assert [each.split(" ", 2)[2] for each in outcomes.ended] == ended

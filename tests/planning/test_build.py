@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import symbolic
 from support.plans import without_one_wait
-from support.strategies import Case, cases
+from support.strategies import ScheduledGraph, cases
 
 from syclsched.errors import IncompletePlanError, MemoryLimitError, RaceError
 from syclsched.model.plan import Plan
@@ -19,19 +19,21 @@ from syclsched.model.schedule import Schedule
 from syclsched.planning import build_plan, verify
 
 
-def build(case: Case) -> Plan:
+def build(case: ScheduledGraph) -> Plan:
     return build_plan(case.graph, case.platform, case.schedule, case.durations_s)
 
 
 @given(cases(), st.randoms(use_true_random=False))
-def test_every_execution_order_computes_what_the_sequential_program_computes(case: Case, rng: random.Random) -> None:
+def test_every_execution_order_computes_what_the_sequential_program_computes(
+    case: ScheduledGraph, rng: random.Random
+) -> None:
     plan = build(case)
     verify(plan, case.graph)
     symbolic.check(plan, case.graph, rng)
 
 
 @given(cases(), st.data())
-def test_no_wait_can_be_left_out(case: Case, data: st.DataObject) -> None:
+def test_no_wait_can_be_left_out(case: ScheduledGraph, data: st.DataObject) -> None:
     plan = build(case)
     changed = without_one_wait(data, plan)
     with pytest.raises(RaceError) as caught:
@@ -40,7 +42,7 @@ def test_no_wait_can_be_left_out(case: Case, data: st.DataObject) -> None:
 
 
 @given(cases())
-def test_no_instruction_can_be_left_out(case: Case) -> None:
+def test_no_instruction_can_be_left_out(case: ScheduledGraph) -> None:
     plan = build(case)
     verify(plan)
     for n, lane in enumerate(plan.lanes):
@@ -54,7 +56,7 @@ def test_no_instruction_can_be_left_out(case: Case) -> None:
 
 
 @given(cases())
-def test_no_copies_between_devices_that_share_memory(case: Case) -> None:
+def test_no_copies_between_devices_that_share_memory(case: ScheduledGraph) -> None:
     plan = build(case)
     for lane in plan.lanes:
         for instruction in lane.instructions:
@@ -65,13 +67,13 @@ def test_no_copies_between_devices_that_share_memory(case: Case) -> None:
 
 
 @given(cases())
-def test_plans_survive_json(case: Case) -> None:
+def test_plans_survive_json(case: ScheduledGraph) -> None:
     plan = build(case)
     assert Plan.from_json(plan.to_json()) == plan
 
 
 @given(cases())
-def test_a_plan_for_another_graph_is_refused(case: Case) -> None:
+def test_a_plan_for_another_graph_is_refused(case: ScheduledGraph) -> None:
     plan = build(case)
     case.graph.barrier(name="one more")
     with pytest.raises(IncompletePlanError, match="another graph"):
@@ -79,7 +81,7 @@ def test_a_plan_for_another_graph_is_refused(case: Case) -> None:
 
 
 @given(cases())
-def test_a_schedule_that_misses_a_task_is_refused(case: Case) -> None:
+def test_a_schedule_that_misses_a_task_is_refused(case: ScheduledGraph) -> None:
     short = Schedule("short", case.schedule.assignments[:-1])
     with pytest.raises(IncompletePlanError, match="every task exactly once"):
         build_plan(case.graph, case.platform, short, case.durations_s)

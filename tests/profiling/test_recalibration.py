@@ -21,7 +21,7 @@ from syclsched.profiling.statistics import Sampler
 from syclsched.profiling.storage.history_store import HistoryStore
 
 
-class Clock:
+class TimedFunctions:
     """A clock that the timed functions advance by their current durations."""
 
     def __init__(self) -> None:
@@ -51,9 +51,9 @@ class Clock:
 
 
 @pytest.fixture
-def healing(machine: tuple[Platform, Any]) -> Iterator[tuple[Clock, TaskGraph, HistoryStore, Any]]:
+def healing(machine: tuple[Platform, Any]) -> Iterator[tuple[TimedFunctions, TaskGraph, HistoryStore, Any]]:
     platform, live = machine
-    clock, graph = Clock(), TaskGraph("healing")
+    clock, graph = TimedFunctions(), TaskGraph("healing")
     graph.kernel(clock.operation(), x=graph.array("x", data=np.ones(8, np.float32)))
     with HistoryStore(":memory:") as history:
 

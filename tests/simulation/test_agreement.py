@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.plans import random_plans
 from support.simulation_reference import reference_times
-from support.strategies import Case, cases
+from support.strategies import ScheduledGraph, cases
 
 from syclsched.errors import IncompletePlanError
 from syclsched.model.plan import Plan
@@ -43,5 +43,5 @@ def test_on_random_plans(plan: Plan) -> None:
 
 
 @given(st.one_of(cases(), cases(ranges=True)))
-def test_on_plans_of_random_graphs(case: Case) -> None:
+def test_on_plans_of_random_graphs(case: ScheduledGraph) -> None:
     agree(build_plan(case.graph, case.platform, case.schedule, case.durations_s))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from support.strategies import Case, cases
+from support.strategies import ScheduledGraph, cases
 
 from syclsched.errors import IncompletePlanError
 from syclsched.model.plan import Instruction, Lane, Plan
@@ -168,7 +168,7 @@ def test_a_circle_of_waits_is_an_error() -> None:
 
 
 @given(cases())
-def test_simulated_times_respect_lanes_waits_and_durations(case: Case) -> None:
+def test_simulated_times_respect_lanes_waits_and_durations(case: ScheduledGraph) -> None:
     plan = predict(build_plan(case.graph, case.platform, case.schedule, case.durations_s))
     finish = {i.id: i.finish_s for _, i in plan.instructions()}
     for lane in plan.lanes:
@@ -190,7 +190,7 @@ def test_simulated_times_respect_lanes_waits_and_durations(case: Case) -> None:
 
 
 @given(cases())
-def test_cores_enough_for_all_change_nothing(case: Case) -> None:
+def test_cores_enough_for_all_change_nothing(case: ScheduledGraph) -> None:
     plan = build_plan(case.graph, case.platform, case.schedule, case.durations_s)
     plan = replace(plan, platform=replace(plan.platform, interferences=()))
     units = [100 if d.is_host else 1 for d in plan.platform.devices]
@@ -204,7 +204,7 @@ def test_cores_enough_for_all_change_nothing(case: Case) -> None:
 
 
 @given(cases())
-def test_simulation_is_deterministic_and_complete(case: Case) -> None:
+def test_simulation_is_deterministic_and_complete(case: ScheduledGraph) -> None:
     plan = predict(build_plan(case.graph, case.platform, case.schedule, case.durations_s))
     trace = simulate(plan)
     assert trace == simulate(plan)

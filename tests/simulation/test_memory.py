@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from support.plans import launch, memory, plan_on, platform_of
-from support.strategies import Case, tight_cases
+from support.strategies import ScheduledGraph, tight_cases
 
 from syclsched.errors import IncompletePlanError, MemoryLimitError
 from syclsched.model.plan import Plan
@@ -58,7 +58,7 @@ def test_a_free_takes_effect_when_what_it_waits_for_is_done_and_holds_no_lane_up
 
 
 @given(tight_cases())
-def test_at_no_time_is_more_memory_taken_than_there_is(case: Case) -> None:
+def test_at_no_time_is_more_memory_taken_than_there_is(case: ScheduledGraph) -> None:
     try:
         plan = predict(build_plan(case.graph, case.platform, case.schedule, case.durations_s))
     except MemoryLimitError:

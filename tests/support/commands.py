@@ -12,7 +12,7 @@ from syclsched.cli.main import main
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommandResult:
     """Exit code and output of a command."""
 
     code: int
@@ -20,7 +20,7 @@ class Outcome:
     err: str
 
 
-def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> Outcome:
+def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> CommandResult:
     """Run ``syclsched arguments...`` and return its exit code and what it printed."""
     before = sys.argv
     sys.argv = ["syclsched", *(str(a) for a in arguments)]
@@ -32,4 +32,4 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> Outcome:
     captured = capsys.readouterr()
     code = left.value.code
     assert isinstance(code, int) or code is None
-    return Outcome(code or 0, captured.out, captured.err)
+    return CommandResult(code or 0, captured.out, captured.err)

@@ -18,7 +18,7 @@ SIZE = 96
 DEVICE_MIX = replace(MIX, implementations=MIX.implementations[:1])
 
 
-class Told:
+class CountingHostFunction:
     """A host function that counts its calls, and raises an error while it is armed."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Failing:
 
     def __init__(self, case: str) -> None:
         self.graph = graph = TaskGraph("failing")
-        self.bad, self.behind, self.apart = Told(), Told(), Told()
+        self.bad, self.behind, self.apart = CountingHostFunction(), CountingHostFunction(), CountingHostFunction()
         self.library = Library(0)
         w, x, y, z = (graph.array(name, (SIZE,), DTYPE) for name in "wxyz")
         status = graph.array("status", (1,), "int32", temporary=True)
@@ -57,14 +57,14 @@ class Failing:
             graph.host(self.bad, name="bad", y=y.update())
         elif case.startswith("status"):
             graph.kernel(JUDGE, name="bad", x=x, status=status)
-            graph.host(lambda y, status: self.bad(y), name="told", y=y.update(), status=status.read())
+            graph.host(lambda y, status: self.bad(y), name="checked", y=y.update(), status=status.read())
         else:
             graph.kernel(with_library(self.library), name="bad", x=w, y=y)
         self.message = next(text for key, text in self.errors.items() if case.startswith(key))
         graph.kernel(MIX, name="after", x=y, y=x, a=1)
         graph.host(self.behind, name="behind", y=x.update())
         graph.kernel(MIX, name="apart", x=z, y=w, a=3)
-        graph.host(self.apart, name="heard", y=w.update())
+        graph.host(self.apart, name="apart end", y=w.update())
         self.plan = spread(graph, platform_of(2 if case.endswith("two contexts") else 1))
         self._case = case
 

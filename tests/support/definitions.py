@@ -19,7 +19,7 @@ def with_tables(problem: Problem, **columns: object) -> Problem:
     return replace(problem, tables=frozen(problem.tables._replace(**columns)))
 
 
-class Story:
+class ItemPlacements:
     """The places of every item over time, followed task by task."""
 
     def __init__(self, problem: Problem, timetable: Timetable) -> None:

@@ -29,7 +29,7 @@ from syclsched.frontends.onnx.rewrites import rewrite
 LIMITS = ModelLimits(memory_bytes=1 << 26, folded_bytes=1 << 22)
 
 
-def outcome(model: onnx.ModelProto | bytes, data: Mapping[str, Any], chance: random.Random) -> str:
+def check_mutation(model: onnx.ModelProto | bytes, data: Mapping[str, Any], chance: random.Random) -> str:
     """Return the outcome of a model: ``refused: ...``, ``computed``, or ``wrong: ...``; raise any other error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

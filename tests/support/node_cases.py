@@ -33,7 +33,7 @@ TOLERANCES = {"bfloat16": (1.6e-2, 1e-5), "float16": (2e-3, 1e-3), "float32": (1
 
 
 @dataclass(frozen=True)
-class Case:
+class NodeCase:
     """A test: a model, and its results for some inputs."""
 
     name: str
@@ -84,7 +84,7 @@ def _read(path: Path, kind: Any) -> Any:
 
 
 @cache
-def cases() -> tuple[Case, ...]:
+def cases() -> tuple[NodeCase, ...]:
     """Return all tests that ship with the installed ``onnx``."""
     found = []
     for kind in KINDS:
@@ -97,7 +97,7 @@ def cases() -> tuple[Case, ...]:
     return tuple(found)
 
 
-def _made_cases() -> list[Case]:
+def _made_cases() -> list[NodeCase]:
     """Return the node tests of onnx 1.23 and later, which ships the programs that make them instead of files."""
     from onnx.backend.test.case.node import collect_testcases
 
@@ -109,7 +109,7 @@ def _made_cases() -> list[Case]:
 
 def _case(
     name: str, kind: str, model: Any, data_sets: Sequence[tuple[Sequence[Any], Sequence[Any]]] | None = None
-) -> Case:
+) -> NodeCase:
     """Return a test; convert one of an older opset to the oldest one supported, if the meaning is the same."""
     operators = tuple(sorted({_operator(node) for node in _nodes(model.graph)}))
     restamped = older = False
@@ -120,7 +120,7 @@ def _case(
                 restamped = True
             else:
                 older = True
-    return Case(name, kind, model, operators, restamped, older, data_sets)
+    return NodeCase(name, kind, model, operators, restamped, older, data_sets)
 
 
 def _nodes(graph: Any) -> Iterator[Any]:
@@ -182,7 +182,7 @@ CORRECTED = {
 VERSION = tuple(int(part) for part in onnx.__version__.split(".")[:2])
 
 
-def out_of_scope(case: Case) -> str | None:
+def out_of_scope(case: NodeCase) -> str | None:
     """Return why a test is out of scope, or None if it is not."""
     if any(release > VERSION and names.fullmatch(case.name) for release, names in CORRECTED.items()):
         return "expected results that later versions of onnx correct"
@@ -209,7 +209,7 @@ def out_of_scope(case: Case) -> str | None:
     return None
 
 
-def prepared(case: Case, given: Mapping[str, Any]) -> tuple[CallValues, Network]:
+def prepared(case: NodeCase, given: Mapping[str, Any]) -> tuple[CallValues, Network]:
     """Return the inputs of a test's network, and the network; inputs that determine shapes are made constants.
 
     Raises
@@ -234,7 +234,7 @@ def prepared(case: Case, given: Mapping[str, Any]) -> tuple[CallValues, Network]
     raise ModelError("its inputs cannot be known", where=case.name)
 
 
-def named(case: Case, arrays: Sequence[Any]) -> dict[str, Any]:
+def named(case: NodeCase, arrays: Sequence[Any]) -> dict[str, Any]:
     """Return a data set's inputs by name."""
     initialised = {tensor.name for tensor in case.model.graph.initializer}
     names = [value.name for value in case.model.graph.input]

@@ -112,7 +112,7 @@ SPIN = Operation(
 def with_host(function: Any) -> Operation:
     """Return an operation of one host function on one array."""
     return Operation(
-        "told",
+        "host function",
         (Parameter("y", AccessMode.UPDATE),),
         (Implementation("host", "host", lambda _: function),),
         lambda _: Work(1e3, 1e3),

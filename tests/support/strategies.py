@@ -112,7 +112,7 @@ def platforms(draw: st.DrawFn) -> Platform:
 
 
 @dataclass(frozen=True)
-class Case:
+class ScheduledGraph:
     """A graph, a platform and a schedule with its durations."""
 
     graph: TaskGraph
@@ -122,7 +122,7 @@ class Case:
 
 
 @st.composite
-def cases(draw: st.DrawFn, ranges: bool = False, donated: bool = False) -> Case:
+def cases(draw: st.DrawFn, ranges: bool = False, donated: bool = False) -> ScheduledGraph:
     """Draw a random schedule that respects dependencies but is otherwise arbitrary."""
     graph, platform = draw(graphs(ranges=ranges, donated=donated)), draw(platforms())
     assignments, durations = [], {}
@@ -133,11 +133,11 @@ def cases(draw: st.DrawFn, ranges: bool = False, donated: bool = False) -> Case:
         implementation = None if barrier else ("host" if device.is_host else "kernel")
         durations[name] = 0.0 if barrier else draw(st.sampled_from([0.0, 1e-4, 3e-4]))
         assignments.append(Assignment(name, device.name, lane, implementation, position * 1.0, position + 1.0))
-    return Case(graph, platform, Schedule("random", tuple(assignments)), durations)
+    return ScheduledGraph(graph, platform, Schedule("random", tuple(assignments)), durations)
 
 
 @st.composite
-def tight_cases(draw: st.DrawFn) -> Case:
+def tight_cases(draw: st.DrawFn) -> ScheduledGraph:
     """Draw temporaries written once, mostly, on two devices whose memory holds little more than one task needs."""
     graph = TaskGraph("tight")
     arrays: list[LogicalArray] = []
@@ -173,4 +173,4 @@ def tight_cases(draw: st.DrawFn) -> Case:
         lane = draw(st.integers(0, device.lanes - 1))
         durations[name] = 0.0 if barrier else draw(st.sampled_from([1e-4, 1e-4, 1e-2]))
         assigned.append(Assignment(name, device.name, lane, None if barrier else "kernel", position, position + 1.0))
-    return Case(graph, platform, Schedule("random", tuple(assigned)), durations)
+    return ScheduledGraph(graph, platform, Schedule("random", tuple(assigned)), durations)

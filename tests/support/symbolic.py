@@ -45,7 +45,7 @@ def sequential(graph: TaskGraph) -> tuple[dict[str, int], dict[str, list[int]]]:
     return seen, values
 
 
-class _Places:
+class _PlanNames:
     """The rows and arrays that the names in a plan refer to."""
 
     def __init__(self, plan: Plan) -> None:
@@ -64,7 +64,7 @@ class _Places:
         return [number("rubbish")] * self._extent[name]
 
 
-def _memory_needed(plan: Plan, places: _Places) -> dict[int, set[int]]:
+def _memory_needed(plan: Plan, places: _PlanNames) -> dict[int, set[int]]:
     """Return the allocations of each instruction's buffers: the last ones before it."""
     newest: dict[tuple[str, str], int] = {}
     needed: dict[int, set[int]] = {}
@@ -84,7 +84,7 @@ def execute(plan: Plan, rng: random.Random) -> tuple[dict[str, int], Values]:
     waits until memory that the same buffer had before has been given back, and what uses memory until it is there, as
     the engine's do.
     """
-    places = _Places(plan)
+    places = _PlanNames(plan)
     buffers: Values = {
         (a.name, plan.residents.get(a.name, HOST)): [number("input", a.name, r) for r in places.rows(a.name)]
         for a in plan.arrays
@@ -153,7 +153,7 @@ def execute(plan: Plan, rng: random.Random) -> tuple[dict[str, int], Values]:
 def check(plan: Plan, graph: TaskGraph, rng: random.Random, times: int = 3) -> None:
     """Assert that random executions of a plan compute what the sequential program computes."""
     expected, last = sequential(graph)
-    places = _Places(plan)
+    places = _PlanNames(plan)
     for _ in range(times):
         seen, buffers = execute(plan, rng)
         assert {t: v for t, v in expected.items() if graph.find_task(t).kind != "barrier"} == seen

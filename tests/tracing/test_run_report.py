@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.strategies import Case, cases
+from support.strategies import ScheduledGraph, cases
 from support.synthetic import span
 
 from syclsched.model.plan import PlanTrial
@@ -77,7 +77,7 @@ def test_an_empty_trace() -> None:
 
 
 @given(cases())
-def test_every_simulated_plan_adds_up(case: Case) -> None:
+def test_every_simulated_plan_adds_up(case: ScheduledGraph) -> None:
     plan = predict(build_plan(case.graph, case.platform, case.schedule, case.durations_s))
     report = make_report(simulate(plan), plan)
     assert sum(r.tasks for r in report.families) == len(case.graph)

@@ -184,7 +184,7 @@ def test_nothing_is_copied_where_the_host_reaches_the_memory() -> None:
         assert found._session.snapshots._memory == [{}, {}]
 
 
-class Clock:
+class SteppedClock:
     """A clock that steps and copies set."""
 
     now = 0.0
@@ -209,7 +209,7 @@ class Whole:
 
 @pytest.mark.parametrize("hidden,least", [(0.0, 24), (0.5, 45), (1.0, 170)])
 def test_copies_take_two_percent_of_the_time(monkeypatch: pytest.MonkeyPatch, hidden: float, least: int) -> None:
-    clock, state, snapshots, begun = Clock(), Whole(), StateSnapshots(None), []
+    clock, state, snapshots, begun = SteppedClock(), Whole(), StateSnapshots(None), []
     monkeypatch.setattr(state_snapshots, "time", clock)
     whole_s, is_copied = 0.3, [False]
 

@@ -27,7 +27,7 @@ class CoreUse:
     lost_s: float = 0.0  # of a core, for each piece
     cores: int = 1  # of the process
 
-    def wanted(self, seconds: float) -> float:
+    def core_demand(self, seconds: float) -> float:
         """Return how many cores a piece of this length wants, if it shares them with computing on all as threads do.
 
         Work that wants ``w`` cores beside ``c`` threads on ``c`` cores gets ``c * w / (c + w)``.
@@ -52,7 +52,7 @@ class CoreLoad:
     def __enter__(self) -> CoreLoad:
         for thread in self._threads:
             thread.start()
-        self.begin()
+        self.start_measurement()
         if self._threads:
             time.sleep(_ALONE_S)
         steps, seconds = self._since()
@@ -64,12 +64,12 @@ class CoreLoad:
         for thread in self._threads:
             thread.join()
 
-    def begin(self) -> None:
+    def start_measurement(self) -> None:
         """Begin to count the use by other work."""
         self._from_s, self._from_steps = time.perf_counter(), sum(self._steps)
 
-    def use(self, pieces: int) -> CoreUse:
-        """Return the use by other work since `begin`, in a number of pieces."""
+    def measured_use(self, pieces: int) -> CoreUse:
+        """Return the use by other work since `start_measurement`, in a number of pieces."""
         steps, seconds = self._since()
         if not steps or not self._steps_per_s:
             return CoreUse()

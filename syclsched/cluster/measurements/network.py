@@ -310,7 +310,7 @@ class _Survey:
             points, sending = sends.result(self._limit_s)
             fit, receiving = fit_link(points), answers.result(self._limit_s)
             seconds = fit.seconds(LOADED_BYTES)
-            cores = statistics.mean((sending.wanted(seconds), receiving.wanted(seconds)))
+            cores = statistics.mean((sending.core_demand(seconds), receiving.core_demand(seconds)))
             found.append(MeasuredPath(source, destination, fit, cores))
         return found
 
@@ -327,8 +327,8 @@ class _Survey:
         calls = []
         for source, into in pairs:
             given = f"{run} {source} {into}", size
-            calls.append(self._cluster.start(into, f"{_HERE}:take", self._addresses[source], *given))
-            calls.append(self._cluster.start(source, f"{_HERE}:give", self._addresses[into], *given))
+            calls.append(self._cluster.start(into, f"{_HERE}:receive_messages", self._addresses[source], *given))
+            calls.append(self._cluster.start(source, f"{_HERE}:send_messages", self._addresses[into], *given))
         spans = [call.result(self._limit_s) for call in calls]
         ends = spans[direction == "out" :: 2]  # of the one worker, by one clock
         together_s = max(end for _, end in ends) - min(begin for begin, _ in ends)
@@ -373,7 +373,7 @@ class _Survey:
         return self._calls(lambda size: self._cluster.call(name, f"{_HERE}:note", _touched(size)))
 
     def _calls_from(self, name: str) -> list[tuple[int, float]]:
-        return self._calls(lambda size: self._cluster.call(name, f"{_HERE}:ones", size))
+        return self._calls(lambda size: self._cluster.call(name, f"{_HERE}:make_array", size))
 
     def _calls(self, call: Callable[[int], object]) -> list[tuple[int, float]]:
         points = []
@@ -429,7 +429,7 @@ def time_messages(
             data = _touched(LOADED_BYTES)
             with CoreLoad() as load:
                 _timed(node, peer, run, data, _LOADED_COUNT, numbers, load)
-                use = load.use(_LOADED_COUNT)
+                use = load.measured_use(_LOADED_COUNT)
         _control(node, peer, run, 0, 0, numbers)
         return points, use
     finally:
@@ -453,12 +453,12 @@ def answer(node: HasMailbox, peer: str, run: str) -> CoreUse:
             with CoreLoad() if loaded else nullcontext() as load:
                 node.mailbox.send(run, -next(numbers) - 1, peer, None)
                 if load is not None:
-                    load.begin()
+                    load.start_measurement()
                 for _ in range(count):
                     node.mailbox.receive(run, next(numbers), into, _MESSAGE_S, source=peer)
                     node.mailbox.send(run, -next(numbers) - 1, peer, None)
                 if load is not None:
-                    use = load.use(count)
+                    use = load.measured_use(count)
     finally:
         node.mailbox.end(run)
 
@@ -485,7 +485,7 @@ def _timed(
     _control(node, peer, run, data.nbytes, count, numbers, loaded=load is not None)
     node.mailbox.receive(run, -next(numbers) - 1, None, _MESSAGE_S, source=peer)
     if load is not None:
-        load.begin()
+        load.start_measurement()
     times: list[float] = []
     for _ in range(count):
         begin = time.perf_counter()
@@ -501,7 +501,7 @@ def _control(
     node.mailbox.send(run, next(numbers), peer, np.array([size, count, loaded], np.int64))
 
 
-def give(node: Node, peer: str, run: str, size: int) -> tuple[float, float]:
+def send_messages(node: Node, peer: str, run: str, size: int) -> tuple[float, float]:
     """Send arrays to another worker, one after the other; return the times of the begin and of the last arrival."""
     data = _touched(size)
     try:
@@ -515,8 +515,8 @@ def give(node: Node, peer: str, run: str, size: int) -> tuple[float, float]:
         node.mailbox.end(run)
 
 
-def take(node: Node, peer: str, run: str, size: int) -> tuple[float, float]:
-    """Receive the messages of `give`; return the times of the request and of the last arrival."""
+def receive_messages(node: Node, peer: str, run: str, size: int) -> tuple[float, float]:
+    """Receive the messages of `send_messages`; return the times of the request and of the last arrival."""
     into = _touched(size)
     try:
         begin = time.perf_counter()
@@ -534,7 +534,7 @@ def note(node: Node, data: Array) -> None:
     """Take an array and return nothing."""
 
 
-def ones(node: Node, size: int) -> Array:
+def make_array(node: Node, size: int) -> Array:
     """Return an array of this many bytes."""
     return _touched(size)
 

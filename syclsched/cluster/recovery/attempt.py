@@ -33,7 +33,7 @@ class StartRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class RemainingRun:
     """The remaining work of a run."""
 
     graph: TaskGraph
@@ -73,7 +73,7 @@ class RunAttempt:
 
     binding: Binding
     run: str  # its identity on the machines
-    rest: Rest | None = None  # None: the whole graph
+    rest: RemainingRun | None = None  # None: the whole graph
     states: dict[str, PartState] = field(default_factory=dict)  # of the machines that are left and have ended
     reports: dict[str, PartReport] = field(default_factory=dict)  # of the parts that have ended
 
@@ -90,7 +90,7 @@ class ResultPiece(NamedTuple):
     rows: RowRange | None
 
 
-def result_pieces(attempts: Sequence[RunAttempt], rest: Rest | None, array: str) -> list[ResultPiece]:
+def result_pieces(attempts: Sequence[RunAttempt], rest: RemainingRun | None, array: str) -> list[ResultPiece]:
     """Return the places of a result's pieces after some attempts; ``rest`` is the work that remained for the last."""
     found, last = [], attempts[-1]
     for piece in attempts[0].binding.divided.results[array]:

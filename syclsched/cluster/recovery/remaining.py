@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from syclsched.cluster.parts import Message
 from syclsched.cluster.platforms import machine_names
-from syclsched.cluster.recovery.attempt import Holder, Rest, RunAttempt, StartRows
+from syclsched.cluster.recovery.attempt import Holder, RemainingRun, RunAttempt, StartRows
 from syclsched.cluster.recovery.part_state import HeldValue
 from syclsched.costs import MemoryHistory
 from syclsched.errors import ExecutionError
@@ -28,7 +28,7 @@ from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 
 
-class Undone(NamedTuple):
+class RemainingEstimate(NamedTuple):
     """An estimate of the remaining tasks of a run in progress."""
 
     graph: TaskGraph
@@ -70,7 +70,7 @@ class RunLineage:
         """Predicted times of the tasks."""
         return self._subgraphs.times
 
-    def rest(self, attempts: Sequence[RunAttempt], platform: Platform) -> Rest:
+    def rest(self, attempts: Sequence[RunAttempt], platform: Platform) -> RemainingRun:
         """Return the work that is left after some attempts, for a platform of machines."""
         holders = self._holders(attempts, frozenset(machine_names(platform)))
         whole: dict[str, set[int]] = {piece: set(found) for piece, found in holders.items()}
@@ -101,7 +101,9 @@ class RunLineage:
             apart -= {piece for array in mixed for piece, _ in self._pieces[array]}
         return self._made(left, copies, holders, wanted, platform)
 
-    def undone(self, done: Collection[str], machines: Mapping[str, str], platform: Platform) -> Undone:
+    def estimate_remaining(
+        self, done: Collection[str], machines: Mapping[str, str], platform: Platform
+    ) -> RemainingEstimate:
         """Return an estimate of the remaining tasks when some are done: values are where their writers have run.
 
         ``machines`` names the machine of each task. Inputs are where they are read first.
@@ -113,7 +115,7 @@ class RunLineage:
                 if access.array not in placed or (task.name in done and access.mode.writes):
                     placed[access.array] = machines[task.name]
         there = frozenset(machine_names(platform))  # a lost machine's values are made again on any machine
-        return Undone(graph, {name: placed[name] for name in graph.arrays if placed[name] in there})
+        return RemainingEstimate(graph, {name: placed[name] for name in graph.arrays if placed[name] in there})
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -203,7 +205,7 @@ class RunLineage:
         holders: Mapping[str, Mapping[int, Sequence[Holder]]],
         wanted: Sequence[str],
         platform: Platform,
-    ) -> Rest:
+    ) -> RemainingRun:
         graph = self._subgraphs.of(frozenset(left.tasks), platform, copies=copies)
         starts: dict[str, list[StartRows]] = {}
         original = {name: array for names in copies.values() for (array, _), name in names.items()}
@@ -218,7 +220,7 @@ class RunLineage:
                 last = self._versions.last(piece)
                 if piece in kept and left.start.get(piece) == last:
                     results[array, rows] = holders[piece][last][0]
-        return Rest(
+        return RemainingRun(
             graph,
             {name: tuple(found) for name, found in starts.items() if name in graph.arrays},
             original,

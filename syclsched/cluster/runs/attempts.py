@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from syclsched.cluster.calls import WorkerCall
 from syclsched.cluster.dask_data import send_inputs
 from syclsched.cluster.parts import MachinePart
-from syclsched.cluster.recovery.attempt import Binding, Rest, ResultPiece, RunAttempt, result_pieces
+from syclsched.cluster.recovery.attempt import Binding, RemainingRun, ResultPiece, RunAttempt, result_pieces
 from syclsched.cluster.recovery.part_state import KeptValue
 from syclsched.cluster.recovery.remaining import RunLineage
 from syclsched.cluster.runs.plan_watch import LOOK_S, Move, PlanWatch
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: Longest time that the other parts of a failed run may take to end.
 END_S: Final = 30.0
-#: Most losses of workers after which one run goes on.
+#: Most losses of workers after which one run continues.
 MOST_LOSSES: Final = 8
 #: Seconds between looks at whether a run has been cancelled or its machines are late.
 _LOOK_S: Final = 0.5
@@ -66,7 +66,7 @@ class PlanBinder(Protocol):
         attempts: list[RunAttempt],
         machines: Collection[str],
         slowness: Mapping[str, float],
-    ) -> tuple[Rest, Binding | None]:
+    ) -> tuple[RemainingRun, Binding | None]:
         """Plan the rest of a run for some machines, and bind it there; no binding if nothing is left to do."""
 
 
@@ -91,13 +91,13 @@ class RunAttempts:
         #: The user's values in the form of the graph that was begun last as a whole.
         self.inputs = inputs_of(binding)
         self.all: list[RunAttempt] = []
-        #: One for each loss after which the run went on, and for each move of its rest.
+        #: One for each loss after which the run continued, and for each move of its rest.
         self.losses: list[Recovery] = []
         self._tries = 0
         self._lineage: RunLineage | None = None
         self._lost: set[str] = set()  # addresses of workers known to be lost
         self._ended: set[str] = set()  # machines whose part in the last attempt has ended
-        self._final: Rest | None = None  # the last rest
+        self._final: RemainingRun | None = None  # the last rest
         #: Why the parts were stopped: the rest is to be planned anew.
         self.move: Move | None = None
         self._slowness: Mapping[str, float] = {}
@@ -159,7 +159,7 @@ class RunAttempts:
 
     @property
     def may_recover(self) -> bool:
-        """Whether the run may go on after one more loss."""
+        """Whether the run may continue after one more loss."""
         return self._tries < MOST_LOSSES
 
     @property
@@ -170,7 +170,7 @@ class RunAttempts:
         return self._lineage
 
     def recover(self, loss: WorkerLostError) -> bool:
-        """Go on with the rest on the machines left; return whether parts have begun."""
+        """Continue with the rest on the machines left; return whether parts have begun."""
         begun_s = time.perf_counter()
         self._tries += 1
         self.move = None
@@ -179,7 +179,7 @@ class RunAttempts:
         return self._go_on(self._left(), report, begun_s)
 
     def follow(self, move: Move) -> bool:
-        """Go on with the rest as it is planned anew; return whether parts have begun."""
+        """Continue with the rest as it is planned anew; return whether parts have begun."""
         begun_s = time.perf_counter()
         self.move, self._slowness = None, move.slowness
         return self._go_on(self._left() | move.machines, Recovery(move.reason, move.what), begun_s)
@@ -231,7 +231,7 @@ class RunAttempts:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _begin(self, binding: Binding, rest: Rest | None) -> None:
+    def _begin(self, binding: Binding, rest: RemainingRun | None) -> None:
         """Start the parts of a binding."""
         attempt = RunAttempt(binding, uuid.uuid4().hex, rest)
         self.all = [attempt] if rest is None else [*self.all, attempt]

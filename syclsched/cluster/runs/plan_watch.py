@@ -138,7 +138,7 @@ class PlanWatch:
             return None
         slowness = {name: self._assumed.get(name, 1.0) * ratio for name, ratio in ratios.items()}
         move = None
-        with suppress(SyclschedError):  # nothing can be planned now: the run goes on where it is
+        with suppress(SyclschedError):  # nothing can be planned now: the run continues where it is
             move = self._decided(attempt, running, lineage(), {**self._assumed, **slowness}, joined)
         took_s = time.perf_counter() - now_s
         self._next_s = time.perf_counter() + _REST_OF_TIME * took_s

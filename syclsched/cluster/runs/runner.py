@@ -29,7 +29,7 @@ from syclsched.cluster.part_runner import receive as receive_message
 from syclsched.cluster.part_runner import send as send_message
 from syclsched.cluster.parts import check_machines, divide
 from syclsched.cluster.planning import ClusterPlanner, Expected, followed
-from syclsched.cluster.recovery.attempt import Binding, Rest, RunAttempt
+from syclsched.cluster.recovery.attempt import Binding, RemainingRun, RunAttempt
 from syclsched.cluster.recovery.remaining import RunLineage
 from syclsched.cluster.runs.attempts import END_S, MOST_LOSSES
 from syclsched.cluster.runs.cluster_run import ClusterRun
@@ -333,7 +333,7 @@ class ClusterRunner:
                 self.binding = self._bind(before)
         self._outdated = False
 
-    def _bind(self, plan: Plan, rest: Rest | None = None, progress: Progress | None = None) -> Binding:
+    def _bind(self, plan: Plan, rest: RemainingRun | None = None, progress: Progress | None = None) -> Binding:
         """Send each machine its part of the graph, or of the rest of a run, and bind it there."""
         addresses = {worker.name: worker.address for worker in self._workers.workers}
         check_machines(plan, addresses)
@@ -412,7 +412,7 @@ class ClusterRunner:
         attempts: list[RunAttempt],
         machines: Collection[str],
         slowness: Mapping[str, float],
-    ) -> tuple[Rest, Binding | None]:
+    ) -> tuple[RemainingRun, Binding | None]:
         """Plan the rest of a run for some machines, and bind it there; no binding if nothing is left to do."""
         if self._dynamic is not None:
             raise ExecutionError(
@@ -457,7 +457,7 @@ class ClusterRunner:
         slowness: Mapping[str, float],
     ) -> tuple[float, float]:
         """Return the time that the rest takes if each task stays on its machine, and on all machines of a platform."""
-        undone = lineage.undone(done, machines, platform)
+        undone = lineage.estimate_remaining(done, machines, platform)
         placed = {name: qualified(machine, HOST) for name, machine in undone.placed.items()}
         expected = Expected(lineage.times, placed, slowness)
         stay_s, move_s = (self._planner.makespan_s(undone.graph, platform, expected, stay) for stay in (machines, None))

@@ -242,7 +242,7 @@ class Mailbox:
             if misfit is not None:
                 raise misfit
             _write(into, memory)
-            self._spare.give(memory)
+            self._spare.release(memory)
             return
         try:
             in_time = waiter.done.acquire(timeout=min(max(0.0, timeout_s), threading.TIMEOUT_MAX))
@@ -482,7 +482,7 @@ class Mailbox:
                 if reader.closed:
                     return Place(None)
                 self._room.wait(_CHECK_S)
-            memory = self._spare.take(nbytes)
+            memory = self._spare.acquire(nbytes)
             state.seen.add(message)
             state.coming.add(message)
             self._kept_bytes += nbytes
@@ -500,7 +500,7 @@ class Mailbox:
         if waiter.into.flags.c_contiguous:
             place = Place(waiter.into.reshape(-1).view(np.uint8), waiter)
         else:
-            place = Place(self._spare.take(nbytes), waiter)
+            place = Place(self._spare.acquire(nbytes), waiter)
         waiter.claimed, waiter.reader = True, reader
         del state.waiting[message]
         return place
@@ -517,7 +517,7 @@ class Mailbox:
         if waiter is not None:
             if not waiter.into.flags.c_contiguous:
                 _write(waiter.into, memory)
-                self._spare.give(memory)
+                self._spare.release(memory)
             waiter.finish()
             return
         with self._lock:
@@ -537,7 +537,7 @@ class Mailbox:
         if misfit is None:
             _write(waiter.into, memory)
         waiter.finish(misfit)
-        self._spare.give(memory)
+        self._spare.release(memory)
 
     def broken(self, reader: Incoming, cause: str, unread: tuple[str, int, Place] | None) -> None:
         """Note that a connection ended, perhaps within a message."""

@@ -22,7 +22,7 @@ class SpareMemory:
         self._lock = threading.Lock()
         self._free: list[np.ndarray[Any, np.dtype[np.uint8]]] = []  # the longest free first
 
-    def take(self, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    def acquire(self, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """Return memory of this many bytes."""
         if nbytes >= _LEAST_BYTES:
             with self._lock:
@@ -33,7 +33,7 @@ class SpareMemory:
                     return best[:nbytes]
         return np.empty(nbytes, np.uint8)
 
-    def give(self, memory: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
+    def release(self, memory: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
         """Take back memory without other references."""
         whole = memory if memory.base is None else memory.base
         if not isinstance(whole, np.ndarray) or not _LEAST_BYTES <= whole.nbytes <= self._limit_bytes:

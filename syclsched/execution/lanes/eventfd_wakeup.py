@@ -38,9 +38,9 @@ class EventFd:
         """The file descriptor to write to; None where the system has no eventfd."""
         return self._fd
 
-    def sleep(self, begun_s: float, rings: bool) -> None:
-        """Sleep until a signal or the end of a time slice; ``rings`` is whether the runtime signals."""
-        if rings and self._fd is not None:
+    def sleep(self, begun_s: float, has_signals: bool) -> None:
+        """Sleep until a signal or the end of a time slice; ``has_signals`` is whether the runtime signals."""
+        if has_signals and self._fd is not None:
             poller = select.poll()  # select.select takes no descriptor above 1,023
             poller.register(self._fd, select.POLLIN)
             poller.poll(_SLICE_S * 1e3)
@@ -48,11 +48,11 @@ class EventFd:
         else:
             time.sleep(backoff(time.perf_counter() - begun_s, *_POLL_INTERVALS_S))
 
-    async def sleep_async(self, begun_s: float, rings: bool) -> None:
+    async def sleep_async(self, begun_s: float, has_signals: bool) -> None:
         """Sleep in a coroutine; see `sleep`."""
         import asyncio  # imports fifty modules, which only coroutines need
 
-        if not rings or self._fd is None:
+        if not has_signals or self._fd is None:
             await asyncio.sleep(backoff(time.perf_counter() - begun_s, *_POLL_INTERVALS_S))
             return
         loop = asyncio.get_running_loop()

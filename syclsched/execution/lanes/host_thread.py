@@ -100,16 +100,16 @@ class HostThread:
 
     def _sleep(self, runs: Sequence[_RunWithHostSteps], begun_s: float) -> None:
         """Sleep until a step may be ready; wake-ups can be spurious."""
-        rung = True
+        has_signals = True
         for run in runs:
             try:
                 if len(runs) == 1 and run.wait_if_exclusive():
                     return
-                rung &= run.notify_on(self._alarm)
+                has_signals &= run.notify_on(self._alarm)
             except BaseException as error:
                 run.fail(error)
                 return
-        self._alarm.sleep(begun_s, rung)
+        self._alarm.sleep(begun_s, has_signals)
 
     def _advance(self, runs: Sequence[_RunWithHostSteps]) -> bool:
         """Advance each run by one step, or the only run as far as it can; return whether any advanced."""

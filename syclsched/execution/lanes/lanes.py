@@ -284,7 +284,7 @@ class HostLane:
     def skip(self, node: ProgramNode, events: Sequence[Waitable]) -> None:
         """Queue a wait for events in place of a skipped instruction."""
         self._queued += 1
-        self.worker.post(lambda: self._report(_pass_over(node, events)))
+        self.worker.post(lambda: self._report(_wait_for_skipped(node, events)))
 
     def take_unexecuted(self, completion: Completion) -> list[ProgramNode]:
         """Record a completion, and return unexecuted instructions; on the thread that calls `start`."""
@@ -325,7 +325,7 @@ def _watch(node: ProgramNode, event: SyclEvent) -> Completion:
     return Completion(node)
 
 
-def _pass_over(node: ProgramNode, events: Sequence[Waitable]) -> Completion:
+def _wait_for_skipped(node: ProgramNode, events: Sequence[Waitable]) -> Completion:
     for event in events:
         with suppress(Exception):  # reported for the instruction that was submitted with the event
             wait_for(event)

@@ -41,7 +41,7 @@ def execute(
 ) -> Run:
     """Verify and start a plan; return at once.
 
-    With ``measure``, its tasks' times go into the history, and with a key its makespan. ``progress`` is told of the
+    With ``measure``, its tasks' times go into the history, and with a key its makespan. ``progress`` reports the
     kernels that the run compiles first.
     """
     prepared = prepare(plan, graph)

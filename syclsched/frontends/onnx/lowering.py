@@ -218,7 +218,7 @@ class _Lowering:
         for position, (parameter, name) in enumerate(call.writes.items()):
             if node.kind == "operation" and parameter in call.updated:
                 value = self._unused(node, parameter, position) if name is None else network.values[name]
-                arguments[parameter] = self._begun(value, call.updated[parameter])
+                arguments[parameter] = self._updated_array(value, call.updated[parameter])
             elif name is not None and parameter in call.updated:
                 # The result overwrites the value it updates.
                 if node.kind != "update":  # which comes after all that read the value before
@@ -241,7 +241,7 @@ class _Lowering:
     def _unused(self, node: CanonicalNode, parameter: str, position: int) -> Value:
         return Value(f"{node.name} {parameter}", *unused_output(node, self._network.values, position))
 
-    def _begun(self, value: Value, old: str) -> LogicalArray | ReshapedArray:
+    def _updated_array(self, value: Value, old: str) -> LogicalArray | ReshapedArray:
         """Return the array that a task makes of an old value: a copy, or the array itself if it has no other reader.
 
         The operation says whether it updates the array or accumulates in it.

@@ -55,27 +55,27 @@ def judge_packages(facts: Facts) -> Iterator[Finding]:
             "without them no device can be used",
             generation.install_command(absent),
         )
-    yield from _strangers(generation, facts)
+    yield from _mismatched_packages(generation, facts)
     present = ", ".join(f"{name} {versions[name]}" for name in generation.required if name in versions)
     if present:
         yield Finding("packages", "info", present)
     yield from _other_generation(generation, facts)
 
 
-def _strangers(generation: StackGeneration, facts: Facts) -> Iterator[Finding]:
+def _mismatched_packages(generation: StackGeneration, facts: Facts) -> Iterator[Finding]:
     """Report distributions that are of another release than the rest."""
-    strangers = generation.strangers(facts.versions)
-    if strangers:
+    mismatched = generation.mismatched_packages(facts.versions)
+    if mismatched:
         what, command = generation.mixture(facts.versions)
-        is_fatal = bool(_LINKED.intersection(strangers))
-        yield Finding("packages", "missing" if is_fatal else "warning", what, _meaning(generation, strangers), command)
+        is_fatal = bool(_LINKED.intersection(mismatched))
+        yield Finding("packages", "missing" if is_fatal else "warning", what, _meaning(generation, mismatched), command)
 
 
-def _meaning(generation: StackGeneration, strangers: tuple[str, ...]) -> str:
+def _meaning(generation: StackGeneration, mismatched: tuple[str, ...]) -> str:
     """Return the consequence of a mixed installation."""
-    if strangers == ("numpy",):
+    if mismatched == ("numpy",):
         return f"the pinned dpctl, dpnp and numba are compiled for NumPy {generation.numpy_end[0] - 1}"
-    if _LINKED.intersection(strangers):
+    if _LINKED.intersection(mismatched):
         return "the packages are linked against each other's libraries of one release: some cannot be imported"
     return "they were not tested together; devices may be missing"
 
@@ -104,7 +104,7 @@ def _other_generation(generation: StackGeneration, facts: Facts) -> Iterator[Fin
         yield Finding(
             "generation",
             "info",
-            f"{generation.name}; the other, {other.name}, offers {other.offers} ({how})",
+            f"{generation.name}; the other, {other.name}, offers {other.advantages} ({how})",
         )
 
 

@@ -122,7 +122,7 @@ class BoundPlans:
                 by_value.learn(error, shapes_key, version, lambda: self._shapes_of(values), values)
             except Exception:
                 # One call's numbers must not make those after it fail.
-                if entered or not by_value.take_back(shapes_key, version):
+                if entered or not by_value.discard(shapes_key, version):
                     raise
 
     def load(self, declared: Shapes) -> None:

@@ -136,7 +136,7 @@ class ValueShapes:
                 if self.version(key) == version:
                     self._untried.pop(key, None)
 
-    def take_back(self, key: tuple[Any, ...], version: int) -> bool:
+    def discard(self, key: tuple[Any, ...], version: int) -> bool:
         """Forget the extents of a version for which no plan can be made; return whether another call had them."""
         with self._lock:
             if self.version(key) != version:

@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 #: Batches loaded ahead.
 _AHEAD: Final = 2
 #: Seconds that a loader may take to end after the last batch that is wanted.
-_PATIENCE_S: Final = 1.0
+_LOADER_EXIT_S: Final = 1.0
 
 _LOGGER = logging.getLogger("syclsched")
 
@@ -125,7 +125,7 @@ class LoadedBatches:
         """End the threads; a loader that waits for something does so later, with its next batch."""
         self._stopped.set()
         self._asked.put(None)
-        self._loading.join(_PATIENCE_S)
+        self._loading.join(_LOADER_EXIT_S)
         if self._loading.is_alive():
             _LOGGER.warning("%s: the loader of batches has not ended yet; its next batch is dropped", self._where)
         if self._copying is not None:

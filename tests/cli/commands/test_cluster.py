@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import Outcome, call
+from support.commands import CommandResult, call
 
 from syclsched.cluster import connect
 from syclsched.model.plan import Plan
@@ -32,7 +32,7 @@ def scheduler() -> Iterator[str]:
 def command(scheduler: str, capsys: pytest.CaptureFixture[str]) -> Any:
     """Call a command with the cluster's address."""
 
-    def called(*arguments: object) -> Outcome:
+    def called(*arguments: object) -> CommandResult:
         return call(capsys, *arguments, "--cluster", scheduler)
 
     return called

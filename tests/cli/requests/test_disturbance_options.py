@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.commands import Outcome, call
+from support.commands import CommandResult, call
 
 from syclsched.cli.requests.disturbance_options import parse_seconds
 from syclsched.errors import ArgumentError
@@ -24,7 +24,7 @@ def plan_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     return path
 
 
-def done(capsys: pytest.CaptureFixture[str], *arguments: object) -> Outcome:
+def done(capsys: pytest.CaptureFixture[str], *arguments: object) -> CommandResult:
     outcome = call(capsys, "simulate", *arguments)
     assert outcome.code == 0, outcome.err
     return outcome

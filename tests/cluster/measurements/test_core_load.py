@@ -24,14 +24,14 @@ def _on_one_core(busy: bool) -> CoreUse:
     def measure() -> None:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # of this thread and its children
         with CoreLoad() as load:
-            load.begin()
+            load.start_measurement()
             end = time.perf_counter() + 0.5
             while time.perf_counter() < end:
                 if busy:
                     hashlib.sha256(WORK).digest()
                 else:
                     time.sleep(0.01)
-            found.append(load.use(10))
+            found.append(load.measured_use(10))
 
     thread = threading.Thread(target=measure)
     thread.start()
@@ -63,14 +63,14 @@ def test_what_is_lost_is_the_progress_that_is_missing(monkeypatch: pytest.Monkey
     monkeypatch.setattr(core_load, "time", SimpleNamespace(perf_counter=lambda: now_s, sleep=compute))
     with made as load:
         compute(3.0, 0)  # before the measured pieces: not counted
-        load.begin()
+        load.start_measurement()
         compute(2.0, 400)
-        use = load.use(5)
+        use = load.measured_use(5)
     assert use == CoreUse(pytest.approx(1.2 * 2 / 5), 2)
 
 
 def test_cores_that_are_wanted_are_those_that_take_as_long_in_a_plan() -> None:
-    assert CoreUse(0.5, 1).wanted(1.0) == pytest.approx(1.0)  # half of a core, as a second thread
-    assert CoreUse(0.5, 4).wanted(1.0) == pytest.approx(4 / 7)
-    assert CoreUse().wanted(1e-3) == 0.0
-    assert CoreUse(9.0, 2).wanted(1.0) == pytest.approx(18.0)  # never all of it
+    assert CoreUse(0.5, 1).core_demand(1.0) == pytest.approx(1.0)  # half of a core, as a second thread
+    assert CoreUse(0.5, 4).core_demand(1.0) == pytest.approx(4 / 7)
+    assert CoreUse().core_demand(1e-3) == 0.0
+    assert CoreUse(9.0, 2).core_demand(1.0) == pytest.approx(18.0)  # never all of it

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from syclsched.cluster.parts import divide
 from syclsched.cluster.platforms import NetworkPath, joined
-from syclsched.cluster.recovery.attempt import Binding, Rest, RunAttempt, result_pieces
+from syclsched.cluster.recovery.attempt import Binding, RemainingRun, RunAttempt, result_pieces
 from syclsched.cluster.recovery.part_state import HeldValue, PartReport, PartState
 from syclsched.cluster.recovery.remaining import RunLineage
 from syclsched.model.graph import TaskGraph
@@ -32,7 +32,7 @@ def platform_of(*machines: str) -> Platform:
 
 
 @dataclass
-class Machine:
+class PartMachine:
     """A machine that runs its part one task after another."""
 
     values: dict[str, Any]
@@ -47,23 +47,23 @@ class Trial:
     graph: TaskGraph
     inputs: Mapping[str, Any]
     attempts: list[RunAttempt] = field(default_factory=list)
-    memories: list[dict[str, Machine]] = field(default_factory=list)
-    rest: Rest | None = None
+    memories: list[dict[str, PartMachine]] = field(default_factory=list)
+    rest: RemainingRun | None = None
     ran: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._operations = {task.name: task.operation for task in self.graph.tasks}
 
-    def begin(self, plan: Plan, graph: TaskGraph, rest: Rest | None) -> None:
+    def begin(self, plan: Plan, graph: TaskGraph, rest: RemainingRun | None) -> None:
         divided = divide(plan, graph, lambda *_, **__: None, lambda *_, **__: None, {} if rest is None else rest.held)
         attempt = RunAttempt(Binding("", plan, graph, divided, {}), "", rest)
         self.attempts.append(attempt)
         self.memories.append({name: self._machine(attempt, name) for name in divided.parts})
 
-    def _machine(self, attempt: RunAttempt, name: str) -> Machine:
+    def _machine(self, attempt: RunAttempt, name: str) -> PartMachine:
         part = attempt.binding.divided.parts[name]
         rng = np.random.default_rng(1)  # memory that was not written has arbitrary contents
-        made = Machine({n: rng.integers(0, 99, a.shape) for n, a in part.graph.arrays.items()})
+        made = PartMachine({n: rng.integers(0, 99, a.shape) for n, a in part.graph.arrays.items()})
         for array in part.inputs:
             made.values[array] = np.array(self.inputs[attempt.original(array)])
         for array, rows in part.kept:

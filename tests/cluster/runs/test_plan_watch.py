@@ -39,7 +39,7 @@ class Answer:
         return self._value
 
 
-class Told:
+class FakeMachines:
     """Machines whose completed seconds of work and predictions the test sets."""
 
     def __init__(self, stay_s: float, move_s: float, cost_s: float = 0.5) -> None:
@@ -81,26 +81,28 @@ def begun() -> tuple[RunAttempt, RunLineage]:
     return RunAttempt(Binding("", plan, graph, divided, {"one": "", "two": ""}), ""), RunLineage(plan, graph)
 
 
-def watched(told: Told, clock: list[float], pace: Mapping[str, float], seconds: Iterable[float]) -> list[Move]:
+def watched(
+    machines: FakeMachines, clock: list[float], pace: Mapping[str, float], seconds: Iterable[float]
+) -> list[Move]:
     """Watch two machines that complete this much of their work in a second; return the moves."""
     attempt, lineage = begun()
-    watch, moves = PlanWatch(told), []  # type: ignore[arg-type]
+    watch, moves = PlanWatch(machines), []  # type: ignore[arg-type]
     for now_s in seconds:
         clock[0] = now_s
-        told.done_s = {machine: now_s * done for machine, done in pace.items()}
+        machines.done_s = {machine: now_s * done for machine, done in pace.items()}
         move = watch.look(attempt, ("one", "two"), lambda: lineage)
         moves += [] if move is None else [move]
     return moves
 
 
 def test_machines_that_take_as_long_as_planned_are_left_alone(clock: list[float]) -> None:
-    told = Told(100.0, 1.0)
-    assert watched(told, clock, {"one": 1.0, "two": 1.0}, range(10)) == []
-    assert told.slowness == {}  # the move was not even considered
+    machines = FakeMachines(100.0, 1.0)
+    assert watched(machines, clock, {"one": 1.0, "two": 1.0}, range(10)) == []
+    assert machines.slowness == {}  # the move was not even considered
 
 
 def test_a_slow_machine_is_found_with_its_slowness(clock: list[float]) -> None:
-    moves = watched(Told(100.0, 50.0), clock, {"one": 1.0, "two": 0.1}, range(10))
+    moves = watched(FakeMachines(100.0, 50.0), clock, {"one": 1.0, "two": 0.1}, range(10))
     assert moves[0].reason == "late" and moves[0].what.startswith("two takes ")
     assert moves[0].slowness["two"] > 1.05 > moves[0].slowness["one"]
     assert moves[0].machines == {"one", "two"}
@@ -110,28 +112,28 @@ def test_a_slow_machine_is_found_with_its_slowness(clock: list[float]) -> None:
 def test_what_would_not_end_clearly_earlier_does_not_move(
     clock: list[float], stay_s: float, move_s: float, cost_s: float
 ) -> None:
-    told = Told(stay_s, move_s, cost_s)
-    assert watched(told, clock, {"one": 1.0, "two": 0.1}, range(10)) == []
-    assert told.slowness["two"] > 2.0  # of the ten seconds, after as many seconds
+    machines = FakeMachines(stay_s, move_s, cost_s)
+    assert watched(machines, clock, {"one": 1.0, "two": 0.1}, range(10)) == []
+    assert machines.slowness["two"] > 2.0  # of the ten seconds, after as many seconds
 
 
 def test_moves_have_an_end(clock: list[float]) -> None:
-    moves = watched(Told(100.0, 1.0), clock, {"one": 1.0, "two": 0.001}, range(1, 1000))
+    moves = watched(FakeMachines(100.0, 1.0), clock, {"one": 1.0, "two": 0.001}, range(1, 1000))
     assert len(moves) == plan_watch.MOST_MOVES
 
 
 def test_a_machine_that_has_joined_and_left_is_not_planned_for(clock: list[float]) -> None:
     """Before, the run was stopped for this machine again and again."""
     attempt, lineage = begun()
-    told = Told(100.0, 1.0)
-    watch = PlanWatch(told)  # type: ignore[arg-type]
+    machines = FakeMachines(100.0, 1.0)
+    watch = PlanWatch(machines)  # type: ignore[arg-type]
 
     def look() -> Move | None:
         clock[0] += 1.0
-        told.done_s = {"one": clock[0], "two": clock[0]}
+        machines.done_s = {"one": clock[0], "two": clock[0]}
         return watch.look(attempt, ("one", "two"), lambda: lineage)
 
-    told.there = frozenset(("one", "two", "three"))
+    machines.there = frozenset(("one", "two", "three"))
     moves: list[Move] = []
 
     def joined() -> bool:  # once the machine has been measured
@@ -140,6 +142,6 @@ def test_a_machine_that_has_joined_and_left_is_not_planned_for(clock: list[float
 
     until(joined)
     assert "three" in moves[-1].machines
-    told.there = frozenset(("one", "two"))
+    machines.there = frozenset(("one", "two"))
     later = [look() for _ in range(5)]
     assert not any(move is not None and move.reason == "joined" for move in later)

@@ -364,7 +364,7 @@ class TestLosses:
         b.receive("second", 0, None, 10.0)
 
     def test_connection_that_is_not_used_for_long_is_asked_for_a_sign(self, network: Network, a: Mailbox) -> None:
-        network.boxes["b"] = _Deaf()  # type: ignore[assignment]  # takes all that comes, and breaks then
+        network.boxes["b"] = _ResettingWorker()  # type: ignore[assignment]  # takes all that comes, and breaks then
         a.send("first", 0, "b", None)
         time.sleep(1.1)
         a.end("first")
@@ -454,7 +454,7 @@ class _Frozen:
         pass
 
 
-class _Deaf:
+class _ResettingWorker:
     """A worker whose connection breaks without notice at the data after its first message."""
 
     def accept(self, name: str, connection: SocketConnection) -> None:

@@ -12,42 +12,42 @@ MIB = 1 << 20
 
 def test_memory_is_used_again_for_sizes_like_it() -> None:
     spare = SpareMemory(8 * MIB)
-    first = spare.take(2 * MIB)
+    first = spare.acquire(2 * MIB)
     first[:] = 7
-    spare.give(first)
-    small = spare.take(MIB // 2)
+    spare.release(first)
+    small = spare.acquire(MIB // 2)
     assert not np.shares_memory(small, first)
-    again = spare.take(MIB + 5)
+    again = spare.acquire(MIB + 5)
     assert np.shares_memory(again, first)
     assert again.nbytes == MIB + 5
-    assert not np.shares_memory(spare.take(MIB + 5), first)  # the buffer is in use
-    spare.give(again)
-    assert np.shares_memory(spare.take(2 * MIB), first)  # the whole buffer was returned
+    assert not np.shares_memory(spare.acquire(MIB + 5), first)  # the buffer is in use
+    spare.release(again)
+    assert np.shares_memory(spare.acquire(2 * MIB), first)  # the whole buffer was returned
 
 
 def test_memory_is_limited() -> None:
     spare = SpareMemory(3 * MIB)
-    taken = [spare.take(MIB) for _ in range(4)]
+    taken = [spare.acquire(MIB) for _ in range(4)]
     for each in taken:
-        spare.give(each)
-    again = [spare.take(MIB) for _ in range(4)]
+        spare.release(each)
+    again = [spare.acquire(MIB) for _ in range(4)]
     used = [[np.shares_memory(new, old) for new in again].count(True) for old in taken]
     assert used == [0, 1, 1, 1]
-    large = spare.take(4 * MIB)
-    spare.give(large)
-    assert not np.shares_memory(spare.take(4 * MIB), large)
+    large = spare.acquire(4 * MIB)
+    spare.release(large)
+    assert not np.shares_memory(spare.acquire(4 * MIB), large)
 
 
 def test_small_memory_is_not_kept() -> None:
     spare = SpareMemory(MIB)
-    small = spare.take(1000)
-    spare.give(small)
-    assert not np.shares_memory(spare.take(1000), small)
+    small = spare.acquire(1000)
+    spare.release(small)
+    assert not np.shares_memory(spare.acquire(1000), small)
 
 
 def test_nothing_is_left_after_clearing() -> None:
     spare = SpareMemory(8 * MIB)
-    first = spare.take(MIB)
-    spare.give(first)
+    first = spare.acquire(MIB)
+    spare.release(first)
     spare.clear()
-    assert not np.shares_memory(spare.take(MIB), first)
+    assert not np.shares_memory(spare.acquire(MIB), first)

@@ -70,7 +70,7 @@ print(json.dumps([[m for m in compiled if m.startswith("compiling")], imported, 
 """
 
 
-class Ran:
+class KernelProcess:
     """A process that runs `RUN`."""
 
     def __init__(self, folder: Path, dtype: str = "float32") -> None:
@@ -95,14 +95,14 @@ class Ran:
 
 @pytest.mark.sycl
 def test_the_next_process_compiles_nothing_and_computes_the_same(tmp_path: Path) -> None:
-    at_once = [Ran(tmp_path), Ran(tmp_path)]
+    at_once = [KernelProcess(tmp_path), KernelProcess(tmp_path)]
     (compiled, imported, results), other = (each.outcome() for each in at_once)
     assert imported or other[1]
     assert any("Python kernel by" in each for each in [*compiled, *other[0]])
     assert any("heat_step for" in each for each in [*compiled, *other[0]])
     assert other[2] == results
-    assert Ran(tmp_path).outcome() == ([], False, results)
-    compiled, imported, _ = Ran(tmp_path, dtype="float64").outcome()
+    assert KernelProcess(tmp_path).outcome() == ([], False, results)
+    compiled, imported, _ = KernelProcess(tmp_path, dtype="float64").outcome()
     assert imported
     assert len(compiled) == 3  # the Python kernel, its SPIR-V, and OpenCL C
 

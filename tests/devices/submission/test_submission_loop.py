@@ -213,7 +213,7 @@ def test_what_shares_an_event_rings_when_that_completes(queues: list[Any], new_l
     alarm = EventFd()
     assert alarm.fd is not None and loop.signal_eventfd(1, alarm.fd) == loop.native
     loop.wait(batch)
-    alarm.sleep(0.0, rings=loop.native)
+    alarm.sleep(0.0, has_signals=loop.native)
     assert not loop.is_pending(1)
     alarm.close()
 

@@ -8,7 +8,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.strategies import Case, cases
+from support.strategies import ScheduledGraph, cases
 
 from syclsched.execution.core.program import MEMORY_KINDS, Program, ProgramNode
 from syclsched.execution.dispatch.readiness import HOST_AHEAD, Readiness
@@ -20,11 +20,11 @@ from syclsched.model.schedule import Schedule
 from syclsched.planning import build_plan
 
 
-def program_of(case: Case) -> Program:
+def program_of(case: ScheduledGraph) -> Program:
     return Program(build_plan(case.graph, case.platform, case.schedule, case.durations_s))
 
 
-class Machine:
+class MockDevices:
     """Mock devices and host threads that answer in random order and check their instructions."""
 
     def __init__(self, program: Program, rng: random.Random) -> None:
@@ -88,9 +88,9 @@ class Machine:
 
 
 @given(case=st.one_of(cases(), cases(ranges=True)), seed=st.integers(0, 2**20))
-def test_every_order_of_answers_ends_with_everything_handed_on_once(case: Case, seed: int) -> None:
+def test_every_order_of_answers_ends_with_everything_handed_on_once(case: ScheduledGraph, seed: int) -> None:
     program = program_of(case)
-    machine = Machine(program, random.Random(seed))
+    machine = MockDevices(program, random.Random(seed))
     machine.run()
     assert sorted(machine.submitted) == sorted(program.nodes)
     position = {number: place for place, number in enumerate(machine.submitted)}
@@ -110,7 +110,7 @@ def test_every_order_of_answers_ends_with_everything_handed_on_once(case: Case, 
 
 
 @given(case=st.one_of(cases(), cases(ranges=True)), seed=st.integers(0, 2**20))
-def test_no_event_is_handed_to_another_context(case: Case, seed: int) -> None:
+def test_no_event_is_handed_to_another_context(case: ScheduledGraph, seed: int) -> None:
     program = program_of(case)
     space = {
         i.id: program.plan.platform.device(lane.device).space for lane in program.plan.lanes for i in lane.instructions
@@ -126,7 +126,9 @@ def prepared_in(program: Program) -> dict[int, tuple[str, str]]:
 
 
 @given(case=st.one_of(cases(), cases(ranges=True)), seed=st.integers(0, 2**20), ahead=st.booleans())
-def test_memory_stays_within_the_plans_peak_and_nothing_gets_stuck(case: Case, seed: int, ahead: bool) -> None:
+def test_memory_stays_within_the_plans_peak_and_nothing_gets_stuck(
+    case: ScheduledGraph, seed: int, ahead: bool
+) -> None:
     program, rng = program_of(case), random.Random(seed)
     readiness = Readiness(program.lanes)
     limit = PeakMemoryLimit([n.instruction for n in program.nodes.values() if n.instruction.kind == "alloc"],

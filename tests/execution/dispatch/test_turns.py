@@ -18,7 +18,7 @@ CPU, GPU = frozenset({"cpu"}), frozenset({"gpu"})
 
 
 @dataclass
-class Clock:
+class ManualClock:
     """A clock that the test advances."""
 
     now_s: float = 0.0
@@ -55,7 +55,7 @@ class Client:
         return not self.waits
 
 
-def serve(turns: Turns, clock: Clock, clients: list[Client], until_s: float) -> None:
+def serve(turns: Turns, clock: ManualClock, clients: list[Client], until_s: float) -> None:
     """Execute instructions on one device, in the order of their submission, until a time."""
     queue: list[Client] = []
     end_s = clock.now_s
@@ -99,7 +99,7 @@ def no_observer_is_left() -> Any:
     seconds=st.lists(st.floats(1e-4, 5e-3), min_size=4, max_size=4),
 )
 def test_devices_are_shared_by_weight(shares: list[float], seconds: list[float]) -> None:
-    clock = Clock()
+    clock = ManualClock()
     turns = Turns(clock, threaded=False)
     clients = [Client(turns.join(0, share, CPU), each) for share, each in zip(shares, seconds, strict=False)]
     serve(turns, clock, clients, 1.0)
@@ -110,7 +110,7 @@ def test_devices_are_shared_by_weight(shares: list[float], seconds: list[float])
 
 
 def test_a_run_of_higher_priority_goes_first_and_the_other_does_not_starve() -> None:
-    clock = Clock()
+    clock = ManualClock()
     turns = Turns(clock, threaded=False)
     high, low = Client(turns.join(-1, 1.0, CPU), 1e-3), Client(turns.join(-2, 1.0, CPU), 1e-3)
     serve(turns, clock, [high, low], 2.0)
@@ -131,9 +131,9 @@ def begin_call(name: str) -> run_observer.ObservedCall:
     return run_observer.active.call_began(plan)
 
 
-def held() -> tuple[Clock, Turns, Turn]:
+def held() -> tuple[ManualClock, Turns, Turn]:
     """Return a run of priority -1 on the CPU that is held while a run of priority 0 continues there."""
-    clock = Clock(1.0)
+    clock = ManualClock(1.0)
     turns = Turns(clock, threaded=False)
     turn = turns.join(-1, 1.0, CPU)
     begin_call("cpu")
@@ -141,7 +141,7 @@ def held() -> tuple[Clock, Turns, Turn]:
 
 
 def test_runs_that_take_no_turns_hold_back_those_of_lower_priority_on_their_devices() -> None:
-    clock = Clock(1.0)
+    clock = ManualClock(1.0)
     turns = Turns(clock, threaded=False)
     background, elsewhere, equal = turns.join(-1, 1.0, CPU), turns.join(-1, 1.0, GPU), turns.join(0, 1.0, CPU)
     woken: list[str] = []
@@ -199,7 +199,7 @@ def test_work_that_took_as_long_as_predicted_costs_nothing_more() -> None:
 
 
 def test_a_run_that_is_always_at_work_and_never_asks_holds_nobody_up_for_good() -> None:
-    clock = Clock(1.0)
+    clock = ManualClock(1.0)
     turns = Turns(clock, threaded=False)
     silent, ahead = turns.join(0, 1.0, CPU), Client(turns.join(0, 1.0, CPU), 1e-3)
     assert silent.may_start(1e-3, lambda: None)
@@ -209,7 +209,7 @@ def test_a_run_that_is_always_at_work_and_never_asks_holds_nobody_up_for_good() 
 
 
 def test_a_run_that_is_held_elsewhere_holds_no_peer_up() -> None:
-    clock = Clock(1.0)
+    clock = ManualClock(1.0)
     turns = Turns(clock, threaded=False)
     both, alone = turns.join(-1, 1.0, CPU | GPU), Client(turns.join(-1, 1.0, CPU), 1e-3)
     begin_call("gpu")
@@ -219,7 +219,7 @@ def test_a_run_that_is_held_elsewhere_holds_no_peer_up() -> None:
 
 
 def test_a_newcomer_does_not_starve_among_unequal_shares() -> None:
-    clock = Clock()
+    clock = ManualClock()
     turns = Turns(clock, threaded=False)
     small, large = Client(turns.join(0, 0.01, CPU), 10e-3), Client(turns.join(0, 10.0, CPU), 10e-3)
     serve(turns, clock, [small, large], 1.0)
@@ -229,7 +229,7 @@ def test_a_newcomer_does_not_starve_among_unequal_shares() -> None:
 
 
 def test_runs_that_follow_each_other_keep_their_account() -> None:
-    clock = Clock()
+    clock = ManualClock()
     turns = Turns(clock, threaded=False)
     other = Client(turns.join(0, 1.0, CPU), 5e-3)
     done_s = 0.0
@@ -243,7 +243,7 @@ def test_runs_that_follow_each_other_keep_their_account() -> None:
 
 
 def test_time_that_a_run_did_not_use_is_not_saved_up() -> None:
-    clock = Clock()
+    clock = ManualClock()
     turns = Turns(clock, threaded=False)
     early, late = Client(turns.join(0, 1.0, CPU), 1e-3), Client(turns.join(0, 1.0, CPU), 1e-3)
     serve(turns, clock, [early], 1.0)
@@ -252,7 +252,7 @@ def test_time_that_a_run_did_not_use_is_not_saved_up() -> None:
 
 
 def test_without_runs_that_take_turns_nothing_is_observed() -> None:
-    turns = Turns(Clock(), threaded=False)
+    turns = Turns(ManualClock(), threaded=False)
     before = run_observer.active
     turn = turns.join(-1, 1.0, CPU)
     assert run_observer.active is not before

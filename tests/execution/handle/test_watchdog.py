@@ -32,13 +32,13 @@ SIZE = 64
 # --- a watchdog on a mock engine ------------------------------------------------------------------
 
 
-class Engine:
+class MockEngine:
     """A mock engine whose lane positions the test sets."""
 
     def __init__(self) -> None:
         self.finished = threading.Event()
         self.when_finished: Callable[[], None] | None = None
-        self.at: list[LaneProgress] = []
+        self.lane_progress: list[LaneProgress] = []
         self.failed: dict[int, DeadlineError] = {}
         self.cancelled = False
         self.program = self.plan = self
@@ -46,7 +46,7 @@ class Engine:
         self.buffers: dict[str, object] = {}
 
     def positions(self) -> list[LaneProgress]:
-        return self.at
+        return self.lane_progress
 
     def overdue(self, number: int, error: DeadlineError) -> None:
         self.failed[number] = error
@@ -62,30 +62,30 @@ class Engine:
 
 
 @pytest.fixture
-def engine() -> Iterator[Engine]:
-    found = Engine()
+def engine() -> Iterator[MockEngine]:
+    found = MockEngine()
     yield found
     found.finished.set()
     unfinished.difference_update([each for each in unfinished if each.engine is found])
 
 
 def watch(
-    engine: Engine, safeguards: Safeguards = DEFAULT_SAFEGUARDS, **deadlines_s: float
+    engine: MockEngine, safeguards: Safeguards = DEFAULT_SAFEGUARDS, **deadlines_s: float
 ) -> tuple[RunWatch, Resources]:
     engines = EngineChain(engine, {int(n[1:]): s for n, s in deadlines_s.items()})  # type: ignore[arg-type]
     resources = Resources(engines, None, owns_devices=False)  # type: ignore[arg-type]
     return RunWatch(resources, safeguards), resources
 
 
-def at(number: int, lane: str = "cpu:0", waits_for: str | None = None, *, begun: bool = True) -> LaneProgress:
+def progress_at(number: int, lane: str = "cpu:0", waits_for: str | None = None, *, begun: bool = True) -> LaneProgress:
     return LaneProgress(lane, "cpu", number, f"task 't{number}'", f"t{number}", 1, 9, waits_for, begun, 0.001)
 
 
 def test_a_task_that_runs_long_is_warned_of_at_growing_intervals(
-    engine: Engine, caplog: pytest.LogCaptureFixture
+    engine: MockEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     watching, _ = watch(engine)
-    engine.at = [at(1), at(2, "cpu:1", "task 't1' on cpu:0")]
+    engine.lane_progress = [progress_at(1), progress_at(2, "cpu:1", "task 't1' on cpu:0")]
     for now_s in np.arange(0.0, 6 * MIN_WARN_S, 0.25):
         watching.check(float(now_s))
     messages = [record.getMessage() for record in caplog.records]
@@ -94,16 +94,16 @@ def test_a_task_that_runs_long_is_warned_of_at_growing_intervals(
     assert "lane cpu:1 is at task 't2' (1 of 9), which waits for task 't1' on cpu:0" in messages[0]
 
 
-def test_tasks_that_come_and_go_are_not_warned_of(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+def test_tasks_that_come_and_go_are_not_warned_of(engine: MockEngine, caplog: pytest.LogCaptureFixture) -> None:
     watching, _ = watch(engine)
     for number in range(400):
-        engine.at = [at(number)]
+        engine.lane_progress = [progress_at(number)]
         watching.check(0.25 * number)
     assert not caplog.records
 
 
-def test_the_time_of_the_watchdog_can_be_set(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
-    engine.at = [at(1)]
+def test_the_time_of_the_watchdog_can_be_set(engine: MockEngine, caplog: pytest.LogCaptureFixture) -> None:
+    engine.lane_progress = [progress_at(1)]
     never, _ = watch(engine, Safeguards(watchdog_s=math.inf))
     soon, _ = watch(engine, Safeguards(watchdog_s=0.5))
     for now_s in (0.0, 0.4):
@@ -118,7 +118,7 @@ def test_the_time_of_the_watchdog_can_be_set(engine: Engine, caplog: pytest.LogC
 
 
 def test_a_run_past_its_deadline_while_no_lane_runs_is_cancelled_and_given_up_if_it_does_not_end(
-    engine: Engine,
+    engine: MockEngine,
 ) -> None:
     watching, resources = watch(engine, Safeguards(deadline_s=2.0))
     for now_s in (0.0, 1.9):
@@ -134,7 +134,7 @@ def test_a_run_past_its_deadline_while_no_lane_runs_is_cancelled_and_given_up_if
     assert resources.hung is resources.late
 
 
-def test_a_run_that_was_cancelled_before_its_deadline_is_not_late(engine: Engine) -> None:
+def test_a_run_that_was_cancelled_before_its_deadline_is_not_late(engine: MockEngine) -> None:
     watching, resources = watch(engine, Safeguards(deadline_s=2.0))
     watching.check(0.0)
     engine.cancelled = True
@@ -142,9 +142,9 @@ def test_a_run_that_was_cancelled_before_its_deadline_is_not_late(engine: Engine
     assert resources.late is None
 
 
-def test_a_task_fails_past_its_deadline_and_a_run_that_hangs_on_it_is_given_up(engine: Engine) -> None:
+def test_a_task_fails_past_its_deadline_and_a_run_that_hangs_on_it_is_given_up(engine: MockEngine) -> None:
     watching, resources = watch(engine, n1=0.5)
-    engine.at = [at(1), at(2, "cpu:1")]
+    engine.lane_progress = [progress_at(1), progress_at(2, "cpu:1")]
     watching.check(0.0)
     watching.check(0.4)
     assert not engine.failed
@@ -153,21 +153,21 @@ def test_a_task_fails_past_its_deadline_and_a_run_that_hangs_on_it_is_given_up(e
     assert "has been running for 0.6 s" in str(engine.failed[1])
     assert "its deadline is 0.5 s" in str(engine.failed[1])
     watching.check(100.0)
-    assert resources.hung is None  # the other lane goes on
-    engine.at = [at(1), at(3, "cpu:1", "task 't1' on cpu:0")]
+    assert resources.hung is None  # the other lane continues
+    engine.lane_progress = [progress_at(1), progress_at(3, "cpu:1", "task 't1' on cpu:0")]
     watching.check(100.25)
     assert resources.finished.is_set()
     assert resources.hung is engine.failed[1]
 
 
-def test_what_waits_is_not_running_and_time_begins_when_it_runs(engine: Engine) -> None:
+def test_what_waits_is_not_running_and_time_begins_when_it_runs(engine: MockEngine) -> None:
     watching, _ = watch(engine, n1=0.5)
     for now_s in (0.0, 5.0):
-        engine.at = [at(1, waits_for="task 't0' on host:0")]
+        engine.lane_progress = [progress_at(1, waits_for="task 't0' on host:0")]
         watching.check(now_s)
-    engine.at = [at(1, begun=False)]
+    engine.lane_progress = [progress_at(1, begun=False)]
     watching.check(9.0)
-    engine.at = [at(1)]
+    engine.lane_progress = [progress_at(1)]
     watching.check(10.0)
     watching.check(10.4)
     assert not engine.failed
@@ -175,9 +175,9 @@ def test_what_waits_is_not_running_and_time_begins_when_it_runs(engine: Engine) 
     assert engine.failed
 
 
-def test_an_overdue_task_is_given_some_time_to_end(engine: Engine) -> None:
+def test_an_overdue_task_is_given_some_time_to_end(engine: MockEngine) -> None:
     watching, resources = watch(engine, n1=0.5)
-    engine.at = [at(1)]
+    engine.lane_progress = [progress_at(1)]
     for now_s in (0.0, 0.6, 0.5 + LEAST_GRACE_S):
         watching.check(now_s)
     assert engine.failed
@@ -186,10 +186,10 @@ def test_an_overdue_task_is_given_some_time_to_end(engine: Engine) -> None:
     assert resources.hung is not None
 
 
-def test_the_deadline_of_a_run_is_told_with_the_task_it_is_at(engine: Engine) -> None:
+def test_the_deadline_of_a_run_is_told_with_the_task_it_is_at(engine: MockEngine) -> None:
     watching, resources = watch(engine, Safeguards(deadline_s=2.0))
     for now_s in np.arange(0.0, 2.3, 0.25):
-        engine.at = [at(int(4 * now_s))]
+        engine.lane_progress = [progress_at(int(4 * now_s))]
         watching.check(float(now_s))
     assert engine.cancelled
     assert [str(e) for e in engine.failed.values()] == [

@@ -23,7 +23,7 @@ def test_an_alarm_wakes_whatever_number_its_file_has(monkeypatch: pytest.MonkeyP
     try:
         assert alarm.fd is not None and alarm.fd > 1023
         alarm.ring()
-        alarm.sleep(0.0, rings=True)  # returns at once
+        alarm.sleep(0.0, has_signals=True)  # returns at once
         alarm.close()
     finally:
         for each in (*opened, *eventfd_wakeup._unused):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.chunked import plan_of_chunks
 from support.examples import examples
 from support.running import ASSIGN, DTYPE, TWO_DEVICES, plan_by
-from support.strategies import Case, tight_cases
+from support.strategies import ScheduledGraph, tight_cases
 
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.core.program import MEMORY_KINDS, Program
@@ -31,7 +31,7 @@ from syclsched.planning import build_plan
 @st.composite
 def straight_plans(draw: st.DrawFn) -> Plan:
     """Return plans on the lanes of one device whose memory is tight, with a copy lane or without."""
-    case: Case = draw(tight_cases())
+    case: ScheduledGraph = draw(tight_cases())
     left = case.platform.device("left")
     assignments = tuple(
         replace(a, device="left", lane=draw(st.integers(0, left.lanes - 1))) for a in case.schedule.assignments

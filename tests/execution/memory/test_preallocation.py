@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from hypothesis import given
-from support.strategies import Case, cases
+from support.strategies import ScheduledGraph, cases
 
 from syclsched.execution.memory.preallocation import buffers_to_preallocate
 from syclsched.model.access import AccessMode
@@ -28,7 +28,7 @@ def test_no_more_is_taken_than_the_plans_peak() -> None:
 
 
 @given(cases())
-def test_what_is_prepared_never_exceeds_the_peak(case: Case) -> None:
+def test_what_is_prepared_never_exceeds_the_peak(case: ScheduledGraph) -> None:
     plan = build_plan(case.graph, case.platform, case.schedule, case.durations_s)
     nbytes = {a.name: a.nbytes for a in plan.arrays}
     prepared = list(buffers_to_preallocate((i for _, i in plan.instructions()), plan.peak_bytes).values())

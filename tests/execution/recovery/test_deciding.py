@@ -26,8 +26,8 @@ DEADLINE_S = 240.0
 POLICIES = ("eager", "dmdas", "stealing", "hybrid")
 
 
-def braid(tasks: int = 12) -> TaskGraph:
-    graph = TaskGraph("braid")
+def coupled_updates(tasks: int = 12) -> TaskGraph:
+    graph = TaskGraph("coupled updates")
     arrays = [graph.array(f"x{n}", data=np.arange(64, dtype=DTYPE) * (n + 1)) for n in range(3)]
     for index in range(tasks):
         mine, other = arrays[index % 3], arrays[(index + 1) % 3]
@@ -50,7 +50,7 @@ def check(run: Any, graph: TaskGraph, expected: dict[str, Any]) -> None:
 @pytest.mark.parametrize("where", ["all", "cpu"])
 def test_a_fault_at_any_point_changes_no_bit(where: str, kind: str) -> None:
     live = live_called(where)
-    graph = braid()
+    graph = coupled_updates()
     expected = sequential(graph, graph.data)
     injected = 0
     for number in range(1, 40, 5):
@@ -69,7 +69,7 @@ def test_a_fault_at_any_point_changes_no_bit(where: str, kind: str) -> None:
 @pytest.mark.parametrize("after", [0, 2, 5])
 def test_a_device_that_is_lost_is_done_without(policy: str, after: int) -> None:
     live = live_called("parts")
-    graph = braid()
+    graph = coupled_updates()
     lost = live.platform.compute_devices[0].name
     with faults.inject(faults.lose(lost, after=after)) as seen, start(graph, live, policy, recover=True) as run:
         check(run, graph, sequential(graph, graph.data))
@@ -108,14 +108,14 @@ def test_random_faults_in_random_graphs_change_no_bit(where: str, data: st.DataO
 
 def test_what_always_fails_ends_with_the_first_cause_and_everything_else_is_done() -> None:
     live = live_called("cpu")
-    graph = braid()
+    graph = coupled_updates()
     y = graph.array("y", data=np.zeros(100, DTYPE))
     graph.kernel(REFUSED, name="bad", x=graph.array("x", data=np.ones(100, DTYPE)), y=y, a=1)
     graph.kernel(MIX, name="after", x=y, y=graph.array("z", data=np.ones(100, DTYPE)), a=1)
     with start(graph, live, "dmdas", recover=True) as run:
         with pytest.raises(TaskFailedError, match=r"task 'bad'.*could not be submitted"):
             run.wait(DEADLINE_S)
-        expected = sequential(braid(), graph.data)
+        expected = sequential(coupled_updates(), graph.data)
         for name in ("x0", "x1", "x2"):
             np.testing.assert_array_equal(run.result(name), expected[name])
         for name in ("y", "z"):
@@ -152,7 +152,7 @@ def test_a_host_function_is_called_again_no_more_often_than_it_may() -> None:
 
 def test_memory_is_given_back_after_a_recovery() -> None:
     live = live_called("all")
-    graph = braid()
+    graph = coupled_updates()
     expected = sequential(graph, graph.data)
     held: list[int] = []
     for number in range(3):

@@ -30,9 +30,9 @@ pytestmark = pytest.mark.sycl
 DEADLINE_S = 240.0
 
 
-def braid(tasks: int = 16, strands: int = 3) -> TaskGraph:
+def coupled_updates(tasks: int = 16, strands: int = 3) -> TaskGraph:
     """Return chains that are written in place and read each other through temporaries: a task needs all before it."""
-    graph = TaskGraph("braid")
+    graph = TaskGraph("coupled updates")
     arrays = [graph.array(f"x{n}", data=np.arange(64, dtype=DTYPE) * (n + 1)) for n in range(strands)]
     for index in range(tasks):
         mine, other = arrays[index % strands], arrays[(index + 1) % strands]
@@ -75,7 +75,7 @@ def passed(plan: Plan, graph: TaskGraph, devices: Any, point: Any) -> int:
 @pytest.mark.parametrize("kind", FAULTS)
 def test_a_fault_at_any_point_changes_no_bit(kind: str) -> None:
     platform, devices = live_on(2)
-    graph = braid()
+    graph = coupled_updates()
     plan = spread(graph, platform)
     expected = sequential(graph, graph.data)
     points = passed(plan, graph, devices, kind if kind in ("copy", "allocation") else "submission")
@@ -116,7 +116,7 @@ def test_a_device_that_is_lost_is_done_without(device: str, after: int) -> None:
     platform, devices = live_on(2)
     if device not in {d.name for d in platform.compute_devices}:
         pytest.skip(f"no device {device!r} here")
-    graph = braid()
+    graph = coupled_updates()
     plan = spread(graph, platform)
     with faults.inject(faults.lose(device, after=after)) as seen, execute(plan, graph, devices, recover=True) as run:
         check(run, graph, sequential(graph, graph.data))
@@ -130,7 +130,7 @@ def test_a_device_that_is_lost_is_done_without(device: str, after: int) -> None:
 @pytest.mark.other_device
 def test_runs_of_a_bound_plan_recover_and_the_next_ones_do_without_what_is_lost() -> None:
     platform, devices = live_on(None)
-    graph = braid()
+    graph = coupled_updates()
     lost = platform.compute_devices[-1].name
     with bind(spread(graph, platform), graph, devices, recover=True) as runner:
         assert runner.replayed == (len({d.space for d in platform.compute_devices}) == 1)
@@ -146,9 +146,9 @@ def test_runs_of_a_bound_plan_recover_and_the_next_ones_do_without_what_is_lost(
 @pytest.mark.parametrize("number", [1, 4, 8, 11])
 def test_a_replay_recovers_and_the_runner_goes_on_as_before(number: int) -> None:
     platform, devices = live_on(None)
-    graph = braid()
+    graph = coupled_updates()
     plan = plan_by(graph, platform, lambda n: ("cpu", int(n[3:]) % 2, "python" if n[0] == "m" else "library"))
-    graph = braid_without_libraries()
+    graph = coupled_kernels()
     plan = plan_by(graph, platform, lambda n: ("cpu", int(n[3:]) % 2, "opencl-c"))
     expected = sequential(graph, graph.data)
     with bind(plan, graph, devices, recover=True) as runner:
@@ -161,8 +161,8 @@ def test_a_replay_recovers_and_the_runner_goes_on_as_before(number: int) -> None
         assert runner.plan is plan
 
 
-def braid_without_libraries() -> TaskGraph:
-    graph = TaskGraph("braid of kernels")
+def coupled_kernels() -> TaskGraph:
+    graph = TaskGraph("coupled updates")
     arrays = [graph.array(f"x{n}", data=np.arange(64, dtype=DTYPE) * (n + 1)) for n in range(3)]
     for index in range(10):
         graph.kernel(MIX, name=f"mix{index}", x=arrays[(index + 1) % 3], y=arrays[index % 3], a=index + 2)
@@ -207,7 +207,7 @@ def test_random_faults_in_random_graphs_change_no_bit(sub_devices: int | None, d
 
 def test_what_always_fails_ends_with_the_first_cause_and_everything_else_is_done() -> None:
     platform, devices = live_on(None)
-    graph = braid_without_libraries()
+    graph = coupled_kernels()
     y = graph.array("y", data=np.zeros(100, DTYPE))
     graph.kernel(REFUSED, name="bad99", x=graph.array("x", data=np.ones(100, DTYPE)), y=y, a=1)
     graph.kernel(MIX, name="mix99", x=y, y=graph.array("z", data=np.ones(100, DTYPE)), a=1)
@@ -217,7 +217,7 @@ def test_what_always_fails_ends_with_the_first_cause_and_everything_else_is_done
             run.wait(DEADLINE_S)
         assert 1 <= len(run.recoveries) <= recovery_planner.MOST_RECOVERIES
         assert set(run.recoveries[-1].given_up) == {"bad99", "mix99"}
-        expected = sequential(braid_without_libraries(), graph.data)
+        expected = sequential(coupled_kernels(), graph.data)
         for name in ("x0", "x1", "x2"):
             np.testing.assert_array_equal(run.result(name), expected[name])
         for name in ("y", "z"):
@@ -229,7 +229,7 @@ def test_what_always_fails_ends_with_the_first_cause_and_everything_else_is_done
 @pytest.mark.parametrize("after", [0, 1, 3])
 def test_with_no_device_left_the_host_does_what_it_can(after: int, dynamic: bool) -> None:
     platform, devices = live_on(None)
-    graph = braid()
+    graph = coupled_updates()
     lost = [faults.lose(d.name, after=after) for d in platform.compute_devices]
     with faults.inject(*lost) as seen:
         start = (
@@ -246,7 +246,7 @@ def test_with_no_device_left_the_host_does_what_it_can(after: int, dynamic: bool
 
 def test_a_bound_plan_goes_on_on_the_host_alone() -> None:
     platform, devices = live_on(None)
-    graph = braid()
+    graph = coupled_updates()
     with bind(spread(graph, platform), graph, devices, recover=True) as runner:
         with faults.inject(*[faults.lose(d.name, after=2) for d in platform.compute_devices]):
             for turn in range(3):
@@ -299,7 +299,7 @@ def test_a_function_with_side_effects_is_not_called_twice_to_recover() -> None:
 
 def test_cancelled_runs_are_not_recovered() -> None:
     platform, devices = live_on(None)
-    graph = braid()
+    graph = coupled_updates()
     with faults.inject(faults.hang("cpu", after=2), faults.fail_on_device(2)) as seen:
         run = execute(spread(graph, platform), graph, devices, recover=True)
         run.cancel()

@@ -24,8 +24,8 @@ from syclsched.testing import faults
 pytestmark = pytest.mark.sycl
 
 
-def braid(tasks: int = 8) -> TaskGraph:
-    graph = TaskGraph("braid")
+def coupled_updates(tasks: int = 8) -> TaskGraph:
+    graph = TaskGraph("coupled updates")
     arrays = [graph.array(f"x{n}", (64,), DTYPE) for n in range(3)]
     for index in range(tasks):
         graph.kernel(MIX, name=f"mix{index}", x=arrays[(index + 1) % 3], y=arrays[index % 3], a=index + 2)
@@ -55,7 +55,7 @@ def check(found: list[Any], inputs: list[dict[str, Any]], graph: TaskGraph) -> N
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_fault_in_a_stream_changes_no_bit(whole: bool, kind: str) -> None:
     platform, devices = live_on(None if whole else 2)
-    graph, inputs = braid(), given_inputs(7)
+    graph, inputs = coupled_updates(), given_inputs(7)
     names = ["cpu"] if whole else [d.name for d in platform.compute_devices]
     plan = spread(graph, platform, names)
     for number in range(1, 80, 13):
@@ -71,7 +71,7 @@ def test_a_fault_in_a_stream_changes_no_bit(whole: bool, kind: str) -> None:
 @pytest.mark.parametrize("in_flight", [1, 3])
 def test_a_stream_goes_on_without_a_device_that_is_lost(in_flight: int) -> None:
     platform, devices = live_on(2)
-    graph, inputs = braid(), given_inputs(9)
+    graph, inputs = coupled_updates(), given_inputs(9)
     names = [d.name for d in platform.compute_devices]
     with bind(spread(graph, platform, names), graph, devices, recover=True) as runner:
         with faults.inject(faults.lose(names[1], after=11)) as seen:
@@ -85,7 +85,7 @@ def test_a_stream_goes_on_without_a_device_that_is_lost(in_flight: int) -> None:
 
 def test_a_replayed_stream_that_lost_a_device_is_replayed_on_the_other() -> None:
     platform, devices = live_on(2)
-    graph, inputs = braid(), given_inputs(9)
+    graph, inputs = coupled_updates(), given_inputs(9)
     with bind(spread(graph, platform, ["cpu.0", "cpu.1"]), graph, devices, recover=True) as runner:
         assert runner.replayed, runner.why_not_replayed
         with faults.inject(faults.lose("cpu.1", after=6)):
@@ -95,7 +95,7 @@ def test_a_replayed_stream_that_lost_a_device_is_replayed_on_the_other() -> None
 
 def test_a_fault_in_an_asynchronous_stream_changes_no_bit() -> None:
     platform, devices = live_on(None)
-    graph, inputs = braid(), given_inputs(6)
+    graph, inputs = coupled_updates(), given_inputs(6)
 
     async def gather(runner: Any) -> list[Any]:
         return [results async for results in runner.stream(inputs, in_flight=3)]
@@ -165,7 +165,7 @@ def test_work_behind_another_generations_is_not_late_for_it() -> None:
 @pytest.mark.parametrize("times", [1, 2, 4])
 def test_bind_recovers_from_failed_allocations_in_the_end_without_the_device(times: int) -> None:
     platform, devices = live_on(2)
-    graph, inputs = braid(), given_inputs(4)
+    graph, inputs = coupled_updates(), given_inputs(4)
     plan = spread(graph, platform, [d.name for d in platform.compute_devices])
     with faults.inject(faults.fail_allocation(1, times=times)) as seen:
         with pytest.raises(MemoryLimitError):

@@ -54,7 +54,7 @@ __kernel void indices(__global const long *x, __global long *y) { y[place()] += 
 
 
 @pytest.fixture(autouse=True)
-def _however_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fuse_launches_of_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_fusion, "NOTICED", 0.0)  # the predicted times of plans made by hand are long
 
 

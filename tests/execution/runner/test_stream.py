@@ -37,9 +37,9 @@ def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
     return {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
 
 
-def there_and_back(platform: Platform, size: int = 100) -> tuple[TaskGraph, Plan]:
+def two_lane_graph(platform: Platform, size: int = 100) -> tuple[TaskGraph, Plan]:
     """Return a graph whose generations are interleaved: one lane, another, and the first again."""
-    graph = TaskGraph("there and back")
+    graph = TaskGraph("two lanes")
     x, y, z = (graph.array(name, (size,), DTYPE) for name in "xyz")
     for name, source, target in (("0 first", x, y), ("1 other", y, z), ("0 last", z, y)):
         graph.kernel(MIX, name=name, x=source, y=target, a=1)
@@ -111,7 +111,7 @@ def test_kernels_on_two_lanes(device: str, data: st.DataObject, length: int, in_
 
 def test_generations_of_one_stream_are_submitted_interleaved(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     platform, devices = live
-    graph, plan = there_and_back(platform, 100_000)
+    graph, plan = two_lane_graph(platform, 100_000)
     long = {"0 first": 1e-3, "1 other": 1e-3, "0 last": 1e-3}
     lanes = [
         replace(
@@ -147,7 +147,7 @@ def test_generations_of_one_stream_are_submitted_interleaved(live: Live, monkeyp
 
 def test_the_producer_is_asked_only_when_there_is_room(live: Live) -> None:
     platform, devices = live
-    graph, plan = there_and_back(platform)
+    graph, plan = two_lane_graph(platform)
     asked: list[int] = []
     taken = 0
 
@@ -169,7 +169,7 @@ def test_the_producer_is_asked_only_when_there_is_room(live: Live) -> None:
 
 def test_one_at_a_time_is_a_loop_that_may_look_at_its_results(live: Live) -> None:
     platform, devices = live
-    graph, plan = there_and_back(platform)
+    graph, plan = two_lane_graph(platform)
     state = inputs_of(graph, 0)
     expected = dict(state)
 
@@ -229,7 +229,7 @@ def test_a_refused_kernel_fails_its_generations_and_those_end(live: Live) -> Non
 
 def test_a_bad_input_and_a_producer_that_raises(live: Live) -> None:
     platform, devices = live
-    graph, plan = there_and_back(platform)
+    graph, plan = two_lane_graph(platform)
 
     def produce() -> Iterator[dict[str, Any]]:
         yield inputs_of(graph, 0)
@@ -250,7 +250,7 @@ def test_a_bad_input_and_a_producer_that_raises(live: Live) -> None:
 
 def test_generations_that_do_not_fit_are_refused_with_the_sizes_or_fewer(live: Live) -> None:
     platform, devices = live
-    graph, plan = there_and_back(platform, 1000)  # three arrays of 8,000 bytes, two of them at a time
+    graph, plan = two_lane_graph(platform, 1000)  # three arrays of 8,000 bytes, two of them at a time
     spaces = [
         replace(s, capacity_bytes=40_000) if s.name == platform.device("cpu").space else s for s in plan.platform.spaces
     ]
@@ -265,7 +265,7 @@ def test_generations_that_do_not_fit_are_refused_with_the_sizes_or_fewer(live: L
 
 def test_one_stream_at_a_time_and_none_beside_a_run(live: Live) -> None:
     platform, devices = live
-    graph, plan = there_and_back(platform)
+    graph, plan = two_lane_graph(platform)
     with bind(plan, graph, devices) as runner:
         first = runner.run(inputs_of(graph, 0))
         with runner.stream((inputs_of(graph, seed) for seed in range(9)), in_flight=2) as stream:
@@ -295,7 +295,7 @@ def test_ctrl_c_ends_what_is_on_its_way_and_leaves_the_runner_good(
     live: Live, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform, devices = live
-    graph, plan = there_and_back(platform)
+    graph, plan = two_lane_graph(platform)
     calls = 0
     finish, submit = Replay.end_if_complete, SubmissionLoop.submit_listed
 
@@ -358,7 +358,7 @@ async def slowly(graph: TaskGraph, count: int, gate: asyncio.Event | None = None
 @pytest.mark.parametrize("in_flight", [1, 3])
 def test_async_for(live: Live, producer: str, in_flight: int) -> None:
     platform, devices = live
-    graph, plan = there_and_back(platform)
+    graph, plan = two_lane_graph(platform)
 
     async def consume() -> int:
         inputs: Any = slowly(graph, 6) if producer == "coroutine" else [inputs_of(graph, n) for n in range(6)]
@@ -376,7 +376,7 @@ def test_async_for(live: Live, producer: str, in_flight: int) -> None:
 
 def test_a_result_does_not_wait_for_an_input_that_does_not_come(live: Live) -> None:
     platform, devices = live
-    graph, plan = there_and_back(platform)
+    graph, plan = two_lane_graph(platform)
 
     async def consume(runner: Any) -> int:
         gate = asyncio.Event()  # the next input comes only after the result of the previous one was read
@@ -423,7 +423,7 @@ def test_a_failure_in_a_coroutine(live: Live) -> None:
 
 def test_a_stream_is_recorded_in_a_ring_on_one_clock(live: Live) -> None:
     platform, devices = live
-    graph, plan = there_and_back(platform)
+    graph, plan = two_lane_graph(platform)
     with bind(plan, graph, devices, trace=3) as runner:
         stream = runner.stream([inputs_of(graph, seed) for seed in range(8)], in_flight=2)
         with pytest.raises(ExecutionError, match="no generation that has ended"):

@@ -50,9 +50,9 @@ SET = Operation(
 )
 
 
-def there_and_back(copy_s: float = 0.0) -> Plan:
+def two_lane_plan(copy_s: float = 0.0) -> Plan:
     """A task on one lane, one on another, and one on the first again; each takes 10 us."""
-    graph = TaskGraph("there and back")
+    graph = TaskGraph("two lanes")
     x, y, z = (graph.array(name, data=np.zeros(100, DTYPE)) for name in "xyz")
     for name, source, target in (("0 first", x, y), ("1 other", y, z), ("0 last", z, y)):
         graph.kernel(MIX, name=name, x=source, y=target, a=1)
@@ -133,7 +133,7 @@ def test_of_plans_with_functions_what_waits_for_none_is_submitted_in_order(
 
 
 def test_generations_are_interleaved_where_one_lane_comes_twice() -> None:
-    plan = there_and_back()
+    plan = two_lane_plan()
     program = Program(plan)
     rounds = interleaved_rounds(program)
     assert rounds is not None
@@ -145,14 +145,14 @@ def test_generations_are_interleaved_where_one_lane_comes_twice() -> None:
 
 @pytest.mark.parametrize(("in_flight", "interval_us"), [(1, 30.0), (2, 20.0), (3, 20.0)])
 def test_the_interval_is_the_load_of_the_busiest_lane(in_flight: int, interval_us: float) -> None:
-    found = forecast(Program(there_and_back()), in_flight)
+    found = forecast(Program(two_lane_plan()), in_flight)
     assert found.interval_s * 1e6 == pytest.approx(interval_us, rel=0.02)
     assert found.rounds.stages == (1 if in_flight == 1 else 2)
 
 
 def test_what_one_after_another_does_as_well_is_not_interleaved() -> None:
     # The copies of a generation take longer than all the rest, and run ahead.
-    found = forecast(Program(there_and_back(copy_s=50e-6)), 3)
+    found = forecast(Program(two_lane_plan(copy_s=50e-6)), 3)
     assert found.rounds.stages == 1
     assert found.interval_s * 1e6 == pytest.approx(150.0, rel=0.02)
 
@@ -165,7 +165,7 @@ def test_one_lane_is_not_interleaved() -> None:
 
 
 def test_within_a_round_a_lane_goes_by_the_times_in_the_interval() -> None:
-    program = Program(there_and_back())
+    program = Program(two_lane_plan())
     node = program.nodes[next(i.id for _, i in program.plan.instructions() if i.kind == "launch")]
     nodes = [replace(node, instruction=replace(node.instruction, id=number)) for number in range(3)]
     rounds = stream_rounds._rounds(nodes, [0.0, 25.0, 12.0], 20.0)

@@ -15,7 +15,7 @@ onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 
 from onnx import TensorProto, helper  # noqa: E402
 from support import node_cases  # noqa: E402
-from support.mutation_check import outcome  # noqa: E402
+from support.mutation_check import check_mutation  # noqa: E402
 from support.mutations import mutated  # noqa: E402
 from support.small_models import imported, model_of  # noqa: E402
 
@@ -27,13 +27,13 @@ COUNT = 500
 
 
 @cache
-def originals() -> list[node_cases.Case]:
+def originals() -> list[node_cases.NodeCase]:
     """Return the small node tests on numbers in scope, sorted by name: releases of onnx differ in the order."""
     found = [case for case in node_cases.cases() if node_cases.out_of_scope(case) is None and small(case)]
     return sorted(found, key=lambda case: case.name)
 
 
-def small(case: node_cases.Case) -> bool:
+def small(case: node_cases.NodeCase) -> bool:
     """Return whether a test's model computes on numbers and has small inputs, as large ones take long."""
     shapes = (value.type.tensor_type.shape.dim for value in case.model.graph.input)
     elements = sum(prod(dimension.dim_value for dimension in shape) for shape in shapes)
@@ -48,7 +48,7 @@ def test_mutated_models_are_refused_or_computed_right(part: int) -> None:
         case = chance.choice(originals())
         model, changes = mutated(case.model, chance, chance.choice([1, 1, 2]))
         data = node_cases.named(case, next(case.data())[0])
-        became = outcome(model, data, chance)
+        became = check_mutation(model, data, chance)
         assert not became.startswith("wrong"), (seed, case.name, changes, became)
 
 

@@ -37,7 +37,7 @@ EMULATED = [
 ]
 
 
-def forms(case: node_cases.Case) -> frozenset[Hashable]:
+def forms(case: node_cases.NodeCase) -> frozenset[Hashable]:
     """Return each operator of a case with the opset and with each dtype of an input."""
     opset = max(item.version for item in case.model.opset_import)
     dtypes = {each.type.tensor_type.elem_type for each in case.model.graph.input} or {0}
@@ -69,7 +69,7 @@ def test_there_are_node_tests() -> None:
 
 
 @pytest.mark.parametrize("case", CLAIMED, ids=lambda case: case.name)
-def test_imported_networks_give_what_onnx_says(case: node_cases.Case) -> None:
+def test_imported_networks_give_what_onnx_says(case: node_cases.NodeCase) -> None:
     for inputs, outputs in case.data():
         given = node_cases.named(case, inputs)
         values, network = node_cases.prepared(case, given)
@@ -79,7 +79,7 @@ def test_imported_networks_give_what_onnx_says(case: node_cases.Case) -> None:
 
 
 @pytest.mark.sycl
-def test_the_cpu_device_gives_what_onnx_says(on_device: node_cases.Case) -> None:
+def test_the_cpu_device_gives_what_onnx_says(on_device: node_cases.NodeCase) -> None:
     check_on(on_device, next(device.name for device in platform().devices if device.kind == "cpu"))
 
 
@@ -87,11 +87,11 @@ def test_the_cpu_device_gives_what_onnx_says(on_device: node_cases.Case) -> None
 @pytest.mark.other_device
 @pytest.mark.one_case_in(2)
 @pytest.mark.parametrize("case", EMULATED, ids=lambda case: case.name)
-def test_the_emulator_gives_what_onnx_says(case: node_cases.Case) -> None:
+def test_the_emulator_gives_what_onnx_says(case: node_cases.NodeCase) -> None:
     check_on(case, next(device.name for device in platform().devices if device.kind == OTHER_DEVICE))
 
 
-def check_on(case: node_cases.Case, device: str) -> None:
+def check_on(case: node_cases.NodeCase, device: str) -> None:
     for inputs, outputs in case.data():
         given = node_cases.named(case, inputs)
         values, network = node_cases.prepared(case, given)

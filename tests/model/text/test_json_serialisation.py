@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.strategies import Case, cases, platforms
+from support.strategies import ScheduledGraph, cases, platforms
 from support.synthetic import random_trace, two_devices
 
 from syclsched.errors import FormatError
@@ -26,12 +26,12 @@ from syclsched.simulation import predict
 PROFILES = sorted((Path(__file__).parents[3] / "device_profiles").glob("*.json"))
 
 
-def planned(case: Case) -> Plan:
+def planned(case: ScheduledGraph) -> Plan:
     return predict(build_plan(case.graph, case.platform, case.schedule, case.durations_s))
 
 
 @given(cases())
-def test_a_plan_there_and_back(case: Case) -> None:
+def test_a_plan_there_and_back(case: ScheduledGraph) -> None:
     plan = planned(case)
     for indent in (1, None):
         back = Plan.from_json(plan.to_json(indent=indent))
@@ -67,7 +67,7 @@ def plan_of_version_1() -> dict[str, Any]:
 
 
 @given(cases())
-def test_a_plan_of_version_1_can_be_read(case: Case) -> None:
+def test_a_plan_of_version_1_can_be_read(case: ScheduledGraph) -> None:
     plan = planned(case)
     assert Plan.from_json(to_json(replace(plan, format="syclsched-plan/1"))) == plan
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from support.strategies import Case, cases
+from support.strategies import ScheduledGraph, cases
 from support.synthetic import two_devices
 
 from syclsched.errors import GraphError
@@ -141,7 +141,7 @@ def test_an_unknown_task_is_an_error_that_names_some() -> None:
 
 
 @given(cases())
-def test_any_plan_can_be_printed_and_every_task_explained(case: Case) -> None:
+def test_any_plan_can_be_printed_and_every_task_explained(case: ScheduledGraph) -> None:
     plan = predict(build_plan(case.graph, case.platform, case.schedule, case.durations_s))
     text = plan_text(plan)
     assert all(lane.name in text for lane in plan.lanes)

@@ -72,7 +72,7 @@ class Reference:
 
 
 def parts(lengths: list[int], batch: int = 1) -> Iterator[dict[str, Any]]:
-    """Yield the inputs of calls with so many new tokens each."""
+    """Yield the inputs of calls with these numbers of new tokens."""
     past = 0
     for new in lengths:
         yield tokens_of(RANDOM.integers(0, VOCABULARY, (batch, new)), past)

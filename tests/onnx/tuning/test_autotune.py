@@ -127,7 +127,7 @@ class StandIn:
         return [self.times] * 9
 
 
-class Stage:
+class TuningHarness:
     """Plans of a graph with made-up times, without devices, for `autotune`."""
 
     def __init__(self, monkeypatch, kernel_s: float = 1e-3, refused: BaseException | None = None) -> None:
@@ -169,7 +169,7 @@ class Stage:
         self.made.append(made)
         return made
 
-    def again(self, bound, trace):
+    def rebind(self, bound, trace):
         """Return a mock of a runner whose traces have task times."""
         if self.refuses_again:
             raise MemoryLimitError("too little for two", where="here")
@@ -178,14 +178,14 @@ class Stage:
 
         return StandIn(times)
 
-    def race(self, least_gain: float = 0.0, *, is_limited: bool = False):
+    def faster_variant(self, least_gain: float = 0.0, *, is_limited: bool = False):
         """Return the faster plan."""
         offered = on_devices(self.graph, self.platform)
         variants = SimpleNamespace(
             session=self,
             plan_and_bind=self.bound,
             bind=lambda graph, plan: self.bound(graph),
-            rebind=self.again,
+            rebind=self.rebind,
             report_progress=self.told.append,
             trace=False,
             is_limited=is_limited,
@@ -196,12 +196,12 @@ class Stage:
 @needs_onednn
 @pytest.mark.parametrize("faster", [True, False])
 def test_kernels_alone_are_tried_for_short_models_whatever_is_predicted(monkeypatch, quiet, faster) -> None:
-    stage = Stage(monkeypatch, kernel_s=1e-2)
-    stage.seconds[kernel_selection.LIBRARY] = 2e-6
+    harness = TuningHarness(monkeypatch, kernel_s=1e-2)
+    harness.seconds[kernel_selection.LIBRARY] = 2e-6
     monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[2.0] * 9, [1.0 if faster else 3.0] * 9])
-    winner = stage.race()
+    winner = harness.faster_variant()
     assert (set(winner.doing.values()) == {"opencl-c"}) == faster
-    assert {id(each) for each in stage.closed} == {id(each) for each in stage.made if each is not winner}
+    assert {id(each) for each in harness.closed} == {id(each) for each in harness.made if each is not winner}
 
 
 @needs_onednn
@@ -211,51 +211,51 @@ def test_kernels_alone_are_tried_for_short_models_whatever_is_predicted(monkeypa
 def test_on_a_busy_machine_short_models_take_kernels_that_are_clearly_faster(
     monkeypatch, expected_s: float, kernels_s: float, wins: bool
 ) -> None:
-    stage = Stage(monkeypatch)
+    harness = TuningHarness(monkeypatch)
     for module in (plan_comparison, kernel_selection):
         monkeypatch.setattr(module, "is_disturbed", lambda _: True)
     monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[2.0] * 9, [kernels_s] * 9])
-    bound = stage.bound
+    bound = harness.bound
 
     def planned(graph: TaskGraph, *, calibrate: bool = True) -> SimpleNamespace:
         made = bound(graph, calibrate=calibrate)
         made.plan.expected_s = expected_s
         return made
 
-    monkeypatch.setattr(stage, "bound", planned)
-    winner = stage.race()
+    monkeypatch.setattr(harness, "bound", planned)
+    winner = harness.faster_variant()
     assert (set(winner.doing.values()) == {"opencl-c"}) == wins
-    assert not len(stage.history)
+    assert not len(harness.history)
 
 
 @needs_onednn
 @pytest.mark.parametrize(("by_library_s", "tried"), [(1e-3, True), (1.0, False)])
 def test_of_long_models_kernels_that_may_save_little_are_not_made(monkeypatch, quiet, by_library_s, tried) -> None:
-    stage = Stage(monkeypatch)
-    stage.seconds[kernel_selection.LIBRARY] = by_library_s
+    harness = TuningHarness(monkeypatch)
+    harness.seconds[kernel_selection.LIBRARY] = by_library_s
     monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
     monkeypatch.setattr(autotune, "saved_share", lambda *_: 0.05)
     monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[1.0] * 9, [2.0] * 9])
-    stage.race(least_gain=0.06)
-    assert any("opencl-c" in each.doing.values() for each in stage.made) == tried
+    harness.faster_variant(least_gain=0.06)
+    assert any("opencl-c" in each.doing.values() for each in harness.made) == tried
 
 
 @needs_onednn
 @pytest.mark.parametrize(("saved", "wins"), [(0.5, True), (0.1, False)])
 def test_within_a_memory_limit_one_plan_is_bound_at_a_time(monkeypatch, quiet, saved: float, wins: bool) -> None:
-    stage = Stage(monkeypatch)
+    harness = TuningHarness(monkeypatch)
     monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
     monkeypatch.setattr(autotune, "saved_share", lambda *_: saved)
     monkeypatch.setattr(autotune, "time_alternating", lambda runs: pytest.fail("two plans were compared"))
-    bound = stage.bound
+    bound = harness.bound
 
     def alone(graph: TaskGraph, *, calibrate: bool = True) -> SimpleNamespace:
-        assert all(each in stage.closed for each in stage.made)
+        assert all(each in harness.closed for each in harness.made)
         return bound(graph, calibrate=calibrate)
 
-    monkeypatch.setattr(stage, "bound", alone)
-    winner = stage.race(is_limited=True)
-    assert winner not in stage.closed
+    monkeypatch.setattr(harness, "bound", alone)
+    winner = harness.faster_variant(is_limited=True)
+    assert winner not in harness.closed
     assert (set(winner.doing.values()) == {"opencl-c"}) == wins
 
 
@@ -352,34 +352,34 @@ def test_an_interrupt_while_a_plan_for_less_memory_is_made_leaves_nothing_open(m
 
 @needs_onednn
 def test_what_is_refused_in_a_race_is_out(monkeypatch, quiet) -> None:
-    stage = Stage(monkeypatch, kernel_s=1e-4, refused=MemoryLimitError("too little for two", where="here"))
-    winner = stage.race()
-    assert winner is stage.made[0] and not stage.closed
-    assert plan_comparison.stored_ratio(stage.platform.compute_devices[0], stage.history, "any") is None
-    unable = Stage(monkeypatch, kernel_s=1e-4)
+    harness = TuningHarness(monkeypatch, kernel_s=1e-4, refused=MemoryLimitError("too little for two", where="here"))
+    winner = harness.faster_variant()
+    assert winner is harness.made[0] and not harness.closed
+    assert plan_comparison.stored_ratio(harness.platform.compute_devices[0], harness.history, "any") is None
+    unable = TuningHarness(monkeypatch, kernel_s=1e-4)
     unable.refuses_again = True
-    assert unable.race() is unable.made[0] and not unable.closed and not len(unable.history)
+    assert unable.faster_variant() is unable.made[0] and not unable.closed and not len(unable.history)
 
 
 @needs_onednn
 def test_a_race_that_was_interrupted_leaves_nothing_open_and_can_be_run_again(monkeypatch, quiet) -> None:
-    stage = Stage(monkeypatch, kernel_s=1e-4)
+    harness = TuningHarness(monkeypatch, kernel_s=1e-4)
 
     def interrupted(runs):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(autotune, "time_alternating", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        stage.race()
-    assert stage.closed == stage.made and len(stage.made) >= 2
+        harness.faster_variant()
+    assert harness.closed == harness.made and len(harness.made) >= 2
     monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[2.0] * 9, [1.0] * 9])
-    winner = stage.race()
-    assert winner.doing != stage.made[0].doing and winner not in stage.closed
+    winner = harness.faster_variant()
+    assert winner.doing != harness.made[0].doing and winner not in harness.closed
 
 
 @needs_onednn
 def test_what_was_undecided_is_raced_again_and_what_was_certain_is_not(monkeypatch, quiet) -> None:
-    stage, raced = Stage(monkeypatch, kernel_s=1e-4), []
+    harness, raced = TuningHarness(monkeypatch, kernel_s=1e-4), []
 
     def in_turns(runs):
         raced.append(1)
@@ -387,40 +387,40 @@ def test_what_was_undecided_is_raced_again_and_what_was_certain_is_not(monkeypat
 
     monkeypatch.setattr(autotune, "time_alternating", in_turns)
     times = [[1.0] * 9, [0.979] * 9]  # by no more than noise
-    assert stage.race().doing != stage.made[0].doing
-    stage.race()
+    assert harness.faster_variant().doing != harness.made[0].doing
+    harness.faster_variant()
     assert len(raced) == 2
-    times, certain = [[1.0] * 9, [0.7] * 9], Stage(monkeypatch, kernel_s=1e-4)
-    certain.race()
+    times, certain = [[1.0] * 9, [0.7] * 9], TuningHarness(monkeypatch, kernel_s=1e-4)
+    certain.faster_variant()
     assert len(raced) == 3
-    assert certain.race().doing != certain.made[0].doing and len(raced) == 3
+    assert certain.faster_variant().doing != certain.made[0].doing and len(raced) == 3
 
 
 @needs_onednn
 @pytest.mark.parametrize("wanted", [True, False])
 def test_a_plan_that_is_made_anyway_tells_what_other_kernels_take(monkeypatch, quiet, wanted: bool) -> None:
-    stage = Stage(monkeypatch)
+    harness = TuningHarness(monkeypatch)
     chosen = iter([{"first"}, {"first", "second"} if wanted else {"first"}, *[{"first"}] * 9])
     monkeypatch.setattr(autotune, "select_kernels", lambda *_: frozenset(next(chosen)))
-    monkeypatch.setattr(autotune, "samples", lambda *_: frozenset({"second"} if len(stage.made) == 1 else ()))
+    monkeypatch.setattr(autotune, "samples", lambda *_: frozenset({"second"} if len(harness.made) == 1 else ()))
     monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[2.0] * 9, [1.0] * 9])
-    winner = stage.race()
-    by_kernels = [{task for task, by in made.doing.items() if by == "opencl-c"} for made in stage.made]
+    winner = harness.faster_variant()
+    by_kernels = [{task for task, by in made.doing.items() if by == "opencl-c"} for made in harness.made]
     assert by_kernels[1] == {"first", "second"}
-    assert winner.doing == stage.made[1 if wanted else 2].doing and len(stage.made) == (2 if wanted else 3)
-    assert {id(each) for each in stage.closed} == {id(each) for each in stage.made if each is not winner}
+    assert winner.doing == harness.made[1 if wanted else 2].doing and len(harness.made) == (2 if wanted else 3)
+    assert {id(each) for each in harness.closed} == {id(each) for each in harness.made if each is not winner}
 
 
 @needs_onednn
 def test_kernels_that_cannot_win_are_not_raced(monkeypatch, quiet) -> None:
-    stage = Stage(monkeypatch, kernel_s=3e-3)
+    harness = TuningHarness(monkeypatch, kernel_s=3e-3)
     monkeypatch.setattr(autotune, "time_alternating", lambda runs: pytest.fail("raced"))
-    winner = stage.race()
-    assert winner.doing == stage.made[0].doing
+    winner = harness.faster_variant()
+    assert winner.doing == harness.made[0].doing
     # Planned once more when the times of its tasks were known, and not again.
-    assert winner is stage.made[-1] and winner is not stage.made[0]
-    before = len(stage.made)
-    assert stage.race() is stage.made[before] and len(stage.made) == before + 1
+    assert winner is harness.made[-1] and winner is not harness.made[0]
+    before = len(harness.made)
+    assert harness.faster_variant() is harness.made[before] and len(harness.made) == before + 1
 
 
 @needs_onednn
@@ -428,11 +428,11 @@ def test_kernels_that_cannot_win_are_not_raced(monkeypatch, quiet) -> None:
     ("by_library_s", "share", "raced"), [(15e-3, 0.2, False), (15e-3, 0.1, True), (5e-3, 0.2, True), (0.2, 0.05, False)]
 )
 def test_a_clear_saving_by_the_tasks_times_is_not_raced(monkeypatch, quiet, by_library_s, share, raced) -> None:
-    stage, races = Stage(monkeypatch, kernel_s=1e-3), []
-    stage.seconds[kernel_selection.LIBRARY] = by_library_s  # of each of two tasks
+    harness, races = TuningHarness(monkeypatch, kernel_s=1e-3), []
+    harness.seconds[kernel_selection.LIBRARY] = by_library_s  # of each of two tasks
     monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
     monkeypatch.setattr(autotune, "saved_share", lambda *_: share)
     monkeypatch.setattr(autotune, "time_alternating", lambda runs: races.append(1) or [[1.0] * 9, [2.0] * 9])
-    winner = stage.race()
+    winner = harness.faster_variant()
     assert bool(races) == raced
     assert (set(winner.doing.values()) == {"opencl-c"}) == (not raced)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support import symbolic
 from support.examples import examples
 from support.running import ASSIGN_KERNEL, DTYPE, MIX, plan_by
-from support.strategies import Case, cases
+from support.strategies import ScheduledGraph, cases
 
 import syclsched
 from syclsched.errors import MemoryLimitError
@@ -93,8 +93,8 @@ def test_a_device_must_take_memory_of_the_hosts_kind() -> None:
 
 @settings(max_examples=examples(300))
 @given(cases(donated=True), st.data(), st.randoms(use_true_random=False))
-def test_plans_with_arrays_in_the_hosts_memory_are_right_in_every_order(
-    case: Case, data: st.DataObject, rng: random.Random
+def test_plans_with_host_placement_are_right_in_every_order(
+    case: ScheduledGraph, data: st.DataObject, rng: random.Random
 ) -> None:
     able = (*(f"usm_{kind}_allocations" for kind in ("device", "shared", "host")), "fp64")
     devices = tuple(d if d.is_host else replace(d, aspects=able) for d in case.platform.devices)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.chunked import plan_of_chunks, two_gpus
 from support.examples import examples
-from support.strategies import Case, tight_cases, touching
+from support.strategies import ScheduledGraph, tight_cases, touching
 
 from syclsched.errors import MemoryLimitError
 from syclsched.model.access import AccessMode
@@ -140,7 +140,7 @@ def test_nothing_starts_before_what_it_depends_on_has_finished(
 
 @settings(max_examples=examples(60), deadline=None)
 @given(tight_cases())
-def test_running_ahead_evicts_nothing_that_would_have_stayed(case: Case) -> None:
+def test_running_ahead_evicts_nothing_that_would_have_stayed(case: ScheduledGraph) -> None:
     given_ = building.plan_inputs(case.graph, case.platform, case.schedule, case.durations_s)
     try:
         draft = building.make_draft(given_, limited=True)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import symbolic
 from support.examples import examples
-from support.strategies import Case, tight_cases, touching
+from support.strategies import ScheduledGraph, tight_cases, touching
 
 from syclsched.errors import IncompletePlanError, MemoryLimitError
 from syclsched.model.access import AccessMode
@@ -37,9 +37,9 @@ def gpu(capacity_bytes: int, *, link_s: float = 5.0, host_bytes: int = 0, copy_l
     return Platform("one gpu", devices, spaces, (Link("gpu", HOST, link_s, 1e15), Link(HOST, "gpu", link_s, 1e15)))
 
 
-def there_and_back(length: int, seconds: float = 1.0) -> tuple[TaskGraph, Schedule, dict[str, float]]:
+def reversed_chain(length: int, seconds: float = 1.0) -> tuple[TaskGraph, Schedule, dict[str, float]]:
     """Return a chain of values that are needed again in reverse order, like activations in training."""
-    graph = TaskGraph("there and back")
+    graph = TaskGraph("reversed chain")
     values = [graph.array(f"x{n}", (1,), temporary=True) for n in range(length)]
     total = graph.array("total", (1,))
     graph.kernel(touching((WRITE,)), name="f0", p0=values[0])
@@ -64,7 +64,7 @@ def only_evicting(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_value_is_made_again_where_that_is_faster_than_copying_it_out_and_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    graph, schedule, durations = there_and_back(5)
+    graph, schedule, durations = reversed_chain(5)
     plan = predict(build_plan(graph, gpu(32), schedule, durations))
     verify(plan, graph)
     symbolic.check(plan, graph, random.Random(1))
@@ -80,14 +80,14 @@ def test_a_value_is_made_again_where_that_is_faster_than_copying_it_out_and_back
 
 
 def test_a_value_is_copied_out_and_back_where_that_is_faster() -> None:
-    graph, schedule, durations = there_and_back(5)
+    graph, schedule, durations = reversed_chain(5)
     plan = build_plan(graph, gpu(32, link_s=0.1), schedule, durations)
     assert not again(plan)
     assert plan.counters.copies > 0
 
 
 def test_a_long_chain_saves_some_values_and_makes_others_again() -> None:
-    graph, schedule, durations = there_and_back(24)
+    graph, schedule, durations = reversed_chain(24)
     plan = predict(build_plan(graph, gpu(64), schedule, durations))
     verify(plan, graph)
     symbolic.check(plan, graph, random.Random(1))
@@ -97,7 +97,7 @@ def test_a_long_chain_saves_some_values_and_makes_others_again() -> None:
 
 def test_almost_all_values_are_made_again_where_copies_take_very_long() -> None:
     """The reads of the tasks that run again need more space than the pass reserves at first."""
-    graph, schedule, durations = there_and_back(60)
+    graph, schedule, durations = reversed_chain(60)
     plan = build_plan(graph, gpu(32, link_s=1e6), schedule, durations)
     verify(plan, graph)
     symbolic.check(plan, graph, random.Random(1))
@@ -105,7 +105,7 @@ def test_almost_all_values_are_made_again_where_copies_take_very_long() -> None:
 
 
 def test_what_is_made_again_says_so_and_survives_a_file() -> None:
-    graph, schedule, durations = there_and_back(5)
+    graph, schedule, durations = reversed_chain(5)
     plan = predict(build_plan(graph, gpu(32), schedule, durations))
     read = Plan.from_json(plan.to_json())
     assert read == plan
@@ -115,7 +115,7 @@ def test_what_is_made_again_says_so_and_survives_a_file() -> None:
 
 
 def test_a_full_host_is_no_hindrance_where_values_can_be_made_again() -> None:
-    graph, schedule, durations = there_and_back(6)
+    graph, schedule, durations = reversed_chain(6)
     tight = gpu(32, host_bytes=8, link_s=1e-3)  # copies would be cheap, but there is no memory for them
     plan = build_plan(graph, tight, schedule, durations)
     verify(plan, graph)
@@ -133,7 +133,7 @@ def test_a_full_host_is_no_hindrance_where_values_can_be_made_again() -> None:
 
 
 def test_values_of_the_hosts_own_tasks_are_made_again_where_its_memory_is_short() -> None:
-    graph, schedule, durations = there_and_back(6)
+    graph, schedule, durations = reversed_chain(6)
     assigned = tuple(replace(a, device=HOST, implementation="host") for a in schedule.assignments)
     plan = build_plan(graph, gpu(32, host_bytes=32), replace(schedule, assignments=assigned), durations)
     verify(plan, graph)
@@ -148,7 +148,7 @@ def impure(graph: TaskGraph, names: tuple[str, ...]) -> None:
 
 
 def test_tasks_that_an_edge_orders_beyond_their_accesses_are_done_once() -> None:
-    graph, schedule, durations = there_and_back(5)
+    graph, schedule, durations = reversed_chain(5)
     impure(graph, tuple(f"f{n}" for n in range(5)))
     plan = build_plan(graph, gpu(32), schedule, durations)
     verify(plan, graph)
@@ -187,7 +187,7 @@ def changed(plan: Plan, **fields: object) -> Plan:
 
 
 def test_the_verifier_refuses_what_is_done_again_and_should_not() -> None:
-    graph, schedule, durations = there_and_back(5)
+    graph, schedule, durations = reversed_chain(5)
     plan = build_plan(graph, gpu(32), schedule, durations)
     verify(plan)
     once = replace(plan, tasks=tuple(replace(t, repeatable=False) for t in plan.tasks))
@@ -221,7 +221,7 @@ def on_another_device(plan: Plan) -> Plan:
 @settings(max_examples=examples(50), deadline=None)
 @given(tight_cases(), st.randoms(use_true_random=False))
 def test_plans_within_little_memory_compute_what_the_sequential_program_computes(
-    case: Case, rng: random.Random
+    case: ScheduledGraph, rng: random.Random
 ) -> None:
     try:
         plan = build_plan(case.graph, case.platform, case.schedule, case.durations_s)
@@ -235,7 +235,9 @@ def test_plans_within_little_memory_compute_what_the_sequential_program_computes
 
 @settings(max_examples=examples(50), deadline=None)
 @given(tight_cases())
-def test_a_plan_that_may_make_values_again_is_never_predicted_slower_nor_refused_more_often(case: Case) -> None:
+def test_a_plan_that_may_make_values_again_is_never_predicted_slower_nor_refused_more_often(
+    case: ScheduledGraph,
+) -> None:
     given_ = building.plan_inputs(case.graph, case.platform, case.schedule, case.durations_s)
     try:
         evicting = building.finish_plan(given_, building.make_draft(given_, limited=True))

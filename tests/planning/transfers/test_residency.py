@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support import symbolic
 from support.examples import examples
 from support.plans import without_one_wait
-from support.strategies import Case, cases, touching
+from support.strategies import ScheduledGraph, cases, touching
 
 from syclsched.errors import MemoryLimitError, RaceError
 from syclsched.model.access import AccessMode
@@ -25,7 +25,7 @@ from syclsched.planning import build_plan, verify
 READ, WRITE, UPDATE = AccessMode.READ, AccessMode.WRITE, AccessMode.UPDATE
 
 
-def build(case: Case, platform: Platform | None = None) -> Plan:
+def build(case: ScheduledGraph, platform: Platform | None = None) -> Plan:
     return build_plan(case.graph, platform or case.platform, case.schedule, case.durations_s)
 
 
@@ -34,11 +34,11 @@ def with_capacity(platform: Platform, space: str, capacity_bytes: int) -> Platfo
     return replace(platform, spaces=spaces)
 
 
-def task_bytes(case: Case, task: str) -> int:
+def task_bytes(case: ScheduledGraph, task: str) -> int:
     return sum(case.graph.arrays[a.array].nbytes for a in case.graph.find_task(task).accesses)
 
 
-def least_bytes(case: Case, space: str) -> int:
+def least_bytes(case: ScheduledGraph, space: str) -> int:
     """Return the bytes of the largest task that can use a space: with that much memory, every plan fits."""
     reach = {d.name for d in case.platform.devices if space in d.reaches}
     return max((task_bytes(case, a.task) for a in case.schedule.assignments if a.device in reach), default=0)
@@ -47,7 +47,7 @@ def least_bytes(case: Case, space: str) -> int:
 @settings(max_examples=examples(100))  # about every third needs an eviction
 @given(cases(), st.data(), st.randoms(use_true_random=False))
 def test_a_plan_that_does_not_fit_is_rewritten_until_it_does(
-    case: Case, data: st.DataObject, rng: random.Random
+    case: ScheduledGraph, data: st.DataObject, rng: random.Random
 ) -> None:
     free = build(case)
     platform = case.platform
@@ -65,7 +65,7 @@ def test_a_plan_that_does_not_fit_is_rewritten_until_it_does(
 
 
 @given(cases())
-def test_less_than_the_largest_task_needs_is_refused_with_the_sizes(case: Case) -> None:
+def test_less_than_the_largest_task_needs_is_refused_with_the_sizes(case: ScheduledGraph) -> None:
     homes = {d.name: d.space for d in case.platform.devices if len(d.reaches) == 1 and not d.is_host}
     needs = [(task_bytes(case, a.task), homes[a.device]) for a in case.schedule.assignments if a.device in homes]
     needed, space = max(needs, default=(0, ""))
@@ -78,7 +78,7 @@ def test_less_than_the_largest_task_needs_is_refused_with_the_sizes(case: Case) 
 
 @settings(max_examples=examples(80))
 @given(cases(), st.data())
-def test_no_wait_of_a_rewritten_plan_can_be_left_out(case: Case, data: st.DataObject) -> None:
+def test_no_wait_of_a_rewritten_plan_can_be_left_out(case: ScheduledGraph, data: st.DataObject) -> None:
     free = build(case)
     tight = [
         (s.name, least_bytes(case, s.name))

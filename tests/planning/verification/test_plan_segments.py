@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support import symbolic
 from support.examples import examples
 from support.plans import without_one_wait
-from support.strategies import Case, cases, touching
+from support.strategies import ScheduledGraph, cases, touching
 
 from syclsched.errors import IncompletePlanError, RaceError
 from syclsched.model.access import MODE_CODE, AccessMode
@@ -35,13 +35,15 @@ UPDATE = touching((AccessMode.UPDATE,))
 READ_WRITE = touching((AccessMode.READ, AccessMode.WRITE))
 
 
-def build(case: Case) -> Plan:
+def build(case: ScheduledGraph) -> Plan:
     return build_plan(case.graph, case.platform, case.schedule, case.durations_s)
 
 
 @settings(max_examples=examples(60))
 @given(cases(ranges=True), st.randoms(use_true_random=False))
-def test_every_execution_order_computes_what_the_sequential_program_computes(case: Case, rng: random.Random) -> None:
+def test_every_execution_order_computes_what_the_sequential_program_computes(
+    case: ScheduledGraph, rng: random.Random
+) -> None:
     plan = build(case)
     verify(plan, case.graph)
     symbolic.check(plan, case.graph, rng)
@@ -51,7 +53,7 @@ def test_every_execution_order_computes_what_the_sequential_program_computes(cas
 
 @settings(max_examples=examples(50))
 @given(cases(ranges=True), st.data())
-def test_no_wait_can_be_left_out(case: Case, data: st.DataObject) -> None:
+def test_no_wait_can_be_left_out(case: ScheduledGraph, data: st.DataObject) -> None:
     plan = build(case)
     changed = without_one_wait(data, plan)
     with pytest.raises(RaceError, match="nothing orders them"):
@@ -60,7 +62,7 @@ def test_no_wait_can_be_left_out(case: Case, data: st.DataObject) -> None:
 
 @settings(max_examples=examples(50))
 @given(cases(ranges=True), st.data(), st.randoms(use_true_random=False))
-def test_memory_that_holds_one_task_is_enough(case: Case, data: st.DataObject, rng: random.Random) -> None:
+def test_memory_that_holds_one_task_is_enough(case: ScheduledGraph, data: st.DataObject, rng: random.Random) -> None:
     arrays = case.graph.arrays
     most = max(sum({a.array: arrays[a.array].nbytes for a in t.accesses}.values()) for t in case.graph.tasks)
     room = data.draw(st.integers(most, 2 * most + 1))

@@ -68,8 +68,8 @@ def estimates(problem: Problem, kind: str, seed: int) -> Floats:
     return seconds
 
 
-def policies(problem: Problem, believed: Floats) -> list[DynamicPolicy]:
-    plan = Heft().schedule(problem.with_task_seconds(believed))
+def policies(problem: Problem, estimated: Floats) -> list[DynamicPolicy]:
+    plan = Heft().schedule(problem.with_task_seconds(estimated))
     return [*DYNAMIC_POLICIES, Hybrid(plan), Hybrid(plan, bound=0.0)]
 
 
@@ -78,10 +78,10 @@ def policies(problem: Problem, believed: Floats) -> list[DynamicPolicy]:
 @given(data=st.data(), seed=st.integers(0, 9))
 def test_timetables_hold_by_the_true_times(kind: str, data: st.DataObject, seed: int) -> None:
     problem = data.draw(problems(channels=data.draw(st.booleans())))
-    believed = estimates(problem, kind, seed)
-    believed.flags.writeable = False
-    for policy in policies(problem, believed):
-        run = run_dynamic(problem, Watched(policy), estimated_s=believed)
+    estimated = estimates(problem, kind, seed)
+    estimated.flags.writeable = False
+    for policy in policies(problem, estimated):
+        run = run_dynamic(problem, Watched(policy), estimated_s=estimated)
         validate(problem, run.timetable, policy=policy.name)
         assert sorted(entry.task for entry in run.log if entry.start) == list(range(len(problem)))
         for entry in run.log:

@@ -31,14 +31,14 @@ def outcomes(seed: int, kind: str) -> tuple[float, float]:
     powers = (
         generator.uniform(-1.0, 1.0, len(problem)) if kind == "up to" else generator.choice([-1.0, 1.0], len(problem))
     )
-    believed = problem.tables.task_seconds() * 3.0 ** powers[:, None]
-    plan = Heft().schedule(problem.with_task_seconds(believed))
-    truth_s = makespan_s(problem, Heft().schedule(problem))
+    estimated = problem.tables.task_seconds() * 3.0 ** powers[:, None]
+    plan = Heft().schedule(problem.with_task_seconds(estimated))
+    true_cost_s = makespan_s(problem, Heft().schedule(problem))
     found = []
     for bound in (np.inf, 0.05):
-        run = run_dynamic(problem, Hybrid(plan, bound=bound), estimated_s=believed)
+        run = run_dynamic(problem, Hybrid(plan, bound=bound), estimated_s=estimated)
         validate(problem, run.timetable)
-        found.append(makespan_s(problem, run.timetable) / truth_s)
+        found.append(makespan_s(problem, run.timetable) / true_cost_s)
     return found[0], found[1]
 
 
@@ -53,11 +53,11 @@ def test_times_three_times_off_either_way(kind: str, static_at_least: float) -> 
 
 def test_a_device_that_is_three_times_slower_than_believed() -> None:
     problem = problem_from_matrices([[3.0, 1.0]] * 60, {})
-    believed = np.ones((60, 2))
-    plan = Heft().schedule(problem.with_task_seconds(believed))
+    estimated = np.ones((60, 2))
+    plan = Heft().schedule(problem.with_task_seconds(estimated))
     best_s = makespan_s(problem, Heft().schedule(problem))
-    static = run_dynamic(problem, Hybrid(plan, bound=np.inf), estimated_s=believed)
-    hybrid = run_dynamic(problem, Hybrid(plan), estimated_s=believed)
+    static = run_dynamic(problem, Hybrid(plan, bound=np.inf), estimated_s=estimated)
+    hybrid = run_dynamic(problem, Hybrid(plan), estimated_s=estimated)
     assert makespan_s(problem, static.timetable) == pytest.approx(90.0)
     assert makespan_s(problem, hybrid.timetable) <= 1.1 * best_s
     assert hybrid.stolen > 0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support.definitions import Story, with_tables
+from support.definitions import ItemPlacements, with_tables
 from support.examples import examples
 from support.instances import layered
 from support.random_problems import READ, WRITE, build, problems
@@ -86,7 +86,7 @@ def test_limits_that_the_decoder_keeps_are_kept_at_every_instant(channels: bool)
         assert room[space, OVER] == 0.0
         timetable = evaluator.timetable()
         validate(problem, timetable)
-        peak = Story(problem, timetable).peak_bytes(makespan_s(problem, timetable))
+        peak = ItemPlacements(problem, timetable).peak_bytes(makespan_s(problem, timetable))
         assert peak[problem.spaces[space]] <= limit * (1 + 1e-9)
 
     check()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.definitions import Story, with_tables
+from support.definitions import ItemPlacements, with_tables
 from support.examples import examples
 from support.random_problems import READ, UPDATE, WRITE, build, problems
 
@@ -39,7 +39,7 @@ def test_memory_is_what_the_definition_says(channels: bool) -> None:
     def check(pair: tuple[Problem, Timetable]) -> None:
         problem, timetable = pair
         found = evaluate(problem, timetable).peak_bytes
-        expected = Story(problem, timetable).peak_bytes(makespan_s(problem, timetable))
+        expected = ItemPlacements(problem, timetable).peak_bytes(makespan_s(problem, timetable))
         assert found == pytest.approx(expected)
 
     check()
@@ -51,7 +51,7 @@ def test_energy_is_power_times_time(pair: tuple[Problem, Timetable], data: st.Da
     problem, timetable = pair
     watts = st.lists(st.sampled_from([0.0, 5.0, 70.0]), min_size=len(problem.devices), max_size=len(problem.devices))
     problem = with_tables(problem, busy_w=np.array(data.draw(watts)), idle_w=np.array(data.draw(watts)))
-    expected = Story(problem, timetable).energy_j(makespan_s(problem, timetable))
+    expected = ItemPlacements(problem, timetable).energy_j(makespan_s(problem, timetable))
     assert evaluate(problem, timetable).energy_j == pytest.approx(expected)
 
 

@@ -21,7 +21,7 @@ SINGLE, DATA = StepSplit("single", "max1550", step_s=2.0), StepSplit("data", "8 
 CHOICE = SplitChoice(DATA, (SINGLE, DATA), 16, trial="k")
 
 
-class Recorded(dict[HistoryKey, Quantity]):
+class InMemoryHistory(dict[HistoryKey, Quantity]):
     """A history in memory."""
 
     def lookup(self, key: HistoryKey) -> Quantity | None:
@@ -31,7 +31,9 @@ class Recorded(dict[HistoryKey, Quantity]):
         self[key] = summarise(seconds)
 
 
-def outcome(monkeypatch: pytest.MonkeyPatch, history: Recorded, single_s: float, divided_s: float) -> SplitChoice:
+def choose_by_times(
+    monkeypatch: pytest.MonkeyPatch, history: InMemoryHistory, single_s: float, divided_s: float
+) -> SplitChoice:
     def times(runs: Any) -> list[list[float]]:
         assert [run() for run in runs] == ["single", "divided"]
         return [[single_s] * 8, [divided_s] * 8]
@@ -42,9 +44,9 @@ def outcome(monkeypatch: pytest.MonkeyPatch, history: Recorded, single_s: float,
 
 def test_the_faster_way_is_kept_and_known_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("syclsched.onnx.tuning.plan_comparison.is_disturbed", lambda _: False)
-    fast, slow = Recorded(), Recorded()
-    assert outcome(monkeypatch, fast, 2.0, 1.5).best is DATA
-    found = outcome(monkeypatch, slow, 2.0, 2.1)
+    fast, slow = InMemoryHistory(), InMemoryHistory()
+    assert choose_by_times(monkeypatch, fast, 2.0, 1.5).best is DATA
+    found = choose_by_times(monkeypatch, slow, 2.0, 2.1)
     assert found.best is SINGLE and found.why == "as data was measured: 1.05 times the time on max1550"
     for history, best in ((fast, DATA), (slow, SINGLE)):
         again = tried(CHOICE, PLATFORM, history, lambda: pytest.fail("it is known"))  # type: ignore[arg-type]
@@ -53,9 +55,9 @@ def test_the_faster_way_is_kept_and_known_from_then_on(monkeypatch: pytest.Monke
 
 def test_without_a_measurement_the_prediction_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("syclsched.onnx.tuning.plan_comparison.is_disturbed", lambda _: True)
-    assert outcome(monkeypatch, Recorded(), 2.0, 3.0) is CHOICE
+    assert choose_by_times(monkeypatch, InMemoryHistory(), 2.0, 3.0) is CHOICE
 
     def runs() -> Any:
         raise MemoryLimitError("too large")
 
-    assert tried(CHOICE, PLATFORM, Recorded(), runs) is CHOICE  # type: ignore[arg-type]
+    assert tried(CHOICE, PLATFORM, InMemoryHistory(), runs) is CHOICE  # type: ignore[arg-type]

@@ -315,7 +315,7 @@ def neutral(kind: str, position: int, shapes: Sequence[Any], axis: int, attribut
     if kind in ("scatter_elements", "scatter_nd"):
         return float(max(shapes[0])) if position == 1 else None  # an index out of range
     if kind in _WINDOWED and position == 0 and axis > 1:
-        return _beyond_windows(kind, axis, attributes)
+        return _window_padding(kind, axis, attributes)
     if kind in ("topk", "arg", "softmax") and axis == attributes["axis"]:
         if attributes.get("last"):
             raise LengthError("the last of equal elements along the axis whose length is known only at run time")
@@ -324,7 +324,7 @@ def neutral(kind: str, position: int, shapes: Sequence[Any], axis: int, attribut
     return None
 
 
-def _beyond_windows(kind: str, axis: int, attributes: Mapping[str, Any]) -> float:
+def _window_padding(kind: str, axis: int, attributes: Mapping[str, Any]) -> float:
     """Return the value that windows read beyond the length of an axis, as they do in pads."""
     pads = attributes["pads"]
     if kind != "pool":

@@ -33,7 +33,7 @@ def cases(draw: st.DrawFn) -> tuple[Operation, Arrays]:
 
 
 def by_sums(run: Any, operation: Operation, arrays: Arrays, units: int) -> np.ndarray:
-    """Return the result of the two kernels, for a device of so many compute units."""
+    """Return the result of the two kernels, for a device with this number of compute units."""
     found = with_sums(operation, described(operation, arrays), units)
     assert found is not None
     held = {**arrays, SUMS: unwritten(found[1], "float32")}
