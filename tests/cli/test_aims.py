@@ -59,7 +59,7 @@ def test_mistakes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
         assert "Traceback" not in outcome.err
 
 
-def test_a_dry_run_and_a_what_if_keep_to_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_runs_and_simulations_respect_constraints(capsys: pytest.CaptureFixture[str]) -> None:
     limits = ("--subject-to", "memory[max1550] <= 2MiB", "--json")
     ran = call(capsys, "run", *GRAPH, "--dry-run", *limits)
     assert ran.code == 0, ran.err

@@ -21,7 +21,7 @@ from syclsched.scheduling.objectives.aims import LATENCY, METRICS, THROUGHPUT
 from syclsched.scheduling.registry import AUTO, names
 
 
-def test_the_names_are_those_of_the_library() -> None:
+def test_completed_names_equal_those_of_the_library() -> None:
     assert tuple(workloads.names()) == completion.GRAPHS
     assert set(completion.POLICIES) == {AUTO} | {name for name in names() if ":" not in name and "<" not in name}
     assert set(completion.DYNAMIC_POLICIES) == set(DYNAMIC_POLICY_NAMES)
@@ -55,7 +55,7 @@ def test_graphs_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ("syclsched history show --sort ne", ["newest"]),
     ],
 )
-def test_a_shell_gets_the_names(words: str, expected: list[str]) -> None:
+def test_shell_completion_lists_names_without_heavy_imports(words: str, expected: list[str]) -> None:
     code = (
         "import sys\nfrom syclsched.cli.main import main\n"
         "try:\n main()\nfinally:\n heavy = {'dpctl', 'numba', 'matplotlib', 'onnx'} & set(sys.modules)\n"

@@ -175,7 +175,7 @@ def test_usage_errors_have_exit_code_2(capsys: pytest.CaptureFixture[str]) -> No
     assert done.code == 2 and "Traceback" not in done.err
 
 
-def test_the_traceback_is_shown_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_traceback_is_shown_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     from syclsched.cli.main import main

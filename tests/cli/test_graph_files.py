@@ -180,7 +180,7 @@ def test_bad_input_is_an_error_with_exit_code_2(
     assert expected in refused(capsys, command, fork, *options)
 
 
-def test_where_nothing_can_be_written_nothing_is_planned(
+def test_unwritable_outputs_are_refused_before_planning(
     capsys: pytest.CaptureFixture[str], fork: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("syclsched.planner.plan_graph", None)
@@ -230,7 +230,7 @@ def test_a_plan_is_no_graph(capsys: pytest.CaptureFixture[str], fork: Path, tmp_
         assert "it is a plan, not a graph" in refused(capsys, command, out, *PLATFORM)
 
 
-def test_all_policies_in_a_loop_are_there_once(fork: Path) -> None:
+def test_all_policies_in_a_loop_are_listed_once(fork: Path) -> None:
     from syclsched import describe, read_graph
 
     graph, platform = read_graph(fork), describe(["max1550"])

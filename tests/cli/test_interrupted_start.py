@@ -30,7 +30,7 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("program", [PRESSED, PRESSED_IN_CALLBACK], ids=["anywhere", "in a callback"])
-def test_it_ends_with_one_line(program: str, tmp_path: Path) -> None:
+def test_ctrl_c_during_imports_prints_one_line(program: str, tmp_path: Path) -> None:
     (tmp_path / "typer").mkdir()
     (tmp_path / "typer" / "__init__.py").write_text(program)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
@@ -47,7 +47,7 @@ def press(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize("where", ["making the commands", "reading the arguments"])
-def test_so_does_ctrl_c_before_the_command(
+def test_ctrl_c_before_the_command_prints_one_line(
     where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if where == "making the commands":

@@ -137,7 +137,7 @@ def test_an_empty_selection(capsys: pytest.CaptureFixture[str]) -> None:
     assert "gpu7" in done.err and "Traceback" not in done.err
 
 
-def test_a_data_folder_that_cannot_be_written_is_said_and_the_run_goes_on(
+def test_an_unwritable_data_folder_is_reported_and_the_run_continues(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("not a folder")
@@ -181,7 +181,7 @@ def test_seconds_that_are_none_are_refused_by_the_options_name(capsys: pytest.Ca
     assert done.code == 2 and f"where: {option}" in done.err
 
 
-def test_debug_is_asked_of_the_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_debug_option_makes_the_run_sequential(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     refused = call(capsys, "run", *SMALL, "--debug", "--dynamic", "dmdas")
     assert refused.code == 2 and "--debug and --nan-guard cannot be combined with --dynamic" in refused.err
     record = tmp_path / "record.json"
@@ -192,7 +192,7 @@ def test_debug_is_asked_of_the_run(capsys: pytest.CaptureFixture[str], tmp_path:
 
 @pytest.mark.other_device
 @pytest.mark.gpu_shape
-def test_the_plan_of_a_dynamic_run_is_what_happened(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_plan_of_a_dynamic_run_is_its_execution_log(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     record, plan, other = tmp_path / "record.json", tmp_path / "plan.json", tmp_path / "other.json"
     found = summary(capsys, *SMALL, "--dynamic", "eager", "--repeat", 2, "--record", record, "--save-plan", plan)
     assert is_right(found)
@@ -209,7 +209,7 @@ def test_the_plan_of_a_dynamic_run_is_what_happened(capsys: pytest.CaptureFixtur
     assert refused.code == 2 and "does not match the plan" in refused.err
 
 
-def test_makespans_are_kept_of_the_runs_that_may_decide_between_plans(
+def test_makespans_of_comparable_runs_are_stored(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from syclsched.execution.core.history_feed import FEED

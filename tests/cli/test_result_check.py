@@ -32,7 +32,7 @@ def test_the_same_bits_are_checked_once() -> None:
     assert checks.verdict is not None and checks.verdict.ok
 
 
-def test_one_wrong_result_is_what_is_told() -> None:
+def test_one_wrong_result_makes_the_verdict() -> None:
     calls: list[int] = []
     checks = ResultChecker(counted(calls))
     for value in (1, -7, -7, 1, 2):

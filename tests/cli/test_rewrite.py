@@ -29,7 +29,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("how", "cut"), [("auto", True), ("split", True), ("coarsen", False), ("none", False)])
-def test_a_plan_says_whether_tasks_were_cut(capsys: pytest.CaptureFixture[str], how: str, cut: bool) -> None:
+def test_plan_reports_whether_tasks_were_cut(capsys: pytest.CaptureFixture[str], how: str, cut: bool) -> None:
     outcome = call(capsys, "plan", *MLP, *WHERE, "--rewrite", how)
     assert outcome.code == 0
     assert ("2 tasks cut into" in outcome.out) is cut
@@ -80,7 +80,7 @@ def test_explain_takes_the_names_of_the_graph_that_was_given(capsys: pytest.Capt
     assert "dense(1,0)[0:" in outcome.out
 
 
-def test_compare_and_what_if_show_what_was_rewritten(capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_and_simulate_show_rewrites(capsys: pytest.CaptureFixture[str]) -> None:
     outcome = call(capsys, "compare", *MLP, *WHERE, "--policies", "heft,auto", "--json")
     rows = {row["policy"]: row for row in json.loads(outcome.out)["rows"]}
     assert rows["heft"]["rewritten"] is None and "cut into" in rows["auto"]["rewritten"]

@@ -46,7 +46,7 @@ DESCRIBED = ("cholesky", "--n", "64", "--tile", "32", "--platform", "cpu,max1550
         (("paln", "cholesky"), "plan"),
     ],
 )
-def test_the_value_that_was_meant_is_named(
+def test_a_misspelt_value_gets_a_suggestion(
     capsys: pytest.CaptureFixture[str], line: tuple[str, ...], meant: str
 ) -> None:
     done = call(capsys, *line)
@@ -54,9 +54,7 @@ def test_the_value_that_was_meant_is_named(
     assert f"Did you mean '{meant}'?" in done.err
 
 
-def test_a_file_that_is_for_another_command_is_named_as_what_it_is(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_file_for_another_command_suggests_that_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     plan, record = tmp_path / "plan.json", tmp_path / "run.json"
     made = syclsched.plan(workload_graph(), syclsched.describe("cpu"), policy="heft")
     plan.write_text(made.to_json())
@@ -86,7 +84,7 @@ def workload_graph() -> syclsched.TaskGraph:
         ("--sub-devices", "unit:1", "units"),
     ],
 )
-def test_the_device_that_was_meant_is_named(
+def test_a_misspelt_device_gets_a_suggestion(
     capsys: pytest.CaptureFixture[str], option: str, value: str, meant: str
 ) -> None:
     done = call(capsys, "plan", *DESCRIBED[:5], option, value)

@@ -212,9 +212,7 @@ def test_a_negative_seed_is_refused(folder: Path, capsys: pytest.CaptureFixture[
     assert found.code == 2 and "--seed" in found.err
 
 
-def test_plans_of_steps_on_several_devices_say_how_they_are_divided(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_plans_of_steps_on_several_devices_report_the_split(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnx.save(perceptron((64, 1024, 1024, 4)).onnx, "wide.onnx")
     given = ["plan", "wide.onnx", "--train", "cross_entropy", "--shape", "samples=8192", "--platform", "a770,b580"]
     found = call(capsys, *given)
@@ -230,7 +228,7 @@ def test_plans_of_steps_on_several_devices_say_how_they_are_divided(
     assert alone.code == 0 and alone.out.startswith("Plan of")
 
 
-def test_plans_of_steps_store_activations_as_they_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plans_of_steps_store_activations_in_the_given_dtype(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnx.save(convolutional((8, 8), size=16, classes=4).onnx, "net.onnx")
     given = ["plan", "net.onnx", "--train", "cross_entropy", "--shape", "samples=512", "--platform", "a770", "--json"]
     peaks = []
@@ -245,7 +243,7 @@ def test_plans_of_steps_store_activations_as_they_are_told(folder: Path, capsys:
     assert unused.code == 0 and "--activations" in unused.err and "without --train" in unused.err
 
 
-def test_training_on_several_devices_says_how_steps_are_divided(
+def test_training_on_several_devices_reports_the_step_split(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     halves = syclsched.discover("cpu", sub_devices=2)

@@ -33,7 +33,7 @@ def test_a_long_wait_is_explained(text: str) -> None:
     assert text in stream.getvalue()
 
 
-def test_a_short_one_is_not() -> None:
+def test_a_short_wait_prints_nothing() -> None:
     stream = NotifyingStream()
     with notice_if_slow(Console(file=stream), after_s=3600.0):
         pass

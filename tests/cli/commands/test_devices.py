@@ -67,7 +67,7 @@ def test_an_untrusted_device_is_shown_with_the_reason() -> None:
     assert "gets no work" not in printed(rest)
 
 
-def test_who_shares_memory() -> None:
+def test_devices_that_share_memory_are_found() -> None:
     platform = machine()
     assert devices_sharing_memory(platform, platform.device("gpu")) == ()
     assert devices_sharing_memory(platform, platform.device("gpu1")) == ("host",)

@@ -30,7 +30,7 @@ def run(monkeypatch: pytest.MonkeyPatch, found: Diagnosis, *arguments: str) -> t
     return result.exit_code, result.output
 
 
-def test_the_sick_get_the_remedy_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_faulty_installation_gets_the_remedy_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     code, output = run(monkeypatch, SICK)
     assert code == 1
     assert f"  To mend it: {LONG_COMMAND}" in output.splitlines()
@@ -43,7 +43,7 @@ def test_the_well_are_sent_home(monkeypatch: pytest.MonkeyPatch) -> None:
     assert code == 0 and "Ready." in output and "To mend it" not in output
 
 
-def test_what_was_measured_and_cannot_be_read_is_told(
+def test_an_unreadable_history_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     data = tmp_path_factory.mktemp("data")

@@ -30,7 +30,7 @@ def one_process(runtime_folder: Path) -> None:
     StatusFile().write(status(written_s=time.time()))
 
 
-def test_once(one_process: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_snapshot_is_printed_on_request(one_process: None, capsys: pytest.CaptureFixture[str]) -> None:
     outcome = call(capsys, "top", "--once")
     assert (outcome.code, outcome.err) == (0, "")
     assert "pid 4711: python job.py --size 3" in outcome.out
@@ -38,7 +38,7 @@ def test_once(one_process: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert "\x1b" not in outcome.out
 
 
-def test_without_a_terminal_it_looks_once(runtime_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_one_snapshot_is_printed(runtime_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outcome = call(capsys, "top")
     assert outcome.code == 0
     assert "--monitor" in outcome.out
@@ -52,7 +52,7 @@ def test_json_has_a_line_for_each_process(one_process: None, capsys: pytest.Capt
     assert found["graphs"][0]["lanes"][0]["tasks_done"] == 30
 
 
-def test_json_of_nothing_is_empty(runtime_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_without_processes_is_empty(runtime_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outcome = call(capsys, "top", "--json")
     assert (outcome.code, outcome.out) == (0, "")
 
@@ -111,7 +111,7 @@ with _interrupted() as flag:
 """
 
 
-def test_a_signal_may_come_while_a_lock_of_the_wait_is_held() -> None:
+def test_a_signal_during_the_wait_does_not_deadlock() -> None:
     """With `threading.Event` the signal handler, which runs on the waiting thread, would deadlock on that lock."""
     assert subprocess.run([sys.executable, "-c", SIGNAL_WITHIN_A_WAIT], cwd=ROOT, timeout=60).returncode == 0
 

@@ -88,14 +88,14 @@ def test_a_failure_stops_plans_and_not_dynamic_policies(capsys: pytest.CaptureFi
     assert "single:max1550: incomplete:" in shown and "tasks not done" in shown
 
 
-def test_an_event_of_a_device_that_one_platform_has_not_is_said_to_be_of_no_effect_there(
+def test_events_of_a_missing_device_are_reported_as_ignored(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shown = done(capsys, *GRAPH, *PLATFORM, "--policies", "heft", "--slow", "xeon-8480@1us=3").err
     assert "max1550: has no xeon-8480, so its events are ignored there" in shown
 
 
-def test_contention_is_as_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_contention_model_follows_the_option(capsys: pytest.CaptureFixture[str]) -> None:
     free = rows(capsys, "--policies", "heft", "--contention", "none")
     shared = rows(capsys, "--policies", "heft", "--contention", "one-port")
     assert all(free[key]["makespan_s"] <= shared[key]["makespan_s"] * 1.5 for key in free)
@@ -114,7 +114,7 @@ def test_a_plan_under_a_disturbance(capsys: pytest.CaptureFixture[str], plan_fil
     assert json.loads(done(capsys, plan_file, "--json").out)["rows"][0]["runs"] == 0
 
 
-def test_aims_are_refused_where_nothing_keeps_to_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_objectives_are_refused_for_dynamic_policies(capsys: pytest.CaptureFixture[str]) -> None:
     found = rows(capsys, "--policies", "heft,eager", "--minimize", "memory")
     assert "--minimize" in str(found["max1550", "eager"]["refused"])
     assert found["max1550", "heft"]["refused"] is None
@@ -147,7 +147,7 @@ def test_aims_are_refused_where_nothing_keeps_to_them(capsys: pytest.CaptureFixt
         (("--policies", "hybrid:eagre"), "no policy 'eagre'"),
     ],
 )
-def test_mistakes_have_exit_code_2_and_say_what_to_do(
+def test_wrong_options_exit_with_code_2_and_a_hint(
     capsys: pytest.CaptureFixture[str], options: tuple[object, ...], expected: str
 ) -> None:
     text = refused(capsys, *GRAPH, *PLATFORM, *options)
@@ -180,7 +180,7 @@ def test_times_have_units(text: str, expected: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "ms", "1.2.3", "1 h", "inf", "-1ms", "1e"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_invalid_times_are_refused(text: str) -> None:
     with pytest.raises(ArgumentError, match="is not a time"):
         parse_seconds(text, "--fail")
 
@@ -206,7 +206,7 @@ def test_wrong_families_of_rewritten_graphs_are_refused(capsys: pytest.CaptureFi
     ("options", "expected"),
     [(("--rewrite", "nope"), "'nope'"), (("--policies", "dmdas", "--rewrite", "split"), "dmdas")],
 )
-def test_rewrites_that_nothing_can_do_are_refused_before_any_table(
+def test_inapplicable_rewrites_are_refused_before_any_output(
     capsys: pytest.CaptureFixture[str], options: tuple[object, ...], expected: str
 ) -> None:
     outcome = call(capsys, "simulate", *GRAPH, *PLATFORM, *options)
@@ -226,7 +226,7 @@ def test_a_plan_that_stopped_has_no_makespan_and_no_chart(
     assert "no chart written" in shown.err and not chart.exists()
 
 
-def test_charts_say_what_was_disturbed(capsys: pytest.CaptureFixture[str], plan_file: Path, tmp_path: Path) -> None:
+def test_charts_name_the_disturbances(capsys: pytest.CaptureFixture[str], plan_file: Path, tmp_path: Path) -> None:
     gantt, chart = tmp_path / "gantt.svg", tmp_path / "chart.svg"
     options = ("--noise", 0.3, "--wrong", "gemm=2", "--slow", "max1550@2us=4")
     done(capsys, plan_file, *options, "--gantt", gantt, "--chart", chart)

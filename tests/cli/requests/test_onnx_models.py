@@ -21,7 +21,7 @@ MODEL = Path(__file__).parents[3] / "examples" / "data" / "digits.onnx"
 
 
 @pytest.mark.sycl
-def test_run_writes_what_the_model_makes_of_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_run_writes_the_results_for_an_input_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     image = np.random.default_rng(0).random((1, 1, 8, 8), dtype=np.float32)
     np.save(tmp_path / "image.npy", image)
     out = tmp_path / "found.npz"
@@ -44,7 +44,7 @@ def test_outputs_that_do_not_fit_on_the_disk_are_refused_with_a_sentence() -> No
 
 
 @pytest.mark.sycl
-def test_a_batch_of_nothing_is_no_trouble(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_batch_runs(capsys: pytest.CaptureFixture[str]) -> None:
     done = call(capsys, "run", MODEL, "--shape", "batch=0", "--devices", "cpu")
     assert done.code == 0, done.err
     assert "not timed" not in done.out
@@ -66,7 +66,7 @@ def test_a_batch_runs_in_the_plan_of_its_bucket(sizes: str, capsys: pytest.Captu
 
 
 @pytest.mark.sycl
-def test_what_is_left_out_does_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_excluded_implementations_are_not_planned(capsys: pytest.CaptureFixture[str]) -> None:
     done = call(
         capsys, "plan", MODEL, "--shape", "batch=1", "--devices", "cpu", "--no-calibrate", "--without", "onednn"
     )
@@ -78,7 +78,7 @@ def test_what_is_left_out_does_nothing(capsys: pytest.CaptureFixture[str]) -> No
 
 @needs_onednn
 @pytest.mark.sycl
-def test_kernels_do_what_they_do_faster_in_a_run(
+def test_faster_kernels_replace_the_library_in_a_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernel_selection, "read_times", lambda: None)
@@ -93,7 +93,7 @@ def test_kernels_do_what_they_do_faster_in_a_run(
     assert "onednn" not in done.out
 
 
-def test_plan_says_what_other_hardware_would_gain(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_estimates_the_gain_of_further_hardware(capsys: pytest.CaptureFixture[str]) -> None:
     done = call(capsys, "plan", MODEL, "--shape", "batch=64", "--platform", "cpu,max1550")
     assert done.code == 0, done.err
     assert "On cpu alone a run takes" in done.out and "with max1550" in done.out
@@ -192,7 +192,7 @@ def test_text_and_sequences_are_given_by_files_and_shapes(capsys: pytest.Capture
 
 
 @pytest.mark.sycl
-def test_what_a_model_on_text_lacks_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_missing_inputs_of_a_text_model_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     model = text_model(tmp_path / "text.onnx")
     done = call(capsys, "plan", model, "--shape", "n=5", "--shape", "part[0]=1x3", "--devices", "cpu")
     assert done.code != 0 and "no input and no open dimension 'part[0]'" in " ".join(done.err.split())

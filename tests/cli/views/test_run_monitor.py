@@ -56,13 +56,13 @@ def test_lanes_that_cannot_be_seen_show_the_plan_and_why() -> None:
     assert "25% 60/60" in flowing and "predicted tasks" not in flowing and HIDDEN[:20] not in flowing
 
 
-def test_without_processes_it_says_what_to_do() -> None:
+def test_without_processes_the_view_shows_a_hint() -> None:
     text = " ".join(shown().split())
     assert "syclsched run ... --monitor" in text
     assert "syclsched.monitor()" in text
 
 
-def test_processes_with_runs_in_flight_come_first() -> None:
+def test_processes_with_runs_in_flight_are_listed_first() -> None:
     idle = status(pid=1, graphs=(), allowed_s=WRITTEN_S)
     text = shown(idle, status(pid=2))
     assert text.index("pid 2:") < text.index("pid 1:")
@@ -74,7 +74,7 @@ def test_a_silent_process_is_named_so() -> None:
     assert "It has written nothing for 6.000 s" in shown(status(), now_s=WRITTEN_S + 2 * SILENT_S)
 
 
-def test_a_run_that_compiles_says_so() -> None:
+def test_a_compiling_run_is_marked() -> None:
     graph = status().graphs[0]
     preparing = replace(graph, runs=(replace(graph.runs[0], is_preparing=True),), in_flight=5)
     text = shown(status(graphs=(preparing,)))
@@ -82,7 +82,7 @@ def test_a_run_that_compiles_says_so() -> None:
     assert "and 4 more runs" in text
 
 
-def test_a_run_that_takes_turns_says_so() -> None:
+def test_priority_and_share_of_runs_are_shown() -> None:
     graph = status().graphs[0]
     background = replace(graph.runs[0], priority=-1, share=1.0, waits=True)
     sharing = replace(graph.runs[0], share=2.5)
