@@ -12,7 +12,7 @@ from syclsched.model.platform import MemorySpace
 SPACES = (MemorySpace("gpu", 100), MemorySpace("cpu", 1000, True), MemorySpace("host", 1000, True))
 
 
-def test_the_sum_is_admitted_and_what_is_released_can_be_used_again() -> None:
+def test_released_memory_is_admitted_again() -> None:
     memory = BoundMemory(lambda: None)
     memory.claim("a", "graph 'a' of ann", {"gpu": 60}, SPACES)
     memory.claim("b", "graph 'b' of bob", {"gpu": 40}, SPACES)
@@ -51,7 +51,7 @@ def test_nothing_is_held_after_a_refusal() -> None:
     memory.claim("b", "graph 'b' of bob", {"gpu": 100, "host": 1000}, SPACES)
 
 
-def test_memory_that_other_programs_use_is_not_given() -> None:
+def test_memory_used_by_other_programs_is_not_admitted() -> None:
     memory = BoundMemory(lambda: 300)
     with pytest.raises(MemoryLimitError, match="the machine has 300 B left beside other programs"):
         memory.claim("a", "graph 'a' of ann", {"host": 301}, SPACES)

@@ -85,7 +85,7 @@ class TestCalls:
         assert [call.result(10) for call in calls] == [1.0] * 4
         assert time.monotonic() - begin < 3.5
 
-    def test_errors_come_as_they_are(self, cluster: Cluster) -> None:
+    def test_errors_of_calls_keep_their_type_and_fields(self, cluster: Cluster) -> None:
         with pytest.raises(DeadlineError, match=r"task 't7': too late\. Wait longer") as caught:
             cluster.call("node0", f"{FUNCTIONS}:late")
         assert caught.value.task == "t7"
@@ -150,7 +150,7 @@ class TestUnreachable:
 
 
 class TestConnecting:
-    def test_workers_that_were_there_go_on(self, cluster: Cluster) -> None:
+    def test_workers_of_an_existing_cluster_outlive_a_connection(self, cluster: Cluster) -> None:
         with connect(cluster.scheduler) as second:
             assert second.workers == cluster.workers
             assert second.call("node1", f"{FUNCTIONS}:sleep", 0.0) == 0.0
@@ -160,7 +160,7 @@ class TestConnecting:
             assert third.workers == cluster.workers
         assert cluster.call("node1", f"{FUNCTIONS}:sleep", 0.0) == 0.0
 
-    def test_no_scheduler_there(self) -> None:
+    def test_a_missing_scheduler_is_an_error(self) -> None:
         begin = time.monotonic()
         with pytest.raises(ClusterError, match=r"tcp://127.0.0.1:1: no Dask scheduler answers in 0\.5 s"):
             connect("tcp://127.0.0.1:1", timeout_s=0.5)
@@ -171,11 +171,11 @@ class TestConnecting:
             connect("nowhere", timeout_s=1.0)
 
     @pytest.mark.parametrize("given", [{}, {"cluster": "tcp://127.0.0.1:1", "workers": 2}, {"workers": 0}])
-    def test_what_cannot_be_meant(self, given: dict[str, Any]) -> None:
+    def test_contradictory_connect_arguments_are_refused(self, given: dict[str, Any]) -> None:
         with pytest.raises(ArgumentError, match="connect"):
             connect(**given)
 
-    def test_no_worker_there(self) -> None:
+    def test_a_cluster_without_workers_is_an_error(self) -> None:
         with (
             distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=50) as empty,
             pytest.raises(ClusterError, match=r"no worker has come in 0\.3 s.*Start workers: dask worker"),

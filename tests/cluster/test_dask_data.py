@@ -66,7 +66,7 @@ def test_inputs_of_every_kind(cluster: Cluster, bound: Any, kind: str) -> None:
         np.testing.assert_array_equal(bound({"x": given})["y"], value)
 
 
-def test_results_stay_where_they_are(cluster: Cluster, bound: Any) -> None:
+def test_results_stay_on_their_workers(cluster: Cluster, bound: Any) -> None:
     value = np.arange(30.0).reshape(10, 3)
     run = bound.run({"x": value})
     future, halves = run.future("y"), run.dask_array("z")
@@ -87,7 +87,7 @@ def test_pieces_of_a_result_are_one_future(bound: Any) -> None:
     assert run.future("z").result().sum() == 3 * (4 * 2 + 6 * 3)
 
 
-def test_what_does_not_fit_is_refused(cluster: Cluster, bound: Any) -> None:
+def test_unsuitable_futures_are_refused(cluster: Cluster, bound: Any) -> None:
     wrong = cluster.client.scatter(np.zeros(7))
     with pytest.raises(SyclschedError, match="x"):
         bound({"x": wrong})

@@ -181,7 +181,7 @@ def test_no_task_waits_behind_a_message(policy: str) -> None:
     assert 100.0 < found["needs0"] < 101.0
 
 
-def test_waits_for_messages_say_nothing_about_estimates() -> None:
+def test_waits_for_messages_do_not_change_estimates() -> None:
     """The hybrid leaves its plan if tasks take longer than planned, not because it waits for another machine."""
     found = ends_s("hybrid", dict.fromkeys(("long0", "long1"), 100.0))
     assert 100.0 < found["needs0"] < 101.0

@@ -132,7 +132,7 @@ def test_parts_take_turns(cluster: Cluster) -> None:
             np.testing.assert_array_equal(slow.result(name), value, err_msg=name)
 
 
-def test_what_dynamic_policies_do_not_do_is_refused(cluster: Cluster) -> None:
+def test_unknown_policies_and_dynamic_streams_are_refused(cluster: Cluster) -> None:
     graph, place, _ = random_graph(0)
     with pytest.raises(PolicyError, match="no dynamic policy 'egaer'"):
         cluster.run(graph, dynamic="egaer")

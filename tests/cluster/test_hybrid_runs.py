@@ -57,7 +57,7 @@ def machines_of(trace: Trace) -> dict[str, str]:
     return {s.task or "": s.device.split("/")[0] for s in trace.spans if s.kind == "host" and s.outcome == "done"}
 
 
-def test_the_rest_of_a_machine_that_is_ten_times_as_slow_as_planned_moves(tmp_path: Path) -> None:
+def test_remaining_work_moves_from_a_very_slow_machine(tmp_path: Path) -> None:
     slow_process = tmp_path / "slow"
     graph = naps(partial(nap, slow_process))
     with connect(workers=2) as cluster:

@@ -128,7 +128,7 @@ def on_node(name: str) -> str:
     return f"node{name[-1]}/host"
 
 
-def test_what_the_machines_left_have_done_is_not_done_again(tmp_path: Path) -> None:
+def test_work_of_surviving_machines_is_not_repeated(tmp_path: Path) -> None:
     graph = TaskGraph("counted")
     x, y, z = (graph.array(name, (100,), data=np.zeros(100)) for name in "xyz")
     steps = [f"x{n}-0" for n in range(4)]
@@ -153,7 +153,7 @@ def test_what_the_machines_left_have_done_is_not_done_again(tmp_path: Path) -> N
         assert [float(again[name][0]) for name in "xyz"] == [4.0, 2.0, 6.0]
 
 
-def test_results_that_are_lost_after_the_end_are_computed_again_alone(tmp_path: Path) -> None:
+def test_only_results_lost_after_the_end_are_recomputed(tmp_path: Path) -> None:
     graph = TaskGraph("ended")
     x, y = (graph.array(name, (100,), data=np.zeros(100)) for name in "xy")
     graph.host(partial(add_one, tmp_path, "x-0"), name="x-0", x=x.update())
@@ -166,7 +166,7 @@ def test_results_that_are_lost_after_the_end_are_computed_again_alone(tmp_path: 
         assert called(tmp_path) == {"x-0": 1, "y-1": 2}
 
 
-def test_a_worker_that_was_started_again_has_nothing_of_before(tmp_path: Path) -> None:
+def test_a_restarted_worker_gets_its_part_again(tmp_path: Path) -> None:
     """Dask starts a killed worker again under its name; before, calls went to it and failed."""
     graph = TaskGraph("restarted")
     x, y = (graph.array(name, (100,), data=np.zeros(100)) for name in "xy")

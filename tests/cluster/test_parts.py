@@ -91,7 +91,7 @@ def gathered(found: DividedPlan, values: Mapping[str, Mapping[str, Any]], graph:
 
 
 @given(st.data(), st.booleans())
-def test_parts_compute_what_the_graph_computes(data: st.DataObject, ranges: bool) -> None:
+def test_parts_have_the_results_of_the_graph(data: st.DataObject, ranges: bool) -> None:
     graph = data.draw(graphs(ranges=ranges))
     plan = data.draw(plans(graph, THREE))
     inputs = inputs_of(graph, 0)
@@ -129,7 +129,7 @@ def test_plans_of_parts_have_no_races_and_never_wait_in_a_circle(data: st.DataOb
     check_no_circle(divided(data.draw(plans(graph, THREE)), graph))
 
 
-def test_copies_that_a_plan_makes_early_close_no_circle() -> None:
+def test_prefetched_copies_cause_no_deadlock() -> None:
     """Before, a copy of t7's input to device two/a preceded copies that machine three waited for to make this input."""
     graph = TaskGraph("early")
     a = [graph.array(f"a{i}", (64,), DTYPE) for i in range(4)]
@@ -193,7 +193,7 @@ def test_values_are_sent_in_the_order_of_the_plans_copies() -> None:
 
 
 @given(st.data())
-def test_a_value_goes_to_a_machine_at_most_once(data: st.DataObject) -> None:
+def test_a_value_is_sent_to_a_machine_at_most_once(data: st.DataObject) -> None:
     graph = data.draw(graphs())
     plan = data.draw(plans(graph, THREE))
     found = divided(plan, graph)

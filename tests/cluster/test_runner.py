@@ -68,7 +68,7 @@ def alternately(name: str) -> str:
     return f"node{int(name[-1]) % 2}/" + ("host" if name.startswith("halve") else "cpu")
 
 
-def test_results_are_those_of_one_machine(cluster: Cluster) -> None:
+def test_results_equal_those_of_one_machine(cluster: Cluster) -> None:
     graph, x = pipeline()
     with cluster.bind(graph, plan=fixed(cluster, graph, alternately)) as runner, syclsched.bind(graph) as alone:
         for value in (x, 2 * x):
@@ -235,7 +235,7 @@ def test_a_message_that_is_waited_for_when_the_run_is_cancelled_is_no_failure(
             runner.run().wait(60)
 
 
-def test_times_of_parts_are_shown_beside_those_of_the_plan(cluster: Cluster) -> None:
+def test_measured_and_predicted_times_of_parts_are_shown(cluster: Cluster) -> None:
     graph, x = pipeline()
     plan = fixed(cluster, graph, alternately)
     with cluster.bind(graph, plan=plan) as runner:
@@ -369,7 +369,7 @@ def test_results_of_an_earlier_run_are_refused(cluster: Cluster) -> None:
         assert second.result("y").shape == x.shape
 
 
-def test_a_closed_runner_says_so(cluster: Cluster) -> None:
+def test_a_closed_runner_refuses_runs(cluster: Cluster) -> None:
     graph, x = pipeline(1)
     runner = cluster.bind(graph, plan=fixed(cluster, graph, alternately))
     runner.close()
@@ -378,7 +378,7 @@ def test_a_closed_runner_says_so(cluster: Cluster) -> None:
         runner.run({"x": x})
 
 
-def test_a_run_whose_rest_does_not_fit_begins_again_without_the_killed_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_restarts_without_the_killed_worker_if_the_rest_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = TaskGraph("killed")
     x, y = graph.array("x", (100,)), graph.array("y", (100,))
     graph.host(_sleeps, name="slow0", x=x.update())

@@ -79,7 +79,7 @@ def bound(cluster: Cluster, graph: TaskGraph, **how: Any) -> ClusterRunner:
     return cluster.bind(graph, plan=fixed(cluster, graph, on_host), **how)
 
 
-def test_steps_before_a_run_are_told(other: Cluster) -> None:
+def test_steps_before_a_run_are_reported(other: Cluster) -> None:
     graph = TaskGraph("steps")
     graph.host(_fill, name="fill", x=graph.array("x", (1000,)).write(), pure=True)
     told: list[tuple[int, int, str]] = []
@@ -92,7 +92,7 @@ def test_steps_before_a_run_are_told(other: Cluster) -> None:
     assert all(0 <= done <= total for done, total, _ in told)
 
 
-def test_a_run_tells_tasks_done_on_all_machines_and_bytes_sent(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_run_reports_completed_tasks_and_sent_bytes(cluster: Cluster, tmp_path: Path) -> None:
     gates = [tmp_path / f"gate{number}" for number in range(4)]
     graph, told = gated("told", gates), list[tuple[int, int, str]]()
     with bound(cluster, graph) as runner:
@@ -145,7 +145,7 @@ def test_an_interrupt_ends_the_bar_and_cancels_the_run(cluster: Cluster, tmp_pat
         assert len(told) == ended
 
 
-def test_status_says_who_has_what(cluster: Cluster, other: Cluster, tmp_path: Path) -> None:
+def test_status_lists_the_parts_of_each_client(cluster: Cluster, other: Cluster, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     urgent, nightly = gated("urgent", [gate] * 2, 100_000), gated("nightly", [gate] * 2)
     with bound(cluster, urgent) as first, bound(other, nightly, priority=-1, share=2.0) as second:
@@ -189,7 +189,7 @@ def small_memory(cluster: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("small_memory")
-def test_what_all_have_bound_fits_in_memory(cluster: Cluster, other: Cluster) -> None:
+def test_plans_of_all_clients_together_fit_in_memory(cluster: Cluster, other: Cluster) -> None:
     mine, theirs = sums("mine", {"node1": 3 * MIB}), sums("theirs", {"node0": MIB, "node1": 2 * MIB})
     until(lambda: not any(worker.parts for worker in cluster.status().workers))  # of clients of other tests
     with bound(cluster, mine) as runner:

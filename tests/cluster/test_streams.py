@@ -61,7 +61,7 @@ def inputs(*numbers: float) -> Iterator[dict[str, Any]]:
         yield {"x": np.full(50, float(number))}
 
 
-def test_results_come_in_the_order_of_their_inputs(cluster: Cluster) -> None:
+def test_results_are_in_the_order_of_their_inputs(cluster: Cluster) -> None:
     with bound(cluster) as runner:
         for in_flight in (1, 3):
             stream = runner.stream(inputs(*range(10)), in_flight=in_flight, results=["z"])
@@ -101,7 +101,7 @@ def test_coroutines_read_streams(cluster: Cluster) -> None:
         assert asyncio.run(read(runner)) == [2.0, 8.0, 18.0]
 
 
-def test_what_cannot_be_is_refused(cluster: Cluster) -> None:
+def test_invalid_streams_are_refused(cluster: Cluster) -> None:
     with bound(cluster) as runner:
         with pytest.raises(ArgumentError, match="in_flight is 0"):
             runner.stream([], in_flight=0)
@@ -117,7 +117,7 @@ def test_what_cannot_be_is_refused(cluster: Cluster) -> None:
         runner.stream([])
 
 
-def test_a_stream_goes_on_without_a_worker_that_is_killed() -> None:
+def test_a_stream_continues_without_a_killed_worker() -> None:
     with connect(workers=2) as cluster, bound(cluster) as runner:
         found = []
         for number, results in enumerate(runner.stream(inputs(*range(8)))):

@@ -50,7 +50,7 @@ def test_other_work_takes_its_share_of_the_core() -> None:
     assert any(share(False) < 0.3 for _ in range(10))
 
 
-def test_what_is_lost_is_the_progress_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_time_is_the_missing_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
     now_s, made = 0.0, CoreLoad()
 
@@ -69,7 +69,7 @@ def test_what_is_lost_is_the_progress_that_is_missing(monkeypatch: pytest.Monkey
     assert use == CoreUse(pytest.approx(1.2 * 2 / 5), 2)
 
 
-def test_cores_that_are_wanted_are_those_that_take_as_long_in_a_plan() -> None:
+def test_core_demand_follows_from_the_lost_time() -> None:
     assert CoreUse(0.5, 1).core_demand(1.0) == pytest.approx(1.0)  # half of a core, as a second thread
     assert CoreUse(0.5, 4).core_demand(1.0) == pytest.approx(4 / 7)
     assert CoreUse().core_demand(1e-3) == 0.0

@@ -66,7 +66,7 @@ class SlowMailbox:
 
 
 class TestFit:
-    def test_known_cost_is_found(self) -> None:
+    def test_a_known_message_cost_is_measured(self) -> None:
         near, far = SlowMailbox(2e-3, 50e6), SlowMailbox(2e-3, 1e9)
         near.other, far.other = far, near
         answering = threading.Thread(target=answer, args=(SimpleNamespace(mailbox=far), "near", "run"))
@@ -126,11 +126,11 @@ class TestProfile:
         assert len(self.profile.network_paths(["a", "d"])) == 6
         assert (paths["c", "a"].cores, guessed.cores) == (0.5, 0.0)
 
-    def test_nothing_like_it_was_measured(self) -> None:
+    def test_an_empty_profile_has_no_network_paths(self) -> None:
         with pytest.raises(MeasurementError, match=r"nothing like it was measured"):
             NetworkProfile(("a", "b"), ()).network_paths()
 
-    def test_as_text_and_in_files(self) -> None:
+    def test_a_profile_is_printed_and_restored_from_json(self) -> None:
         text = str(self.profile)
         for part in ("Network", "100.0 µs", "953.7 MiB/s", "Ports", "out", "1.10"):
             assert part in text

@@ -166,7 +166,7 @@ def plan_of_rest(data: st.DataObject, graph: TaskGraph, platform: Platform) -> P
 
 
 @given(st.data(), st.booleans())
-def test_what_is_left_computes_what_the_graph_computes(data: st.DataObject, ranges: bool) -> None:
+def test_remaining_work_has_the_results_of_the_graph(data: st.DataObject, ranges: bool) -> None:
     graph = data.draw(graphs(ranges=ranges))
     graph = with_impure(graph, data.draw(st.sets(st.integers(0, len(graph) - 1))))
     trial = Trial(graph, inputs_of(graph, 0))
@@ -191,7 +191,7 @@ def test_what_is_left_computes_what_the_graph_computes(data: st.DataObject, rang
         np.testing.assert_array_equal(value, wanted[name], err_msg=name)
 
 
-def test_versions_that_machines_have_are_not_made_again() -> None:
+def test_versions_on_surviving_machines_are_not_recomputed() -> None:
     """Two machines have other versions of x when the third is lost: both continue with theirs."""
     graph = TaskGraph("ages")
     x, y, z = (graph.array(name, (8,), DTYPE) for name in "xyz")

@@ -95,7 +95,7 @@ def watched(
     return moves
 
 
-def test_machines_that_take_as_long_as_planned_are_left_alone(clock: list[float]) -> None:
+def test_machines_as_fast_as_planned_cause_no_move(clock: list[float]) -> None:
     machines = FakeMachines(100.0, 1.0)
     assert watched(machines, clock, {"one": 1.0, "two": 1.0}, range(10)) == []
     assert machines.slowness == {}  # the move was not even considered
@@ -109,7 +109,7 @@ def test_a_slow_machine_is_found_with_its_slowness(clock: list[float]) -> None:
 
 
 @pytest.mark.parametrize(("stay_s", "move_s", "cost_s"), [(100.0, 95.0, 0.5), (100.0, 50.0, 60.0), (5.0, 4.0, 0.0)])
-def test_what_would_not_end_clearly_earlier_does_not_move(
+def test_work_does_not_move_without_a_clear_gain(
     clock: list[float], stay_s: float, move_s: float, cost_s: float
 ) -> None:
     machines = FakeMachines(stay_s, move_s, cost_s)

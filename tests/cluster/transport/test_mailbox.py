@@ -225,7 +225,7 @@ class TestRuns:
             b.receive(run, 0, into, 10.0)
             assert into[0] == len(run)
 
-    def test_message_comes_once(self, a: Mailbox, b: Mailbox) -> None:
+    def test_message_is_received_once(self, a: Mailbox, b: Mailbox) -> None:
         into = np.zeros(1)
         a.send("run", 0, "b", np.ones(1))
         a.send("run", 0, "b", np.full(1, 2.0))
@@ -273,7 +273,7 @@ class TestRuns:
 
 
 class TestEnds:
-    def test_an_end_that_cannot_be_connected_to(self, network: Network, b: Mailbox) -> None:
+    def test_messages_to_a_client_use_its_own_connection(self, network: Network, b: Mailbox) -> None:
         """The client accepts no connections; it opens the connection on which the worker sends to it."""
         client = Mailbox("client", lambda peer: network.connect("client", peer))
         near, far = network.pair()
@@ -335,11 +335,11 @@ class TestLosses:
         network.boxes["c"].send("run", ord("c"), "b", None)
         waits["c"].result(5)
 
-    def test_worker_that_was_never_there(self, a: Mailbox) -> None:
+    def test_sending_to_an_unknown_worker_is_an_error(self, a: Mailbox) -> None:
         with pytest.raises(WorkerLostError, match=r"worker nobody: message 4 of run 'run' was not sent.*no worker at"):
             a.send("run", 4, "nobody", np.zeros(1))
 
-    def test_worker_that_comes_back_is_used(self, a: Mailbox, b: Mailbox) -> None:
+    def test_returning_worker_is_used(self, a: Mailbox, b: Mailbox) -> None:
         a.send("run", 0, "b", None)
         b.receive("run", 0, None, 10.0)
         for box, peer in ((a, "b"), (b, "a")):
@@ -363,7 +363,7 @@ class TestLosses:
         a.send("second", 0, "b", None)
         b.receive("second", 0, None, 10.0)
 
-    def test_connection_that_is_not_used_for_long_is_asked_for_a_sign(self, network: Network, a: Mailbox) -> None:
+    def test_idle_connection_is_probed_before_use(self, network: Network, a: Mailbox) -> None:
         network.boxes["b"] = _ResettingWorker()  # type: ignore[assignment]  # takes all that comes, and breaks then
         a.send("first", 0, "b", None)
         time.sleep(1.1)
@@ -418,14 +418,14 @@ class TestLosses:
         time.sleep(0.05)
         assert not into.any()
 
-    def test_what_is_no_message_closes_the_connection(self, network: Network, b: Mailbox) -> None:
+    def test_invalid_message_closes_the_connection(self, network: Network, b: Mailbox) -> None:
         received = in_thread(lambda: b.receive("run", 0, None, 30.0, source="a"))
         time.sleep(0.01)
         network.raw("a", "b").sendall(b"GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n")
         with pytest.raises(WorkerLostError, match="what it sends is not a message"):
             received.result(5)
 
-    def test_worker_that_takes_nothing(self, network: Network, a: Mailbox) -> None:
+    def test_sending_to_a_worker_that_does_not_read_times_out(self, network: Network, a: Mailbox) -> None:
         network.boxes["frozen"] = _Frozen()  # type: ignore[assignment]
         begin = time.monotonic()
         with pytest.raises(WorkerLostError, match=r"worker frozen.*no data was taken in 0.3 s"):

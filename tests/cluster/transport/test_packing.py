@@ -24,7 +24,7 @@ VALUES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
-def test_value_comes_back(value: Any) -> None:
+def test_packed_value_is_restored(value: Any) -> None:
     message = memoryview(bytearray(joined(packed(b"before it", value))))
     assert before_of(message) == b"before it"
     np.testing.assert_equal(value_of(message), value)

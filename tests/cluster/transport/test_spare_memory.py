@@ -10,7 +10,7 @@ from syclsched.cluster.transport.spare_memory import SpareMemory
 MIB = 1 << 20
 
 
-def test_memory_is_used_again_for_sizes_like_it() -> None:
+def test_memory_is_reused_for_similar_sizes() -> None:
     spare = SpareMemory(8 * MIB)
     first = spare.acquire(2 * MIB)
     first[:] = 7
@@ -45,7 +45,7 @@ def test_small_memory_is_not_kept() -> None:
     assert not np.shares_memory(spare.acquire(1000), small)
 
 
-def test_nothing_is_left_after_clearing() -> None:
+def test_clear_frees_all_memory() -> None:
     spare = SpareMemory(8 * MIB)
     first = spare.acquire(MIB)
     spare.release(first)
