@@ -41,7 +41,7 @@ def forget() -> None:
         each.cache_clear()
 
 
-def test_a_change_in_what_is_called_is_seen(package: Path) -> None:
+def test_a_change_in_a_called_function_changes_the_stamp(package: Path) -> None:
     before = {name: source_stamps.stamp_of_file(package / name) for name in ("outer.py", "other.py")}
     (package / "room" / "inner.py").write_text("@compiled\ndef f(): return 3\n")
     forget()
@@ -61,14 +61,14 @@ def test_a_change_in_how_functions_are_compiled_is_seen(package: Path) -> None:
     assert source_stamps.stamp_of_file(package / "other.py") != before
 
 
-def test_a_change_elsewhere_is_not(package: Path) -> None:
+def test_a_change_in_an_unrelated_file_keeps_the_stamp(package: Path) -> None:
     before = source_stamps.stamp_of_file(package / "outer.py")
     (package / "room" / "plain.py").write_text("def text(): return 'b'\n")
     forget()
     assert source_stamps.stamp_of_file(package / "outer.py") == before
 
 
-def test_without_a_folder_to_write_to_it_is_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_compile_without_a_writable_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_cache._Implementation, "_locator_classes", ())
 
     @compiled
@@ -90,7 +90,7 @@ def files(folder: Path, stamp: str = "now") -> CacheFile:
     return CacheFile(str(folder), "f-1.py311", stamp)
 
 
-def test_what_two_processes_keep_at_once_is_not_mistaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_saves_of_two_processes_are_not_mixed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = files(tmp_path), files(tmp_path)
     one.save("floats", "code for floats")
     with monkeypatch.context() as early:
@@ -100,7 +100,7 @@ def test_what_two_processes_keep_at_once_is_not_mistaken(tmp_path: Path, monkeyp
     assert files(tmp_path).load("floats") in (None, "code for floats")
 
 
-def test_code_of_changed_sources_is_not_found_and_goes(tmp_path: Path) -> None:
+def test_code_of_changed_sources_is_not_loaded_and_removed(tmp_path: Path) -> None:
     files(tmp_path, "before").save("floats", "old code")
     assert files(tmp_path).load("floats") is None
     files(tmp_path).save("floats", "new code")
@@ -156,7 +156,7 @@ def test_code_that_was_loaded_during_an_interrupt_can_be_called(tmp_path: Path) 
     assert [(run.returncode, run.stdout.split()) for run in said] == [(0, ["6.0"]), (0, ["interrupted", "6.0"])]
 
 
-def test_copies_of_a_function_for_others_are_kept_by_what_they_call(tmp_path: Path) -> None:
+def test_specialised_copies_are_cached_by_their_called_functions(tmp_path: Path) -> None:
     """A second process compiles nothing; a change of one called function recompiles its copy, and no other."""
     rule = "from syclsched.compiled import lean\n\n@lean\ndef rule(x):\n    return x {}\n"
     (tmp_path / "one.py").write_text(rule.format("+ 1"))

@@ -89,17 +89,17 @@ def test_calls_with_named_tuples_keep_no_memory() -> None:
     assert allocated() - before < 10_000
 
 
-def test_named_tuples_of_other_types_are_told_apart() -> None:
+def test_named_tuples_of_different_types_are_distinguished() -> None:
     whole, real = Several(np.array([7]), np.zeros(1)), Several(np.array([0.5]), np.zeros(1))
     assert [first(whole), first(real), first(whole), first(real)] == [7, 0.5, 7, 0.5]
 
 
-def test_what_has_no_fingerprint_is_taken_too() -> None:
+def test_arguments_without_fingerprint_are_accepted() -> None:
     assert first(Several("a", "b")) == "a"  # type: ignore[comparison-overlap]
     assert first(several=Several([2.5], ())) == 2.5
 
 
-def test_ctrl_c_as_a_result_is_handed_back_is_ctrl_c() -> None:
+def test_ctrl_c_during_the_return_of_a_result_is_keyboard_interrupt() -> None:
     """Before, the KeyboardInterrupt became a SystemError."""
     libc = ctypes.CDLL(None)
     to_this_thread, to_nobody = (ctypes.cast(getattr(libc, n), ctypes.c_void_p).value or 0 for n in ("raise", "abs"))
@@ -111,7 +111,7 @@ def test_ctrl_c_as_a_result_is_handed_back_is_ctrl_c() -> None:
     np.testing.assert_array_equal(interrupted(to_nobody, several, int(signal.SIGINT))[1], [1.0, 2.0, 3.0])
 
 
-def test_ctrl_c_while_a_named_tuple_is_made_comes_when_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_is_deferred_until_a_named_tuple_is_constructed(monkeypatch: pytest.MonkeyPatch) -> None:
     several, made = Several(np.arange(3.0), np.arange(3)), []
     assert doubled(several)[0][1] == 2.0
     new = Several.__new__
@@ -127,7 +127,7 @@ def test_ctrl_c_while_a_named_tuple_is_made_comes_when_it_is_there(monkeypatch: 
     assert len(made) == 1
 
 
-def test_what_was_made_ready_is_not_compiled_again() -> None:
+def test_a_precompiled_function_is_not_compiled_again() -> None:
     @compiled
     def second(several: Several, factor: float) -> float:
         return several.first_with_a_long_name_indeed[1] * factor  # type: ignore[no-any-return]

@@ -128,7 +128,7 @@ def test_planning_and_simulation_need_no_compiler(tmp_path: Path) -> None:
 
 
 @built
-def test_ranks_are_those_of_numba(tmp_path: Path) -> None:
+def test_ranks_equal_those_of_numba(tmp_path: Path) -> None:
     """The list scheduler that follows them is left out: numba would compile it for half a minute."""
     own, _ = planned(tmp_path, "", RANKS)
     other, imported = planned(tmp_path, "", RANKS, SYCLSCHED_MACHINE_CODE="off")
@@ -164,7 +164,7 @@ def test_the_list_names_functions_and_types_once() -> None:
         assert len({json.dumps(each) for each in variants}) == len(variants), name
 
 
-def test_the_build_needs_what_it_requires_and_no_more() -> None:
+def test_the_build_requirements_are_sufficient() -> None:
     """Otherwise no installation with build isolation would have machine code."""
     if sys.version_info < (3, 11):
         import tomli as tomllib
@@ -212,7 +212,7 @@ def test_functions_that_raise_alike_are_built_together(tmp_path: Path) -> None:
         (np.int64(1), np.int32(1)),
     ],
 )
-def test_types_are_told_apart(one: Any, other: Any) -> None:
+def test_fingerprints_distinguish_types(one: Any, other: Any) -> None:
     key = machine_code.fingerprinter()
     assert key((one,)) is not None
     assert key((one,)) == key((one,))

@@ -86,7 +86,7 @@ def test_an_array_field_that_is_returned_is_the_callers() -> None:
     assert chosen(value, False).tolist() == [14.0]
 
 
-def test_a_tuple_that_compiled_code_makes_goes_by_value() -> None:
+def test_a_tuple_made_in_compiled_code_is_passed_by_value() -> None:
     assert made(np.arange(3.0)).values.tolist() == [1.0, 2.0, 3.0]
     assert made(np.arange(3.0)).flags.tolist() == [False, False, True]
     assert with_made(np.arange(3.0)) == 6.0
