@@ -78,7 +78,7 @@ def test_a_double_scalar_needs_fp64_in_a_kernel_but_not_in_a_library_call() -> N
         (Requirements(refuses=lambda s: f"x is {s.shapes['x']}"), "implementation does not take it: x is (8,)"),
     ],
 )
-def test_what_an_implementation_requires_is_named(requires: Requirements, why: str) -> None:
+def test_a_missing_requirement_is_named(requires: Requirements, why: str) -> None:
     assert unsupported(task("float32"), implementation(requires=requires), GPU) == why
 
 
@@ -88,7 +88,7 @@ def test_requirements_that_are_met_are_no_obstacle() -> None:
     assert unsupported(task("float64"), implementation(requires=requires), CPU) is None
 
 
-def test_host_functions_run_on_the_host_and_nothing_else_does() -> None:
+def test_the_host_runs_host_functions_only() -> None:
     assert unsupported(task("float64"), implementation("host"), HOST_DEVICE) is None
     assert unsupported(task("float64"), implementation("host"), CPU) == "runs no host implementations"
     assert unsupported(task("float64"), implementation(), HOST_DEVICE) == "runs host implementations only"
@@ -101,7 +101,7 @@ def test_a_host_function_can_still_lack_a_package_or_a_dtype() -> None:
     assert unsupported(task("float64"), implementation("host", needs), HOST_DEVICE) is not None
 
 
-def test_a_device_that_is_not_trusted_gets_nothing() -> None:
+def test_an_untrusted_device_supports_no_task() -> None:
     liar = replace(CPU, distrust="wrong sums")
     assert unsupported(task("float32"), implementation(), liar) == "not trusted (wrong sums)"
 

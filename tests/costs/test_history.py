@@ -27,7 +27,7 @@ def test_text_is_sorted_and_complete() -> None:
     assert signature_text(SIGNATURE) == "a:float32[2,4] b:float64[3] alpha=0.5 n=2"
 
 
-def test_text_tells_everything_apart() -> None:
+def test_signature_text_is_unique() -> None:
     others = [
         replace(SIGNATURE, shapes={"b": (3,), "a": (4, 2)}),
         replace(SIGNATURE, dtypes={"b": "float64", "a": "float64"}),
@@ -67,7 +67,7 @@ KEY = HistoryKey("cpu", "op", "i", "1", "s")
         (Quantity(1.0, samples=9, uncertainty=1.0), Quantity(2.0, samples=1, uncertainty=0.5), 2.0),
     ],
 )
-def test_times_of_runs_that_agree_come_first_else_the_more_certain_ones(
+def test_agreeing_times_in_runs_are_preferred_else_the_more_certain(
     alone: Quantity | None, in_run: Quantity | None, expected: float
 ) -> None:
     both = {KEY: alone, in_run_key(KEY): in_run}

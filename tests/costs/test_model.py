@@ -81,7 +81,7 @@ def test_the_earlier_of_equals_is_kept() -> None:
     assert best[0].name == "first"
 
 
-def test_measured_comes_before_modelled_and_can_change_the_choice() -> None:
+def test_measured_times_override_modelled_times_and_the_choice() -> None:
     op = operation(kernel("a"), kernel("b", 0.1))
     task = tasks(op, 100)[0]
     assert task.signature is not None
@@ -95,7 +95,7 @@ def test_measured_comes_before_modelled_and_can_change_the_choice() -> None:
     assert best[1].origin == "measured"
 
 
-def test_what_was_only_timed_in_a_run_counts_until_it_is_timed_alone() -> None:
+def test_times_in_runs_count_until_a_task_is_timed_alone() -> None:
     op = operation(kernel("a"), kernel("b", 0.1))
     task = tasks(op, 100)[0]
     assert task.signature is not None
@@ -108,7 +108,7 @@ def test_what_was_only_timed_in_a_run_counts_until_it_is_timed_alone() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
-def test_what_cannot_be_a_duration_is_no_measurement(value: float) -> None:
+def test_invalid_durations_are_ignored(value: float) -> None:
     class Broken:
         def lookup(self, key: HistoryKey) -> Quantity:
             return Quantity(value)
@@ -117,7 +117,7 @@ def test_what_cannot_be_a_duration_is_no_measurement(value: float) -> None:
     assert CostModel(PLATFORM, Broken()).task_seconds(task, kernel("a"), CPU).origin == "modelled"
 
 
-def test_tasks_that_are_alike_are_worked_out_once() -> None:
+def test_costs_of_equal_tasks_are_computed_once() -> None:
     work = Counting()
     model = CostModel(PLATFORM)
     alike = tasks(operation(kernel("a"), work=work), *[64] * 500)
@@ -125,7 +125,7 @@ def test_tasks_that_are_alike_are_worked_out_once() -> None:
     assert work.calls == 1
 
 
-def test_sizes_scalars_and_their_types_are_told_apart() -> None:
+def test_sizes_scalars_and_their_types_are_distinguished() -> None:
     work = Counting()
     op = operation(kernel("a"), work=work)
     model = CostModel(PLATFORM)
@@ -134,7 +134,7 @@ def test_sizes_scalars_and_their_types_are_told_apart() -> None:
     assert work.calls == 5
 
 
-def test_operations_of_one_name_are_told_apart() -> None:
+def test_operations_of_one_name_are_distinguished() -> None:
     model = CostModel(PLATFORM)
     first, second = tasks(operation(kernel("a")), 1)[0], tasks(operation(kernel("b")), 1)[0]
     names = [choice[0].name for task in (first, second) if (choice := model.best(task, CPU)) is not None]
@@ -148,7 +148,7 @@ def test_a_device_without_profile_is_assumed() -> None:
     assert choice[1].origin == "assumed"
 
 
-def test_require_names_every_device_and_what_it_lacks() -> None:
+def test_require_names_every_device_and_its_missing_aspect() -> None:
     op = operation(kernel("k", requires=Requirements(aspects=("usm_device_allocations",))))
     with pytest.raises(CapabilityError) as caught:
         CostModel(PLATFORM).require(tasks(op, 1)[0])
@@ -159,7 +159,7 @@ def test_require_names_every_device_and_what_it_lacks() -> None:
     assert "host: k: runs host implementations only" in text
 
 
-def test_require_can_be_asked_of_some_devices() -> None:
+def test_require_can_be_restricted_to_some_devices() -> None:
     model, task = CostModel(PLATFORM), tasks(operation(kernel("k")), 1)[0]
     model.require(task)
     model.require(task, [CPU])

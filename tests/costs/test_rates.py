@@ -28,12 +28,12 @@ def test_a_profile_is_taken_as_it_is() -> None:
     assert rates.compute_units == 4
 
 
-def test_launch_is_what_a_chain_shows_else_the_latency() -> None:
+def test_launch_cost_is_the_time_in_a_chain_else_the_latency() -> None:
     assert rates_of(CPU, PLATFORM).launch_s == 1e-5
     assert rates_of(replace(CPU, profile=profile(chain_task_s=None)), PLATFORM).launch_s == 1e-4
 
 
-def test_a_spec_sheet_says_so() -> None:
+def test_rates_of_a_spec_sheet_are_marked() -> None:
     assert rates_of(replace(CPU, profile=profile(origin="spec-sheet")), PLATFORM).origin == "spec-sheet"
 
 

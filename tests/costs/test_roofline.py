@@ -38,7 +38,7 @@ def test_too_few_work_items_get_their_share() -> None:
     assert math.isclose(seconds(Work(1e11, 0.0, parallelism=4)), 1e-5 + 1.0)
 
 
-def test_nothing_to_do_takes_a_launch() -> None:
+def test_a_task_without_work_takes_a_launch() -> None:
     assert seconds(Work(0.0, 0.0)) == 1e-5
 
 
@@ -72,7 +72,7 @@ def test_impossible_work_is_refused(work: Work) -> None:
         checked_work(operation, Signature({}, {}), "task 't'")
 
 
-def test_no_parallelism_is_needed_where_there_is_nothing_to_do() -> None:
+def test_a_task_without_work_may_have_no_parallelism() -> None:
     nothing = Work(0.0, 0.0, parallelism=0.0)
     operation = Operation("op", (), (), work=lambda _: nothing)
     assert checked_work(operation, Signature({}, {}), "task 't'") == nothing

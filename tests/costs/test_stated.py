@@ -33,11 +33,11 @@ def seconds(cost: StatedCost, device: Device) -> tuple[float, str] | None:
     return None if best is None else (best[1].seconds, best[1].origin)
 
 
-def test_seconds_are_those_of_the_reference_core() -> None:
+def test_seconds_are_scaled_from_the_reference_core() -> None:
     assert seconds(StatedCost(3.0), CPU) == (pytest.approx(3.0 / SPEED), "scaled")
 
 
-def test_nothing_takes_no_time() -> None:
+def test_a_stated_cost_of_zero_takes_no_time() -> None:
     assert seconds(StatedCost(0.0), CPU) == (0.0, "scaled")
 
 
@@ -46,7 +46,7 @@ def test_a_device_with_fewer_cores_takes_longer(cores: float, slower: float) -> 
     assert seconds(StatedCost(3.0, cores=cores), CPU) == (pytest.approx(3.0 / SPEED * slower), "scaled")
 
 
-def test_what_is_stated_for_a_device_comes_first() -> None:
+def test_the_cost_stated_for_a_device_is_preferred() -> None:
     cost = StatedCost(3.0, {"cpu": 5.0})
     assert seconds(cost, CPU) == (5.0, "stated")
     assert seconds(cost, GPU) == (pytest.approx(3.0 / SPEED), "scaled")
@@ -82,7 +82,7 @@ def test_the_host_runs_none() -> None:
     assert seconds(StatedCost(1.0, {"any": 1.0}), HOST_DEVICE) is None
 
 
-def test_the_history_is_not_asked() -> None:
+def test_the_history_is_not_looked_up_for_stated_costs() -> None:
     class Closed(MemoryHistory):
         def lookup(self, key: object) -> None:
             raise AssertionError("there is nothing measured of a task without code")
