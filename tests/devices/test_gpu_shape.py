@@ -53,7 +53,7 @@ def said_by(code: str) -> str:
 
 
 @pytest.mark.usefixtures("shaped")
-def test_it_is_a_gpu_without_the_hosts_memory() -> None:
+def test_the_device_is_a_gpu_without_host_memory() -> None:
     assert said_by(
         "print([d.filter_string for d in dpctl.get_devices()])\n"
         "print(dpctl.get_devices(device_type='accelerator'), queue.sycl_device.has_aspect_usm_system_allocations)\n"
@@ -80,7 +80,7 @@ def test_kernels_and_copies_reach_its_memory() -> None:
 
 
 @pytest.mark.usefixtures("shaped")
-def test_pointers_in_structures_are_real_ones() -> None:
+def test_pointers_in_structures_are_valid() -> None:
     assert said_by(
         "from syclsched.oneapi.dpctl_interface import usm_arrays\n"
         "tensor = usm_arrays()\n"
@@ -104,6 +104,6 @@ def test_an_access_by_the_host_or_to_freed_memory_ends_the_process(code: str, sa
 
 
 @pytest.mark.usefixtures("shaped")
-def test_it_cannot_reach_other_memory() -> None:
+def test_the_device_cannot_access_other_memory() -> None:
     ended = child("twice(memory.MemoryUSMDevice(256, queue=dpctl.SyclQueue('cpu')))")
     assert ended.returncode == 1 and "memory that the GPU-shaped device cannot access" in ended.stderr

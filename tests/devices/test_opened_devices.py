@@ -30,7 +30,7 @@ def described(**changes: Any) -> Device:
     return replace(platform.device("gpu1"), **changes)
 
 
-def test_a_device_is_found_by_its_filter_string_among_identical_ones() -> None:
+def test_identical_devices_are_distinguished_by_filter_string() -> None:
     assert find_root(described(), (CPU, ZE_GPU0, ZE_GPU1)) is ZE_GPU1
 
 
@@ -65,7 +65,7 @@ def test_the_parts_of_a_moved_card_stay_on_one_card() -> None:
         ({"filter_string": None}, "described, not discovered"),
     ],
 )
-def test_a_device_that_is_not_here_is_named_with_what_is(changes: dict[str, Any], message: str) -> None:
+def test_a_missing_device_is_named_with_the_present_devices(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(DeviceNotFoundError, match=message) as caught:
         find_root(described(**changes), (CPU, ZE_GPU1))
     assert caught.value.where == "device 'gpu1'"
@@ -183,7 +183,7 @@ def test_the_hosts_memory_is_pinned_for_the_device_that_copies_it(platform: Plat
 
 
 @pytest.mark.sycl
-def test_after_closing_nothing_is_given_out(platform: Platform) -> None:
+def test_closed_devices_refuse_queues_and_memory(platform: Platform) -> None:
     live = open_devices(platform)
     live.queue("cpu")
     live.close()
@@ -195,7 +195,7 @@ def test_after_closing_nothing_is_given_out(platform: Platform) -> None:
 
 
 @pytest.mark.sycl
-def test_what_there_is_not_is_refused(live: OpenDevices) -> None:
+def test_unknown_devices_spaces_and_lanes_are_refused(live: OpenDevices) -> None:
     with pytest.raises(DeviceNotFoundError, match="no device 'gpu9'"):
         live.queue("gpu9")
     with pytest.raises(PlatformError, match="host has no SYCL device"):

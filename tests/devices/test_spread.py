@@ -71,7 +71,7 @@ def learn(library: Any, spread: int) -> None:
     assert library.syclsched_spread(spread, 0) == -1
 
 
-def test_one_of_two_on_a_core_comes_to_the_callers_and_may_go_anywhere(
+def test_one_of_two_threads_on_a_core_moves_to_the_callers_core(
     library: Any, spread: int, computing: tuple[int, int]
 ) -> None:
     cores = os.sched_getaffinity(computing[0])
@@ -94,7 +94,7 @@ def test_one_of_two_on_a_core_comes_to_the_callers_and_may_go_anywhere(
 
 
 @pytest.mark.parametrize("bound", [0, 1])
-def test_beside_a_thread_that_is_bound_to_its_core_the_other_one_comes(
+def test_the_thread_that_is_not_bound_to_its_core_moves(
     library: Any, spread: int, computing: tuple[int, int], bound: int
 ) -> None:
     cores = os.sched_getaffinity(computing[0])
@@ -114,7 +114,7 @@ def test_beside_a_thread_that_is_bound_to_its_core_the_other_one_comes(
     pytest.fail("two threads stayed on one core")
 
 
-def test_a_waiting_thread_that_computes_keeps_off_the_cores_of_those_that_are_bound(
+def test_an_unbound_thread_avoids_the_cores_of_bound_threads(
     library: Any, spread: int, computing: tuple[int, int]
 ) -> None:
     cores = os.sched_getaffinity(computing[0])
@@ -160,7 +160,7 @@ def test_the_thread_that_does_not_count_is_not_moved(library: Any, spread: int, 
     assert moved == 0
 
 
-def test_a_run_that_got_less_of_the_processor_has_the_next_one_look(library: Any, spread: int) -> None:
+def test_the_spread_is_checked_again_after_a_slower_run(library: Any, spread: int) -> None:
     learn(library, spread)
     assert library.syclsched_spread(spread, 0) == 0
     assert library.syclsched_spread(spread, 0) == -1

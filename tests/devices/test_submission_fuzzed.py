@@ -116,7 +116,7 @@ def test_random_sequences_are_submitted_in_order_and_leave_nothing_behind(tool: 
         "no fence behind a call without an event",
     ],
 )
-def test_it_notices_what_is_wrong(tool: ModuleType, tmp_path: Path, right: str, wrong: str, noticed: str) -> None:
+def test_injected_defects_are_detected(tool: ModuleType, tmp_path: Path, right: str, wrong: str, noticed: str) -> None:
     found = run(tool, tmp_path, changed_sources(tmp_path, right, wrong))
     assert found.returncode != 0
     assert re.search(noticed, found.stderr), found.stderr
@@ -168,7 +168,7 @@ def test_lanes_that_are_threads_and_helpers_keep_to_their_order(
         "a refusal of the command before",
     ],
 )
-def test_it_notices_what_is_wrong_with_threads(
+def test_injected_defects_of_threads_are_detected(
     tool: ModuleType, tmp_path: Path, driver: str, right: str, wrong: str, noticed: str
 ) -> None:
     found = run(

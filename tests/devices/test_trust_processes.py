@@ -132,7 +132,9 @@ def killed(cpu: Any) -> Path:
 
 
 @pytest.mark.sycl
-def test_after_a_death_another_process_is_asked(cpu: Any, killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_killed_check_another_process_repeats_it(
+    cpu: Any, killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[bool] = []
 
     def lives() -> Probe:

@@ -10,7 +10,7 @@ from syclsched.errors import CapabilityError
 from syclsched.model.operation import OpenCLSource
 
 
-def test_without_a_compiler_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     from syclsched.oneapi import libraries
 
     monkeypatch.setattr(libraries, "sources", lambda environ: ())

@@ -50,7 +50,7 @@ def user_event(queues: list[Any], native: NativeOpenCL) -> Iterator[tuple[int, C
     native.release_queue(queue)
 
 
-def test_events_there_and_back(queues: list[Any], native: NativeOpenCL) -> None:
+def test_events_are_converted_in_both_directions(queues: list[Any], native: NativeOpenCL) -> None:
     event = submit_fence(queues[0], [])
     handle = native.event(event)
     again = native.sycl_event(handle, queues[0])
@@ -75,7 +75,7 @@ def test_a_python_submission_waits_for_a_native_event(
     assert view[0] == 2
 
 
-def test_the_loop_says_what_failed(
+def test_the_loop_reports_the_failed_status(
     queues: list[Any], native: NativeOpenCL, user_event: tuple[int, Callable[[int], None]]
 ) -> None:
     handle, set_status = user_event
@@ -94,7 +94,7 @@ def test_the_loop_says_what_failed(
     loop.close()
 
 
-def test_a_kernel_of_ones_own(queues: list[Any], native: NativeOpenCL) -> None:
+def test_native_kernels_are_separate_clones(queues: list[Any], native: NativeOpenCL) -> None:
     from dpctl.program import create_program_from_source
 
     kernel = create_program_from_source(queues[0], "__kernel void nothing(__global int *a) {}").get_sycl_kernel(
@@ -119,7 +119,7 @@ def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
         load_native.cache_clear()
 
 
-def test_a_runtime_without_it_is_left_alone(monkeypatch: pytest.MonkeyPatch, queues: list[Any]) -> None:
+def test_runtimes_without_native_handles_use_sycl(monkeypatch: pytest.MonkeyPatch, queues: list[Any]) -> None:
     load_native.cache_clear()
     monkeypatch.setattr(opencl, "QUEUE_NATIVE", "no_such_function")
     library = load_library()

@@ -23,7 +23,7 @@ def pci(folder: Path, address: str, vendor: int, identifier: int) -> None:
     (folder / address / "device").write_text(f"0x{identifier:04x}\n")
 
 
-def test_an_integrated_gpu_is_known_by_its_place_on_the_pci_bus(tmp_path: Path) -> None:
+def test_an_integrated_gpu_is_recognised_by_its_pci_address(tmp_path: Path) -> None:
     pci(tmp_path, "0000:00:02.0", 0x8086, 0x9A49)
     pci(tmp_path, "0000:03:00.0", 0x8086, 0x56A0)
     pci(tmp_path, "0000:00:03.0", 0x1002, 0x56A1)
@@ -35,7 +35,7 @@ def test_an_integrated_gpu_is_known_by_its_place_on_the_pci_bus(tmp_path: Path) 
     assert not is_integrated(0x9A49, tmp_path / "missing")
 
 
-def test_who_uses_the_hosts_memory() -> None:
+def test_devices_in_host_memory_are_recognised() -> None:
     board = device("opencl", "accelerator", "An FPGA board")
     assert [f.host_accessible for f in (CPU, EMULATOR, INTEGRATED, ZE_GPU0, board)] == [True, True, True, False, False]
 

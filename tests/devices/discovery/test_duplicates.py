@@ -30,7 +30,7 @@ def test_two_identical_cards_under_two_backends_are_two_devices() -> None:
 
 
 @given(st.permutations(WORKSTATION))
-def test_grouping_loses_nothing_and_prefers_level_zero_in_any_order(devices: list) -> None:  # type: ignore[type-arg]
+def test_grouping_keeps_all_devices_and_prefers_level_zero(devices: list) -> None:  # type: ignore[type-arg]
     groups = group_physical(devices)
     assert sorted(f.filter_string for g in groups for f in g) == sorted(f.filter_string for f in WORKSTATION)
     assert len(groups) == 4
@@ -42,7 +42,7 @@ def test_devices_of_one_backend_are_never_taken_for_each_other() -> None:
     assert group_physical((CUDA_GPU, HIP_GPU)) == ((CUDA_GPU,), (HIP_GPU,))
 
 
-def test_the_pci_device_decides_where_both_tell() -> None:
+def test_the_pci_device_decides_if_both_backends_report_it() -> None:
     other = replace(OCL_GPU0, pci_device=0x56A1)
     assert len(group_physical((ZE_GPU0, other))) == 2
     renamed = replace(OCL_GPU0, name="Something else")

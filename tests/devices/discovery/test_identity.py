@@ -42,7 +42,7 @@ def test_the_key_is_readable_and_the_same_in_every_process() -> None:
         {"name": "Intel(R) Xeon(R) CPU @ 2.50 GHz"},
     ],
 )
-def test_what_changes_the_device_changes_the_key(change: dict[str, Any]) -> None:
+def test_a_change_of_the_device_changes_its_key(change: dict[str, Any]) -> None:
     assert key(**change) != key()
 
 

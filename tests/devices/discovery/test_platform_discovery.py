@@ -65,7 +65,7 @@ def test_a_selected_backend_is_used_and_names_stay() -> None:
     assert list(chosen("gpu1,cpu")) == ["cpu", "gpu1"]
 
 
-def test_what_refuses_a_device_refuses_its_parts_and_is_not_asked_of_what_gets_no_work() -> None:
+def test_refusals_of_a_device_apply_to_its_parts() -> None:
     found = chosen("cpu.*,gpu.*,gpu1", bad=(ZE_GPU1, OCL_GPU1), include_untrusted=True)
     refused = {name for name, device in found.items() if device.refusals == (("oneDNN", "no engine"),)}
     assert refused == {"gpu.0", "gpu.1"}
@@ -73,14 +73,14 @@ def test_what_refuses_a_device_refuses_its_parts_and_is_not_asked_of_what_gets_n
     assert {device.name for device in described.devices if device.refusals} == refused
 
 
-def test_an_untrusted_driver_gives_way_to_another_of_the_same_hardware() -> None:
+def test_a_trusted_driver_is_preferred_for_the_same_hardware() -> None:
     assert chosen("gpu0", bad=(ZE_GPU0,))["gpu"].facts is OCL_GPU0
     both = chosen("gpu0", bad=(ZE_GPU0, OCL_GPU0), include_untrusted=True)
     assert both["gpu"].facts is ZE_GPU0
     assert both["gpu"].distrust == "wrong results"
 
 
-def test_untrusted_devices_are_left_out_unless_asked_for() -> None:
+def test_untrusted_devices_are_excluded_unless_requested() -> None:
     assert "accelerator" not in chosen(bad=(EMULATOR,))
     parts = chosen("accelerator", "2", bad=(EMULATOR,), include_untrusted=True)
     assert {name: c.distrust for name, c in parts.items()} == {
@@ -94,12 +94,12 @@ def test_a_named_device_that_is_untrusted_is_not_left_out_silently() -> None:
         chosen("cpu,accelerator", bad=(EMULATOR,))
 
 
-def test_nothing_trusted_says_why() -> None:
+def test_an_error_names_why_no_device_is_trusted() -> None:
     with pytest.raises(EmptyPlatformError, match=r"cpu \(.*Xeon.*\): wrong results; accelerator \(.*"):
         chosen(devices=(CPU, EMULATOR), bad=(CPU, EMULATOR))
 
 
-def test_nothing_selected_says_what_there_is() -> None:
+def test_an_empty_selection_lists_the_devices() -> None:
     with pytest.raises(EmptyPlatformError, match=r"selector 'cuda:\*'.*There are cpu \(opencl:0, .*gpu1 \(level_zero"):
         chosen("cuda:*")
     with pytest.raises(DeviceNotFoundError, match=r"no device 'gpu7'.*There are cpu"):
@@ -113,7 +113,7 @@ def test_parts_take_the_place_of_the_whole() -> None:
     assert [found[f"cpu.{index}"].facts.compute_units for index in range(4)] == [4, 4, 4, 4]
 
 
-def test_what_cannot_be_split_stays_whole_if_others_can_be() -> None:
+def test_indivisible_devices_stay_whole_if_others_are_divided() -> None:
     assert list(chosen("cpu,gpu1", "16")) == [*(f"cpu.{index}" for index in range(16)), "gpu1"]
     with pytest.raises(SelectionError, match="8 compute units"):
         chosen("gpu", "16")
@@ -143,7 +143,7 @@ def test_only_selected_devices_are_judged() -> None:
     assert asked == [CPU]
 
 
-def test_a_device_without_unified_shared_memory_is_told() -> None:
+def test_missing_unified_shared_memory_is_reported() -> None:
     assert missing_memory(CPU) is None
     assert "usm_host_allocations" in (missing_memory(replace(CPU, aspects=("fp64", "usm_device_allocations"))) or "")
     card = replace(ZE_GPU0, aspects=("usm_device_allocations", "usm_host_allocations"))
@@ -187,7 +187,7 @@ def test_sub_devices_of_this_machine() -> None:
 
 
 @pytest.mark.sycl
-def test_a_predicate_selects_and_says_if_nothing_is_left() -> None:
+def test_a_predicate_selects_devices_and_refuses_an_empty_selection() -> None:
     platform = discover(where=lambda device: device.filter_string == "opencl:cpu:0")
     assert [device.name for device in platform.compute_devices] == ["cpu"]
     assert [space.name for space in platform.spaces] == ["cpu", "host"]
@@ -211,7 +211,7 @@ _LIST = (
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("selector", ["opencl:cpu", "*:fpga", "opencl:1", "opencl:0,1", "level_zero:*;OpenCL:CPU"])
-def test_selectors_mean_what_they_mean_to_the_runtime(selector: str) -> None:
+def test_selectors_select_the_same_devices_as_the_runtime(selector: str) -> None:
     everything = discover(include_untrusted=True).compute_devices
     wanted = parse_selector(selector)
     facts = json.loads(in_new_process(_LIST, ONEAPI_DEVICE_SELECTOR=selector).stdout)
@@ -249,7 +249,7 @@ def test_importing_the_room_does_not_import_the_runtime() -> None:
     assert in_new_process(code).stdout.strip() == "[]"
 
 
-def test_an_emulator_is_no_default_unless_it_is_named_or_there_is_nothing_else(
+def test_an_emulator_is_default_only_if_named_or_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def left(*devices: DeviceFacts) -> list[str]:

@@ -112,7 +112,7 @@ def test_parts(text: str, expected: tuple[bool, set[int]]) -> None:
         "c" * 5000,
     ],
 )
-def test_what_cannot_be_read_is_refused_and_shown(text: str) -> None:
+def test_malformed_selectors_are_refused(text: str) -> None:
     with pytest.raises(SelectionError) as caught:
         parse_selector(text)
     assert "ONEAPI_DEVICE_SELECTOR" in str(caught.value)
@@ -124,7 +124,7 @@ def test_the_error_names_the_term() -> None:
     assert caught.value.where == "selector 'opencl:cpu;openc:gpu'"
 
 
-def test_only_the_short_form_misses_what_is_not_there() -> None:
+def test_only_the_short_form_is_strict_about_missing_devices() -> None:
     devices = tuple(zip(NAMES, WORKSTATION, strict=True))
     short = parse_selector("cpu,gpu2,!accelerator5")
     assert short.strict

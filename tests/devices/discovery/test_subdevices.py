@@ -31,7 +31,7 @@ def test_reading(text: str | int, expected: SubDevices) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", -3, "two", "units:", "units:0", "l5", "1.5", "9999999"])
-def test_what_cannot_be_read_is_refused(text: str | int) -> None:
+def test_malformed_partitions_are_refused(text: str | int) -> None:
     with pytest.raises(SelectionError, match="Write 2"):
         parse_sub_devices(text)
 
@@ -51,7 +51,7 @@ def test_units_are_shared_out_evenly(units: int, parts: int) -> None:
     assert list(counts) == sorted(counts, reverse=True)
 
 
-def test_more_parts_than_units_are_refused_before_the_driver_is_asked() -> None:
+def test_more_parts_than_compute_units_are_refused() -> None:
     assert partition_error(CPU, SubDevices("count", "16")) is None
     assert partition_error(CPU, SubDevices("count", "17")) == "it has 16 compute units"
     one = device("opencl", "cpu", "Small", compute_units=1)

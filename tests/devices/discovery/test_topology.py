@@ -72,7 +72,7 @@ def test_a_cpu_alone_needs_no_copies() -> None:
     assert len(platform.links) == 2
 
 
-def test_parts_of_a_cpu_share_its_memory_but_those_of_the_emulator_do_not() -> None:
+def test_parts_of_a_cpu_share_memory_unlike_parts_of_the_emulator() -> None:
     platform = build(*parts("cpu", CPU), *parts("accelerator", EMULATOR))
     assert spaces(platform) == {
         "cpu.0": "cpu",
@@ -98,7 +98,7 @@ def test_devices_of_one_processor_interfere_unless_they_are_parts_of_one_partiti
     assert build(halves[0], replace(quarters[3], name="cpu.q3")).interference("cpu.0", "cpu.q3") == 1.0
 
 
-def test_parts_of_a_processor_stay_apart_whatever_a_busy_machine_measured() -> None:
+def test_interference_measured_on_a_busy_machine_is_ignored() -> None:
     platform = build(*parts("cpu", CPU))
     keys = [device.key for device in platform.compute_devices]
     quiet = pair_profile(*keys, interference=0.25)

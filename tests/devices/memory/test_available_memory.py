@@ -23,7 +23,7 @@ def write_group(folder: Path, limit: str, used: int, cached: int) -> None:
     (folder / "memory.stat").write_text(f"anon {used - cached}\ninactive_file {cached}\n")
 
 
-def test_it_is_what_programs_can_get(tmp_path: Path) -> None:
+def test_available_memory_is_read_from_meminfo(tmp_path: Path) -> None:
     machine = tmp_path / "meminfo"
     machine.write_text("MemTotal: 4096 kB\nMemFree: 10 kB\nMemAvailable: 2048 kB\n")
     assert available_bytes(machine, tmp_path / "none") == 2 * MIB
@@ -52,7 +52,7 @@ def test_this_machine_has_memory() -> None:
 
 
 @pytest.mark.sycl
-def test_all_plans_share_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_plans_share_the_available_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, each plan was within its limit, and the kernel killed the process when the sum exceeded the memory."""
     left = [100 * MIB]
     monkeypatch.setattr(available_memory, "available_bytes", lambda: left[0])

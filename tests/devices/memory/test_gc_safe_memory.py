@@ -41,7 +41,7 @@ def in_a_cycle(held: object) -> None:
 
 @pytest.mark.parametrize("kind", ["device", "shared", "host"])
 @pytest.mark.parametrize("how", ["alone", "as an array", "a part"])
-def test_memory_in_a_cycle_goes_back_when_it_is_collected(
+def test_memory_in_a_cycle_is_freed_by_garbage_collection(
     queue: Any, without_collections: None, kind: UsmKind, how: str
 ) -> None:
     made = usm_memory.allocate(queue, NBYTES, kind)
@@ -57,7 +57,7 @@ def test_memory_in_a_cycle_goes_back_when_it_is_collected(
     assert not is_usm(pointer, queue)
 
 
-def test_memory_goes_back_with_its_last_reference(queue: Any, without_collections: None) -> None:
+def test_memory_is_freed_with_its_last_reference(queue: Any, without_collections: None) -> None:
     made = usm_memory.allocate(queue, NBYTES, "shared")
     pointer = int(made._pointer)
     view = usm_memory.memory_slice(made, 0, 64)
@@ -67,9 +67,7 @@ def test_memory_goes_back_with_its_last_reference(queue: Any, without_collection
     assert not is_usm(pointer, queue)
 
 
-def test_what_still_refers_to_a_block_that_was_given_back_keeps_nothing_from_the_runtime(
-    queue: Any, without_collections: None
-) -> None:
+def test_a_view_does_not_keep_a_released_block_allocated(queue: Any, without_collections: None) -> None:
     def allocate(nbytes: int) -> tuple[Any, int]:
         made = usm_memory.allocate(queue, nbytes, "shared")
         return made, int(made._pointer)

@@ -110,7 +110,7 @@ TestPool = PoolMachine.TestCase
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=40), st.randoms(use_true_random=False))
-def test_stretches_grow_together_again(sizes: list[int], order: random.Random) -> None:
+def test_freed_extents_are_coalesced(sizes: list[int], order: random.Random) -> None:
     extents = FreeExtents()
     extents.add_region(0, 4096)
     taken = [(place, n) for n in sizes if (place := extents.take(n)) is not None]
@@ -135,7 +135,7 @@ def test_the_smallest_stretch_that_fits_is_taken() -> None:
     assert extents.take(600) is None
 
 
-def test_what_was_given_back_is_used_again_and_touched_only_once() -> None:
+def test_released_blocks_are_reused_and_touched_once() -> None:
     runtime = Runtime()
     pool = MemoryPool(runtime.allocate, "somewhere")
     for _ in range(20):
@@ -144,7 +144,7 @@ def test_what_was_given_back_is_used_again_and_touched_only_once() -> None:
     assert pool.info().allocations == len(runtime.touched) == 3
 
 
-def test_memory_nobody_uses_goes_back_before_more_than_the_limit_is_held() -> None:
+def test_unused_memory_is_freed_to_stay_within_the_limit() -> None:
     runtime = Runtime()
     pool = MemoryPool(runtime.allocate, "small", limit_bytes=1000 * 128)
     for size in range(100, 1000, 50):
@@ -153,7 +153,7 @@ def test_memory_nobody_uses_goes_back_before_more_than_the_limit_is_held() -> No
         del block
 
 
-def test_memory_nobody_uses_goes_back_when_the_runtime_has_no_more() -> None:
+def test_unused_memory_is_freed_if_the_runtime_is_out_of_memory() -> None:
     runtime = Runtime(most=1000 * 128)
     pool = MemoryPool(runtime.allocate, "small", slab_bytes=0)
     for size in range(100, 1000, 50):
@@ -183,7 +183,7 @@ def test_no_more_is_kept_than_was_in_use_at_once_or_a_little() -> None:
     assert pool.info().reserved_bytes <= KEPT_BYTES + 3 * 100 * SLAB_BYTES
 
 
-def test_what_went_back_to_the_runtime_does_not_count_as_kept_any_more() -> None:
+def test_trimmed_memory_does_not_count_as_kept() -> None:
     pool = MemoryPool(Runtime().allocate, "somewhere")
     pool.take(KEPT_BYTES * 3 // 4).give_back()
     assert pool.trim() == KEPT_BYTES * 3 // 4
@@ -194,7 +194,7 @@ def test_what_went_back_to_the_runtime_does_not_count_as_kept_any_more() -> None
     assert pool.info().allocations == 3
 
 
-def test_a_closed_pool_gives_nothing_and_memory_in_use_stays_until_it_is_dropped() -> None:
+def test_a_closed_pool_allocates_nothing_and_keeps_blocks_in_use() -> None:
     runtime = Runtime()
     pool = MemoryPool(runtime.allocate, "somewhere")
     small, large = pool.take(100), pool.take(SLAB_BYTES)

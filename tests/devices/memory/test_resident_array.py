@@ -23,7 +23,7 @@ def resident_array(shape: tuple[int, ...], dtype: str = "float32") -> ResidentAr
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (), (0, 4)])
-def test_what_was_written_is_read(shape: tuple[int, ...]) -> None:
+def test_written_values_are_read_back(shape: tuple[int, ...]) -> None:
     array, value = resident_array(shape), np.random.default_rng(0).random(shape).astype("float32")
     array.write(value)
     assert array.read().tobytes() == value.tobytes() and array.read().shape == shape
@@ -41,7 +41,7 @@ def test_addresses_and_contexts() -> None:
     assert address_of(value) == value.ctypes.data
 
 
-def test_memory_that_a_device_does_not_give_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_reads_and_writes_raise_execution_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(*_: object) -> None:
         raise RuntimeError("device lost")
 

@@ -30,7 +30,7 @@ def platform() -> Platform:
     return live_on(None)[0]
 
 
-def test_the_kind_of_memory_follows_from_who_reaches_it(platform: Platform) -> None:
+def test_the_memory_kind_follows_from_host_access(platform: Platform) -> None:
     together = replace(platform, spaces=tuple(replace(s, host_accessible=True) for s in platform.spaces))
     assert {s.name: default_kind(s, together) for s in together.spaces} == {
         s.name: "plain" if s.name == HOST else "shared" for s in together.spaces

@@ -43,7 +43,7 @@ def test_kernel_behind_a_fence_waits_for_copies_of_another_queue(name: str) -> N
 
 
 @pytest.mark.parametrize("name", ["cpu", OTHER_DEVICE])
-def test_fence_completes_after_what_it_waits_for(name: str) -> None:
+def test_fence_completes_after_its_dependencies(name: str) -> None:
     platform = discover()
     with open_devices(platform) as live:
         busy, other = (lane_queue(live.queue(name)) for _ in range(2))

@@ -35,7 +35,7 @@ def unaligned() -> np.ndarray:
     return np.zeros(25, np.uint8)[1:].view(np.float32).reshape(2, 3)
 
 
-def test_such_arrays_are_seen(library: Any, given: InputArrays) -> None:
+def test_supported_arrays_are_recognised(library: Any, given: InputArrays) -> None:
     assert given.layout_matches(library)
     matrix, number = np.zeros((2, 3), np.float32), np.zeros((), np.int64)
     for first in (matrix, matrix[:], np.zeros(7, np.float32)[1:].reshape(2, 3)):
@@ -62,7 +62,7 @@ def test_such_arrays_are_seen(library: Any, given: InputArrays) -> None:
     ],
     ids=str,
 )
-def test_others_are_not(library: Any, given: InputArrays, other: Any) -> None:
+def test_unsupported_arrays_are_rejected(library: Any, given: InputArrays, other: Any) -> None:
     number = np.zeros((), np.int64)
     assert not look(library, given, other, number)
     assert not look(library, given, np.zeros((2, 3), np.float32), other)
@@ -85,7 +85,7 @@ def test_a_python_of_another_build_is_noticed(
 
 
 @pytest.mark.parametrize("dtype", INDEX_DTYPES, ids=str)
-def test_arrays_with_an_index_out_of_range_are_not_seen(library: Any, dtype: np.dtype[Any]) -> None:
+def test_arrays_with_an_index_out_of_range_are_rejected(library: Any, dtype: np.dtype[Any]) -> None:
     given = InputArrays([(dtype, (2, 3)), (dtype, (2, 3))], {1: (-4, 7)})
     assert given.layout_matches(library)
     any_numbers = np.full((2, 3), 1000, dtype)

@@ -31,7 +31,7 @@ def test_the_number_of_the_compilation_is_left_out() -> None:
     assert describe_log(log, SOURCE) == "2:12: error: undeclared\n    y[0] = no_such_name;\n1:8: note: declared here"
 
 
-def test_a_long_log_is_cut_and_says_so() -> None:
+def test_a_long_log_is_truncated_with_a_note() -> None:
     log = "\n".join(f"{n}:1: warning: {'x' * 1000}" for n in range(100))
     lines = describe_log(log, SOURCE).splitlines()
     assert len(lines) == 25

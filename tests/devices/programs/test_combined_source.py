@@ -29,7 +29,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) kernel VECTORS void other(__globa
 )
 
 
-def test_what_a_program_declares_is_told_from_its_text() -> None:
+def test_declarations_of_a_program_are_found_in_its_text() -> None:
     part = program_part(OpenCLSource(PLAIN, "k", "-w"))
     assert part is not None
     assert part.names == ("T", "pair", "tagged", "table", "promised", "helper", "other", "k")
@@ -69,5 +69,5 @@ def test_every_name_and_macro_ends_with_its_part() -> None:
         KERNEL.replace("n;", "n];"),
     ],
 )
-def test_what_is_not_plain_stays_alone(text: str) -> None:
+def test_programs_with_unusual_text_stay_separate(text: str) -> None:
     assert program_part(OpenCLSource(text, "k")) is None

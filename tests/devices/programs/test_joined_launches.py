@@ -66,7 +66,7 @@ def test_hints_to_the_compiler_are_kept() -> None:
         'printf("%d", x[0]);',
     ],
 )
-def test_what_could_tell_is_not_joined(body: str) -> None:
+def test_kernels_that_depend_on_their_launch_are_not_joined(body: str) -> None:
     plain = f"__kernel void k(__global int *x, int d) {{ {body} }}"
     assert joined_source(OpenCLSource(plain, "k"), 2) is None
 

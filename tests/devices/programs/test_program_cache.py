@@ -191,9 +191,7 @@ def test_a_program_for_one_device_of_several_in_a_context(
 
 
 @pytest.mark.sycl
-def test_parts_of_a_program_are_found_whatever_is_wanted_with_them(
-    queue: Any, compiled: Callable[..., list[str]]
-) -> None:
+def test_cached_parts_are_found_in_any_combination(queue: Any, compiled: Callable[..., list[str]]) -> None:
     assert len(compiled(queue, "1.0f", "2.0f", "3.0f")) == 1
     assert compiled(queue, "3.0f") == []
     assert compiled(queue, "2.0f", "1.0f") == []
@@ -232,7 +230,7 @@ def resealed(content: bytes) -> bytes:
 
 
 @pytest.mark.sycl
-def test_nothing_is_loaded_from_where_others_can_write(
+def test_folders_writable_by_others_are_not_used(
     queue: Any, compiled: Callable[..., list[str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     compiled(queue, "2.0f")
@@ -328,7 +326,7 @@ def test_the_oldest_are_removed_when_the_folder_is_full(tmp_path: Path) -> None:
     assert len(left) >= 4
 
 
-def test_what_is_used_is_kept_longer(tmp_path: Path) -> None:
+def test_recently_used_programs_are_kept_longer(tmp_path: Path) -> None:
     cache = ProgramCache(tmp_path / "programs", limit_bytes=10_000)
     for number in range(9):
         cache.write(f"{number:064}", bytes(1000))
@@ -340,14 +338,14 @@ def test_what_is_used_is_kept_longer(tmp_path: Path) -> None:
     assert other.read(f"{1:064}") is None
 
 
-def test_what_is_larger_than_the_bound_is_not_kept(tmp_path: Path) -> None:
+def test_programs_larger_than_the_limit_are_not_kept(tmp_path: Path) -> None:
     cache = ProgramCache(tmp_path / "programs", limit_bytes=1000)
     cache.write("a" * 64, bytes(2000))
     assert cache.read("a" * 64) is None
     assert list(cache.folder.iterdir()) == []
 
 
-def test_what_a_dead_process_left_is_removed(tmp_path: Path) -> None:
+def test_temporary_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
     cache = ProgramCache(tmp_path / "programs")
     cache.folder.mkdir(mode=0o700)
     left = cache.folder / ".left.tmp"

@@ -88,7 +88,7 @@ def times(factor: float) -> list[float]:
     return list((np.arange(5, dtype="float32") * np.float32(factor)).tolist())
 
 
-def test_several_are_one_program_and_each_keeps_its_own_names(queue: Any, built: list[str]) -> None:
+def test_several_sources_are_one_program_with_separate_names(queue: Any, built: list[str]) -> None:
     pieces, before = [piece(queue, f"{n}.5f") for n in range(3)], programs.program_count()
     made = task_compiler.compile_tasks(pieces)
     assert len(built) == programs.program_count() - before == 1
@@ -118,7 +118,7 @@ def test_code_that_takes_extents_is_built_once_for_all(queue: Any, built: list[s
     assert len(built) == 1
 
 
-def test_what_cannot_be_a_part_is_built_alone(queue: Any, built: list[str]) -> None:
+def test_sources_that_cannot_be_combined_are_built_separately(queue: Any, built: list[str]) -> None:
     made = task_compiler.compile_tasks([piece(queue, "1"), piece(queue, "2", ALONE), piece(queue, "3")])
     assert len(built) == 2
     assert [result(each, queue) for each in made] == [times(1), times(2), times(3)]
@@ -140,7 +140,7 @@ def test_one_that_is_refused_is_named_and_the_others_compile(queue: Any, built: 
     assert [result(each, queue) for each in made] == [times(1), times(3)]
 
 
-def test_what_is_built_ahead_is_found_and_what_fails_is_left(queue: Any, built: list[str]) -> None:
+def test_kernels_built_ahead_are_found_and_failures_are_deferred(queue: Any, built: list[str]) -> None:
     def no_source(_: Any) -> OpenCLSource:
         raise RuntimeError("no source")
 
@@ -170,7 +170,7 @@ def test_steps_of_sequences_are_built_with_the_rest(queue: Any, built: list[str]
 
 
 @pytest.mark.usefixtures("intel_cpu")
-def test_what_takes_no_source_is_given_spirv(queue: Any, built: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backends_without_source_input_get_spirv(queue: Any, built: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BACKENDS, "opencl", BACKENDS["level_zero"])
     made = task_compiler.compile_tasks([piece(queue, "1"), piece(queue, "2", ALONE), piece(queue, "3")])
     assert [result(each, queue) for each in made] == [times(1), times(2), times(3)]

@@ -308,7 +308,7 @@ def test_bad_program_is_refused(loaded: Any, error: type[Exception], message: st
 
 
 @pytest.mark.sycl
-def test_a_refused_source_comes_with_the_compilers_log_and_the_line(queue: Any) -> None:
+def test_an_error_of_a_refused_source_has_the_log_and_the_line(queue: Any) -> None:
     source = OPENCL.replace("* a +", "* no_such_name +")
     implementation = kernel_implementation("opencl-c", lambda _: OpenCLSource(source, "grid"))
     signature = Signature({"x": (2, 2), "y": (2, 2)}, {"x": "float32", "y": "float32"}, {"a": 1})

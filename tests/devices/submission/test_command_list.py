@@ -27,7 +27,7 @@ def storage_of(queue: Any, value: int) -> tuple[Any, np.ndarray[Any, Any]]:
 
 
 @pytest.mark.parametrize("portion", [1, 2, 128])
-def test_copies_go_on_every_time(
+def test_repeated_lists_execute_their_copies_each_time(
     queues: list[Any], new_loop: NewLoop, monkeypatch: pytest.MonkeyPatch, portion: int
 ) -> None:
     monkeypatch.setattr(command_list, "COMMANDS_PER_CALL", portion)
@@ -82,7 +82,7 @@ def test_a_command_of_several_submissions_is_replaced_whole(queues: list[Any], n
         loop.reset()
 
 
-def test_a_stopped_list_says_how_far_it_came_and_begins_again(queues: list[Any], new_loop: NewLoop) -> None:
+def test_a_stopped_list_reports_its_position_and_restarts(queues: list[Any], new_loop: NewLoop) -> None:
     loop = new_loop(queues, 10)
     listed = CommandList(loop, [loop.fence(i, 0, []) for i in range(5)])
     loop.stop()

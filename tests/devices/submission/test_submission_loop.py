@@ -62,7 +62,7 @@ def spinning(queue: Any, turns: int) -> Any:
     ("global_range", "local_range"),
     [([24], None), ([6, 4], None), ([2, 3, 4], None), ([24], [6]), ([6, 4], [3, 2]), ([2, 4, 6], [1, 2, 3])],
 )
-def test_ranges_are_as_from_python(
+def test_index_ranges_equal_those_of_python_submissions(
     queues: list[Any], new_loop: NewLoop, global_range: list[int], local_range: list[int] | None
 ) -> None:
     from dpctl.program import create_program_from_source
@@ -157,7 +157,7 @@ def test_a_kernel_starts_after_a_long_one_of_the_other_lane(queues: list[Any], n
         assert end_ns - (end_ns - begin_ns) // 4 <= start_ns, f"turn {turn}"
 
 
-def test_waits_for_what_python_submitted(queues: list[Any], new_loop: NewLoop) -> None:
+def test_waits_for_events_submitted_from_python(queues: list[Any], new_loop: NewLoop) -> None:
     event = spinning(queues[0], 2_000_000).submit(queues[0], [])
     loop = new_loop(queues)
     loop.adopt(0, 0, event)
@@ -184,7 +184,7 @@ def test_submissions_from_python_and_of_the_loop_keep_their_order_on_a_split_lan
     assert from_python.execution_status.name == "complete"
 
 
-def test_stops_before_the_next_one(queues: list[Any], new_loop: NewLoop) -> None:
+def test_a_stopped_loop_submits_nothing(queues: list[Any], new_loop: NewLoop) -> None:
     loop = new_loop(queues)
     assert loop.submit([loop.fence(0, 0, [])]).done == 1
     loop.stop()
@@ -193,7 +193,7 @@ def test_stops_before_the_next_one(queues: list[Any], new_loop: NewLoop) -> None
     assert not loop.has_event(1)
 
 
-def test_says_how_far_it_came(queues: list[Any], new_loop: NewLoop) -> None:
+def test_a_failed_batch_reports_the_number_of_submissions(queues: list[Any], new_loop: NewLoop) -> None:
     from dpctl.program import create_program_from_source
 
     kernel = create_program_from_source(queues[0], SOURCE).get_sycl_kernel("where_am_i")
@@ -205,7 +205,7 @@ def test_says_how_far_it_came(queues: list[Any], new_loop: NewLoop) -> None:
     assert batch.done == 1
 
 
-def test_what_shares_an_event_rings_when_that_completes(queues: list[Any], new_loop: NewLoop) -> None:
+def test_slots_of_a_shared_event_signal_its_completion(queues: list[Any], new_loop: NewLoop) -> None:
     loop = new_loop(queues)
     loop.use_native_queues()
     loop.share([0, 1])
@@ -218,7 +218,7 @@ def test_what_shares_an_event_rings_when_that_completes(queues: list[Any], new_l
     alarm.close()
 
 
-def test_without_the_library_one_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_library_raises_one_error_with_a_hint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert find_submission_loop(tmp_path) is None
     broken = tmp_path / "_submit.so"
     broken.write_text("not a library")

@@ -58,7 +58,7 @@ def test_integer_answers_fit_their_type() -> None:
 
 
 @given(st.sampled_from(ka.DTYPES), st.sampled_from(ka.KINDS), st.sampled_from(ka.LENGTHS), st.data())
-def test_one_wrong_value_anywhere_is_seen(dtype: ka.Dtype, kind: str, length: int, data: Any) -> None:
+def test_one_wrong_value_anywhere_is_detected(dtype: ka.Dtype, kind: str, length: int, data: Any) -> None:
     answer = ka.expected(kind, dtype, length)
     place = data.draw(st.integers(0, answer.size - 1))
     wrong = answer.astype(dtype.name)
@@ -67,14 +67,14 @@ def test_one_wrong_value_anywhere_is_seen(dtype: ka.Dtype, kind: str, length: in
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.name)
-def test_not_a_number_is_wrong_whatever_the_tolerance(dtype: ka.Dtype) -> None:
+def test_nan_is_wrong_with_any_tolerance(dtype: ka.Dtype) -> None:
     answer = ka.expected(ka.FORMULA, dtype, 17)
     broken = answer.astype(dtype.name)
     broken[3] = np.nan
     assert "1 of 17 values are wrong (at 3: nan" in str(ka.mismatch(broken, answer, dtype.tolerance))
 
 
-def test_shapes_are_compared_and_counts_are_said() -> None:
+def test_shapes_are_compared_and_wrong_values_counted() -> None:
     assert ka.mismatch(np.zeros(3), np.zeros(4), 0.0) == "shape (3,) instead of (4,)"
     assert ka.mismatch(np.array([0, 9, 9]), np.arange(3), 0.0) == "2 of 3 values are wrong (at 1: 9 instead of 1)"
 

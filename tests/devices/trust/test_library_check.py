@@ -104,7 +104,7 @@ def test_a_wrong_result_and_any_error_are_refusals() -> None:
         ),
     ],
 )
-def test_a_library_is_asked_in_a_process_that_may_die(
+def test_a_library_is_checked_in_a_process_of_its_own(
     monkeypatch: pytest.MonkeyPatch, child: str, answer: str | None
 ) -> None:
     monkeypatch.setattr(library_check, "_CHILD", child)
@@ -112,13 +112,13 @@ def test_a_library_is_asked_in_a_process_that_may_die(
 
 
 @pytest.mark.usefixtures("intel_cpu")
-def test_the_process_asks_the_library() -> None:
+def test_the_check_process_accepts_the_cpu_device() -> None:
     assert library_check._ask("oneDNN", "opencl:cpu:0") is None
 
 
 @pytest.mark.other_device
 @pytest.mark.parametrize("options", [{"autotune": False}, {"deterministic": True}])
-def test_a_model_whose_operations_were_never_timed_uses_what_the_device_takes(options: Any) -> None:
+def test_an_untimed_model_avoids_refused_implementations(options: Any) -> None:
     platform = syclsched.discover(where=lambda device: device.kind == OTHER_DEVICE)
     random = np.random.default_rng(3)
     nodes = [

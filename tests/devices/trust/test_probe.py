@@ -41,7 +41,7 @@ def test_a_whole_story_is_put_together() -> None:
     assert (found.emulator, found.notes, found.libraries[0].error, found.stderr) == ("/e", ("n",), "x", "")
 
 
-def test_a_device_whose_check_killed_the_process_has_no_verdict() -> None:
+def test_a_check_that_killed_its_process_has_no_verdict() -> None:
     found = probe.parse_output(json.dumps(BEGUN) + '\n{"index": 0, "na', died="SIGILL", stderr="some\n words")
     assert found.devices[0].trusted is None
     assert (found.died, found.stderr) == ("SIGILL", "some words")
@@ -50,7 +50,7 @@ def test_a_device_whose_check_killed_the_process_has_no_verdict() -> None:
 @pytest.mark.parametrize(
     ("child", "died"), [("import os; os.kill(os.getpid(), 4)", "SIGILL"), ("raise SystemExit(3)", "exit code 3")]
 )
-def test_ends_are_named(monkeypatch: pytest.MonkeyPatch, child: str, died: str) -> None:
+def test_the_end_of_the_check_process_is_named(monkeypatch: pytest.MonkeyPatch, child: str, died: str) -> None:
     monkeypatch.setattr(probe, "_CHILD", f"{SAYS}; {child}")
     found = probe.probe()
     assert (found.died, found.notes) == (died, ("said",))
@@ -66,7 +66,7 @@ def test_a_check_without_an_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found.notes == ("said",)
 
 
-def test_a_stack_that_does_not_load_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stack_that_fails_to_load_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise RuntimeMissingError("dpctl is not installed", hint="Run: pip")
 
@@ -87,7 +87,7 @@ def test_this_machines_devices_are_diagnosed() -> None:
 
 @pytest.mark.sycl
 @pytest.mark.skipif(not installed("onednn"), reason="onednn is not installed")
-def test_instruction_sets_in_use_are_those_that_were_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_instruction_sets_in_use_equal_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "SSE41")
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Nehalem")
     found = next(each for each in examine().findings if each.topic == "instruction sets")

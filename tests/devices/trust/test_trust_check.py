@@ -43,7 +43,7 @@ def test_one_failure_is_enough() -> None:
     assert reason == "wrong results: arange of float32 through dpnp: 840 of 1000 values are wrong"
 
 
-def test_a_road_that_is_closed_is_no_failure_but_all_closed_is() -> None:
+def test_a_skipped_route_is_no_failure_unless_all_are_skipped() -> None:
     assert trust_check.judge((PASSED, SKIPPED)) == (True, None)
     trusted, reason = trust_check.judge((SKIPPED,))
     assert not trusted and "no OpenCL layer" in str(reason)
@@ -54,7 +54,7 @@ def test_a_road_that_is_closed_is_no_failure_but_all_closed_is() -> None:
 
 
 @pytest.mark.sycl
-def test_every_device_is_asked_everything_it_can_do() -> None:
+def test_every_device_is_checked_with_all_its_dtypes() -> None:
     for device in every_device():
         dtypes = {dtype.name for dtype in ka.DTYPES if dtype.name != "float64" or device.has_aspect_fp64}
         verdict = trust_check.check(device, refresh=True)
@@ -261,7 +261,7 @@ def test_a_verdict_is_remembered_until_something_changes(cpu: Any, monkeypatch: 
 
 
 @pytest.mark.sycl
-def test_threads_test_a_device_once(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_threads_check_a_device_once(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads that test a device at the same time could deadlock."""
     for verdict in (cache_root() / "trust").glob("*.json"):
         verdict.unlink()
@@ -296,7 +296,7 @@ def test_a_bad_verdict_is_remembered_as_well(cpu: Any, monkeypatch: pytest.Monke
 
 
 @pytest.mark.sycl
-def test_what_broke_off_is_tried_again(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_check_is_repeated(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(queue: Any, dtypes: Any) -> Iterator[RouteResult]:
         raise MemoryError("no room")
         yield
@@ -332,7 +332,7 @@ def test_a_cache_that_cannot_be_written_only_costs_time(
 
 
 @pytest.mark.sycl
-def test_compiled_kernels_are_kept_and_damaged_ones_compiled_anew(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_kernels_are_cached_and_damaged_files_replaced(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba_dpex", reason="numba-dpex is not installed")
     import dpctl
 
@@ -361,7 +361,7 @@ def test_shipped_kernels_are_of_these_sources_and_versions(cpu: Any) -> None:
 
 
 @pytest.mark.sycl
-def test_kernels_compiled_here_give_the_answers_of_the_shipped_ones(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_compiled_here_have_the_answers_of_shipped_kernels(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "_shipped", dict)
     verdict = trust_check.check(cpu, routes=only(PYTHON))
     assert verdict.trusted

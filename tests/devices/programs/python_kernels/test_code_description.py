@@ -102,7 +102,7 @@ def endless() -> list[Any]:
     [closure(object()), lambda: os.environ, object(), remembered, endless(), Path, os.environ, sys, lambda: sys],
     ids=["closure", "global", "object", "cached", "endless", "class", "environment", "module", "whole module"],
 )
-def test_what_may_change_unseen_has_no_description(value: Any) -> None:
+def test_values_that_may_change_unnoticed_have_no_description(value: Any) -> None:
     assert described(value) is None
     assert described(1, value) is None
 

@@ -52,7 +52,7 @@ def test_64_bit_atomic_operations_are_compiled_for_devices_that_have_them() -> N
                 kernel_spirv(kernel, arguments, device)
 
 
-def test_each_kernel_registers_only_what_is_new(cpu: Any) -> None:
+def test_each_kernel_registers_only_new_functions(cpu: Any) -> None:
     pytest.importorskip("numba_dpex", reason="numba-dpex is not installed")
     from numba_dpex.core.descriptor import dpex_kernel_target
 

@@ -38,7 +38,7 @@ def test_atomic_additions_are_instructions_where_the_device_has_them(
         assert (_EXTENSION in own_compiler.kernel_spirv(kernel, _ARGUMENTS, device).code) == bool(has)
 
 
-def test_a_device_is_asked_for_its_atomic_operations(queues: list[Any]) -> None:
+def test_atomic_operations_of_a_device_are_queried(queues: list[Any]) -> None:
     has = backend_of(queues[0]).float_atomics(queues[0].sycl_device)
     assert has <= {f"{operation} {dtype}" for operation in ("add", "min", "max") for dtype in ("float32", "float64")}
     if stack_generation.installed().name == "current":  # Intel's current runtime and PoCL 6 have them

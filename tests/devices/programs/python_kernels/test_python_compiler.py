@@ -72,7 +72,7 @@ def test_keys_differ_by_all_that_the_code_depends_on() -> None:
     assert cache_key(str(keys[0]), ("numba 1",)) != cache_key(str(keys[0]), ("numba 2",))
 
 
-def test_kernels_of_what_may_change_unseen_have_no_key() -> None:
+def test_kernels_with_opaque_values_have_no_key() -> None:
     assert content_key(scaling(object()), "own", ARGUMENTS, ()) is None
     assert content_key(object(), "numba-dpex", ARGUMENTS, ()) is None
 
