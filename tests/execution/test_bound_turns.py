@@ -124,7 +124,7 @@ def test_coroutines_take_turns_without_threads_of_their_own(live: tuple[Platform
     assert max(seen) <= before
 
 
-def test_what_a_coroutine_awaits_raises_what_went_wrong(live: tuple[Platform, Any]) -> None:
+def test_an_awaited_run_raises_the_task_error(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = TaskGraph("judged")
     x, status = graph.array("x", (4,), "int64"), graph.array("status", (1,), "int32")

@@ -48,9 +48,7 @@ def test_a_submission_that_breaks_on_another_thread_ends_its_run(monkeypatch: py
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_dynamic_run_that_breaks_waits_for_what_compiled_code_has_submitted(
-    workers: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_dynamic_run_waits_for_submitted_commands(workers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CL_CONFIG_CPU_TBB_NUM_WORKERS", workers)  # 1: lane threads execute it
     pending: list[bool] = []
     close = Submitter.close

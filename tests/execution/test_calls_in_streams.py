@@ -22,7 +22,7 @@ STEPS, SIZE, MOST = 200, 100, 96
 
 
 @pytest.mark.parametrize("in_flight", [1, 2, 3, 4])
-def test_generations_share_what_may_be_unfinished(in_flight: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generations_share_the_limit_of_unfinished_calls(in_flight: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call on SYCL's queue takes longer the more unfinished calls precede it, from any submitter."""
     monkeypatch.setattr(command_list, "MAX_CALLS_IN_FLIGHT", MOST)
     # By generation, and by portion: its own thread's submissions without a wait.

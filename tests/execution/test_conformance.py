@@ -65,7 +65,7 @@ def add_total(y: Any, total: Any) -> None:
 
 @over_all_ways("results", ["one context", "two contexts", "python library"])
 @releasing
-def test_results_are_those_of_the_sequential_program(way: Way, case: str) -> None:
+def test_results_equal_those_of_the_sequential_program(way: Way, case: str) -> None:
     graph = everything(ASSIGN if case == "python library" else ASSIGN_KERNEL)
     inputs = inputs_of(graph, 1)
     untouched = {name: value.copy() for name, value in inputs.items()}

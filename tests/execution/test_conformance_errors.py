@@ -31,7 +31,7 @@ FAILURES = ["raises", "raises, two contexts", "status", "library"]
 
 @over_all_ways("errors", FAILURES)
 @releasing
-def test_an_error_is_told_by_name_and_only_its_descendants_are_cancelled(way: Way, case: str) -> None:
+def test_an_error_names_its_task_and_cancels_only_descendants(way: Way, case: str) -> None:
     failing = Failing(case)
     graph = failing.graph
     with way.open(graph, failing.plan, failing.arm(False)) as session:

@@ -78,7 +78,7 @@ def test_runs_of_one_and_of_several_graphs_share_a_constant(device: str, impleme
     assert held_bytes() == before
 
 
-def test_what_nothing_uses_goes_when_memory_is_asked_for() -> None:
+def test_unused_constants_are_freed_when_memory_is_needed() -> None:
     platform, live = live_on(None)
     gc.collect()
     uploads.release_unused()
@@ -134,7 +134,7 @@ def test_equal_forms_are_shared_by_different_signatures() -> None:
     assert len(calls) == 1
 
 
-def test_a_library_gets_what_was_prepared() -> None:
+def test_a_library_gets_prepared_constants() -> None:
     platform, live = live_on(None)
 
     def submit(queue: Any, arguments: Any, depends: list[Any]) -> Any:
@@ -152,7 +152,7 @@ def test_a_library_gets_what_was_prepared() -> None:
         assert np.array_equal(run.result("y"), np.arange(1, 11))
 
 
-def test_what_cannot_be_prepared_is_said() -> None:
+def test_errors_of_prepare_are_reported() -> None:
     platform, live = live_on(None)
 
     def broken(signature: Any, queue: Any, constants: Any) -> Any:
@@ -168,7 +168,7 @@ def test_what_cannot_be_prepared_is_said() -> None:
             run.wait()
 
 
-def test_no_memory_for_a_constant_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_memory_for_a_constant_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     platform, live = live_on(None)
     graph = chain(syclsched.constant(np.arange(10), DTYPE, name="kernel.weight"), 1)
     plan = plan_on(graph, platform, "cpu")
@@ -197,14 +197,14 @@ def test_a_limit_counts_constants() -> None:
 
 
 @pytest.mark.parametrize("dynamic", ["eager", "hybrid"])
-def test_a_run_that_decides_as_it_goes_uses_them(dynamic: str) -> None:
+def test_a_dynamic_run_uses_constants(dynamic: str) -> None:
     weights, given = syclsched.constant(np.arange(1000), DTYPE), np.arange(1000)
     graph = chain(weights)
     with syclsched.run(graph, inputs={"y": given}, dynamic=dynamic, calibrate=False) as run:
         assert np.array_equal(run.result("y"), result_of(weights, given))
 
 
-def test_merged_and_cut_tasks_use_them() -> None:
+def test_merged_and_cut_tasks_use_constants() -> None:
     platform, live = live_on(None)
     weights, given = syclsched.constant(np.arange(64.0)), np.ones(64)
     expected = given + 2 * weights.data + 3 * weights.data
@@ -226,7 +226,7 @@ def test_merged_and_cut_tasks_use_them() -> None:
             assert np.array_equal(np.concatenate([run.result(part) for part in parts]), expected)
 
 
-def test_measuring_gives_tasks_their_constants() -> None:
+def test_calibration_passes_constants_to_tasks() -> None:
     calls: list[Any] = []
     graph = chain(syclsched.constant(np.arange(100), DTYPE), 1, packing(calls))
     with syclsched.run(graph, inputs={"y": np.arange(100)}) as run:

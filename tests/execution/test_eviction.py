@@ -130,7 +130,7 @@ def assert_as_planned(counts: Any, plan: Plan) -> None:
         assert counts.held_bytes[space] <= 1.05 * planned
 
 
-def test_a_limit_for_a_run_is_asked_for_by_name_and_refused_where_nothing_fits() -> None:
+def test_a_memory_limit_by_space_is_applied_or_refused() -> None:
     platform = live_on(None)[0].select(["cpu"])
     graph = passes("passes by name")
     expected = sequential(graph, graph.data)

@@ -37,7 +37,7 @@ def at(number: int, *, predicted_s: float = 0.0) -> LaneProgress:
 
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=60))
 @settings(deadline=None)
-def test_only_what_does_not_change_is_lost_patience_with(places: list[int]) -> None:
+def test_a_stall_is_measured_from_the_last_progress(places: list[int]) -> None:
     patient, since = StallTimeout(5.0), 0
     for second, place in enumerate(places):
         if second and place != places[second - 1]:
@@ -46,7 +46,7 @@ def test_only_what_does_not_change_is_lost_patience_with(places: list[int]) -> N
         assert held_s == (second - since if second - since >= 5 else None)
 
 
-def test_what_was_to_take_long_is_waited_for_longer() -> None:
+def test_tasks_predicted_long_have_a_longer_stall_timeout() -> None:
     patient = StallTimeout(1.0)
     assert patient.stalled_s([at(1, predicted_s=1.0)], 0.0) is None
     assert patient.stalled_s([at(1, predicted_s=1.0)], HANG_TIMES - 1.0) is None
@@ -81,7 +81,7 @@ def in_use() -> int:
 
 @pytest.mark.sycl
 @pytest.mark.usefixtures("impatient")
-def test_neither_the_next_run_nor_close_waits_for_ever_and_memory_stays_meanwhile() -> None:
+def test_a_hung_run_blocks_neither_the_next_run_nor_close() -> None:
     graph, plan, live = graph_and_plan()
     before = in_use()
     runner = bind(plan, graph, live)
@@ -100,7 +100,7 @@ def test_neither_the_next_run_nor_close_waits_for_ever_and_memory_stays_meanwhil
 
 @pytest.mark.sycl
 @pytest.mark.usefixtures("impatient")
-def test_a_device_whose_clock_does_not_answer_holds_up_neither_the_first_run_nor_close() -> None:
+def test_an_unresponsive_device_clock_blocks_neither_run_nor_close() -> None:
     graph, plan, live = graph_and_plan()
     before = in_use()
     runner = bind(plan, graph, live)

@@ -101,7 +101,7 @@ def test_two_contexts_that_meet_on_the_host_are_replayed(live: Live) -> None:
 # --- concurrency ------------------------------------------------------------------------------------
 
 
-def test_a_device_goes_on_while_a_function_runs(live: Live) -> None:
+def test_a_device_continues_while_a_host_function_runs(live: Live) -> None:
     platform, devices = live
     gate = Gate()
     graph = TaskGraph("beside")
@@ -119,7 +119,7 @@ def test_a_device_goes_on_while_a_function_runs(live: Live) -> None:
         assert outcomes(run) == dict.fromkeys(("gate", "behind", "beside"), "done")
 
 
-def test_a_function_does_not_wait_for_what_it_does_not_need(live: Live) -> None:
+def test_a_host_function_waits_only_for_its_dependencies(live: Live) -> None:
     platform, devices = live
     called = threading.Event()
     graph = TaskGraph("hangs beside")
@@ -164,7 +164,7 @@ def test_a_plan_of_the_host_alone(live: Live) -> None:
             assert outcomes(run) == {"a": "done", "b": "done"}
 
 
-def test_a_coroutine_awaits_it(live: Live) -> None:
+def test_a_coroutine_awaits_a_hosted_run(live: Live) -> None:
     platform, devices = live
     graph = chain(5, {1, 3})
 

@@ -62,7 +62,7 @@ def exploding(now: Callable[[], bool]) -> TaskGraph:
 
 
 @pytest.mark.parametrize("recover", [False, True])
-def test_a_function_that_raises_takes_its_descendants_along_and_nothing_else(live: Live, recover: bool) -> None:
+def test_a_raising_host_function_cancels_only_its_descendants(live: Live, recover: bool) -> None:
     platform, devices = live
     turn = [0]
     graph = exploding(lambda: turn[0] % 2 == 0)
@@ -116,7 +116,7 @@ def test_the_order_through_a_function_that_is_left_out_is_kept(live: Live) -> No
         assert spans["spin"].finish_s <= spans["after"].start_s
 
 
-def test_a_function_is_called_again_as_often_as_it_may_be(live: Live) -> None:
+def test_a_host_function_is_retried_up_to_its_limit(live: Live) -> None:
     platform, devices = live
     graph = TaskGraph("retries")
     calls: list[int] = []
@@ -183,7 +183,7 @@ def test_random_faults_change_no_bit(data: st.DataObject) -> None:
         np.testing.assert_array_equal(runner(inputs)["y"], expected)
 
 
-def test_what_failed_on_its_device_is_not_passed_to_a_function(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_of_failed_tasks_are_not_passed_to_host_functions(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     platform, devices = live
     graph = TaskGraph("spoilt")
     x, y, z = arrays_of(graph, *"xyz")

@@ -87,7 +87,7 @@ def test_a_stream_that_is_left_while_a_function_runs(live: Live) -> None:
 
 
 @pytest.mark.other_device  # with other generations, the CPU device has a copy lane
-def test_what_is_copied_out_for_a_function_lets_the_next_input_go_first(live: Live) -> None:
+def test_copies_for_host_functions_follow_the_next_input(live: Live) -> None:
     platform, devices = live
     apart = replace(
         platform.select(["cpu"]),

@@ -136,7 +136,7 @@ def test_a_run_that_is_cancelled_before_it_starts_touches_nothing_of_the_one_bef
 
 
 @pytest.mark.parametrize("hosts", [set(), {2, 4}])
-def test_a_run_that_nobody_came_to_start_is_not_waited_for(hosts: set[int]) -> None:
+def test_a_replay_that_was_never_started_is_not_awaited(hosts: set[int]) -> None:
     runner, inputs, wanted = bound(hosts)
     with runner:
         assert runner._bound.instances is not None
@@ -144,7 +144,7 @@ def test_a_run_that_nobody_came_to_start_is_not_waited_for(hosts: set[int]) -> N
         np.testing.assert_array_equal(runner(inputs)["y"], wanted["y"])
 
 
-def test_what_c_has_submitted_is_awaited_though_python_was_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submissions_of_an_interrupted_c_call_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     runner, inputs, wanted = bound(set())
     submit = SubmissionLoop._submit
 
@@ -201,7 +201,7 @@ def test_a_flight_that_was_interrupted_twice_is_awaited_and_its_results_kept(mon
 
 
 @needs_onednn
-def test_results_may_be_asked_for_twice_and_in_any_number_of_choices() -> None:
+def test_repeated_results_and_many_choices_of_results_are_allowed() -> None:
     runner, inputs, wanted = flying()
     with runner:
         assert np.array_equal(runner(inputs, ["y", "y"])["y"], wanted["y"])

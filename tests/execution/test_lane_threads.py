@@ -84,7 +84,7 @@ def test_random_graphs_with_functions_give_numpys_bits(data: st.DataObject, in_f
             np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
 
-def test_a_lane_does_one_thing_at_a_time_and_the_trace_says_when(ways: list[bool]) -> None:
+def test_spans_of_a_lane_do_not_overlap_in_the_trace(ways: list[bool]) -> None:
     _, devices = live_on(None)
     graph, plan = to_and_fro()
     with bind(plan, graph, devices) as runner:
@@ -105,7 +105,7 @@ def test_a_lane_does_one_thing_at_a_time_and_the_trace_says_when(ways: list[bool
     assert ways and all(ways)
 
 
-def test_a_kernel_that_is_refused_when_its_turn_comes_fails_each_generation_at_its_place(ways: list[bool]) -> None:
+def test_a_kernel_refused_at_submission_fails_each_generation(ways: list[bool]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("refused")
     x, y, z = (graph.array(name, (100,), DTYPE) for name in "xyz")
@@ -157,7 +157,7 @@ def test_coroutines_are_woken_by_threads() -> None:
         assert asyncio.run(all_of(runner)) == expected
 
 
-def test_functions_are_called_between_what_threads_do(ways: list[bool]) -> None:
+def test_host_functions_are_called_between_commands_of_lane_threads(ways: list[bool]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("hosted")
     y, z = (graph.array(name, (50,), DTYPE) for name in "yz")
@@ -216,7 +216,7 @@ def test_a_library_that_has_nothing_to_do_keeps_no_plan_from_threads() -> None:
         assert runner.why_not_on_threads is None
 
 
-def test_what_is_left_out_keeps_the_order_of_threads(ways: list[bool]) -> None:
+def test_skipped_commands_keep_the_order_of_lane_threads(ways: list[bool]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("left out")
     x, y, z = (graph.array(name, (50,), DTYPE) for name in "xyz")
@@ -241,7 +241,7 @@ def test_what_is_left_out_keeps_the_order_of_threads(ways: list[bool]) -> None:
     assert ways and all(ways)
 
 
-def test_what_is_not_done_on_purpose_lives_until_its_turn_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skipped_commands_stay_alive_until_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     _, devices = live_on(None)
     graph, plan = to_and_fro(20_000_000)
     made: list[weakref.ref[CommandStructure]] = []

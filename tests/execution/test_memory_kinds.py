@@ -64,7 +64,7 @@ def value(seed: int = 1) -> Any:
 
 @pytest.mark.parametrize("kind", ["device", "shared", "host"])
 @pytest.mark.parametrize("devices", [("cpu", OTHER_DEVICE), (OTHER_DEVICE, "cpu"), ("cpu", "cpu")])
-def test_every_kind_gives_the_same_however_it_is_run(devices: tuple[str, str], kind: UsmKind) -> None:
+def test_all_memory_kinds_have_equal_results_in_all_engines(devices: tuple[str, str], kind: UsmKind) -> None:
     platform, live = live_on(None)
     graph = mixing(kind)
     plan = placed(graph, platform, devices)
@@ -105,7 +105,7 @@ def test_every_kind_gives_the_same_however_it_is_run(devices: tuple[str, str], k
 
 
 @pytest.mark.parametrize("kind", ["shared", "host"])
-def test_runs_that_decide_as_they_go_use_memory_that_was_asked_for(kind: UsmKind) -> None:
+def test_dynamic_runs_use_the_requested_memory_kind(kind: UsmKind) -> None:
     platform, live = live_on(None)
     graph, inputs = mixing(kind), {"x": value()}
     expected = sequential(graph, inputs)
@@ -134,7 +134,7 @@ def handed_over(kind: UsmKind | None) -> TaskGraph:
 
 
 @pytest.mark.other_device
-def test_kernels_use_what_the_host_hands_them_in_the_hosts_memory() -> None:
+def test_kernels_read_values_of_host_functions_in_host_memory() -> None:
     whole, device = live_on(None)[0], OTHER_DEVICE
     platform = with_own_memory(whole.select([device]), whole.device(device).space)
     inputs = {"given": value()}
@@ -230,7 +230,7 @@ def test_values_given_in_usm_memory_are_read_in_place_and_others_still_are_right
         np.testing.assert_array_equal(run.result("y"), value(0))
 
 
-def test_what_lies_elsewhere_is_read_there_though_the_run_before_could_not_begin() -> None:
+def test_inputs_in_usm_are_read_in_place_after_a_failed_start() -> None:
     platform, live = live_on(None)
     tensor = usm_arrays()
 
@@ -295,7 +295,7 @@ def test_a_kind_that_a_device_does_not_have_is_refused() -> None:
 @pytest.mark.other_device
 @pytest.mark.parametrize("lost", DEVICES)
 @pytest.mark.parametrize("kind", ["device", "host"])
-def test_what_is_left_is_done_elsewhere_whatever_memory_arrays_lie_in(lost: str, kind: UsmKind) -> None:
+def test_recovery_works_with_every_memory_kind(lost: str, kind: UsmKind) -> None:
     platform, live = live_on(None)
     graph, inputs = mixing(kind), {"x": value()}
     plan = placed(graph, platform, (lost, *(name for name in DEVICES if name != lost)))  # type: ignore[arg-type]

@@ -64,7 +64,7 @@ def test_other_lanes_wait_for_a_librarys_work(gives_event: bool) -> None:
 
 
 @needs_onednn
-def test_runs_that_are_watched_over_call_it_too() -> None:
+def test_dispatched_runs_use_native_calls() -> None:
     platform, live = live_on(None)
     graph = alternating(100, 1000, linear())
     graph.host(lambda y: None, y=graph.arrays["y"].read(), name="look")
@@ -139,7 +139,7 @@ def test_several_calls_of_one_task_are_made_in_order() -> None:
             run.wait()
 
 
-def test_a_native_call_that_cannot_be_made_is_said() -> None:
+def test_an_error_of_native_is_reported() -> None:
     platform, live = live_on(None)
 
     class Broken(Called):
@@ -191,7 +191,7 @@ def _device_way(graph: TaskGraph, name: str) -> str:
 
 
 @needs_onednn
-def test_streams_and_coroutines_call_it_too() -> None:
+def test_streams_and_coroutines_use_native_calls() -> None:
     platform, live = live_on(None)
     steps, size = 40, 5000
     graph = alternating(steps, size, linear())
@@ -240,7 +240,7 @@ def test_several_runners_at_once() -> None:
 
 @needs_onednn
 @pytest.mark.parametrize("lanes", [1, 2])
-def test_dynamic_runs_know_what_calls_took(lanes: int) -> None:
+def test_dynamic_runs_learn_the_durations_of_library_calls(lanes: int) -> None:
     """With several computing lanes, durations follow from when polling saw calls end: they have no timestamps."""
     platform = with_lanes(discover(), lanes).select(lambda device: device.kind == "cpu")
     given = np.arange(20_000, dtype=np.float32) % 500

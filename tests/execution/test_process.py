@@ -199,7 +199,7 @@ def test_interpreter_exit_with_a_run_on_its_way() -> None:
     assert "Traceback" not in process.stderr
 
 
-def test_a_failure_that_nobody_saw_is_told_at_exit() -> None:
+def test_an_unseen_failure_is_reported_at_exit() -> None:
     process = run_program(UNSEEN, tasks=10)
     assert process.stdout == "leaving\n" and process.returncode == 0, process.stderr
     assert process.stderr.count("the run failed, and nothing has waited for it: task 'bad'") == 1, process.stderr
@@ -230,7 +230,7 @@ def test_a_kernel_that_never_ends_holds_up_nothing_not_even_the_exit() -> None:
 
 
 @pytest.mark.usefixtures("leaves_at_exit")
-def test_a_forked_process_is_refused_devices_and_the_parent_goes_on() -> None:
+def test_a_forked_process_is_refused_devices_and_the_parent_continues() -> None:
     process = run_program(FORK, tasks=4000)  # still in flight after all calls
     assert process.stdout.splitlines() == [" ".join(["ForkedError"] * 8 + ["nothing"]), "5 False", "7"], process.stderr
 

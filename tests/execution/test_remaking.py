@@ -127,7 +127,7 @@ def test_values_that_are_made_again_are_the_same(which: int) -> None:
 
 @settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
-def test_results_do_not_depend_on_what_is_made_again(data: st.DataObject) -> None:
+def test_results_do_not_depend_on_recomputed_values(data: st.DataObject) -> None:
     platform, devices = live()
     graph = TaskGraph("random")
     values: dict[str, Any] = {"start": np.arange(100, dtype=DTYPE)}

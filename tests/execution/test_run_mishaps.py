@@ -73,7 +73,7 @@ def test_failed_host_task_cancels_its_descendants_only(live: tuple[Platform, Any
     run.close()
 
 
-def test_what_fails_on_its_device_takes_its_descendants_along(
+def test_descendants_of_a_task_that_fails_on_its_device_are_cancelled(
     live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform, devices = live
@@ -89,7 +89,7 @@ def test_what_fails_on_its_device_takes_its_descendants_along(
     run.close()
 
 
-def test_host_tasks_given_ahead_are_thought_over_when_one_fails(live: tuple[Platform, Any]) -> None:
+def test_queued_host_tasks_are_cancelled_after_a_failure(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = TaskGraph("ahead")
     gate, ran = Gate(), []
@@ -246,7 +246,7 @@ def test_crash_of_the_dispatcher_reaches_the_caller(
     run.close()
 
 
-def test_what_comes_after_a_task_of_the_host_that_is_left_out_waits_for_what_was_before(
+def test_order_through_a_skipped_host_task_is_kept(
     live: tuple[Platform, Any],
 ) -> None:
     platform, devices = live

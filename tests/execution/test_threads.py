@@ -98,7 +98,7 @@ def test_many_coroutines_run_replays_without_threads_of_their_own() -> None:
     assert max(seen) <= before + 4 + 1  # one thread for each runner, not for each run; and the watchdog
 
 
-def test_awaiting_can_be_given_a_limit_and_the_run_goes_on() -> None:
+def test_awaiting_with_a_timeout_leaves_the_run_running() -> None:
     entered, opened = threading.Event(), threading.Event()
 
     def gate(y: Any) -> None:
@@ -129,7 +129,7 @@ def test_awaiting_can_be_given_a_limit_and_the_run_goes_on() -> None:
     np.testing.assert_array_equal(asyncio.run(one()), np.ones(SIZE, DTYPE))
 
 
-def test_runs_that_are_dispatched_use_the_threads_of_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dispatched_runs_reuse_threads_of_earlier_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     _, live = live_on(None)
     graph, plan, expected = work(1, on_host=True)
     started: list[threading.Thread] = []

@@ -46,7 +46,7 @@ def strands() -> TaskGraph:
     return graph
 
 
-def test_they_are_two_devices_with_memory_of_their_own(platform: Platform) -> None:
+def test_two_runtimes_are_two_devices_with_separate_memory(platform: Platform) -> None:
     first, second = platform.compute_devices[:2]
     assert first.distrust is None and second.distrust is None
     assert first.space != second.space and first.key != second.key
@@ -76,7 +76,7 @@ def test_random_graphs_in_random_ways(platform: Platform, data: st.DataObject) -
 
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize("way", [each for each in WAYS if "recovery" not in each.lacks], ids=str)
-def test_a_lost_runtime_is_done_without(platform: Platform, way: Way, index: int) -> None:
+def test_runs_continue_without_a_lost_runtime(platform: Platform, way: Way, index: int) -> None:
     graph = strands()
     inputs = inputs_of(graph, 5)
     lost = platform.compute_devices[index].name

@@ -32,7 +32,7 @@ def test_a_sequence_begins_with_its_first_submission() -> None:
     assert trace.submissions == 7
 
 
-def test_nothing_starts_before_it_is_submitted_and_lengths_stay_as_far_as_the_clocks_may_be_off() -> None:
+def test_spans_are_clipped_to_submission_within_clock_uncertainty() -> None:
     plan = two_devices()
     records = {1: Record(1000, device_ns=(900, 950)), 2: Record(1500, device_ns=(1400, 1700))}
     for bracket_ns, expected in ((400, {1: (0, 50), 2: (500, 800)}), (100, {1: (0, 0), 2: (500, 750)})):

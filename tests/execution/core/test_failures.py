@@ -43,7 +43,7 @@ def test_a_copy_carries_the_loss_to_another_space() -> None:
     assert not failures.lost_task("b"), "a copy is made for a task's sake; only the task itself makes it lost"
 
 
-def test_a_fresh_value_heals_and_what_is_not_connected_goes_on() -> None:
+def test_a_rewritten_array_is_valid_and_unrelated_tasks_continue() -> None:
     failures = Failures(tasks(a=(), b=(), c=()))
     failures.lost(touch(0, "a", ("x", WRITE)))
     assert not failures.cancels(touch(1, "b", ("z", UPDATE)))
@@ -53,7 +53,7 @@ def test_a_fresh_value_heals_and_what_is_not_connected_goes_on() -> None:
     assert not failures.cancels(touch(3, "b", ("x", READ)))
 
 
-def test_a_task_that_failed_is_not_done_again_for_a_value_that_was_given_up() -> None:
+def test_a_failed_task_is_not_recomputed() -> None:
     failures = Failures(tasks(a=(), b=()))
     again = replace(touch(2, "a", ("x", WRITE)), again=1)
     assert not failures.cancels(again)

@@ -53,9 +53,7 @@ def test_a_run_leaves_one_sample_of_each_kind_of_task(store: HistoryStore) -> No
     assert best(store).value == 2.0
 
 
-def test_two_runs_that_agree_are_believed_and_the_calibration_is_timed_again(
-    store: HistoryStore, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_agreeing_runs_invalidate_the_calibration(store: HistoryStore, caplog: pytest.LogCaptureFixture) -> None:
     store.record(KEY, [63.8] * 9)
     feed = feed_of(store)
     with caplog.at_level(logging.WARNING, "syclsched"):
@@ -86,7 +84,7 @@ def test_runs_that_agree_with_the_calibration_change_nothing(
     assert not caplog.messages
 
 
-def test_runs_that_disagree_with_each_other_are_not_believed(store: HistoryStore) -> None:
+def test_disagreeing_runs_do_not_override_the_calibration(store: HistoryStore) -> None:
     store.record(KEY, [5.0] * 9)
     ran(feed_of(store), 50.0, 9.0)
     assert best(store).value == 5.0

@@ -24,13 +24,13 @@ def idents(pool: ThreadPool, count: int) -> set[int]:
     return found
 
 
-def test_one_thread_does_what_comes_one_after_another() -> None:
+def test_consecutive_jobs_share_one_thread() -> None:
     pool = ThreadPool()
     assert len(idents(pool, 20)) == 1
     pool.stop()
 
 
-def test_what_goes_on_at_once_has_threads_of_its_own_that_are_used_again() -> None:
+def test_concurrent_jobs_have_threads_that_are_reused() -> None:
     pool, go, found = ThreadPool(), threading.Event(), set()
 
     def wait() -> None:
@@ -48,7 +48,7 @@ def test_what_goes_on_at_once_has_threads_of_its_own_that_are_used_again() -> No
     pool.stop()
 
 
-def test_a_thread_has_the_name_of_what_it_does() -> None:
+def test_a_thread_has_the_name_of_its_job() -> None:
     pool, names = ThreadPool(), []
     pool.start(lambda: names.append(threading.current_thread()), "of a lane").join()
     assert names[0].name == IDLE
@@ -57,7 +57,7 @@ def test_a_thread_has_the_name_of_what_it_does() -> None:
     pool.stop()
 
 
-def test_nothing_of_what_was_done_is_kept() -> None:
+def test_finished_jobs_are_not_referenced() -> None:
     class Run:
         def do(self) -> None:
             pass
@@ -70,7 +70,7 @@ def test_nothing_of_what_was_done_is_kept() -> None:
     pool.stop()
 
 
-def test_what_raises_ends_its_thread_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_raising_job_ends_only_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[threading.ExceptHookArgs] = []
     monkeypatch.setattr(threading, "excepthook", reported.append)
     pool, threads = ThreadPool(), []

@@ -33,7 +33,7 @@ def test_a_wait_for_a_flag_ends_in_time(timeout_s: float) -> None:
     assert not flag.is_set()
 
 
-def test_all_who_wait_are_told_however_many_set_it() -> None:
+def test_concurrent_sets_wake_all_waiters() -> None:
     for _ in range(20):
         flag, found = Flag(), list[bool]()
         waiting = [threading.Thread(target=lambda: found.append(flag.wait(60.0))) for _ in range(4)]  # noqa: B023
@@ -45,7 +45,7 @@ def test_all_who_wait_are_told_however_many_set_it() -> None:
         assert found == [True] * 4
 
 
-def test_a_lock_that_was_not_handed_on_holds_nobody_up_for_long() -> None:
+def test_a_lock_held_by_an_interrupted_waiter_blocks_no_wait() -> None:
     flag = Flag()
     flag.set()
     assert flag._lock.acquire(timeout=1.0)  # as by an interrupted waiter

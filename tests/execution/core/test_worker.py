@@ -52,7 +52,7 @@ def test_an_interrupted_beginning_leaves_no_second_thread_at_the_jobs(monkeypatc
     assert not threads.leases[0].is_current
 
 
-def test_a_job_that_raises_is_told_of_and_those_behind_it_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_raising_job_is_reported_and_later_jobs_run(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[threading.ExceptHookArgs] = []
     monkeypatch.setattr(threading, "excepthook", told.append)
     worker, done = WorkerThread("test"), threading.Event()

@@ -58,7 +58,7 @@ def raising(error: BaseException) -> Callable[[], None]:
         (SystemExit(3), None, "the engine failed: SystemExit: 3"),
     ],
 )
-def test_the_first_error_is_kept_and_everybody_told_of_the_end(
+def test_the_first_error_is_kept_and_the_end_is_announced(
     go: BaseException | None, finish: BaseException | None, says: str
 ) -> None:
     told = threading.Event()
@@ -72,7 +72,7 @@ def test_the_first_error_is_kept_and_everybody_told_of_the_end(
     assert engine.error.__cause__ is (go or finish)
 
 
-def test_errors_with_a_name_stay_as_they_are() -> None:
+def test_errors_of_the_package_are_kept_unchanged() -> None:
     error = SyclschedError("no memory")
     engine = Engine(lambda _: raising(error)())
     engine.start()
@@ -80,7 +80,7 @@ def test_errors_with_a_name_stay_as_they_are() -> None:
     assert engine.error is error
 
 
-def test_waits_end_when_it_has_passed_or_the_run_is_over() -> None:
+def test_waits_end_at_the_position_or_the_end_of_the_run() -> None:
     first, second = threading.Event(), threading.Event()
 
     def go(engine: Engine) -> None:
@@ -102,7 +102,7 @@ def test_waits_end_when_it_has_passed_or_the_run_is_over() -> None:
     assert engine.finished.is_set() and not engine.passed(2)
 
 
-def test_what_is_cancelled_is_woken_unless_it_has_ended() -> None:
+def test_cancel_wakes_an_engine_unless_it_has_ended() -> None:
     engine = Engine(lambda engine: None if engine.woken.wait(LONG_S) else raising(TimeoutError())())
     engine.start()
     engine.cancel()

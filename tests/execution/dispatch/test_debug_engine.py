@@ -66,7 +66,7 @@ def run(graph: TaskGraph, safeguards: Safeguards, device: int = 0) -> Any:
 @settings(max_examples=examples(15))
 @given(st.data())
 @pytest.mark.parametrize("ranges", [False, True])
-def test_a_stepped_run_gives_what_a_sequential_one_gives(ranges: bool, data: st.DataObject) -> None:
+def test_a_stepped_run_has_the_results_of_a_sequential_run(ranges: bool, data: st.DataObject) -> None:
     platform, live = live_on(None)
     graph = data.draw(graphs(8, ranges=ranges))
     plan = data.draw(plans(graph, platform))
@@ -200,7 +200,7 @@ def test_writes_outside_the_declared_rows_are_found() -> None:
         started.wait()
 
 
-def test_host_functions_that_change_what_they_close_over_are_found() -> None:
+def test_writes_to_captured_arrays_in_host_functions_are_detected() -> None:
     kept: list[Any] = []
     graph = TaskGraph("closure")
     x, y = graph.array("x", (4,), "float64"), graph.array("y", (4,), "float64")
@@ -210,7 +210,7 @@ def test_host_functions_that_change_what_they_close_over_are_found() -> None:
         started.wait()
 
 
-def test_memory_that_nothing_wrote_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_reads_of_unwritten_memory_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     graph = TaskGraph("unwritten")
     x = graph.array("x", data=np.ones(SIZE))
     y, z = graph.array("y", (SIZE,), "float64"), graph.array("z", (SIZE,), "float64")
@@ -242,7 +242,7 @@ def test_the_first_task_that_writes_an_infinity_is_named(device: int) -> None:
             started.result("z")
 
 
-def test_what_a_task_was_given_is_told() -> None:
+def test_non_finite_inputs_of_a_failing_task_are_reported() -> None:
     def spoil(x: Any) -> None:
         x[2] *= np.inf
 
@@ -290,7 +290,7 @@ def test_a_stepped_run_can_be_ended_early(end: str) -> None:
     started.close()
 
 
-def test_values_can_be_asked_for_while_steps_go_on() -> None:
+def test_results_can_be_read_while_steps_continue() -> None:
     graph = TaskGraph("early")
     x, y = graph.array("x", data=np.arange(SIZE, dtype=DTYPE)), graph.array("y", data=np.zeros(SIZE, DTYPE))
     graph.kernel(MIX, name="first", x=x, y=y, a=1)
@@ -302,7 +302,7 @@ def test_values_can_be_asked_for_while_steps_go_on() -> None:
 
 
 @pytest.mark.parametrize("safeguards", [Safeguards(), DEBUG])
-def test_the_story_of_a_task_has_its_arrays_and_what_it_waited_for(safeguards: Safeguards) -> None:
+def test_the_story_of_a_task_has_its_arrays_and_dependencies(safeguards: Safeguards) -> None:
     graph = TaskGraph("story")
     x, y = graph.array("x", data=np.arange(SIZE, dtype=DTYPE)), graph.array("y", data=np.zeros(SIZE, DTYPE))
     graph.kernel(MIX, name="first", x=x, y=y, a=1)
@@ -333,7 +333,7 @@ def platform_and_live(monkeypatch: pytest.MonkeyPatch) -> tuple[Platform, Any]:
 
 
 @pytest.mark.parametrize("late", ["slow", "quick"])
-def test_deadlines_are_those_of_the_step_that_is_being_done(late: str, request: pytest.FixtureRequest) -> None:
+def test_deadlines_apply_to_the_running_step(late: str, request: pytest.FixtureRequest) -> None:
     """The host's step waits for nothing, and runs after the other step all the same."""
     platform, live = live_on(None)
     graph = TaskGraph("steps")

@@ -88,7 +88,7 @@ class MockDevices:
 
 
 @given(case=st.one_of(cases(), cases(ranges=True)), seed=st.integers(0, 2**20))
-def test_every_order_of_answers_ends_with_everything_handed_on_once(case: ScheduledGraph, seed: int) -> None:
+def test_every_instruction_is_submitted_once_for_any_order_of_answers(case: ScheduledGraph, seed: int) -> None:
     program = program_of(case)
     machine = MockDevices(program, random.Random(seed))
     machine.run()
@@ -126,9 +126,7 @@ def prepared_in(program: Program) -> dict[int, tuple[str, str]]:
 
 
 @given(case=st.one_of(cases(), cases(ranges=True)), seed=st.integers(0, 2**20), ahead=st.booleans())
-def test_memory_stays_within_the_plans_peak_and_nothing_gets_stuck(
-    case: ScheduledGraph, seed: int, ahead: bool
-) -> None:
+def test_memory_stays_within_the_planned_peak_without_deadlock(case: ScheduledGraph, seed: int, ahead: bool) -> None:
     program, rng = program_of(case), random.Random(seed)
     readiness = Readiness(program.lanes)
     limit = PeakMemoryLimit([n.instruction for n in program.nodes.values() if n.instruction.kind == "alloc"],
@@ -184,14 +182,14 @@ def plan_of(*lanes: Lane) -> Plan:
 
 
 @pytest.mark.parametrize("kind", ["alloc", "free"])
-def test_a_wait_for_a_memory_instruction_is_a_wait_for_what_precedes_it(kind: str) -> None:
+def test_a_wait_for_a_memory_instruction_is_for_its_predecessor(kind: str) -> None:
     first = Lane("d0:0", "d0", "compute", (instruction(0), instruction(1, kind)))
     second = Lane("d0:1", "d0", "compute", (instruction(2, waits=(1,)),))
     program = Program(plan_of(first, second))
     assert program.nodes[2].events == (0,)
 
 
-def test_lowest_number_goes_first_and_parked_instructions_come_back() -> None:
+def test_lowest_number_is_taken_first_and_parked_instructions_return() -> None:
     lanes = (
         Lane("d0:0", "d0", "compute", (instruction(3), instruction(4))),
         Lane("d0:1", "d0", "compute", (instruction(1),)),

@@ -109,7 +109,7 @@ def test_devices_are_shared_by_weight(shares: list[float], seconds: list[float])
         assert client.done_s >= 0.9 * expected - 4 * (QUANTUM_S + max(seconds))
 
 
-def test_a_run_of_higher_priority_goes_first_and_the_other_does_not_starve() -> None:
+def test_higher_priority_is_preferred_without_starving_others() -> None:
     clock = ManualClock()
     turns = Turns(clock, threaded=False)
     high, low = Client(turns.join(-1, 1.0, CPU), 1e-3), Client(turns.join(-2, 1.0, CPU), 1e-3)
@@ -140,7 +140,7 @@ def held() -> tuple[ManualClock, Turns, Turn]:
     return clock, turns, turn
 
 
-def test_runs_that_take_no_turns_hold_back_those_of_lower_priority_on_their_devices() -> None:
+def test_runs_without_turns_delay_lower_priorities_on_their_devices() -> None:
     clock = ManualClock(1.0)
     turns = Turns(clock, threaded=False)
     background, elsewhere, equal = turns.join(-1, 1.0, CPU), turns.join(-1, 1.0, GPU), turns.join(0, 1.0, CPU)
@@ -173,7 +173,7 @@ def test_long_tasks_do_not_get_more_than_short_ones(seconds: float) -> None:
     assert 0.5 * 20.0 * QUANTUM_S / HELD_S < client.done_s < 1.2 * 20.0 * QUANTUM_S / HELD_S + seconds
 
 
-def test_work_that_took_longer_than_predicted_is_paid_for() -> None:
+def test_excess_over_the_predicted_time_is_charged() -> None:
     clock, turns, turn = held()
     starts = 0
     while clock.now_s < 21.0:
@@ -187,7 +187,7 @@ def test_work_that_took_longer_than_predicted_is_paid_for() -> None:
     assert starts * 50e-3 < 0.1 * 20.0
 
 
-def test_work_that_took_as_long_as_predicted_costs_nothing_more() -> None:
+def test_work_of_the_predicted_length_is_not_charged_again() -> None:
     clock, turns, turn = held()
     woken: list[float] = []
     assert not turn.may_start(1e-3, lambda: woken.append(clock.now_s))
@@ -198,7 +198,7 @@ def test_work_that_took_as_long_as_predicted_costs_nothing_more() -> None:
     assert woken
 
 
-def test_a_run_that_is_always_at_work_and_never_asks_holds_nobody_up_for_good() -> None:
+def test_a_busy_run_that_takes_no_turn_does_not_starve_others() -> None:
     clock = ManualClock(1.0)
     turns = Turns(clock, threaded=False)
     silent, ahead = turns.join(0, 1.0, CPU), Client(turns.join(0, 1.0, CPU), 1e-3)
@@ -208,7 +208,7 @@ def test_a_run_that_is_always_at_work_and_never_asks_holds_nobody_up_for_good() 
     assert 0.02 < ahead.done_s < 0.2
 
 
-def test_a_run_that_is_held_elsewhere_holds_no_peer_up() -> None:
+def test_a_run_waiting_for_another_device_delays_no_peer() -> None:
     clock = ManualClock(1.0)
     turns = Turns(clock, threaded=False)
     both, alone = turns.join(-1, 1.0, CPU | GPU), Client(turns.join(-1, 1.0, CPU), 1e-3)
@@ -251,7 +251,7 @@ def test_time_that_a_run_did_not_use_is_not_saved_up() -> None:
     assert late.done_s == pytest.approx(0.5, abs=0.02)
 
 
-def test_without_runs_that_take_turns_nothing_is_observed() -> None:
+def test_the_observer_is_active_only_with_runs_that_take_turns() -> None:
     turns = Turns(ManualClock(), threaded=False)
     before = run_observer.active
     turn = turns.join(-1, 1.0, CPU)

@@ -61,7 +61,7 @@ class Contrary(RulePolicy):
         return static_info_of(problem, [problem.tables.priority])
 
 
-def test_it_is_simulated() -> None:
+def test_an_added_policy_is_simulated() -> None:
     problem = layered(60, 3, 2, seed=1)
     run = run_dynamic(problem, Contrary())
     validate(problem, run.timetable)
@@ -71,7 +71,7 @@ def test_it_is_simulated() -> None:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("is_compiled", [True, False])
-def test_it_runs(is_compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_added_policy_runs(is_compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = TaskGraph("pairs")
     arrays = [graph.array(f"a{i}", data=np.arange(100, dtype=DTYPE) + i) for i in range(4)]
     for i in range(30):
@@ -107,7 +107,7 @@ def test_it_runs(is_compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.sycl
-def test_what_its_rule_raises_ends_the_run() -> None:
+def test_an_error_of_the_policy_rule_ends_the_run() -> None:
     graph = TaskGraph("one")
     graph.kernel(
         MIX, x=graph.array("x", data=np.arange(9, dtype=DTYPE)), y=graph.array("y", data=np.arange(9, dtype=DTYPE)), a=1

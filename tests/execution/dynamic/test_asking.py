@@ -39,7 +39,7 @@ def test_a_graph_is_run_by_the_name_of_a_policy(live: tuple[Platform, Any], dyna
         assert run.trace().policy == f"dynamic:{dynamic}"
 
 
-def test_what_decides_is_compiled_before_the_run_begins(
+def test_the_policy_is_compiled_before_the_run_begins(
     live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before, the first run of an installation was reported with 21 s, and missed its deadline."""
@@ -62,7 +62,7 @@ def test_what_decides_is_compiled_before_the_run_begins(
     assert calls[:2] == ["ready", "called"] and calls.count("ready") == 1
 
 
-def test_what_makes_no_sense_is_refused_before_anything_runs(live: tuple[Platform, Any]) -> None:
+def test_contradictory_requests_are_refused_before_the_run(live: tuple[Platform, Any]) -> None:
     graph, (platform, devices) = pairs(), live
     with pytest.raises(PolicyError, match="eager, priority, dmdas, stealing, hybrid"):
         ss.run(graph, platform, dynamic="clever")
@@ -85,7 +85,7 @@ def test_the_hybrid_runs_a_plan_of_a_rewritten_graph(live: tuple[Platform, Any])
         assert all(np.array_equal(run.result(name), expected[name]) for name in ("a0", "a1", "a2"))
 
 
-def test_a_run_adds_what_kinds_of_tasks_took_to_the_history(
+def test_a_run_adds_task_durations_to_the_history(
     live: tuple[Platform, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from syclsched.execution.core.history_feed import FEED

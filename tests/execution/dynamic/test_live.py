@@ -96,7 +96,7 @@ def rounds(length: int, size: int, wide: int) -> TaskGraph:
 
 @pytest.mark.gpu_shape
 @pytest.mark.parametrize("policy", ["eager", "stealing", "anywhere"])
-def test_what_does_not_fit_is_evicted_and_brought_back(live: tuple[Platform, Any], policy: str) -> None:
+def test_arrays_that_exceed_memory_are_evicted_and_restored(live: tuple[Platform, Any], policy: str) -> None:
     graph = rounds(3, 1000, 8)
     limits = {"cpu": 3 * 8000, OTHER_DEVICE: 2 * 8000}
     plan = check(graph, live[1], policy, memory_limits=limits)
@@ -132,9 +132,7 @@ def sequential_of(graph: TaskGraph, *names: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_host_function_that_raises_cancels_what_depends_on_it_and_nothing_else(
-    live: tuple[Platform, Any], policy: str
-) -> None:
+def test_a_raising_host_function_cancels_only_dependent_tasks(live: tuple[Platform, Any], policy: str) -> None:
     def bad(y: Any) -> None:
         raise ValueError("no good")
 
@@ -199,9 +197,7 @@ def test_a_decision_that_cannot_be_carried_out_is_refused(live: tuple[Platform, 
 
 
 @pytest.mark.parametrize("where", ["host", "device"])
-def test_what_comes_after_a_task_that_is_left_out_comes_after_all_before_it(
-    live: tuple[Platform, Any], where: str
-) -> None:
+def test_tasks_behind_a_skipped_task_wait_for_its_predecessors(live: tuple[Platform, Any], where: str) -> None:
     """The order is an explicit edge: accesses do not imply it, and before, nothing was waited for any more."""
 
     def bad(y: Any) -> None:
@@ -248,7 +244,7 @@ def test_a_kernel_that_the_runtime_refuses_fails_by_name(live: tuple[Platform, A
         assert np.array_equal(run.result("z"), sequential_of(graph, *left)["z"])
 
 
-def test_a_status_is_read_wherever_it_is(live: tuple[Platform, Any]) -> None:
+def test_a_status_is_read_in_every_memory_space(live: tuple[Platform, Any]) -> None:
     graph = TaskGraph("judged")
     x = graph.array("x", data=np.array([-1], DTYPE))
     status, y = graph.array("status", (1,), "int32"), graph.array("y", data=np.arange(5, dtype=DTYPE))
@@ -258,7 +254,7 @@ def test_a_status_is_read_wherever_it_is(live: tuple[Platform, Any]) -> None:
         run.wait(60)
 
 
-def test_a_cancelled_run_ends_and_says_so(live: tuple[Platform, Any]) -> None:
+def test_a_cancelled_run_raises_run_cancelled_error(live: tuple[Platform, Any]) -> None:
     entered, opened = threading.Event(), threading.Event()
 
     def gate(y: Any) -> None:
@@ -282,7 +278,7 @@ def test_a_cancelled_run_ends_and_says_so(live: tuple[Platform, Any]) -> None:
 
 
 @pytest.mark.parametrize("policy", ["eager", "anywhere"])
-def test_a_host_function_that_raises_after_the_run_was_cancelled_holds_nothing_up(
+def test_an_error_after_cancellation_does_not_block_the_end(
     live: tuple[Platform, Any], policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered, opened, ahead = threading.Event(), threading.Event(), threading.Event()
@@ -361,7 +357,7 @@ def test_a_run_can_be_awaited(live: tuple[Platform, Any]) -> None:
     assert np.array_equal(asyncio.run(one()), sequential(graph, graph.data)["a0"])
 
 
-def test_the_hybrid_plans_anew_what_is_left_where_tasks_take_other_times_than_believed(
+def test_hybrid_policy_replans_the_rest_if_durations_deviate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(dynamic_engine, "SubmissionLookahead", lambda: SubmissionLookahead(2, 4, 1.0))
@@ -377,7 +373,7 @@ def test_the_hybrid_plans_anew_what_is_left_where_tasks_take_other_times_than_be
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_what_was_handed_on_behind_a_refusal_keeps_its_order(count: int) -> None:
+def test_commands_returned_after_a_refusal_keep_their_order(count: int) -> None:
     """Copies that were returned are submitted before the library calls that wait for them."""
     graph = TaskGraph("behind a refusal")
     x, y = graph.array("x", (64,), DTYPE), graph.array("y", (64,), DTYPE)
@@ -402,7 +398,7 @@ class Kept:
 
 @pytest.mark.gpu_shape
 @pytest.mark.parametrize("policy", ["eager", "hybrid"])
-def test_what_calls_of_libraries_point_to_stays_until_they_have_run(live: tuple[Platform, Any], policy: str) -> None:
+def test_arguments_of_library_calls_live_until_completion(live: tuple[Platform, Any], policy: str) -> None:
     @ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 6)
     def function(*_: int) -> int:
         return 0

@@ -42,7 +42,7 @@ def test_a_run_ends_when_its_last_copy_has_ended() -> None:
     run_policy(Eager(), tracker, clock)
 
 
-def test_tasks_that_nobody_starts_are_counted() -> None:
+def test_tasks_that_are_never_started_are_counted() -> None:
     tracker, clock = clock_of(polls_in_flight=3)  # no task has become ready
     with pytest.raises(PolicyError, match="1 tasks are left undone"):
         run_policy(Eager(), tracker, clock)

@@ -67,7 +67,7 @@ def test_a_lane_does_one_thing_after_another_and_lanes_wait_for_each_other(
         assert barrier.finish_s <= min(at[f"t{step + 1}_{i}"].start_s for i in range(4))
 
 
-def test_a_kernel_that_is_refused_when_its_turn_comes_fails_by_name_and_the_rest_is_done(
+def test_a_kernel_refused_at_submission_fails_by_name(
     closed: list[LaneThreads],
 ) -> None:
     graph = TaskGraph("refused")

@@ -103,7 +103,7 @@ def failing(platform: Platform, devices: Any) -> Run:
     return run
 
 
-def test_a_failure_that_nobody_saw_is_warned_of_when_the_run_is_dropped(
+def test_an_unseen_failure_is_warned_of_when_the_run_is_deleted(
     live: tuple[Platform, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     run = failing(*live)
@@ -112,7 +112,7 @@ def test_a_failure_that_nobody_saw_is_warned_of_when_the_run_is_dropped(
     assert "task 'bad'" in caplog.text
 
 
-def test_a_failure_that_nobody_saw_is_warned_of_when_the_next_run_follows(live: tuple[Platform, Any]) -> None:
+def test_an_unseen_failure_is_warned_of_at_the_next_run(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = TaskGraph("unseen")
     graph.kernel(
@@ -145,7 +145,7 @@ def test_a_failure_that_was_seen_is_not_warned_of(look: str, live: tuple[Platfor
 
 @pytest.mark.parametrize("device", ["cpu", OTHER_DEVICE, "host"])
 @pytest.mark.parametrize("like", ["numpy", "dpnp", "usm_ndarray"])
-def test_result_comes_as_asked(device: str, like: Any, live: tuple[Platform, Any]) -> None:
+def test_result_has_the_requested_array_type(device: str, like: Any, live: tuple[Platform, Any]) -> None:
     platform, devices = live
     if device not in {d.name for d in platform.devices}:
         pytest.skip(f"no device {device!r} here")
@@ -245,7 +245,7 @@ def test_arrays_no_task_touches(live: tuple[Platform, Any]) -> None:
             run.result("idle", like="torch")
 
 
-def test_a_wrong_name_of_a_result_is_told_the_right_one() -> None:
+def test_a_wrong_result_name_suggests_the_right_one() -> None:
     graph = syclsched.TaskGraph("sum")
     graph.submit(np.sum, graph.array("numbers", data=np.arange(3)), name="total")
     with syclsched.run(graph) as run:
@@ -266,7 +266,7 @@ def test_a_graph_without_tasks_is_done_at_once(live: tuple[Platform, Any]) -> No
 # --- memory ---------------------------------------------------------------------------------------
 
 
-def test_temporaries_come_and_go_within_the_plans_peak(live: tuple[Platform, Any]) -> None:
+def test_temporaries_stay_within_the_planned_peak_memory(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = TaskGraph("temporaries")
     size = 1000
@@ -286,7 +286,7 @@ def test_temporaries_come_and_go_within_the_plans_peak(live: tuple[Platform, Any
             run.result("t3")
 
 
-def test_memory_is_given_back(live: tuple[Platform, Any]) -> None:
+def test_memory_is_freed_at_close(live: tuple[Platform, Any]) -> None:
     import weakref
 
     platform, devices = live

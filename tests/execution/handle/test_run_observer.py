@@ -35,7 +35,7 @@ def none_before_and_after() -> Iterator[None]:
     run_observer.remove_all()
 
 
-def test_all_observers_are_told_of_runs_and_calls() -> None:
+def test_all_observers_are_notified_of_runs_and_calls() -> None:
     first, second = Noting(), Noting()
     run_observer.add(first)
     assert run_observer.active is first  # runs make one call only

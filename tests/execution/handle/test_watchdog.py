@@ -94,7 +94,7 @@ def test_a_task_that_runs_long_is_warned_of_at_growing_intervals(
     assert "lane cpu:1 is at task 't2' (1 of 9), which waits for task 't1' on cpu:0" in messages[0]
 
 
-def test_tasks_that_come_and_go_are_not_warned_of(engine: MockEngine, caplog: pytest.LogCaptureFixture) -> None:
+def test_progressing_tasks_cause_no_warning(engine: MockEngine, caplog: pytest.LogCaptureFixture) -> None:
     watching, _ = watch(engine)
     for number in range(400):
         engine.lane_progress = [progress_at(number)]
@@ -160,7 +160,7 @@ def test_a_task_fails_past_its_deadline_and_a_run_that_hangs_on_it_is_given_up(e
     assert resources.hung is engine.failed[1]
 
 
-def test_what_waits_is_not_running_and_time_begins_when_it_runs(engine: MockEngine) -> None:
+def test_task_deadlines_begin_when_the_task_runs(engine: MockEngine) -> None:
     watching, _ = watch(engine, n1=0.5)
     for now_s in (0.0, 5.0):
         engine.lane_progress = [progress_at(1, waits_for="task 't0' on host:0")]
@@ -186,7 +186,7 @@ def test_an_overdue_task_is_given_some_time_to_end(engine: MockEngine) -> None:
     assert resources.hung is not None
 
 
-def test_the_deadline_of_a_run_is_told_with_the_task_it_is_at(engine: MockEngine) -> None:
+def test_an_exceeded_run_deadline_names_the_current_task(engine: MockEngine) -> None:
     watching, resources = watch(engine, Safeguards(deadline_s=2.0))
     for now_s in np.arange(0.0, 2.3, 0.25):
         engine.lane_progress = [progress_at(int(4 * now_s))]
@@ -269,7 +269,7 @@ def test_a_late_task_fails_its_descendants_are_cancelled_and_the_rest_is_done(re
 
 @pytest.mark.other_device
 @pytest.mark.sycl
-def test_a_run_that_hangs_is_given_up_and_its_memory_comes_back_when_it_ends(watchdog_time: Any) -> None:
+def test_memory_of_an_abandoned_hanging_run_is_freed_at_its_end(watchdog_time: Any) -> None:
     before = busy_threads()
     with faults.inject(faults.hang(DEVICE, after=COPIES)) as injection:
         run = started(graph_with_deadline(0.1))
@@ -390,7 +390,7 @@ def test_a_host_function_has_a_deadline() -> None:
 
 
 @pytest.mark.sycl
-def test_a_run_that_decides_as_it_goes_has_deadlines_too(release_when_late: Any) -> None:
+def test_a_dynamic_run_has_deadlines(release_when_late: Any) -> None:
     platform, live = live_on(None)
     graph = TaskGraph("live")
     y, z, other = graph.array("y", data=np.ones(1, DTYPE)), graph.array("z", (1,), DTYPE), graph.array("other", (4,))

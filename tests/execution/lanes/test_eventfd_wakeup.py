@@ -12,7 +12,7 @@ from syclsched.execution.lanes import eventfd_wakeup
 from syclsched.execution.lanes.eventfd_wakeup import EventFd
 
 
-def test_an_alarm_wakes_whatever_number_its_file_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alarm_works_with_file_descriptors_above_1023(monkeypatch: pytest.MonkeyPatch) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if most <= 1024:
         pytest.skip(f"this process may open {most} files only")

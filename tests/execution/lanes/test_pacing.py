@@ -18,13 +18,13 @@ def submit_until_full(pacing: Pacing, duration_s: float, first: int = 0) -> int:
 
 
 @given(duration_s=st.floats(0, 10))
-def test_predicted_seconds_bound_what_is_ahead(duration_s: float) -> None:
+def test_predicted_seconds_bound_the_submissions_ahead(duration_s: float) -> None:
     count = submit_until_full(Pacing(lambda _: False), duration_s)
     assert FEWEST_AHEAD <= count <= MOST_AHEAD
     assert count == FEWEST_AHEAD or (count - 1) * duration_s < AHEAD_S + 1e-9
 
 
-def test_what_has_completed_makes_room() -> None:
+def test_completed_work_permits_further_submissions() -> None:
     done: set[int] = set()
     pacing = Pacing(done.__contains__)
     count = submit_until_full(pacing, 1.0)
@@ -33,7 +33,7 @@ def test_what_has_completed_makes_room() -> None:
     assert pacing.may_submit()
 
 
-def test_so_much_is_submitted_again_as_has_completed() -> None:
+def test_as_many_submissions_follow_as_have_completed() -> None:
     done: set[int] = set()
     pacing = Pacing(done.__contains__)
     count = submit_until_full(pacing, AHEAD_S / 128)

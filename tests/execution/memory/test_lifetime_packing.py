@@ -33,7 +33,7 @@ def test_buffers_of_the_same_time_lie_apart(buffers: list[Lifetime]) -> None:
             assert a + one.nbytes <= b or b + other.nbytes <= a
 
 
-def test_what_fills_gaps_in_order_is_packed_without_any() -> None:
+def test_buffers_that_fit_exactly_are_packed_without_gaps() -> None:
     # In this order the third one is behind both others, as the first leaves too little.
     buffers = [Lifetime(64, 0, 2), Lifetime(64, 0, 9), Lifetime(128, 2, 9)]
     assert packed(buffers, 192)[1] == 192

@@ -6,7 +6,7 @@ from __future__ import annotations
 from syclsched.execution.memory.memory_admission import DeferredFree, DeferredFrees
 
 
-def test_only_what_is_complete_is_taken_and_only_once() -> None:
+def test_only_completed_frees_are_taken_and_only_once() -> None:
     frees = DeferredFrees(2)
     first, behind, other = (
         DeferredFree(("a", "m"), (1,)),
@@ -22,7 +22,7 @@ def test_only_what_is_complete_is_taken_and_only_once() -> None:
     assert len(frees) == 0 and frees.take(lambda _: True) == []
 
 
-def test_waitable_is_one_whose_instructions_are_on_their_way() -> None:
+def test_waitable_frees_have_submitted_instructions() -> None:
     frees = DeferredFrees(2)
     frees.add(0, DeferredFree(("a", "m"), (1, 7)))
     frees.add(1, DeferredFree(("b", "m"), (2,)))

@@ -85,7 +85,7 @@ def overlapping(plan: Plan, layout: MemoryLayout) -> list[tuple[int, int]]:
 
 @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(straight_plans(), st.sampled_from([8, 64]))
-def test_memory_is_used_again_only_behind_those_who_used_it(plan: Plan, alignment: int) -> None:
+def test_memory_is_reused_only_after_its_last_user(plan: Plan, alignment: int) -> None:
     program = Program(plan)
     layout = make_layout(program, (), alignment)
     before = done_before(program.with_extra_waits(layout.waits))
@@ -127,7 +127,7 @@ def test_buffers_lie_in_blocks_at_aligned_offsets(plan: Plan) -> None:
 
 @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(straight_plans())
-def test_what_is_read_after_the_run_is_never_written_over(plan: Plan) -> None:
+def test_results_are_never_overwritten(plan: Plan) -> None:
     freed = [(i.uses[0].array, i.uses[0].space) for _, i in plan.instructions() if i.kind == "free"]
     assume(freed)
     layout = make_layout(Program(plan), freed[:1], 8)
@@ -147,7 +147,7 @@ def chain_of_temporaries(length: int, sizes: list[int]) -> TaskGraph:
     return graph
 
 
-def test_a_chain_of_temporaries_takes_what_the_plan_says() -> None:
+def test_a_chain_of_temporaries_takes_the_planned_peak() -> None:
     plan = plan_by(chain_of_temporaries(50, [128]), TWO_DEVICES, lambda name: ("a", 0, "library"))
     layout = make_layout(Program(plan), (), 64)
     assert layout.nbytes == {"a": plan.peak_bytes["a"]}
@@ -155,7 +155,7 @@ def test_a_chain_of_temporaries_takes_what_the_plan_says() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_one_lane_takes_what_the_plan_says_where_gaps_would_be_left(seed: int) -> None:
+def test_one_lane_takes_the_planned_peak_without_gaps(seed: int) -> None:
     device = replace(TWO_DEVICES.device("a"), copy_lane=False)  # its only lane makes its copies, too
     platform = replace(TWO_DEVICES, devices=(device, *(each for each in TWO_DEVICES.devices if each.name != "a")))
     chosen = random.Random(seed)
@@ -179,7 +179,7 @@ def test_a_lane_waits_for_another_only_where_the_peak_leaves_no_other_way() -> N
 
 
 @pytest.mark.parametrize("buffers", [3, 4])
-def test_nothing_that_is_brought_or_fetched_waits_for_memory_where_there_is_enough(buffers: int) -> None:
+def test_copies_do_not_wait_for_memory_if_there_is_enough(buffers: int) -> None:
     plan = plan_of_chunks(8, left_bytes=buffers * 8000)
     program = Program(plan)
     layout = make_layout(program, (), 8)
@@ -189,7 +189,7 @@ def test_nothing_that_is_brought_or_fetched_waits_for_memory_where_there_is_enou
     assert layout.nbytes["left"] <= buffers * 8000
 
 
-def test_a_layout_that_is_larger_than_memory_is_not_for_it() -> None:
+def test_a_layout_larger_than_memory_is_refused() -> None:
     plan = plan_by(chain_of_temporaries(5, [100]), TWO_DEVICES, lambda name: ("a", 0, "library"))
     layout = make_layout(Program(plan), (), 64)
     assert layout.why_not(TWO_DEVICES) is None

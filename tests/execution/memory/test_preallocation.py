@@ -28,7 +28,7 @@ def test_no_more_is_taken_than_the_plans_peak() -> None:
 
 
 @given(cases())
-def test_what_is_prepared_never_exceeds_the_peak(case: ScheduledGraph) -> None:
+def test_preallocated_buffers_never_exceed_the_peak(case: ScheduledGraph) -> None:
     plan = build_plan(case.graph, case.platform, case.schedule, case.durations_s)
     nbytes = {a.name: a.nbytes for a in plan.arrays}
     prepared = list(buffers_to_preallocate((i for _, i in plan.instructions()), plan.peak_bytes).values())

@@ -66,13 +66,13 @@ def test_a_column_keeps_its_name_and_an_index_that_fits() -> None:
 
 
 @pytest.mark.parametrize("like", [3, [1.0], object()])
-def test_what_is_no_array_is_refused(like: object) -> None:
+def test_non_arrays_are_refused_as_result_types(like: object) -> None:
     with pytest.raises(ArgumentError, match="can be made of the result"):
         converted_to(VALUE, like)
 
 
 @pytest.mark.sycl
-def test_results_of_runs_come_like_an_array(library: None) -> None:
+def test_results_of_runs_have_the_type_of_a_given_array(library: None) -> None:
     graph = syclsched.TaskGraph()
     x = graph.array("x", data=VALUE)
     graph.kernel(get("scale"), x=x, alpha=2.0)

@@ -23,7 +23,7 @@ def test_recorded_times_replace_the_samples_of_the_same_runs_only() -> None:
     assert meter.shares(102.0) == pytest.approx({"a": 0.25, "b": 0.5})
 
 
-def test_what_is_older_than_the_window_counts_no_longer() -> None:
+def test_samples_older_than_the_window_are_ignored() -> None:
     meter = LaneBusyMeter(0.0)
     meter.add_sample(1.0, 1, 1.0, ["a"])
     meter.replace_samples([], 10.0, 30.0, {"b": 20.0})

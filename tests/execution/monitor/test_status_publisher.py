@@ -103,7 +103,7 @@ def _dynamic(gate: Gate, platform: Platform, devices: Any) -> Iterator[Run]:
 
 
 @pytest.mark.parametrize("start", [_executed, _replayed, _dynamic])
-def test_a_run_is_seen_while_it_goes_on_and_when_it_has_ended(start: Any, live: tuple[Platform, Any]) -> None:
+def test_status_shows_a_run_in_progress_and_after_its_end(start: Any, live: tuple[Platform, Any]) -> None:
     gate = Gate()
     try:
         with start(gate, *live) as run:

@@ -67,7 +67,7 @@ def test_a_fault_at_any_point_changes_no_bit(where: str, kind: str) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("after", [0, 2, 5])
-def test_a_device_that_is_lost_is_done_without(policy: str, after: int) -> None:
+def test_runs_continue_without_a_lost_device(policy: str, after: int) -> None:
     live = live_called("parts")
     graph = coupled_updates()
     lost = live.platform.compute_devices[0].name
@@ -106,7 +106,7 @@ def test_random_faults_in_random_graphs_change_no_bit(where: str, data: st.DataO
         np.testing.assert_array_equal(inputs[name], value, err_msg=f"input {name} was written to")
 
 
-def test_what_always_fails_ends_with_the_first_cause_and_everything_else_is_done() -> None:
+def test_a_permanent_failure_reports_its_cause_and_others_finish() -> None:
     live = live_called("cpu")
     graph = coupled_updates()
     y = graph.array("y", data=np.zeros(100, DTYPE))
@@ -123,7 +123,7 @@ def test_what_always_fails_ends_with_the_first_cause_and_everything_else_is_done
                 run.result(name)
 
 
-def test_a_task_whose_status_says_it_failed_is_tried_again() -> None:
+def test_a_task_with_a_failure_status_is_retried() -> None:
     live = live_called("cpu")
     graph = TaskGraph("status")
     x = graph.array("x", data=np.full(3, -1, DTYPE))
@@ -134,7 +134,7 @@ def test_a_task_whose_status_says_it_failed_is_tried_again() -> None:
         assert [r.reason for r in run.recoveries] == ["status", "status"]
 
 
-def test_a_host_function_is_called_again_no_more_often_than_it_may() -> None:
+def test_a_host_function_is_retried_up_to_its_limit() -> None:
     live = live_called("cpu")
     graph = TaskGraph("raises")
     calls: list[int] = []
@@ -165,7 +165,7 @@ def test_memory_is_given_back_after_a_recovery() -> None:
 
 
 @pytest.mark.parametrize("recover", [True, False])
-def test_what_depends_on_a_copy_that_failed_on_its_device_is_no_good(recover: bool) -> None:
+def test_results_after_a_failed_copy_raise_its_error(recover: bool) -> None:
     live = live_called("cpu")
     graph = TaskGraph("chain")
     x, y, z = (graph.array(name, data=np.arange(64, dtype=DTYPE)) for name in "xyz")

@@ -55,7 +55,7 @@ def check(found: RemainingWork, versions: Versions, whole: dict[str, set[int]], 
 CHAIN = by_name(task("a", x=READ, y=WRITE), task("b", y=UPDATE), task("c", y=UPDATE))
 
 
-def test_what_was_never_begun_goes_on_from_where_it_was() -> None:
+def test_unstarted_tasks_continue_from_the_current_version() -> None:
     found = left(CHAIN, {"x": {0}, "y": {2}}, "a b", wanted="y")
     assert (found.tasks, found.redone, found.start) == (("c",), (), {"y": 2})
 
@@ -65,28 +65,28 @@ def test_an_array_written_in_place_is_made_again_from_the_beginning() -> None:
     assert (found.tasks, found.redone, found.start) == (("a", "b", "c"), ("a", "b"), {"x": 0})
 
 
-def test_an_older_copy_elsewhere_saves_work() -> None:
+def test_an_older_surviving_copy_saves_work() -> None:
     found = left(CHAIN, {"x": {0}, "y": {1}}, "a b", wanted="y")
     assert (found.tasks, found.redone, found.start) == (("b", "c"), ("b",), {"y": 1})
 
 
-def test_nothing_is_left_when_all_results_are_there() -> None:
+def test_no_work_remains_if_all_results_survive() -> None:
     found = left(CHAIN, {"x": {0}, "y": {3}}, "a b c", wanted="y")
     assert (found.tasks, found.start) == ((), {"y": 3})
 
 
-def test_an_old_version_that_is_read_again_takes_later_writers_along() -> None:
+def test_recomputing_an_old_version_repeats_later_writers() -> None:
     tasks = by_name(task("a", x=WRITE), task("r", x=READ, z=WRITE), task("u", x=UPDATE))
     found = left(tasks, {"x": {2}, "z": set()}, "a r u", wanted="x z")
     assert found.tasks == ("a", "r", "u")
 
 
-def test_a_task_that_must_not_be_done_again_loses_what_it_made_and_what_reads_that() -> None:
+def test_lost_values_of_unrepeatable_tasks_and_their_readers_are_dead() -> None:
     found = left(CHAIN, {"x": {0}, "y": set()}, "a b", wanted="y", repeatable={"a", "c"})
     assert (found.tasks, found.lost, found.dead) == ((), {"y"}, {"c"})
 
 
-def test_a_task_that_failed_for_good_takes_its_followers_along_and_no_others() -> None:
+def test_a_permanent_failure_cancels_only_dependent_tasks() -> None:
     tasks = by_name(
         task("a", x=WRITE), task("b", x=READ, y=WRITE), task("c", ("a",), z=WRITE), task("d", w=WRITE),
         PlannedTask("meet", "barrier", "barrier", (), ("a", "b")), task("e", ("meet",), v=WRITE),
@@ -95,7 +95,7 @@ def test_a_task_that_failed_for_good_takes_its_followers_along_and_no_others() -
     assert (found.tasks, found.lost, found.dead) == (("d", "meet", "e"), set("xyz"), {"a", "b", "c"})
 
 
-def test_a_value_that_is_written_anew_outlives_a_failure() -> None:
+def test_a_rewritten_value_survives_a_failure() -> None:
     tasks = by_name(task("a", x=WRITE), task("b", x=WRITE))
     found = left(tasks, {}, "", "a", "x")
     assert (found.tasks, found.lost) == (("b",), set())
@@ -130,7 +130,7 @@ def histories(draw: st.DrawFn) -> tuple[dict[str, PlannedTask], set[str], set[st
 
 
 @given(histories())
-def test_what_is_left_makes_every_result_that_can_be_made(found: tuple[object, ...]) -> None:
+def test_remaining_work_produces_every_possible_result(found: tuple[object, ...]) -> None:
     tasks, done, failed, whole, once = found  # type: ignore[misc]
     versions = find_versions(tasks.values())  # type: ignore[has-type]
     wanted = set(whole)  # type: ignore[has-type]
@@ -157,7 +157,7 @@ def test_contents_follow_copies_updates_and_memory() -> None:
     assert find_contents(plan, versions, (3, 4), (1,)) == {("y", "gpu"): 1}
 
 
-def test_memory_that_is_given_back_takes_the_segments_in_it_along() -> None:
+def test_freed_memory_invalidates_its_segments() -> None:
     from support.synthetic import two_devices
 
     plan = two_devices()

@@ -112,7 +112,7 @@ def test_an_input_that_was_written_before_the_failure_has_its_last_value() -> No
 @pytest.mark.gpu_shape
 @pytest.mark.parametrize("after", [0, 1, 2, 4])
 @pytest.mark.parametrize("device", ["cpu.0", "cpu.1", f"{OTHER_DEVICE}.0", f"{OTHER_DEVICE}.1", "cpu1.0"])
-def test_a_device_that_is_lost_is_done_without(device: str, after: int) -> None:
+def test_runs_continue_without_a_lost_device(device: str, after: int) -> None:
     platform, devices = live_on(2)
     if device not in {d.name for d in platform.compute_devices}:
         pytest.skip(f"no device {device!r} here")
@@ -128,7 +128,7 @@ def test_a_device_that_is_lost_is_done_without(device: str, after: int) -> None:
 
 
 @pytest.mark.other_device
-def test_runs_of_a_bound_plan_recover_and_the_next_ones_do_without_what_is_lost() -> None:
+def test_bound_plans_recover_and_later_runs_avoid_lost_devices() -> None:
     platform, devices = live_on(None)
     graph = coupled_updates()
     lost = platform.compute_devices[-1].name
@@ -144,7 +144,7 @@ def test_runs_of_a_bound_plan_recover_and_the_next_ones_do_without_what_is_lost(
 
 
 @pytest.mark.parametrize("number", [1, 4, 8, 11])
-def test_a_replay_recovers_and_the_runner_goes_on_as_before(number: int) -> None:
+def test_a_replay_recovers_and_the_runner_keeps_its_plan(number: int) -> None:
     platform, devices = live_on(None)
     graph = coupled_updates()
     plan = plan_by(graph, platform, lambda n: ("cpu", int(n[3:]) % 2, "python" if n[0] == "m" else "library"))
@@ -205,7 +205,7 @@ def test_random_faults_in_random_graphs_change_no_bit(sub_devices: int | None, d
 # --- what cannot be recovered -----------------------------------------------------------------------
 
 
-def test_what_always_fails_ends_with_the_first_cause_and_everything_else_is_done() -> None:
+def test_a_permanent_failure_reports_its_cause_and_others_finish() -> None:
     platform, devices = live_on(None)
     graph = coupled_kernels()
     y = graph.array("y", data=np.zeros(100, DTYPE))
@@ -227,7 +227,7 @@ def test_what_always_fails_ends_with_the_first_cause_and_everything_else_is_done
 
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("after", [0, 1, 3])
-def test_with_no_device_left_the_host_does_what_it_can(after: int, dynamic: bool) -> None:
+def test_the_host_takes_over_if_all_devices_are_lost(after: int, dynamic: bool) -> None:
     platform, devices = live_on(None)
     graph = coupled_updates()
     lost = [faults.lose(d.name, after=after) for d in platform.compute_devices]
@@ -244,7 +244,7 @@ def test_with_no_device_left_the_host_does_what_it_can(after: int, dynamic: bool
             assert {s.device for s in run.trace().spans if s.kind == "host"} == {"host"}
 
 
-def test_a_bound_plan_goes_on_on_the_host_alone() -> None:
+def test_a_bound_plan_continues_on_the_host_alone() -> None:
     platform, devices = live_on(None)
     graph = coupled_updates()
     with bind(spread(graph, platform), graph, devices, recover=True) as runner:
@@ -256,7 +256,7 @@ def test_a_bound_plan_goes_on_on_the_host_alone() -> None:
         assert {lane.device for lane in runner.plan.lanes} == {"host"}
 
 
-def test_with_no_device_left_what_was_complete_can_still_be_read() -> None:
+def test_completed_results_are_readable_after_all_devices_are_lost() -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("nothing left")
     early = graph.array("early", data=np.ones(64, DTYPE))
@@ -329,7 +329,7 @@ def test_the_number_of_recoveries_is_bounded() -> None:
 # --- retries ----------------------------------------------------------------------------------------
 
 
-def test_a_function_that_raises_is_called_again_on_what_it_had_before() -> None:
+def test_a_raising_function_is_retried_with_its_original_inputs() -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("retries")
     calls = []
@@ -355,7 +355,7 @@ def test_a_function_that_raises_is_called_again_on_what_it_had_before() -> None:
     assert not calls
 
 
-def test_a_task_whose_status_says_it_failed_is_tried_again() -> None:
+def test_a_task_with_a_failure_status_is_retried() -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("status")
     x = graph.array("x", data=np.full(3, -1, DTYPE))

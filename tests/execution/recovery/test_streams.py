@@ -69,7 +69,7 @@ def test_a_fault_in_a_stream_changes_no_bit(whole: bool, kind: str) -> None:
 
 
 @pytest.mark.parametrize("in_flight", [1, 3])
-def test_a_stream_goes_on_without_a_device_that_is_lost(in_flight: int) -> None:
+def test_a_stream_continues_without_a_lost_device(in_flight: int) -> None:
     platform, devices = live_on(2)
     graph, inputs = coupled_updates(), given_inputs(9)
     names = [d.name for d in platform.compute_devices]
@@ -112,7 +112,7 @@ def test_a_fault_in_an_asynchronous_stream_changes_no_bit() -> None:
 
 @pytest.mark.parametrize("of", ["task", "run"])
 @pytest.mark.parametrize("way", ["replayed", "replayed, with a task on the host", "dispatched"])
-def test_a_generation_that_is_late_fails_at_its_place_and_the_others_do_not(
+def test_a_late_generation_fails_alone_at_its_place(
     of: str, way: str, release_when_late: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "dispatched":
@@ -141,7 +141,7 @@ def test_a_generation_that_is_late_fails_at_its_place_and_the_others_do_not(
             assert wrong or isinstance(each, dict)
 
 
-def test_work_behind_another_generations_is_not_late_for_it() -> None:
+def test_waiting_for_another_generation_does_not_count_as_late() -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("behind")
     x, y = graph.array("x", (64,), DTYPE), graph.array("y", (64,), DTYPE)

@@ -107,7 +107,7 @@ def test_brief_calls_are_right_and_their_results_are_new_arrays(model: Any, ende
     assert all(right(each, given(seed)) for seed, each in enumerate(found))
 
 
-def test_other_inputs_are_refused_or_converted_as_ever(model: Any, ended: list[int]) -> None:
+def test_other_inputs_are_converted_or_refused_as_in_usual_runs(model: Any, ended: list[int]) -> None:
     warm(model, ended)
     backwards = given(1)[::-1]
     assert right(model(backwards), backwards)
@@ -132,7 +132,7 @@ def test_brief_calls_of_many_threads_are_right(model: Any, ended: list[int]) -> 
     assert COMPLETED in ended
 
 
-def test_a_brief_call_whose_kernel_is_refused_is_completed(ended: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_brief_call_with_a_refused_kernel_is_completed(ended: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     real = CommandMaker.copy_lanes
     monkeypatch.setattr(CommandMaker, "copy_lanes", lambda self, queues: real(self, dict.fromkeys(queues, 0)))
     force_brief(monkeypatch, at_once=True)

@@ -113,7 +113,7 @@ def test_helped_calls_of_many_threads_are_right(runs: list[NativeRun]) -> None:
             assert all(pool.map(call, range(4)))
 
 
-def test_calls_without_helpers_whose_cores_are_busy_are_not_taken_for_helped_ones(runs: list[NativeRun]) -> None:
+def test_calls_without_helpers_do_not_count_as_helped_trials(runs: list[NativeRun]) -> None:
     with compiled() as model:
         model(given(0))
         job = runs[0]._job
@@ -123,7 +123,7 @@ def test_calls_without_helpers_whose_cores_are_busy_are_not_taken_for_helped_one
         assert job.way == 1 and job.trials[HELPED] == helped
 
 
-def test_a_call_whose_helpers_are_refused_is_completed(runs: list[NativeRun], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_with_refused_helpers_is_completed(runs: list[NativeRun], monkeypatch: pytest.MonkeyPatch) -> None:
     real, copied = CommandMaker.copy_lanes, []
 
     def without_queues(self: CommandMaker, queues: Any) -> Any:

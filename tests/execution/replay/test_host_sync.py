@@ -39,7 +39,7 @@ def levels_of(program: Program, levels: HostSyncSchedule) -> dict[str, int]:
     return {i.task: levels.of[i.id] for _, i in program.plan.instructions() if i.kind == "launch" and i.task}
 
 
-def test_only_what_needs_the_host_is_held_back() -> None:
+def test_only_tasks_that_need_the_host_are_delayed() -> None:
     graph = TaskGraph("branches")
     x, y, z = arrays_of(graph, "x", "y", "z")
     graph.kernel(MIX, name="first", x=x, y=y, a=1)
@@ -52,7 +52,7 @@ def test_only_what_needs_the_host_is_held_back() -> None:
     assert not levels.is_exclusive[at]
 
 
-def test_a_chain_has_nothing_else_on_its_way() -> None:
+def test_host_steps_of_a_chain_are_exclusive() -> None:
     graph = TaskGraph("chain")
     x, y = arrays_of(graph, "x", "y")
     for n in range(3):
@@ -65,7 +65,7 @@ def test_a_chain_has_nothing_else_on_its_way() -> None:
 
 
 @given(graph=graphs(max_tasks=20), data=st.data())
-def test_levels_follow_from_what_is_waited_for(graph: TaskGraph, data: st.DataObject) -> None:
+def test_levels_follow_from_waits(graph: TaskGraph, data: st.DataObject) -> None:
     def place(name: str) -> tuple[str, int, str | None]:
         device = data.draw(st.sampled_from(["a", "b", "host"]))
         operation = graph.find_task(name).operation

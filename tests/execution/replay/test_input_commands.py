@@ -155,7 +155,7 @@ def runner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         yield made
 
 
-def test_what_is_read_once_is_read_where_it_lies(runner: Runner, begun: list[bool]) -> None:
+def test_inputs_with_one_reader_are_read_in_place(runner: Runner, begun: list[bool]) -> None:
     again = repeat_of(runner, ("y1",))
     for turn in range(6):
         x = values(turn)
@@ -187,7 +187,7 @@ def test_runs_in_between_make_it_refuse_until_the_next_call(runner: Runner, begu
     assert begun == [True, False, True]
 
 
-def test_what_is_read_twice_or_written_is_copied() -> None:
+def test_inputs_read_twice_or_written_are_copied() -> None:
     graph = TaskGraph("several")
     x, y, z, w = (graph.array(name, (SIZE,), "float32") for name in "xyzw")
     graph.kernel(doubled(), name="first", x=x, y=y)
@@ -210,7 +210,7 @@ def test_what_is_read_twice_or_written_is_copied() -> None:
             assert again((w, np.zeros(4, np.int64), x)) is None
 
 
-def test_what_several_steps_of_a_task_read_is_copied() -> None:
+def test_inputs_of_several_steps_of_a_task_are_copied() -> None:
     steps = [OperationStep(doubled(), (("x", "x"), ("y", name))) for name in "yz"]
     graph = TaskGraph("branches")
     x, y, z = (graph.array(name, (SIZE,), "float32") for name in "xyz")
@@ -222,7 +222,7 @@ def test_what_several_steps_of_a_task_read_is_copied() -> None:
             assert np.array_equal(found["y"], 2 * values(turn) + 1) and np.array_equal(found["z"], found["y"])
 
 
-def test_a_library_is_told_once_where_an_array_lies(begun: list[bool]) -> None:
+def test_a_library_gets_a_new_input_address_once(begun: list[bool]) -> None:
     library = Copied()
     with bound(chain(operation(library), doubled())) as made:
         again = repeat_of(made, ("y1",))
@@ -239,7 +239,7 @@ def test_a_library_is_told_once_where_an_array_lies(begun: list[bool]) -> None:
 
 
 @pytest.mark.parametrize("short_ns", [0, 10**12])
-def test_what_is_refused_is_tried_again_with_what_was_given(
+def test_refused_calls_are_retried_with_their_inputs(
     begun: list[bool], monkeypatch: pytest.MonkeyPatch, short_ns: int
 ) -> None:
     monkeypatch.setattr(native_run, "SHORT_NS", short_ns)
@@ -259,7 +259,7 @@ def test_what_is_refused_is_tried_again_with_what_was_given(
     assert begun == [True] * 5
 
 
-def test_what_is_refused_before_an_input_is_copied_is_tried_again_with_its_own() -> None:
+def test_calls_refused_before_an_input_copy_are_retried() -> None:
     # "late" is copied to the place of b, which is read after the refused command.
     library = Copied()
     graph = TaskGraph("late")
@@ -276,7 +276,7 @@ def test_what_is_refused_before_an_input_is_copied_is_tried_again_with_its_own()
         assert np.array_equal(found["g"], 2 * values(5) + 1)
 
 
-def test_what_takes_long_goes_on_as_a_run(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_calls_continue_as_runs(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     again = repeat_of(runner, ("y1",))
     monkeypatch.setattr(native_run_cache, "SLICE_S", 0.0)
     done = 0
@@ -288,7 +288,7 @@ def test_what_takes_long_goes_on_as_a_run(runner: Runner, monkeypatch: pytest.Mo
     assert done
 
 
-def test_one_that_is_interrupted_ends_before_the_next_begins(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_call_ends_before_the_next_begins(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     again = repeat_of(runner, ("y1",))
 
     def interrupted(self: NativeRun, targets: Any, seconds: float) -> int:
@@ -303,9 +303,7 @@ def test_one_that_is_interrupted_ends_before_the_next_begins(runner: Runner, mon
         assert np.array_equal(runner({"x": values(turn)}, ("y1",))["y1"], 4 * values(turn) + 3)
 
 
-def test_what_two_interrupts_have_left_is_no_result_of_the_next_call(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_calls_leave_no_results_for_the_next_call(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     again = repeat_of(runner, ("y1",))
 
     def interrupted(*_: Any, **__: Any) -> Any:

@@ -97,7 +97,7 @@ def test_lanes_wait_for_each_other_and_the_trace_shows_it(performed: list[LaneTh
     assert len(performed) == 5
 
 
-def test_what_waits_for_a_sequence_waits_for_its_last_step(performed: list[LaneThreadSubmission]) -> None:
+def test_readers_of_a_sequence_wait_for_its_last_step(performed: list[LaneThreadSubmission]) -> None:
     platform, devices = live_on(None)
     step = OperationStep(SPIN, (("y", "y"), ("turns", "turns")))
     graph = TaskGraph("sequence")
@@ -130,7 +130,7 @@ def test_deadlines_are_kept_by_our_threads_too(performed: list[LaneThreadSubmiss
     assert performed
 
 
-def test_a_cancelled_run_says_so_and_the_next_one_runs(performed: list[LaneThreadSubmission]) -> None:
+def test_the_run_after_a_cancelled_run_completes(performed: list[LaneThreadSubmission]) -> None:
     _, devices = live_on(None)
     graph, plan = ladder(steps=400, turns=200_000)
     with bind(plan, graph, devices) as runner:
@@ -149,7 +149,7 @@ def test_a_cancelled_run_says_so_and_the_next_one_runs(performed: list[LaneThrea
     assert len(performed) == 2
 
 
-def test_what_is_refused_is_named_and_the_rest_is_done(performed: list[LaneThreadSubmission]) -> None:
+def test_a_refused_kernel_is_named_and_the_rest_completes(performed: list[LaneThreadSubmission]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("refused")
     x = graph.array("x", data=np.arange(100))
@@ -177,7 +177,7 @@ def spun(turns: int) -> int:
     return value
 
 
-def test_a_sequence_goes_on_when_another_lane_is_refused_something(performed: list[LaneThreadSubmission]) -> None:
+def test_a_sequence_continues_after_a_refusal_on_another_lane(performed: list[LaneThreadSubmission]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("refused elsewhere")
     step = OperationStep(SPIN, (("y", "y"), ("turns", "turns")))
@@ -273,7 +273,7 @@ HALVE = Operation(
 )
 
 
-def test_numbers_too_small_to_be_normal_are_what_they_are_when_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subnormal_numbers_are_treated_as_by_the_queues(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lane threads have the rounding and flushing modes of the runtime's threads."""
     platform, devices = live_on(None)
     graph = TaskGraph("tiny")

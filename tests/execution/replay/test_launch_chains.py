@@ -115,7 +115,7 @@ def same_as_alone(graph: TaskGraph, launches: list[int], lanes: int = 1) -> None
             assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
-def test_every_index_is_that_of_a_launch() -> None:
+def test_indices_in_a_chain_equal_those_of_single_launches() -> None:
     same_as_alone(chain_of([operation(INDICES)] * 5), [5])
 
 
@@ -130,7 +130,7 @@ def test_a_chain_contains_extents() -> None:
     same_as_alone(chain_of([taking(7, 3), taking(8, -2), operation(INDICES), taking(7, 5)]), [4])
 
 
-def test_nothing_is_chained_in_a_run_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_runs_have_no_chains(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = chain_of([operation(INDICES)] * 5)
     platform, devices = live_on(None)
     plan = plan_by(graph, platform, lambda _: ("cpu", 0, IMPLEMENTATION))
@@ -169,7 +169,7 @@ def test_a_chain_has_no_more_arguments_than_a_kernel_may(monkeypatch: pytest.Mon
     same_as_alone(chain_of([operation(INDICES)] * 5), [2, 2, 1])
 
 
-def test_what_the_device_does_not_compile_is_launched_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chains_that_do_not_compile_are_launched_singly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_chains, "chain_source", lambda _: OpenCLSource("nonsense", "none"))
     launch_chains._kernel.cache_clear()
     try:
@@ -178,7 +178,7 @@ def test_what_the_device_does_not_compile_is_launched_alone(monkeypatch: pytest.
         launch_chains._kernel.cache_clear()
 
 
-def test_what_is_refused_is_submitted_one_by_one_in_order() -> None:
+def test_refused_chains_are_submitted_singly_in_order() -> None:
     graph = chain_of([operation(INDICES)] * 4)
     inputs = {name: np.arange(48).reshape(SHAPE) for name in graph.inputs()}
     with bound(graph) as runner:

@@ -73,7 +73,7 @@ def together(units: list[tuple[str, ...]], first: str, second: str) -> bool:
     return any(first in unit and second in unit for unit in units)
 
 
-def test_neighbours_without_anything_between_them_go_together() -> None:
+def test_adjacent_independent_launches_are_fused() -> None:
     platform, _ = live_on(None)
     graph = wide()
     # In the first step each task follows the copies of its inputs, submitted after those of earlier tasks.
@@ -110,7 +110,7 @@ def test_a_way_through_another_lane_keeps_neighbours_apart() -> None:
     assert not together(units_of(on_lanes(graph, platform, 2), graph), "t1_2", "t2_0")
 
 
-def test_what_takes_long_goes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_launches_are_not_fused(monkeypatch: pytest.MonkeyPatch) -> None:
     platform, _ = live_on(None)
     graph = wide()
     plan = on_lanes(graph, platform, 1)
@@ -134,7 +134,7 @@ def test_long_launches_that_leave_compute_units_idle_go_together(monkeypatch: py
     assert all(len(unit) == 1 for unit in units_of(plan, graph, possible=lambda _, __: False, at_a_time=2))
 
 
-def test_what_the_device_does_not_compile_for_several_goes_alone() -> None:
+def test_launches_that_do_not_compile_together_are_not_fused() -> None:
     platform, _ = live_on(None)
     graph = wide()
     asked: list[int] = []
@@ -208,7 +208,7 @@ def test_one_submission_for_several_and_a_time_for_each(lanes: int) -> None:
                 assert all(before[1] <= after[0] + 1e-9 for before, after in pairwise(times))
 
 
-def test_what_is_refused_is_tried_alone_and_named() -> None:
+def test_refused_fused_launches_are_retried_singly_and_named() -> None:
     platform, devices = live_on(None)
     graph = wide(width=4, steps=2)
     inputs = inputs_of(graph, 2)

@@ -179,7 +179,7 @@ def test_kernels_refused_on_the_calling_thread_are_submitted(
 
 
 @needs_onednn
-def test_an_input_that_is_asked_for_is_the_one_that_was_given() -> None:
+def test_an_input_requested_as_result_is_returned_unchanged() -> None:
     platform, live = live_on(None)
     graph = TaskGraph("passed on")
     x, y = graph.array("x", (SIZE,), "float32"), graph.array("y", (SIZE,), "float32")
@@ -200,7 +200,7 @@ def _device_way(graph: TaskGraph, name: str) -> str:
 
 
 @needs_onednn
-def test_what_takes_long_goes_on_as_a_run(runner: Any, flown: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_calls_continue_as_runs(runner: Any, flown: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     bound, wanted = runner
     monkeypatch.setattr(native_run_cache, "SLICE_S", 0.0)
     bound({"y": inputs(0)})
@@ -213,7 +213,7 @@ def test_what_takes_long_goes_on_as_a_run(runner: Any, flown: list[int], monkeyp
 
 
 @needs_onednn
-def test_one_that_is_interrupted_ends_before_the_next_begins(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_ends_before_the_next_begins(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     bound, wanted = runner
     run_blocking = NativeRun.run_blocking
 
@@ -230,9 +230,7 @@ def test_one_that_is_interrupted_ends_before_the_next_begins(runner: Any, monkey
 
 
 @needs_onednn
-def test_one_that_is_interrupted_when_it_has_just_begun_ends_before_the_next(
-    runner: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_interrupted_at_its_begin_ends_before_the_next(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     bound, wanted = runner
 
     def interrupted(self: NativeRun, targets: Any, seconds: float) -> int:
@@ -247,7 +245,7 @@ def test_one_that_is_interrupted_when_it_has_just_begun_ends_before_the_next(
 
 
 @needs_onednn
-def test_faults_are_met_by_the_usual_way(runner: Any, flown: list[int]) -> None:
+def test_runs_with_injected_faults_are_not_native_runs(runner: Any, flown: list[int]) -> None:
     bound, wanted = runner
     with faults.inject(faults.fail_submission(3)), pytest.raises(TaskFailedError):
         bound({"y": inputs(0)})
@@ -255,7 +253,7 @@ def test_faults_are_met_by_the_usual_way(runner: Any, flown: list[int]) -> None:
     assert np.array_equal(bound({"y": inputs(1)})["y"], wanted(inputs(1)))
 
 
-def test_a_call_that_is_refused_is_told_as_it_is_of_any_run(flown: list[int]) -> None:
+def test_a_refused_library_call_raises_the_error_of_a_run(flown: list[int]) -> None:
     platform, live = live_on(None)
     called = Called(0)
     graph = TaskGraph()
@@ -272,7 +270,7 @@ def test_a_call_that_is_refused_is_told_as_it_is_of_any_run(flown: list[int]) ->
 
 
 @needs_onednn
-def test_what_somebody_wants_to_look_at_is_a_run(flown: list[int]) -> None:
+def test_traced_calls_are_not_native_runs(flown: list[int]) -> None:
     platform, live = live_on(None)
     graph = alternating(4, 10, linear())
     with bind(plan_on(graph, platform, "cpu"), graph, live) as runner:
@@ -282,7 +280,7 @@ def test_what_somebody_wants_to_look_at_is_a_run(flown: list[int]) -> None:
 
 
 @needs_onednn
-def test_so_many_calls_are_submitted_and_no_more_before_one_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_library_calls_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     steps, ahead, waits = 5 * MAX_CALLS_IN_FLIGHT // 2, [], []
     run_blocking, wait_for = NativeRun.run_blocking, SubmissionLoop.wait_for
 

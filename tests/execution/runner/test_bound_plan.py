@@ -107,7 +107,7 @@ def test_kernels_on_two_lanes_are_replayed(device: str, data: st.DataObject) -> 
                 np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
 
-def test_a_plan_that_cannot_be_replayed_says_why_and_runs(live: tuple[Platform, Any]) -> None:
+def test_a_plan_without_replay_reports_the_reason_and_runs(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = chain(2)
     graph.kernel(ASSIGN, name="by a library", x=graph.arrays["y"], y=graph.array("z", (100,), DTYPE))
@@ -177,7 +177,7 @@ def test_a_failed_status_names_its_task_and_the_next_run_is_fine(live: tuple[Pla
         runner.run({"x": np.full(4, 1)}).wait()
 
 
-def test_a_refused_kernel_names_its_task_and_what_does_not_depend_on_it_is_done(live: tuple[Platform, Any]) -> None:
+def test_a_refused_kernel_names_its_task_and_independent_tasks_finish(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = TaskGraph("refused")
     x = graph.array("x", data=np.arange(100))
@@ -197,7 +197,7 @@ def test_a_refused_kernel_names_its_task_and_what_does_not_depend_on_it_is_done(
                 run.result("y_child")
 
 
-def test_what_fails_on_its_device_takes_its_descendants_along(
+def test_descendants_of_a_task_that_fails_on_its_device_are_cancelled(
     live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform, devices = live
@@ -213,7 +213,7 @@ def test_what_fails_on_its_device_takes_its_descendants_along(
         assert outcome == {"mix0": "done", "mix1": "failed", "mix2": "cancelled", "mix3": "cancelled"}
 
 
-def test_a_cancelled_run_says_so_and_the_next_one_runs(live: tuple[Platform, Any]) -> None:
+def test_the_run_after_a_cancelled_run_completes(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = TaskGraph("long")
     y = graph.array("y", data=np.zeros(1, DTYPE))
@@ -248,7 +248,7 @@ def test_a_cancelled_run_says_so_and_the_next_one_runs(live: tuple[Platform, Any
         np.testing.assert_array_equal(runner(None, ["y"])["y"], runner(None, ["y"])["y"])
 
 
-def test_a_wait_that_takes_too_long_says_where_the_run_is(live: tuple[Platform, Any]) -> None:
+def test_a_wait_timeout_names_the_current_tasks(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = TaskGraph("long")
     y, z = graph.array("y", data=np.zeros(1, DTYPE)), graph.array("z", data=np.zeros(1, DTYPE))
@@ -286,7 +286,7 @@ def test_an_interrupted_start_leaves_the_runner_good(live: tuple[Platform, Any])
             np.testing.assert_array_equal(found, sequential(graph, inputs_of(graph, seed))["y"])
 
 
-def test_arrays_given_out_are_not_the_runners(live: tuple[Platform, Any]) -> None:
+def test_results_do_not_share_memory_with_the_runner(live: tuple[Platform, Any]) -> None:
     tensor = usm_arrays()
 
     platform, devices = live
@@ -374,7 +374,7 @@ def test_the_order_through_a_refused_kernel_is_kept(
         np.testing.assert_array_equal(run.result("y"), np.arange(100))
 
 
-def test_nothing_is_left_behind(live: tuple[Platform, Any]) -> None:
+def test_a_closed_runner_leaves_no_references(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = chain(2)
     runner = bind(plan_on(graph, platform, "cpu"), graph, devices)
@@ -400,7 +400,7 @@ def test_a_plan_that_cannot_be_replayed_is_dispatched(
         np.testing.assert_array_equal(runner(inputs)["y"], sequential(graph, inputs)["y"])
 
 
-def test_the_memory_of_a_runner_goes_back_when_it_is_closed_whoever_still_refers_to_it(
+def test_close_frees_the_memory_of_a_runner_that_is_still_referenced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     platform, _ = live_on(None)

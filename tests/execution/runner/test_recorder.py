@@ -34,7 +34,7 @@ def test_the_last_runs_are_kept() -> None:
     assert ring.recordings == ()
 
 
-def test_long_runs_push_others_out_but_the_last_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_runs_displace_others_and_the_last_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "KEPT_INSTRUCTIONS", 5)
     ring = recorder.Recorder(10)
     for number in range(4):
@@ -45,7 +45,7 @@ def test_long_runs_push_others_out_but_the_last_stays(monkeypatch: pytest.Monkey
     assert [each.generation for each in ring.recordings] == [9]
 
 
-def test_nothing_is_kept_of_what_is_not_recorded() -> None:
+def test_unrecorded_runs_are_not_kept() -> None:
     ring = recorder.Recorder(0)
     ring.add(engine(2))
     other = recorder.Recorder(3)

@@ -28,7 +28,7 @@ def test_a_generation_begins_when_the_one_before_has_ended() -> None:
     assert found[2] == pytest.approx((4.0, 5.0)) and found[3] == pytest.approx((5.0, 7.0))
 
 
-def test_what_ended_before_its_turn_takes_no_time() -> None:
+def test_spans_that_end_before_their_predecessor_have_no_length() -> None:
     found = order_spans((call(0, 0, 0.0, 0.0, 4.0), call(1, 1, 1.0, 1.0, 3.0)))
     assert [(s.start_s, s.finish_s) for s in found] == [(0.0, 4.0), (4.0, 4.0)]
 
@@ -36,7 +36,7 @@ def test_what_ended_before_its_turn_takes_no_time() -> None:
 TIMES = st.tuples(st.integers(0, 3), st.floats(0, 5), st.floats(0, 5), st.floats(0, 5))
 
 
-def test_what_does_not_overlap_is_as_it_was_whatever_was_submitted_first() -> None:
+def test_spans_without_overlap_are_unchanged() -> None:
     spans = [call(0, 0, 1.0, 1.0, 2.0), call(1, 1, 0.0, 3.0, 4.0)]
     assert order_spans(spans) == spans
 

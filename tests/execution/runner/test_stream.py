@@ -145,7 +145,7 @@ def test_generations_of_one_stream_are_submitted_interleaved(live: Live, monkeyp
     assert loops != sorted(loops, key=loops.index)
 
 
-def test_the_producer_is_asked_only_when_there_is_room(live: Live) -> None:
+def test_inputs_are_produced_only_when_there_is_room(live: Live) -> None:
     platform, devices = live
     graph, plan = two_lane_graph(platform)
     asked: list[int] = []
@@ -216,7 +216,7 @@ def test_a_failure_is_reported_at_its_place_and_the_others_finish(
         assert (stream.statistics.generations, stream.statistics.failed) == (3, 1)
 
 
-def test_a_refused_kernel_fails_its_generations_and_those_end(live: Live) -> None:
+def test_a_refused_kernel_fails_its_generations(live: Live) -> None:
     platform, devices = live
     graph = TaskGraph("refused")
     x = graph.array("x", data=np.arange(100))
@@ -291,7 +291,7 @@ def test_one_stream_at_a_time_and_none_beside_a_run(live: Live) -> None:
 
 
 @pytest.mark.parametrize("where", ["waiting", "submitting"])
-def test_ctrl_c_ends_what_is_on_its_way_and_leaves_the_runner_good(
+def test_ctrl_c_ends_runs_in_flight_and_keeps_the_runner_usable(
     live: Live, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform, devices = live
@@ -374,7 +374,7 @@ def test_async_for(live: Live, producer: str, in_flight: int) -> None:
     assert asyncio.run(consume()) == 6
 
 
-def test_a_result_does_not_wait_for_an_input_that_does_not_come(live: Live) -> None:
+def test_a_result_does_not_wait_for_a_later_input(live: Live) -> None:
     platform, devices = live
     graph, plan = two_lane_graph(platform)
 
@@ -460,7 +460,7 @@ def test_a_stream_is_recorded_in_a_ring_on_one_clock(live: Live) -> None:
         ([], 1, None),
     ],
 )
-def test_results_that_come_together_come_as_often_as_they_do_on_average(
+def test_the_median_interval_of_batched_results_is_their_average(
     ends_s: list[float], in_flight: int, interval_s: float | None
 ) -> None:
     assert median_interval_s(ends_s, in_flight) == interval_s

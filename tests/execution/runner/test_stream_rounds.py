@@ -103,7 +103,7 @@ def test_any_plan_is_submitted_wholly_and_in_order(data: st.DataObject, generati
 
 
 @given(data=st.data(), generations=st.integers(1, 6), in_flight=st.integers(1, 4))
-def test_of_plans_with_functions_what_waits_for_none_is_submitted_in_order(
+def test_tasks_before_host_functions_are_submitted_in_order(
     data: st.DataObject, generations: int, in_flight: int
 ) -> None:
     graph = data.draw(graphs(max_tasks=12))
@@ -132,7 +132,7 @@ def test_of_plans_with_functions_what_waits_for_none_is_submitted_in_order(
             assert (last, first) in found.pieces  # then functions begin
 
 
-def test_generations_are_interleaved_where_one_lane_comes_twice() -> None:
+def test_generations_are_interleaved_if_a_lane_is_used_twice() -> None:
     plan = two_lane_plan()
     program = Program(plan)
     rounds = interleaved_rounds(program)
@@ -150,7 +150,7 @@ def test_the_interval_is_the_load_of_the_busiest_lane(in_flight: int, interval_u
     assert found.rounds.stages == (1 if in_flight == 1 else 2)
 
 
-def test_what_one_after_another_does_as_well_is_not_interleaved() -> None:
+def test_generations_are_not_interleaved_without_a_gain() -> None:
     # The copies of a generation take longer than all the rest, and run ahead.
     found = forecast(Program(two_lane_plan(copy_s=50e-6)), 3)
     assert found.rounds.stages == 1
@@ -164,7 +164,7 @@ def test_one_lane_is_not_interleaved() -> None:
     assert interleaved_rounds(Program(plan_by(graph, PLATFORM, lambda name: ("a", 0, "opencl-c")))) is None
 
 
-def test_within_a_round_a_lane_goes_by_the_times_in_the_interval() -> None:
+def test_a_lane_is_ordered_by_times_within_the_interval() -> None:
     program = Program(two_lane_plan())
     node = program.nodes[next(i.id for _, i in program.plan.instructions() if i.kind == "launch")]
     nodes = [replace(node, instruction=replace(node.instruction, id=number)) for number in range(3)]

@@ -102,7 +102,7 @@ def test_a_kind_of_task_took_the_median_of_its_tasks() -> None:
     assert (key.operation, key.device_key) == ("mix", prepared.plan.platform.device("cpu").key)
 
 
-def test_what_is_not_done_or_failed_is_no_measurement() -> None:
+def test_incomplete_or_failed_runs_are_not_measured() -> None:
     prepared, feed = prepared_on("cpu", 3), Feed()
     engine = ended(prepared, [2.0, 7.0, 3.0])
     engine.records[min(engine.records)].outcome = "cancelled"
@@ -153,7 +153,7 @@ def test_of_many_runs_few_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("way", ["run", "bind", "stream"])
-def test_every_way_to_run_a_graph_measures_it(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_way_to_run_a_graph_records_durations(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     graph, platform = mixes(4), syclsched.discover("cpu")
     plan = syclsched.plan(graph, platform, policy="single:cpu", rewrite="none")
@@ -198,7 +198,7 @@ def test_a_deterministic_run_does_not_depend_on_measured_times(tmp_path: Path, m
 # --- makespans of plans -----------------------------------------------------------------------------
 
 
-def test_the_first_run_of_a_plan_in_a_process_is_told_from_later_ones() -> None:
+def test_the_first_run_of_a_plan_is_recorded_separately() -> None:
     prepared, feed = prepared_on("cpu", 2), Feed()
     for _ in range(2):  # two one-off runs, with a recorder each
         recorder(prepared, feed, "told apart").add(ended(prepared, [2.0, 7.0]))

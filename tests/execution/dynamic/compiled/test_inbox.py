@@ -10,7 +10,7 @@ from syclsched.execution.dynamic.compiled.inbox import Inbox
 SENDERS, MESSAGES = 3, 4000
 
 
-def test_naps_end_and_nothing_is_lost_or_overtaken() -> None:
+def test_messages_wake_the_receiver_complete_and_in_order() -> None:
     inbox: Inbox[tuple[int, int]] = Inbox()
     taken: list[tuple[int, int]] = []
 

@@ -19,7 +19,7 @@ def test_a_write_leaves_one_valid_copy_and_a_copy_adds_one() -> None:
     assert directory.valid[0] == []
 
 
-def test_who_reads_waits_for_the_writer_and_who_writes_for_the_readers_since_too() -> None:
+def test_reads_depend_on_the_writer_and_writes_also_on_readers() -> None:
     directory = CoherenceDirectory(1, 2)
     directory.written(0, GPU, (0, 3))
     directory.read(0, GPU, (1, 0))
