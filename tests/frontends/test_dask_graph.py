@@ -46,7 +46,7 @@ def test_constants_and_aliases_are_no_tasks() -> None:
     assert [task.name for task in made.tasks] == ["two", "four"]
 
 
-def test_a_result_is_kept_until_its_last_reader_has_ended_and_one_that_is_asked_for_stays() -> None:
+def test_results_are_kept_until_their_last_reader_or_if_requested() -> None:
     kept: list[weakref.ref[Result]] = []
 
     class Result:
@@ -67,7 +67,7 @@ def test_a_result_is_kept_until_its_last_reader_has_ended_and_one_that_is_asked_
     assert found == [1, kept[0]()]
 
 
-def test_sizes_that_are_given_are_those_of_arrays() -> None:
+def test_given_sizes_become_array_sizes() -> None:
     graph = syclsched.from_dask(dask.delayed(double)(dask.delayed(double)(1)), optimize=False, nbytes=lambda key: 4096)
     assert sum(array.nbytes for array in graph.arrays.values()) == 2 * 4096
 
@@ -82,12 +82,12 @@ def test_functions_of_one_kind_share_their_measured_times() -> None:
     assert revisions[0] == revisions[1] != revisions[2]
 
 
-def test_what_is_no_collection_is_refused() -> None:
+def test_objects_other_than_collections_are_refused() -> None:
     with pytest.raises(ArgumentError, match="int is no Dask collection"):
         syclsched.from_dask([1])
 
 
-def test_without_dask_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dask_the_error_names_the_package_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dask", None)
     with pytest.raises(RuntimeMissingError, match=r"syclsched\[cluster\]"):
         syclsched.from_dask(object())

@@ -83,7 +83,7 @@ def test_numbers_may_have_exponents() -> None:
     assert sizes(graph) == {"a->b": 1000}
 
 
-def test_which_attribute_comes_first() -> None:
+def test_precedence_of_cost_attributes() -> None:
     node = parse("digraph { a [weight=5, cost=6, seconds=7, weight_gpu=1, seconds_gpu=3, cost_gpu=2] }", Units(10.0))
     assert cost_of(node, "a") == StatedCost(7.0, {"gpu": 3.0})
     assert sizes(parse("digraph { node [cost=1] a -> b [weight=5, cost=6, bytes=7] }")) == {"a->b": 7}
@@ -157,7 +157,7 @@ def test_attributes_that_the_user_names() -> None:
         ("digraph " + "{" * 100 + "}" * 100, "nested more than 40 deep"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(text: str, expected: str) -> None:
+def test_errors_name_their_line(text: str, expected: str) -> None:
     assert expected in refused(text, "x.dot")
 
 

@@ -15,14 +15,14 @@ from syclsched.frontends import Limits, Units, parse_graph, read_graph
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_the_content_says_the_format_if_the_name_does_not(name: str) -> None:
+def test_the_format_is_detected_by_content_if_not_by_name(name: str) -> None:
     by_name, by_content = (parse_graph(SAMPLES[name], where=where) for where in (name, Path(name).stem))
     assert by_name.fingerprint() == by_content.fingerprint()
     with_mark = parse_graph(b"\xef\xbb\xbf" + SAMPLES[name], where=Path(name).stem)
     assert with_mark.fingerprint() == by_name.fingerprint()
 
 
-def test_a_format_can_be_said() -> None:
+def test_a_format_can_be_given() -> None:
     assert len(parse_graph(SAMPLES["plain.stg"], where="x.dot", format="stg")) == 5
     with pytest.raises(FormatError, match="expected digraph"):
         parse_graph(SAMPLES["plain.stg"], where="x.dot")
@@ -52,7 +52,7 @@ def test_a_format_can_be_said() -> None:
         (b'{"schemaVersion": "\\ud800"}', "x.json", "Invalid JSON"),
     ],
 )
-def test_what_is_no_graph(data: bytes, name: str, expected: str) -> None:
+def test_invalid_graph_files_are_refused(data: bytes, name: str, expected: str) -> None:
     assert expected in refused(data, name)
 
 
@@ -91,7 +91,7 @@ def test_a_file_without_end_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["missing.json", ".", "a\0b"])
-def test_what_cannot_be_read(tmp_path: Path, name: str) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(StorageError, match="cannot be read"):
         read_graph(os.path.join(tmp_path, name))
 

@@ -81,7 +81,7 @@ def test_the_sample() -> None:
         ({"tasks": None}, "at tasks"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(change: dict[str, Any], expected: str) -> None:
+def test_errors_name_their_place(change: dict[str, Any], expected: str) -> None:
     document = {**copy.deepcopy(GRAPH_FILE), **change}
     assert expected in refused(document, "g.json")
 
@@ -129,7 +129,7 @@ def cost_graphs(draw: st.DrawFn) -> TaskGraph:
 
 
 @given(cost_graphs())
-def test_what_is_written_is_read_back(graph: TaskGraph) -> None:
+def test_written_graphs_are_read_back(graph: TaskGraph) -> None:
     again = parse_graph(graph_text(graph).encode(), where="g.json")
     assert again.fingerprint() == graph.fingerprint()
     assert [(t.rows, t.signature) for t in again.tasks] == [(t.rows, t.signature) for t in graph.tasks]

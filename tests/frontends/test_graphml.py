@@ -24,7 +24,7 @@ def test_the_sample() -> None:
     assert graph.edges == ()
 
 
-def test_what_networkx_writes() -> None:
+def test_files_written_by_networkx_are_read() -> None:
     digraph = nx.DiGraph()
     digraph.add_node("x", cost=1.5, seconds_cpu=2.0, colour="red")
     digraph.add_node("y", cost=2, family="gemm")
@@ -105,7 +105,7 @@ READER = """<?xml version="1.0"?>
         (HEAD + "<x>" * 200, "nested more than 100 deep"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(text: str, expected: str) -> None:
+def test_errors_name_their_line(text: str, expected: str) -> None:
     assert expected in refused(text, "x.graphml")
 
 

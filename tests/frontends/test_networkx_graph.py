@@ -31,7 +31,7 @@ def described(graph: TaskGraph) -> tuple[Any, ...]:
 
 
 @given(st.one_of(graphs(), graphs(ranges=True)))
-def test_there_and_back(graph: TaskGraph) -> None:
+def test_graphs_are_restored_from_networkx(graph: TaskGraph) -> None:
     back = from_networkx(to_networkx(graph))
     assert described(back) == described(graph)
     assert back.fingerprint() == graph.fingerprint()
@@ -247,7 +247,7 @@ def test_two_nodes_of_one_name_are_refused() -> None:
         from_networkx(digraph, {1: print, "1": print})
 
 
-def test_constants_and_other_shapes_come_back() -> None:
+def test_constants_and_reshaped_arrays_are_restored() -> None:
     graph = TaskGraph("shapes")
     x, y = graph.array("x", (2, 6), "float64"), graph.array("y", (12,), "float64")
     weights = constant(np.ones(12))

@@ -75,7 +75,7 @@ def test_dummies_may_be_missing() -> None:
         ("999999999\n", "more than 200,000 tasks"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(text: str, expected: str) -> None:
+def test_errors_name_their_line(text: str, expected: str) -> None:
     assert expected in refused(text, "x.stg")
 
 

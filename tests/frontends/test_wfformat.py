@@ -146,7 +146,7 @@ def test_same_speed_takes_runtimes_as_they_are() -> None:
         ("workflow", [], "workflow"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(path: str, value: object, expected: str) -> None:
+def test_errors_name_their_place(path: str, value: object, expected: str) -> None:
     assert expected in refused(changed(WFFORMAT_15, path, value), "w.json")
 
 
@@ -166,5 +166,5 @@ def test_numbers_that_are_none(number: str) -> None:
         ("workflow.tasks.0.runtimeInSeconds", None, "workflow.tasks.0.runtimeInSeconds"),
     ],
 )
-def test_what_is_wrong_in_version_14(path: str, value: object, expected: str) -> None:
+def test_errors_of_version_14_name_their_place(path: str, value: object, expected: str) -> None:
     assert expected in refused(changed(WFFORMAT_14, path, value), "w.json")

@@ -146,7 +146,7 @@ def cases(draw: st.DrawFn) -> tuple[Arrays, dict[str, Any], int]:
 
 @settings(max_examples=examples(200))
 @given(cases())
-def test_any_form_is_as_specified(case: tuple[Arrays, dict[str, Any], int]) -> None:
+def test_every_form_equals_the_specification(case: tuple[Arrays, dict[str, Any], int]) -> None:
     inputs, attributes, opset = case
     want = specified(inputs, attributes, opset)
     network = network_of(*case)
@@ -236,7 +236,7 @@ def test_a_causal_mask_alone_needs_no_look_for_queries_without_keys() -> None:
         ({"past_key": (1, 2, 1, 8), "past_value": (1, 2, 1, 8)}, "go together"),
     ],
 )
-def test_what_does_not_fit_is_told(change: dict[str, tuple[int, ...]], said: str) -> None:
+def test_inconsistent_shapes_are_refused(change: dict[str, tuple[int, ...]], said: str) -> None:
     inputs = decoding(4, queries=3)
     inputs |= {
         name: np.zeros(shape, np.int64 if name == "nonpad_kv_seqlen" else np.float32) for name, shape in change.items()
@@ -248,6 +248,6 @@ def test_what_does_not_fit_is_told(change: dict[str, tuple[int, ...]], said: str
     assert said in str(caught.value)
 
 
-def test_an_unknown_mode_is_told() -> None:
+def test_an_unknown_mode_is_refused() -> None:
     with pytest.raises(ModelError, match="qk_matmul_output_mode is 4"):
         network_of(decoding(4), {"qk_matmul_output_mode": 4}, 24)

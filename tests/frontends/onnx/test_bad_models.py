@@ -44,7 +44,7 @@ def refusal(call: Callable[[], Any], kind: type[SyclschedError] = ModelError) ->
 # --- files --------------------------------------------------------------------------------------------
 
 
-def test_a_file_cut_short_says_so(tmp_path: Path) -> None:
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     data = relu_model().SerializeToString()
     path.write_bytes(data[: len(data) // 2])
@@ -55,7 +55,7 @@ def test_a_file_cut_short_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"version https://git-lfs.github.com/spec/v1\n", b"\x00" * 100, b"PK\x03\x04zip"]
 )
-def test_what_is_no_model_is_told(data: bytes) -> None:
+def test_data_without_a_model_is_refused(data: bytes) -> None:
     assert "no ONNX model" in (text := refusal(lambda: read_model(data))) or "empty" in text
 
 
@@ -124,13 +124,13 @@ def test_an_operator_of_another_maker_is_refused() -> None:
     assert "other makers" in refusal(lambda: read_model(model))
 
 
-def test_an_operator_of_a_later_opset_says_which() -> None:
+def test_an_operator_of_a_later_opset_names_that_opset() -> None:
     model = model_of([node("Gelu", ["x"], ["y"])], {"x": (1,)}, ["y"], opset=17)
     assert "came with opset 20" in refusal(lambda: read_model(model))
 
 
 @pytest.mark.parametrize("opset", [1, 6, 29, 99])
-def test_other_opsets_are_refused_with_those_that_are_not(opset: int) -> None:
+def test_unsupported_opsets_are_refused_with_the_supported_range(opset: int) -> None:
     text = refusal(lambda: read_model(relu_model(opset=opset)))
     assert f"opset {opset}" in text and "7 to 28" in text
 
@@ -209,17 +209,17 @@ def test_nodes_out_of_order_are_brought_into_order() -> None:
     assert [each.operator for each in model.graph.nodes] == ["Relu", "Neg"]
 
 
-def test_a_missing_initialiser_is_named_with_who_needs_it() -> None:
+def test_a_missing_initialiser_is_named_with_its_reader() -> None:
     text = refusal(lambda: read_model(model_of([node("Add", ["x", "w"], ["y"], name="a")], {"x": (1,)}, ["y"])))
     assert "'w'" in text and "'a'" in text and "weight" in text
 
 
-def test_values_are_made_once() -> None:
+def test_values_produced_twice_are_refused() -> None:
     nodes = [node("Relu", ["x"], ["y"]), node("Neg", ["x"], ["y"])]
     assert "made twice" in refusal(lambda: read_model(model_of(nodes, {"x": (1,)}, ["y"])))
 
 
-def test_an_output_nobody_makes_and_no_outputs() -> None:
+def test_an_unproduced_output_and_missing_outputs_are_refused() -> None:
     assert "no node produces output 'z'" in refusal(lambda: read_model(model_of([], {"x": (1,)}, ["z"])))
     assert "no outputs" in refusal(lambda: read_model(model_of([], {"x": (1,)}, [])))
 
@@ -234,7 +234,7 @@ def declaring(dtype: int, shape: Any) -> Any:
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (2, 3, 1)])
-def test_outputs_of_another_shape_than_declared_are_told(shape: Any) -> None:
+def test_outputs_that_differ_from_the_declared_shape_warn(shape: Any) -> None:
     with pytest.warns(DeclaredShapeWarning, match=r"output 'y': its shape is \(2, 3\), and \("):
         assert imported(declaring(onnx.TensorProto.FLOAT, shape)).values["y"].shape == (2, 3)
 
@@ -293,7 +293,7 @@ def test_an_index_of_a_sparse_tensor_lies_within_every_axis(place: list[list[int
 
 
 @pytest.mark.parametrize("count", [3, 5])
-def test_data_of_another_length_than_the_shape_says_are_refused(count: int) -> None:
+def test_data_whose_length_contradicts_the_shape_are_refused(count: int) -> None:
     model = model_of([node("Add", ["x", "w"], ["y"])], {"x": (4,)}, ["y"])
     raw = np.zeros(count, np.float32).tobytes()
     model.graph.initializer.append(TensorProto(name="w", data_type=1, dims=[4], raw_data=raw))
@@ -301,7 +301,7 @@ def test_data_of_another_length_than_the_shape_says_are_refused(count: int) -> N
 
 
 @pytest.mark.parametrize(("axes", "said"), [([1, -1], "an axis stands twice in [1, 1]"), ([2], "there is no axis 2")])
-def test_axes_are_there_and_stand_once(axes: list[int], said: str) -> None:
+def test_missing_or_repeated_axes_are_refused(axes: list[int], said: str) -> None:
     model = model_of([node("ReduceMean", ["x"], ["y"], axes=axes)], {"x": (2, 3)}, ["y"], opset=13)
     assert said in refusal(lambda: imported(model))
 
@@ -463,7 +463,7 @@ def test_shapes_must_fit(shapes: Any, said: str) -> None:
     assert said in refusal(lambda: imported(relu_model(), shapes))
 
 
-def test_given_extents_replace_declared_ones_with_a_warning() -> None:
+def test_given_extents_replace_declared_extents_with_a_warning() -> None:
     with pytest.warns(DeclaredShapeWarning, match=r"input 'x': the shape \(2, 4\) is given and used, and \(2, 3\)"):
         assert imported(relu_model(), {"x": (2, 4)}).values["y"].shape == (2, 4)
 
@@ -473,7 +473,7 @@ def test_dimensions_and_values_must_fit() -> None:
     assert "float64" in refusal(lambda: imported(relu_model(), known={"x": np.zeros((2, 3))}))
 
 
-def test_a_shape_from_a_value_says_which_input_settles_it() -> None:
+def test_a_value_dependent_shape_names_the_input() -> None:
     model = model_of([node("Reshape", ["x", "s"], ["y"])], {"x": (2, 3), "s": (1,)}, ["y"], dtypes={"s": 7})
     with pytest.raises(ValueNeededError) as caught:
         imported(model)
@@ -514,7 +514,7 @@ RICH = _rich_model()
 
 @settings(max_examples=examples(150))
 @given(st.lists(st.tuples(st.integers(0, len(RICH) - 1), st.integers(0, 255)), min_size=1, max_size=4))
-def test_a_damaged_model_is_refused_or_taken_but_nothing_else(changes: list[tuple[int, int]]) -> None:
+def test_a_damaged_model_is_refused_or_accepted_without_other_errors(changes: list[tuple[int, int]]) -> None:
     data = bytearray(RICH)
     for place, value in changes:
         data[place] = value

@@ -113,7 +113,7 @@ def test_svm_regressor(kernel: str, far: float) -> None:
     )
 
 
-def test_svm_regressor_that_tells_what_is_inside() -> None:
+def test_svm_regressor_of_one_class() -> None:
     same(
         "SVMRegressor",
         X,
@@ -153,7 +153,7 @@ def test_probabilities_of_a_svm_classifier_are_libsvms(classes: int) -> None:
     same("SVMClassifier", X, outputs=2, by_host=True, **said)
 
 
-def test_shapes_of_what_the_host_does_follow_from_rows_not_from_values() -> None:
+def test_shapes_of_host_operators_follow_from_row_counts() -> None:
     said = svm(3, kernel_type="RBF", prob_a=[-1.5, -0.7, -1.1], prob_b=[0.1, -0.2, 0.3])
     network = imported(model("SVMClassifier", {"x": X}, 2, **said))
     assert [network.values[name].shape for name in network.outputs] == [(7,), (7, 3)]

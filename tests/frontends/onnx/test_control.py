@@ -34,7 +34,7 @@ def choice() -> list[Any]:
 
 
 @pytest.mark.parametrize("condition", [True, False])
-def test_a_known_condition_takes_its_branch(condition: bool) -> None:
+def test_a_constant_condition_imports_only_its_branch(condition: bool) -> None:
     model = model_of(choice(), {"x": (3,)}, ["y"], {"c": np.array(condition), "w": X})
     network = imported(model)
     assert not host_operators(network)
@@ -42,7 +42,7 @@ def test_a_known_condition_takes_its_branch(condition: bool) -> None:
 
 
 @pytest.mark.parametrize("condition", [True, False])
-def test_both_branches_are_computed_where_only_a_run_knows_the_condition(condition: bool) -> None:
+def test_both_branches_are_computed_for_a_runtime_condition(condition: bool) -> None:
     model = model_of(choice(), {"x": (3,), "c": ()}, ["y"], {"w": X}, dtypes={"c": BOOL})
     network = imported(model)
     assert not host_operators(network)
@@ -136,7 +136,7 @@ def loop(condition: Any) -> Any:
     return node("Loop", ["trips", "", "start"], ["y", "all"], body=body)
 
 
-def test_a_loop_of_known_length_is_unrolled() -> None:
+def test_a_loop_of_constant_length_is_unrolled() -> None:
     constants = {"trips": np.array(3), "start": np.zeros(3, np.float32)}
     model = model_of([loop(node("Identity", ["c"], ["c1"]))], {"x": (3,)}, ["y", "all"], constants)
     network = imported(model)
@@ -152,7 +152,7 @@ def test_a_loop_ends_by_its_counter() -> None:
     assert imported(model).values["all"].shape == (3, 3)
 
 
-def test_a_loop_that_is_known_to_do_nothing_has_empty_results() -> None:
+def test_a_loop_of_length_0_has_empty_results() -> None:
     """The carried value would grow, so that the body is no network of its own."""
     body = helper.make_graph(
         [node("Concat", ["v", "x"], ["v1"], axis=0), node("Neg", ["v1"], ["s"]), node("Identity", ["c"], ["c1"])],
@@ -211,7 +211,7 @@ def test_a_loop_that_ends_by_its_values_is_one_task() -> None:
     assert np.array_equal(evaluate(network, {"x": X})["y"], 5 * X)  # sums of 2, 4, 6, 8, 10
 
 
-def test_a_loop_whose_length_follows_from_values_says_from_which() -> None:
+def test_a_loop_of_value_dependent_length_names_the_input() -> None:
     model = model_of(
         [loop(node("Identity", ["c"], ["c1"]))],
         {"x": (3,), "trips": ()},
@@ -244,7 +244,7 @@ def test_scans_go_both_ways() -> None:
     assert np.array_equal(got["last"], sums[:, 0])
 
 
-def test_sequences_go_as_they_come() -> None:
+def test_sequence_operators_are_resolved_at_import() -> None:
     nodes = [
         node("SplitToSequence", ["x"], ["s"], axis=0),
         node("SequenceAt", ["s", "last"], ["a"]),

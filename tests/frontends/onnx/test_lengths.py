@@ -63,7 +63,7 @@ def test_places_of_numbers_that_are_not_zero() -> None:
     check(POSITIVE, {"places": "int64"}, *({"x": x} for x in (X, NOTHING, ALL)))
 
 
-def test_what_follows_from_places_is_as_long() -> None:
+def test_values_derived_from_counted_indices_have_their_length() -> None:
     nodes = [
         *POSITIVE,
         node("Transpose", ["places"], ["pairs"]),
@@ -82,7 +82,7 @@ def test_what_follows_from_places_is_as_long() -> None:
     check(nodes, outputs, *({"x": x} for x in (X, NOTHING, ALL)))
 
 
-def test_reductions_count_only_what_there_is() -> None:
+def test_reductions_count_only_existing_elements() -> None:
     nodes = [
         *POSITIVE,
         node("Compress", ["x", "chosen"], ["lines"], axis=0),
@@ -97,7 +97,7 @@ def test_reductions_count_only_what_there_is() -> None:
     check(nodes, outputs, *({"x": X, "chosen": each} for each in chosen))
 
 
-def test_the_range_of_what_there_is_quantises_it() -> None:
+def test_quantisation_uses_the_range_of_existing_elements() -> None:
     nodes = [
         *POSITIVE,
         node("Compress", ["x", "chosen"], ["lines"], axis=0),
@@ -108,7 +108,7 @@ def test_the_range_of_what_there_is_quantises_it() -> None:
     check(nodes, outputs, *({"x": X, "chosen": each} for each in chosen))
 
 
-def test_the_first_numbers_in_order_as_many_as_an_input_says() -> None:
+def test_topk_with_k_from_an_input() -> None:
     nodes = [node("TopK", ["x", "k"], ["best", "at"]), node("Neg", ["best"], ["negative"])]
     check(nodes, {"negative": "float32", "at": "int64"}, *({"x": X, "k": np.array([k])} for k in (1, 3, 5)))
 
@@ -120,7 +120,7 @@ def test_numbers_that_differ(ordered: int) -> None:
     check(nodes, outputs, *({"x": np.array(x)} for x in ([3, 1, 3, 2], [5, 5, 5, 5], [4, 3, 2, 1])))
 
 
-def test_what_no_rule_covers_is_computed_by_the_host_from_cut_arrays() -> None:
+def test_operators_without_rule_run_on_the_host_on_cut_arrays() -> None:
     nodes = [*POSITIVE, node("CumSum", ["places", "axis"], ["sums"], reverse=1)]
     nodes.insert(0, node("Constant", [], ["axis"], value_int=1))
     check(nodes, {"sums": "int64"}, *({"x": x} for x in (X, ALL)), on_host=True)
@@ -237,7 +237,7 @@ def test_the_first_of_counted_elements_stay_on_the_device() -> None:
     ],
     ids=["resize", "slice by steps"],
 )
-def test_what_changes_a_counted_axis_is_computed_from_cut_arrays(last: Any) -> None:
+def test_operators_on_a_counted_axis_run_on_cut_arrays(last: Any) -> None:
     check(of_positive(last), {"y": "float32"}, *FLATS, on_host=True)
 
 
@@ -270,7 +270,7 @@ COUNTED = [node("Cast", ["s"], ["i"], to=7), node("Reshape", ["i", "one"], ["cou
 
 
 @pytest.mark.parametrize("axis", ["start", "one", "minus"])
-def test_a_slice_ends_where_a_floating_point_input_says(axis: str) -> None:
+def test_a_slice_end_can_come_from_a_floating_point_input(axis: str) -> None:
     nodes = [
         *COUNTED,
         node("Slice", ["x", "start", "count", axis], ["part"]),
@@ -281,7 +281,7 @@ def test_a_slice_ends_where_a_floating_point_input_says(axis: str) -> None:
     check(nodes, {"y": "float32", "sum": "float32"}, *given)
 
 
-def test_slices_that_begin_elsewhere_end_where_a_floating_point_input_says() -> None:
+def test_slices_with_other_starts_end_at_a_floating_point_input() -> None:
     nodes = [*COUNTED, node("Slice", ["x", "one", "count", "start"], ["y"])]
     check(nodes, {"y": "float32"}, *({"s": np.array(n, np.float32), "x": X} for n in (2, 3, 1, -1, 9)))
 

@@ -219,7 +219,7 @@ def test_results_of_inner_loops_that_nothing_reads() -> None:
 
 @pytest.mark.filterwarnings("ignore::syclsched.errors.HostOperatorWarning")
 @pytest.mark.parametrize("backwards", [0, 1])
-def test_loops_within_those_of_the_reference_implementation(backwards: int) -> None:
+def test_loops_nested_in_reference_implementation_loops(backwards: int) -> None:
     """It ran no iteration of a Loop without a condition, and refused scans backwards or of no elements."""
     step = graph(
         [node("Add", ["f", "h"], ["f1"]), node("Identity", ["go"], ["e"])], "j go f", "e f1 f1", {"j": (), "go": ()}

@@ -56,14 +56,14 @@ def test_outputs_may_be_anything() -> None:
         assert np.array_equal(got[name], want), name
 
 
-def test_what_an_operation_refuses_is_told_with_the_node() -> None:
+def test_refusals_of_operations_name_the_node() -> None:
     resize = node("Resize", ["x", "", "s"], ["y"], name="larger", coordinate_transformation_mode="sideways")
     network = imported(model_of([resize], {"x": (1, 4)}, ["y"], {"s": np.array([1, 2], np.float32)}))
     with pytest.raises(ModelError, match=r"node Resize 'larger'.*there is no coordinates 'sideways'"):
         lower(network)
 
 
-def test_what_is_an_output_but_for_its_shape_is_written_there() -> None:
+def test_values_reshaped_to_outputs_are_written_in_place() -> None:
     model = model_of([node("Relu", ["x"], ["a"]), node("Flatten", ["a"], ["y"])], {"x": (2, 3, 4)}, ["y"])
     lowered = lower(imported(model))
     assert len(lowered.graph.tasks) == 1
@@ -71,7 +71,7 @@ def test_what_is_an_output_but_for_its_shape_is_written_there() -> None:
 
 
 @pytest.mark.sycl
-def test_it_is_right_there() -> None:
+def test_a_reshaped_output_with_another_reader_is_correct() -> None:
     nodes = [node("Relu", ["x"], ["a"]), node("Flatten", ["a"], ["y"]), node("Neg", ["a"], ["z"])]
     x = np.arange(-12, 12, dtype=np.float32).reshape(2, 3, 4)
     got = results(lower(imported(model_of(nodes, {"x": (2, 3, 4)}, ["y", "z"]))), {"x": x})
@@ -126,14 +126,14 @@ def test_odd_names_become_names_that_can_be() -> None:
     assert all(len(name) <= 400 for name in lowered.graph.arrays)
 
 
-def test_results_nobody_asks_for() -> None:
+def test_an_operator_with_an_unused_result_is_one_task() -> None:
     nodes = [node("TopK", ["x", "k"], ["", "i"])]
     graph = lower(imported(model_of(nodes, {"x": (5,)}, ["i"], {"k": np.array([2])}, dtypes={"i": 7}))).graph
     assert len(graph.tasks) == 1
 
 
 @pytest.mark.sycl
-def test_results_of_a_loop_that_nobody_asks_for() -> None:
+def test_unused_results_of_a_loop_are_dropped() -> None:
     carried = (("v", 1, (3,)), ("n", 6, ()), ("w", 7, (2, 1)))
     body = helper.make_graph(
         [

@@ -207,7 +207,7 @@ NARROW = {"K": 32, "N": 4, "block_size": 16, "bits": 3}
         ("BiasGelu", {"x": (3,)}, {}, "1 inputs"),
     ],
 )  # fmt: skip
-def test_what_is_not_supported_is_refused(operator: str, inputs: Any, attributes: Any, text: str) -> None:
+def test_unsupported_operators_are_refused(operator: str, inputs: Any, attributes: Any, text: str) -> None:
     node = helper.make_node(operator, list(inputs), ["y"], domain=MICROSOFT, **attributes)
     model = model_of([node], {name: shape for name, shape in inputs.items() if name}, ["y"])
     model.opset_import.append(helper.make_opsetid(MICROSOFT, 1))

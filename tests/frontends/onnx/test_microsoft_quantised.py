@@ -80,7 +80,7 @@ def test_products_that_are_quantised_when_they_are_computed() -> None:
     same("MatMulIntegerToFloat", {"a": whole(3, 20)}, constants=constants, order="a b sa s")
 
 
-def test_there_and_back() -> None:
+def test_quantize_and_dequantize() -> None:
     for dtype in ("uint8", "int8", "uint16", "int16"):
         constants = {"s": scale(0.05), "z": np.array(20, dtype)}
         same("QuantizeLinear", {"x": array(3, 4)}, constants=constants)

@@ -128,7 +128,7 @@ def test_more_scan_inputs_than_inputs_are_refused() -> None:
 
 @pytest.mark.parametrize("operator", ["ReduceLogSum", "ReduceLogSumExp", "ReduceL2"])
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
-def test_logarithms_and_roots_of_integers_are_those_of_onnx_runtime(operator: str, dtype: str) -> None:
+def test_logarithms_and_roots_of_integers_equal_onnx_runtime(operator: str, dtype: str) -> None:
     from support.beside_runtime import same_as_runtime
 
     x = np.arange(1, 7).reshape(2, 3).astype(dtype)

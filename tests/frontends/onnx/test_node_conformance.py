@@ -69,7 +69,7 @@ def test_there_are_node_tests() -> None:
 
 
 @pytest.mark.parametrize("case", CLAIMED, ids=lambda case: case.name)
-def test_imported_networks_give_what_onnx_says(case: node_cases.NodeCase) -> None:
+def test_imported_networks_have_the_results_of_onnx(case: node_cases.NodeCase) -> None:
     for inputs, outputs in case.data():
         given = node_cases.named(case, inputs)
         values, network = node_cases.prepared(case, given)
@@ -79,7 +79,7 @@ def test_imported_networks_give_what_onnx_says(case: node_cases.NodeCase) -> Non
 
 
 @pytest.mark.sycl
-def test_the_cpu_device_gives_what_onnx_says(on_device: node_cases.NodeCase) -> None:
+def test_the_cpu_device_has_the_results_of_onnx(on_device: node_cases.NodeCase) -> None:
     check_on(on_device, next(device.name for device in platform().devices if device.kind == "cpu"))
 
 
@@ -87,7 +87,7 @@ def test_the_cpu_device_gives_what_onnx_says(on_device: node_cases.NodeCase) -> 
 @pytest.mark.other_device
 @pytest.mark.one_case_in(2)
 @pytest.mark.parametrize("case", EMULATED, ids=lambda case: case.name)
-def test_the_emulator_gives_what_onnx_says(case: node_cases.NodeCase) -> None:
+def test_the_emulator_has_the_results_of_onnx(case: node_cases.NodeCase) -> None:
     check_on(case, next(device.name for device in platform().devices if device.kind == OTHER_DEVICE))
 
 

@@ -30,7 +30,7 @@ def test_the_page_is_up_to_date(tool: ModuleType) -> None:
     assert text == tool.page(), "run tools/onnx_operators.py"
 
 
-def test_the_record_says_what_this_release_comes_to(tool: ModuleType) -> None:
+def test_the_record_of_this_release_is_up_to_date(tool: ModuleType) -> None:
     record = tool.recorded()
     assert "\n".join(tool.releases(record)) in tool.PAGE.read_text(encoding="utf-8"), "run tools/onnx_operators.py"
     if onnx.__version__ not in record:

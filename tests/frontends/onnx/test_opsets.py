@@ -164,7 +164,7 @@ def test_forms_of_operators(form: Any, opset: int) -> None:
 
 
 @pytest.mark.parametrize(("time", "lengths"), [(0, [2, 0, 1]), (1, [3, 1])])
-def test_sequences_of_lengths_known_only_then_are_reversed(time: int, lengths: list[int]) -> None:
+def test_reverse_sequence_with_lengths_from_an_input(time: int, lengths: list[int]) -> None:
     made = node("ReverseSequence", ["x", "n"], ["y"], time_axis=time, batch_axis=1 - time)
     same_as_runtime([made], {"x": X, "n": np.array(lengths)}, ["y"], 10)
 
@@ -332,7 +332,7 @@ def _averages_by_definition(x: Any, a: dict[str, Any], pads: list[int], rounded:
 
 @settings(max_examples=examples(60))
 @given(st.data())
-def test_dilated_average_poolings_are_what_the_text_of_the_operator_says(data: Any) -> None:
+def test_dilated_average_poolings_follow_the_specification(data: Any) -> None:
     """No library has these results: onnx's reference moves windows with ceil_mode, and for auto_pad it and ONNX
     Runtime 1.32 leave dilations out."""
     rank = data.draw(st.integers(1, 3))
@@ -382,7 +382,7 @@ def test_resizes_of_any_form(data: Any) -> None:
 # --- names --------------------------------------------------------------------------------------------
 
 
-def test_outputs_keep_their_names_whatever_they_are() -> None:
+def test_outputs_keep_their_names_for_every_kind_of_value() -> None:
     constants = {"c": array(2)}
     nodes = [
         node("Identity", ["x"], ["same"]),
@@ -414,7 +414,7 @@ def test_functions_are_inlined() -> None:
     assert np.array_equal(evaluate(imported(model), {"x": x})["y"], x + x)
 
 
-def test_what_the_host_does_is_reported() -> None:
+def test_host_operators_are_reported() -> None:
     from syclsched.frontends.onnx.lowering import lower
     from syclsched.frontends.onnx.reference import host_operators
 
@@ -425,7 +425,7 @@ def test_what_the_host_does_is_reported() -> None:
         assert lower(network).on_host == ("Det 'd1'",)
 
 
-def test_models_without_it_do_not_warn() -> None:
+def test_models_without_host_operators_do_not_warn() -> None:
     from syclsched.frontends.onnx.lowering import lower
 
     with warnings.catch_warnings():

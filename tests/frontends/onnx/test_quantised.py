@@ -65,7 +65,7 @@ def test_a_quantised_dense_layer() -> None:
     same_as_runtime([made], {"x": whole(3, 40)}, ["y"], 10, constants)
 
 
-def test_there_and_back() -> None:
+def test_quantize_and_dequantize() -> None:
     nodes = [
         node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
         node("DequantizeLinear", ["q", "s", "z"], ["y"]),

@@ -76,7 +76,7 @@ def test_sequences_of_several_lengths(operator: str, direction: str, known: bool
     ("operator", "more"),
     [("RNN", {}), ("GRU", {}), ("GRU", {"linear_before_reset": 1}), ("LSTM", {}), ("LSTM", {"input_forget": 1})],
 )
-def test_what_activations_are_given_is_bounded(operator: str, direction: str, more: dict[str, int]) -> None:
+def test_inputs_of_activations_are_clipped(operator: str, direction: str, more: dict[str, int]) -> None:
     made, inputs, weights, outputs = one(operator, direction, clip=0.4, **more)
     same_as_runtime([made], inputs, outputs, 14, weights)
 
@@ -131,7 +131,7 @@ def test_long_sequences_are_one_task() -> None:
         ({"clip": -1.0}, "clip=-1"),
     ],
 )
-def test_forms_that_nobody_does_are_refused(more: dict[str, Any], said: str) -> None:
+def test_unsupported_forms_are_refused(more: dict[str, Any], said: str) -> None:
     made, inputs, weights, outputs = one("RNN", **more)
     dtypes = {"n": onnx.TensorProto.INT32}
     shapes = {name: each.shape for name, each in inputs.items()}

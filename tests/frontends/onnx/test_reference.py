@@ -33,9 +33,7 @@ def test_regions_are_aligned(opset: int, mode: str) -> None:
 @pytest.mark.parametrize(
     "inputs", [["b", "s"], ["b", "s", "most"], ["b", "s", "", "overlap"], ["b", "s", "most", "overlap"]]
 )
-def test_boxes_are_chosen_with_what_says_how_many_left_out_or_a_scalar(
-    inputs: list[str], shape: tuple[int, ...]
-) -> None:
+def test_boxes_are_chosen_with_missing_or_scalar_limits(inputs: list[str], shape: tuple[int, ...]) -> None:
     node = helper.make_node("NonMaxSuppression", inputs, ["y"])
     given = {
         "b": np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 5, 1, 6]]], np.float32),

@@ -123,7 +123,7 @@ def test_every_device_adds_once(devices: list[str], implementation: str, request
 @pytest.mark.sycl
 @pytest.mark.parametrize("devices", [["cpu"], ["cpu", OTHER_DEVICE]])
 @pytest.mark.parametrize("done", [False, True])
-def test_what_failed_is_done_again_from_the_residual_as_it_was(devices: list[str], done: bool) -> None:
+def test_retries_start_from_the_original_residual(devices: list[str], done: bool) -> None:
     for device in devices:
         there(device)
     made, given = lowered(), blocks()[1]

@@ -146,7 +146,7 @@ def test_quantised_models(name: str, tmp_path: Path) -> None:
 @pytest.mark.sycl
 @pytest.mark.parametrize("kind", ["optimised", "quantised"])
 @pytest.mark.parametrize("name", NAMES)
-def test_devices_run_them(name: str, kind: str, tmp_path: Path) -> None:
+def test_devices_have_the_results_of_onnx_runtime(name: str, kind: str, tmp_path: Path) -> None:
     model, inputs = example(name)
     made = model if kind == "optimised" else quantised(name, tmp_path)
     with syclsched.compile(optimised(made, tmp_path), devices="cpu", autotune=False) as compiled:

@@ -70,7 +70,7 @@ def test_the_nearest_of_places_halfway_between_two(padding_mode: str, align: int
 
 
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
-def test_outside_are_zeros_whatever_is_at_the_border(mode: str) -> None:
+def test_zero_padding_ignores_the_border_values(mode: str) -> None:
     made = helper.make_node("GridSample", ["x", "grid"], ["y"], mode=mode, padding_mode="zeros")
     x, grid = np.full((1, 1, 4, 4), np.inf, np.float32), np.full((1, 1, 2, 2), 3, np.float32)
     same_as_runtime([made], {"x": x, "grid": grid}, ["y"], 20)

@@ -44,7 +44,7 @@ def zip_map(labels: list[Any], kind: str) -> Any:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize(("labels", "kind"), [(TEXTS, "text"), (INTEGERS, "integers")], ids=["text", "integers"])
-def test_labels_and_maps_are_those_of_onnx_runtime(labels: list[Any], kind: str) -> None:
+def test_labels_and_maps_equal_those_of_onnx_runtime(labels: list[Any], kind: str) -> None:
     made = model([classifier(labels, kind), zip_map(labels, kind)], ["label", "probabilities"])
     label, maps = session(made).run(None, {"x": X})
     with syclsched.compile(made, devices="cpu", autotune=False) as compiled:

@@ -111,7 +111,7 @@ def test_optimisers_of_several_tensors(name: str, steps: int) -> None:
             np.testing.assert_allclose(made[f"{c}{t} new"], each, rtol=1e-5)
 
 
-def test_an_optimiser_whose_state_stays_in_memory() -> None:
+def test_an_optimiser_with_resident_state() -> None:
     node = helper.make_node(
         "Momentum",
         ["R", "T", "x", "g", "v"],

@@ -77,7 +77,7 @@ def test_rows_of_other_numbers() -> None:
 
 
 @pytest.mark.parametrize("tracks", [None, [0] * 11, [0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0]])
-def test_missing_values_go_where_they_are_said_to(tracks: list[int] | None) -> None:
+def test_missing_values_follow_the_configured_branch(tracks: list[int] | None) -> None:
     x = X.copy()
     x[::2, 1] = x[1::3, 0] = x[3::2, 3] = np.nan
     said = forest(1, what="target", n_targets=1)
@@ -105,7 +105,7 @@ def test_nan_that_counts_as_true(rule: str) -> None:
     same("TreeEnsembleRegressor", x, **said)
 
 
-def test_trees_are_one_task_however_many_there_are() -> None:
+def test_an_ensemble_of_trees_is_one_task() -> None:
     network = imported(
         model("TreeEnsembleClassifier", {"x": X}, 2, **forest(3, what="class", classlabels_int64s=[0, 1, 2]))
     )
@@ -151,7 +151,7 @@ def test_classifier_of_two_classes_with_the_scores_of_one(post: str, positive: b
         ({"aggregate_function": "MEDIAN"}, "aggregate_function is 'MEDIAN', expected SUM, AVERAGE, MIN or MAX"),
     ],
 )
-def test_what_are_no_trees_is_refused(changed: dict[str, Any], what: str) -> None:
+def test_malformed_trees_are_refused(changed: dict[str, Any], what: str) -> None:
     said = {**forest(1, what="target", n_targets=1), **changed}
     with pytest.raises(ModelError, match=what):
         imported(model("TreeEnsembleRegressor", {"x": X}, **said))

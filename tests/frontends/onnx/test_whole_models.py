@@ -72,7 +72,7 @@ def test_imported_models_are_canonical_and_right(name: str) -> None:
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("rewritten", [False, True], ids=["as it is", "rewritten"])
-def test_devices_give_what_the_runtime_gives(name: str, rewritten: bool) -> None:
+def test_devices_have_the_results_of_onnx_runtime(name: str, rewritten: bool) -> None:
     network, inputs, want = example(name)
     lowered = lower(rewrite(network).network if rewritten else network)
     platform = api.discover()

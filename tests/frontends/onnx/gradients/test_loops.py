@@ -116,7 +116,7 @@ def loop(*, condition: bool = False) -> list[Any]:
 
 
 @pytest.mark.parametrize("trips", [1, 3, 7])
-def test_loops_of_known_length(trips: int) -> None:
+def test_loops_of_constant_length(trips: int) -> None:
     parameters = {"s0": numbers(2, 3), "r": numbers(3, 3, seed=3), "b": numbers(3, seed=4)}
     check_gradients(loop(), parameters, constants={"trips": np.array(trips)})
 

@@ -82,7 +82,7 @@ def test_unusual_activations_and_bounds_of_an_lstm() -> None:
     check("LSTM", activations=["HardSigmoid", "Softsign", "Elu"], clip=1.5, state=True)
 
 
-def test_the_last_state_alone() -> None:
+def test_gradient_of_the_last_state_alone() -> None:
     node, parameters, _ = layer("GRU")
     check_gradients([node, helper.make_node("Mul", ["yh", "yh"], ["out"])], parameters)
 

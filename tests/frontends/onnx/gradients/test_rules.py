@@ -389,7 +389,7 @@ def test_aligned_regions(opset: int, attributes: dict[str, Any]) -> None:
     )
 
 
-def test_an_expression_whose_derivative_is_long() -> None:
+def test_an_expression_with_a_long_derivative() -> None:
     folded: Any = 0
     for number in range(4):  # as positions that are reflected: 243 operators, and thousands in the derivative
         folded = ("mul", ("min", ("mul", folded, 1), ("const", 0.9 - number / 10)), ("sin", ("add", folded, 1)))
@@ -409,7 +409,7 @@ def test_an_expression_whose_derivative_is_long() -> None:
         assert (results[f"d{name}"] * direction).sum() == pytest.approx(wanted, rel=1e-6)
 
 
-def test_what_the_loss_does_not_follow_has_a_gradient_of_zero() -> None:
+def test_parameters_without_influence_have_a_gradient_of_zero() -> None:
     nodes = [node("Round", "a", "r"), node("Mul", "r b")]
     parameters = {"a": 3 * numbers(3, 4), "b": numbers(3, 4, seed=1)}
     check_gradients(nodes, parameters)

@@ -53,7 +53,7 @@ def test_attributes_have_their_default_values() -> None:
     same_as_runtime(calling([given, missing], leaky(17)))
 
 
-def test_functions_within_functions_and_branches_have_them_too() -> None:
+def test_nested_functions_have_attribute_defaults() -> None:
     branches = {
         f"{name}_branch": helper.make_graph(
             [node(function, ["x"], ["r"], domain="mine")], name, [], [helper.make_tensor_value_info("r", 1, None)]

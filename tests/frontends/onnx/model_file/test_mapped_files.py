@@ -41,7 +41,7 @@ def path(tmp_path: Path) -> Path:
     return found
 
 
-def test_large_weights_are_views_of_the_file_and_small_ones_are_not(path: Path) -> None:
+def test_only_large_weights_are_views_of_the_file(path: Path) -> None:
     found = read_model(path).graph.initialisers
     for name, value in WEIGHTS.items():
         assert np.array_equal(found[name], value) and not found[name].flags.writeable
@@ -61,7 +61,7 @@ def test_a_file_of_many_weights_is_opened_once_and_closed_with_the_last(path: Pa
     assert opened() == 0
 
 
-def test_constants_of_it_hold_nothing_and_are_the_same_for_every_import(path: Path) -> None:
+def test_mapped_constants_hold_no_memory_and_are_shared_by_imports(path: Path) -> None:
     model = read_model(path)
     first, again = (imported_constants(model) for _ in range(2))
     for name, value in WEIGHTS.items():
@@ -140,14 +140,14 @@ def put_back(found: Any) -> ModelProto:
     return proto
 
 
-def test_what_is_lifted_and_what_is_left_are_the_model() -> None:
+def test_extracted_data_and_the_rest_form_the_model() -> None:
     model = product()
     found = extract_raw_data(memoryview(model.SerializeToString()))
     assert put_back(found) == model
     assert len(found[0]) < MIN_EXTRACTED_BYTES and sorted(found[1]) == [0, 1, 2]
 
 
-def test_what_follows_and_precedes_raw_data_stays(tmp_path: Path) -> None:
+def test_fields_around_raw_data_are_kept(tmp_path: Path) -> None:
     model = product()
     model.graph.initializer[1].doc_string = "before or behind"
     model.graph.doc_string = "of the graph"
@@ -196,7 +196,7 @@ def test_raw_data_that_stand_twice_or_in_two_graphs_are_left_to_protobuf() -> No
     assert read_model(merged).graph.initialisers["a"].tobytes() == WEIGHTS["a"].tobytes()
 
 
-def test_a_wrong_size_of_what_was_lifted_is_refused(path: Path) -> None:
+def test_a_wrong_size_of_extracted_data_is_refused(path: Path) -> None:
     model = product()
     model.graph.initializer[1].dims[0] += 1
     path.write_bytes(model.SerializeToString())
@@ -217,7 +217,7 @@ def test_functions_are_inlined_with_their_weights(path: Path) -> None:
     assert all(np.array_equal(found[name], value) for name, value in WEIGHTS.items())
 
 
-def test_a_network_of_it_computes_the_same(path: Path) -> None:
+def test_a_network_of_mapped_weights_has_equal_results(path: Path) -> None:
     from support.host_evaluation import evaluate
 
     x = {"x": np.ones((1, SIZE), np.float32)}

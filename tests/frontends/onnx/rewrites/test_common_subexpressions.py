@@ -8,21 +8,21 @@ from support.networks import Builder, kinds, rewritten
 from syclsched.frontends.onnx.rewrites import rewrite
 
 
-def test_the_same_is_computed_once() -> None:
+def test_equal_nodes_are_merged() -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (3, 4))
     made.elementwise(("add", 0, 1), made.softmax(x, 1), made.softmax(x, 1))
     assert kinds(rewritten(made, "common")) == ["softmax", "elementwise"]
 
 
-def test_what_differs_in_an_attribute_is_not_the_same() -> None:
+def test_nodes_with_different_attributes_are_not_merged() -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (3, 3))
     made.elementwise(("add", 0, 1), made.softmax(x, 0), made.softmax(x, 1))
     assert len(rewritten(made, "common").nodes) == 3
 
 
-def test_what_draws_random_numbers_is_drawn_twice() -> None:
+def test_random_nodes_are_not_merged() -> None:
     made = Builder(dtype="float64")
     drawn = [made.add("reference", (), (3,), node=b"", opsets=(), names=(), results=("y",)) for _ in range(2)]
     made.elementwise(("add", 0, 1), *drawn)
@@ -31,7 +31,7 @@ def test_what_draws_random_numbers_is_drawn_twice() -> None:
 
 
 @pytest.mark.parametrize("other", [1.0, True, -1.0])
-def test_one_and_what_equals_it_are_not_the_same(other: float) -> None:
+def test_equal_constants_of_different_type_are_not_merged(other: float) -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (3, 3))
     two = [made.elementwise(("cast", "float64", ("const", value)), x) for value in (1, other)]
@@ -39,7 +39,7 @@ def test_one_and_what_equals_it_are_not_the_same(other: float) -> None:
     assert len(rewritten(made, "common").nodes) == 3
 
 
-def test_equal_constants_are_one_and_so_is_what_reads_them() -> None:
+def test_equal_constants_and_their_readers_are_merged() -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (3, 4))
     one, other = (made.elementwise(("mul", 0, 1), x, made.constant(np.arange(4.0))) for _ in range(2))

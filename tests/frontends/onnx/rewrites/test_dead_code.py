@@ -4,7 +4,7 @@ from __future__ import annotations
 from support.networks import Builder, kinds, rewritten
 
 
-def test_what_no_output_needs_is_left_out() -> None:
+def test_nodes_without_influence_on_outputs_are_removed() -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (3, 4))
     made.softmax(made.elementwise(("exp", 0), x), 1)
@@ -14,7 +14,7 @@ def test_what_no_output_needs_is_left_out() -> None:
     assert set(network.values) == {"x", wanted}
 
 
-def test_an_output_of_several_that_nobody_reads_is_not_asked_for() -> None:
+def test_an_unread_output_of_a_node_is_dropped() -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (3, 4))
     values = made.add("topk", (x,), (3, 2), k=2, axis=1, largest=True, sorted=True)

@@ -5,7 +5,7 @@ import numpy as np
 from support.networks import Builder, kinds, rewritten
 
 
-def test_what_follows_from_constants_is_computed_beforehand() -> None:
+def test_nodes_of_constants_are_folded() -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (3, 4))
     known = made.reshape(made.transpose(made.normal(2, 2), 1, 0), 4)
@@ -23,7 +23,7 @@ def test_a_small_constant_is_not_made_a_large_one() -> None:
     assert kinds(rewritten(made, "constant_folding")) == ["elementwise", "elementwise"]
 
 
-def test_what_is_folded_cannot_be_written_to() -> None:
+def test_folded_constants_are_read_only() -> None:
     made = Builder(dtype="float64")
     made.elementwise(("add", 0, 1), made.input("x", (4,)), made.elementwise(("exp", 0), made.normal(4)))
     assert not any(array.flags.writeable for array in rewritten(made, "constant_folding").constants.values())

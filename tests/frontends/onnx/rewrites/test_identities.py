@@ -30,7 +30,7 @@ def shapes() -> dict[str, object]:
 
 
 @pytest.mark.parametrize("kind", list(shapes()))
-def test_what_changes_nothing_goes(kind: str) -> None:
+def test_identity_nodes_are_removed(kind: str) -> None:
     made = Builder(dtype="float64")
     x = made.elementwise(("exp", 0), made.input("x", (2, 3, 4, 5)))
     made.softmax(shapes()[kind](made, x), 1)  # type: ignore[operator]
@@ -46,7 +46,7 @@ def test_a_resize_that_crops_to_the_same_size_stays() -> None:
     assert kinds(rewritten(made, "identities")) == ["resize", "softmax"]
 
 
-def test_what_makes_an_output_of_the_network_gives_its_name_to_what_was_before() -> None:
+def test_a_removed_output_node_passes_its_name_to_its_input() -> None:
     made = Builder(dtype="float64")
     last = made.elementwise(0, made.softmax(made.input("x", (2, 3)), 1))
     network = rewritten(made, "identities")

@@ -31,7 +31,7 @@ def tasks(network: Network) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name", ["squeezenet", "shufflenet", "resnet50", "densenet121", "inception_v2"])
-def test_well_known_networks_become_what_a_library_does_best(name: str) -> None:
+def test_well_known_networks_become_the_expected_library_tasks(name: str) -> None:
     model = light_model(name)
     network = import_model(read_model(model), {})
     done = rewrite(network)

@@ -17,13 +17,13 @@ def chain(length: int) -> Builder:
     return made
 
 
-def test_a_draft_that_nobody_changed_is_the_network() -> None:
+def test_an_unchanged_draft_equals_the_network() -> None:
     made = chain(5)
     network = made.network(*made.last)
     assert NetworkDraft(network).finish() == network
 
 
-def test_nodes_are_put_in_order_however_deep_the_network() -> None:
+def test_nodes_of_a_deep_network_are_sorted() -> None:
     made = chain(3000)
     made.nodes.reverse()
     network = NetworkDraft(made.network(*made.last)).finish()
@@ -69,7 +69,7 @@ def test_an_input_that_stands_for_an_output_is_copied() -> None:
     assert_same(network, changed, made.given())
 
 
-def test_what_a_node_needed_goes_with_it_as_far_as_nobody_else_does() -> None:
+def test_removal_includes_predecessors_without_other_readers() -> None:
     made = chain(4)
     other = made.softmax("elementwise1_y", 1)
     draft = NetworkDraft(made.network(*made.last, other))

@@ -13,7 +13,7 @@ from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, PASSES, rewrite
 
 
 @pytest.mark.parametrize("name", DEFAULT_PASSES)
-def test_every_pass_alone_keeps_what_a_network_gives(name: str) -> None:
+def test_every_single_pass_keeps_the_results(name: str) -> None:
     @given(networks())
     @settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
     def check(made: Builder) -> None:
@@ -26,7 +26,7 @@ def test_every_pass_alone_keeps_what_a_network_gives(name: str) -> None:
 
 
 @pytest.mark.parametrize("passes", [("constant_folding",), DEFAULT_PASSES])
-def test_what_draws_random_numbers_is_not_drawn_beforehand(passes: tuple[str, ...]) -> None:
+def test_random_nodes_are_not_folded(passes: tuple[str, ...]) -> None:
     draws = [helper.make_node("RandomNormal", [], [name], shape=[2, 3]) for name in "ab"]
     joins = [helper.make_node("Add", ["x", "a"], ["c"]), helper.make_node("Add", ["c", "b"], ["y"])]
     network = imported(model_of([*draws, *joins], {"x": (2, 3)}, ["y"]))
@@ -35,7 +35,7 @@ def test_what_draws_random_numbers_is_not_drawn_beforehand(passes: tuple[str, ..
 
 @given(networks())
 @settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
-def test_all_passes_keep_what_a_network_gives_and_find_nothing_the_second_time(made: Builder) -> None:
+def test_all_passes_keep_the_results_and_are_idempotent(made: Builder) -> None:
     network = made.network(*made.last)
     first = rewrite(network)
     assert_whole(first.network)
@@ -63,7 +63,7 @@ def test_the_network_that_was_given_stays_as_it_is() -> None:
     assert dict(network.constants) == constants
 
 
-def test_the_report_says_what_was_done_to_which_nodes() -> None:
+def test_the_report_lists_changes_by_node() -> None:
     made = Builder()
     image = made.input("image", (1, 3, 8, 8))
     network = made.network(made.elementwise(("relu", 0), made.batch_norm(made.conv(image, 4))))
@@ -84,7 +84,7 @@ def test_a_pass_can_be_left_out_by_name() -> None:
     ]
 
 
-def test_an_unknown_pass_is_refused_and_the_known_ones_are_listed() -> None:
+def test_an_unknown_pass_is_refused_with_the_known_passes() -> None:
     with pytest.raises(ArgumentError, match=r"no rewrite 'speed'.*batch_norm"):
         rewrite(Builder().network(), without=["speed"])
     assert all(each.does for each in PASSES.values())

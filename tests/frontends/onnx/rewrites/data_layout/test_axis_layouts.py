@@ -21,7 +21,7 @@ shapes = st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=5).map(
 
 
 @given(st.data())
-def test_a_reshaped_value_is_stored_as_said(data: st.DataObject) -> None:
+def test_a_reshaped_value_is_stored_in_the_computed_layout(data: st.DataObject) -> None:
     source = data.draw(shapes)
     factors = [f for extent in source for f in ((2, 3) if extent == 6 else (2, 2) if extent == 4 else (extent,))]
     target = []
@@ -57,7 +57,7 @@ def test_axes_of_one_element_make_no_difference() -> None:
     assert same_element_order((2, 0, 3, 4), channels_last(4), (0, 1, 2, 3))
 
 
-def test_what_is_left_of_a_layout_when_axes_go() -> None:
+def test_layout_after_the_removal_of_axes() -> None:
     assert reduced((0, 2, 3, 1), (2, 3)) == (0, 1)
     assert reduced((0, 2, 3, 1), (0,)) == (1, 2, 0)
 

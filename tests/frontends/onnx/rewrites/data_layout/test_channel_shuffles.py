@@ -10,13 +10,13 @@ def test_a_convolution_makes_its_channels_shuffled() -> None:
     assert kinds(rewritten(made, "shuffles")) == ["conv", "softmax"]
 
 
-def test_as_an_output_of_the_network_too() -> None:
+def test_a_shuffled_network_output_is_fused() -> None:
     made = Builder(dtype="float64")
     made.shuffle(made.conv(made.input("x", (2, 3, 4, 5)), 6), 3)
     assert kinds(rewritten(made, "shuffles")) == ["conv"]
 
 
-def test_one_of_several_groups_does_not() -> None:
+def test_a_shuffle_behind_a_grouped_convolution_stays() -> None:
     made = Builder(dtype="float64")
     made.shuffle(made.conv(made.input("x", (2, 4, 4, 5)), 6, groups=2), 2)
     assert kinds(rewritten(made, "shuffles")) == ["conv", "reshape", "transpose", "reshape"]

@@ -13,7 +13,7 @@ def test_a_concatenation_becomes_part_of_the_next_along_the_same_axis() -> None:
     assert len(network.nodes[-1].inputs) == 4
 
 
-def test_one_that_others_read_stays() -> None:
+def test_a_concat_with_other_readers_stays() -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (2, 3))
     first = made.concat(1, x, x)

@@ -55,14 +55,14 @@ def test_a_model_s_output_stays() -> None:
     assert placed(made, made.reshape(x, 2, 120), y) == [False]
 
 
-def test_what_is_an_output_under_another_shape_is_written_there() -> None:
+def test_reshaped_outputs_are_not_overwritten_in_place() -> None:
     made = Builder(dtype="float64")
     x = made.conv(made.input("x", X), 4)
     made.reshape(summed(made, x, branch(made, x)), 2, 120)
     assert placed(made) == [False]
 
 
-def test_what_is_read_later_stays() -> None:
+def test_values_read_later_are_not_overwritten() -> None:
     made = Builder(dtype="float64")
     x = made.conv(made.input("x", X), 4)
     y = summed(made, x, branch(made, x))
@@ -70,7 +70,7 @@ def test_what_is_read_later_stays() -> None:
     assert placed(made) == [False]
 
 
-def test_what_is_read_later_under_another_shape_stays() -> None:
+def test_reshaped_values_read_later_are_not_overwritten() -> None:
     made = Builder(dtype="float64")
     x = made.conv(made.input("x", X), 4)
     y = summed(made, x, branch(made, x))
@@ -78,7 +78,7 @@ def test_what_is_read_later_under_another_shape_stays() -> None:
     assert placed(made) == [False]
 
 
-def test_nobody_waits_who_did_not() -> None:
+def test_in_place_sums_add_no_dependencies() -> None:
     # The search reads x, and the sum does not need it: were x overwritten, the sum would have to wait for it.
     made = Builder(dtype="float64")
     x = made.conv(made.input("x", X), 4)
@@ -87,7 +87,7 @@ def test_nobody_waits_who_did_not() -> None:
     assert placed(made, beside, y) == [False]
 
 
-def test_what_the_sum_needs_may_read_it_before() -> None:
+def test_predecessors_of_the_sum_may_read_the_residual() -> None:
     made = Builder(dtype="float64")
     x = made.conv(made.input("x", X), 4)
     y = made.conv(made.elementwise(("add", 0, 1), made.softmax(x, 1), branch(made, x)), 4)
@@ -95,7 +95,7 @@ def test_what_the_sum_needs_may_read_it_before() -> None:
     assert placed(made)[-1]
 
 
-def test_what_is_convolved_and_added_by_one_node_stays() -> None:
+def test_a_value_convolved_and_added_in_one_node_is_kept() -> None:
     made = Builder(dtype="float64")
     x = made.conv(made.input("x", X), 4)
     made.pool(summed(made, x, made.conv(x, 4)), "max")

@@ -50,7 +50,7 @@ def test_sums_of_channels_ask_for_no_layout() -> None:
 
 
 @pytest.mark.parametrize("rank", [3, 5])
-def test_of_other_ranks_too(rank: int) -> None:
+def test_convolutions_of_any_rank_share_one_layout(rank: int) -> None:
     made = Builder(dtype="float64")
     x = made.input("image", (2, 3, *(5,) * (rank - 2)))
     made.conv(made.conv_transpose(made.conv(x, 4), 6, groups=2), 4)
@@ -116,7 +116,7 @@ def test_the_places_of_the_largest_are_right() -> None:
     assert transposed(network) == [(0, 2, 3, 1)]
 
 
-def test_resizing_goes_on_with_the_layout_it_gets() -> None:
+def test_resize_keeps_the_layout_of_its_input() -> None:
     made = Builder(dtype="float64")
     x = made.conv(start(made), 4)
     shape = (2, 4, 12, 5)
@@ -138,7 +138,7 @@ def test_smaller_values_are_broadcast_along_the_axes_they_had() -> None:
     assert len(transposed(rewritten(made, "layout"))) == 2
 
 
-def test_what_others_need_in_the_model_s_order_is_transposed_once() -> None:
+def test_values_read_in_model_order_are_transposed_once() -> None:
     made = Builder(dtype="float64")
     x = made.conv(start(made), 4)
     one, other = made.matmul(x, made.normal(5, 3)), made.matmul(x, made.normal(5, 2))

@@ -31,7 +31,7 @@ def test_a_pad_that_others_read_stays_for_them() -> None:
 @pytest.mark.parametrize(
     "pads", [{"pads": (0, 1, 1, 1, 0, 0, 0, 0)}, {"value": 1.0}, {"mode": "edge"}, {"mode": "reflect"}]
 )
-def test_what_a_convolution_does_not_pad_so_stays(pads: dict) -> None:
+def test_pads_unsupported_by_convolutions_stay(pads: dict) -> None:
     made = Builder(dtype="float64")
     made.conv(padded(made, **pads), 4)
     assert kinds(rewritten(made, "pads")) == ["pad", "conv"]
@@ -47,7 +47,7 @@ def test_an_average_counts_the_padding_it_takes_over(pad: int, counted: bool, ta
 
 
 @pytest.mark.parametrize(("value", "taken"), [(0.0, False), (-np.inf, True), (float(np.finfo(np.float64).min), True)])
-def test_a_maximum_takes_over_only_what_is_never_one(value: float, taken: bool) -> None:
+def test_a_maximum_pool_absorbs_only_the_lowest_pad_values(value: float, taken: bool) -> None:
     made = Builder(dtype="float64")
     made.pool(padded(made, value=value), "max", 3, 2)
     assert kinds(rewritten(made, "pads")) == (["pool"] if taken else ["pad", "pool"])

@@ -5,7 +5,7 @@ import pytest
 from support.networks import Builder, kinds, rewritten
 
 
-def test_two_in_a_row_become_one() -> None:
+def test_consecutive_transposes_are_merged() -> None:
     made = Builder(dtype="float64")
     first = made.transpose(made.input("x", (2, 3, 4)), 2, 0, 1)
     made.softmax(made.transpose(first, 1, 0, 2), 1)
@@ -14,7 +14,7 @@ def test_two_in_a_row_become_one() -> None:
     assert network.nodes[0].attributes["permutation"] == (0, 2, 1)
 
 
-def test_two_that_undo_each_other_go() -> None:
+def test_inverse_transposes_are_removed() -> None:
     made = Builder(dtype="float64")
     first = made.transpose(made.input("x", (2, 3, 4)), 2, 0, 1)
     made.softmax(made.transpose(first, 1, 2, 0), 1)
@@ -81,7 +81,7 @@ def test_indices_count_the_same_elements_in_interleaved_arrays() -> None:
     assert sorted(kinds(rewritten(made, "interleaved"))) == ["elementwise"] * 3 + ["matmul"]
 
 
-def test_what_others_read_is_transposed_once() -> None:
+def test_a_transposed_value_with_several_readers_is_stored() -> None:
     made = Builder(dtype="float64")
     x = made.transpose(made.input("x", (2, 7, 3, 5)), 0, 2, 1, 3)
     made.matmul(x, made.transpose(x, 0, 1, 3, 2))

@@ -64,7 +64,7 @@ def test_activations_are_found_in_pieces(expression: object, name: str) -> None:
 
 
 @pytest.mark.parametrize("write", [Builder.gelu, Builder.gelu_tanh])
-def test_they_are_found_across_nodes(write: object) -> None:
+def test_patterns_across_nodes_are_recognised(write: object) -> None:
     made = Builder(dtype="float64")
     write(made, made.elementwise(("sin", 0), made.input("x", (3, 40))))  # type: ignore[operator]
     assert len(rewritten(made, "algebra", "formulas").nodes) == 2
@@ -81,14 +81,14 @@ def test_they_are_found_across_nodes(write: object) -> None:
         ("div", ("mul", 0, ("clip", 0.0, 6.0, ("add", 0, ("const", 2.0)))), SIX),
     ],
 )
-def test_what_is_only_like_one_stays(expression: object) -> None:
+def test_expressions_similar_to_activations_stay(expression: object) -> None:
     made = Builder(dtype="float64")
     made.elementwise(expression, made.input("x", (3, 40)), made.input("y", (3, 40)))
     (node,) = rewritten(made, "formulas").nodes
     assert node.attributes["expression"] == expression
 
 
-def test_what_others_read_of_the_pieces_stays() -> None:
+def test_patterns_with_shared_pieces_stay() -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (3, 40))
     gate = made.elementwise(("sigmoid", 0), x)

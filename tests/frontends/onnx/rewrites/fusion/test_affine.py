@@ -11,14 +11,14 @@ def image(made: Builder, channels: int = 4) -> str:
 
 
 @pytest.mark.parametrize("groups", [1, 2])
-def test_a_batch_norm_goes_into_the_convolution_before_it(groups: int) -> None:
+def test_a_batch_norm_is_fused_into_the_preceding_convolution(groups: int) -> None:
     made = Builder(dtype="float64")
     made.batch_norm(made.conv(image(made), 6, groups=groups))
     assert kinds(rewritten(made, "batch_norm")) == ["conv"]
 
 
 @pytest.mark.parametrize("groups", [1, 2])
-def test_a_batch_norm_goes_into_the_transposed_convolution_before_it(groups: int) -> None:
+def test_a_batch_norm_is_fused_into_the_preceding_transposed_convolution(groups: int) -> None:
     made = Builder(dtype="float64")
     made.batch_norm(made.conv_transpose(image(made), 6, groups=groups))
     assert kinds(rewritten(made, "batch_norm")) == ["conv_transpose"]
@@ -33,7 +33,7 @@ def test_a_batch_norm_keeps_its_activation() -> None:
     assert conv.origin == ("conv0", "batch_norm1")
 
 
-def test_a_batch_norm_of_what_others_read_becomes_a_scale_and_a_shift() -> None:
+def test_a_batch_norm_of_a_shared_value_becomes_scale_and_shift() -> None:
     made = Builder(dtype="float64")
     conv = made.conv(image(made), 4)
     norm = made.batch_norm(conv)
@@ -42,7 +42,7 @@ def test_a_batch_norm_of_what_others_read_becomes_a_scale_and_a_shift() -> None:
     assert network.nodes[1].attributes["expression"] == ("add", ("mul", 0, 1), 2)
 
 
-def test_a_batch_norm_whose_statistics_are_computed_stays() -> None:
+def test_a_batch_norm_with_computed_statistics_stays() -> None:
     made = Builder(dtype="float64")
     x = image(made)
     mean = made.reduce(x, "mean", 0, 2, 3, keepdims=False)
@@ -98,14 +98,14 @@ def test_two_scales_and_shifts_become_one() -> None:
 
 
 @pytest.mark.parametrize(("pad", "taken"), [(0, True), (1, False)])
-def test_a_shift_goes_into_the_convolution_after_it_only_if_nothing_is_padded(pad: int, taken: bool) -> None:
+def test_a_shift_is_fused_into_the_next_convolution_only_without_pads(pad: int, taken: bool) -> None:
     made = Builder(dtype="float64")
     shifted = made.elementwise(("add", ("mul", 0, 1), 2), image(made), made.positive(4, 1, 1), made.normal(4, 1, 1))
     made.conv(shifted, 6, groups=2, pad=pad)
     assert kinds(rewritten(made, "scale_shift")) == (["conv"] if taken else ["elementwise", "conv"])
 
 
-def test_a_scale_goes_into_the_convolution_after_it_though_it_pads() -> None:
+def test_a_scale_is_fused_into_the_next_convolution_with_pads() -> None:
     made = Builder(dtype="float64")
     made.conv(made.elementwise(("mul", 0, 1), image(made), made.positive(4, 1, 1)), 6)
     assert kinds(rewritten(made, "scale_shift")) == ["conv"]

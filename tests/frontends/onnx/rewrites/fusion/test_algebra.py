@@ -49,7 +49,7 @@ def test_constants_of_one_element_are_written_into_expressions() -> None:
     assert node.attributes["expression"] == ("add", 0, ("mul", ("const", 2.5, "float64"), 0))
 
 
-def test_what_is_not_finite_stays_a_constant() -> None:
+def test_non_finite_constants_stay_constants() -> None:
     made = Builder(dtype="float64")
     made.elementwise(("add", 0, 1), made.input("x", (3, 4)), made.constant(np.array(-np.inf)))
     network = made.network(str(made.nodes[-1].outputs[0]))

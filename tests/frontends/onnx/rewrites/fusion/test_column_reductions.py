@@ -28,7 +28,7 @@ def sums_of(network: Network) -> list[tuple[object, ...]]:
     return [node.attributes["expressions"] for node in network.nodes if node.kind == "column_sums"]
 
 
-def test_a_sum_reads_what_it_adds() -> None:
+def test_a_column_sum_reads_the_summands_directly() -> None:
     made = Builder(dtype="float64")
     total(made, made.elementwise(("mul", 0, 1), image(made, "x"), made.input("row", (COLUMNS,))))
     network = rewritten(made, "columns")
@@ -57,7 +57,7 @@ def test_the_gradient_of_a_batch_normalisation_takes_two_passes() -> None:
     assert sums_of(network) == [(_RECTIFIED, ("mul", _RECTIFIED, ("sub", 2, 3)))]
 
 
-def test_what_several_others_read_is_stored() -> None:
+def test_summands_with_several_other_readers_are_stored() -> None:
     made = Builder(dtype="float64")
     passed = made.elementwise(_RECTIFIED, image(made, "y"), image(made, "dy"))
     scale = total(made, made.elementwise(("square", 0), passed))
@@ -66,7 +66,7 @@ def test_what_several_others_read_is_stored() -> None:
     assert sums_of(network) == [(("square", 0),)]
 
 
-def test_what_is_dear_is_computed_once() -> None:
+def test_expensive_summands_are_computed_once() -> None:
     made = Builder(dtype="float64")
     dear = made.elementwise(("mul", ("exp", 0), ("sin", ("exp", 0))), image(made, "x"))
     scale = total(made, made.elementwise(("square", 0), dear))

@@ -11,7 +11,7 @@ def scaled(made: Builder, x: str) -> str:
     return made.elementwise(("relu", ("add", ("mul", 0, 1), 2)), x, made.positive(channels), made.normal(1, channels))
 
 
-def test_what_is_only_scaled_and_shifted_is_never_put_together() -> None:
+def test_scaled_and_shifted_concatenations_become_joins() -> None:
     made = Builder(dtype="float64")
     x, y = made.input("x", (2, 5, 3)), made.input("y", (2, 5, 4))
     scaled(made, made.concat(2, x, y))
@@ -34,14 +34,14 @@ def test_growing_concatenations_are_read_in_parts() -> None:
     assert [len(node.inputs) for node in network.nodes if node.kind == "join"] == [4, 5, 6, 7]
 
 
-def test_one_that_another_node_reads_stays_whole() -> None:
+def test_a_concat_with_another_reader_stays() -> None:
     made = Builder(dtype="float64")
     whole = made.concat(1, made.input("x", (2, 3)), made.input("y", (2, 3)))
     one, other = scaled(made, whole), made.softmax(whole, 1)
     assert kinds(rewritten(made, "joins", outputs=(one, other))) == ["concat", "elementwise", "softmax"]
 
 
-def test_one_along_another_axis_or_scaled_otherwise_stays() -> None:
+def test_a_concat_of_another_axis_or_scale_stays() -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (3, 3))
     one = scaled(made, made.concat(0, x, x))

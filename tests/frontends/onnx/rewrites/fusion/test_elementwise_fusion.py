@@ -23,7 +23,7 @@ def test_a_diamond_becomes_one_node() -> None:
     assert kinds(rewritten(made, "elementwise")) == ["elementwise"]
 
 
-def test_what_others_read_is_not_computed_twice() -> None:
+def test_shared_expressions_are_not_computed_twice() -> None:
     made = Builder(dtype="float64")
     shared = made.elementwise(("exp", 0), made.input("x", (3, 4)))
     one = made.elementwise(("sin", 0), shared)
@@ -41,7 +41,7 @@ def test_numbers_are_computed_again_where_further_numbers_are() -> None:
     assert len(rewritten(made, "elementwise", outputs=(one, other, wide)).nodes) == 4
 
 
-def test_an_expansion_becomes_part_of_all_who_read_it() -> None:
+def test_an_expansion_is_fused_into_all_its_readers() -> None:
     made = Builder(dtype="float64")
     wide = made.add("elementwise", (made.input("x", (3, 1)),), (3, 4), expression=0)
     y = made.input("y", (3, 4))

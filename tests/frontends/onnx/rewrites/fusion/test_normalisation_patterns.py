@@ -16,7 +16,7 @@ def test_a_layer_normalisation_is_found(dtype: str) -> None:
     assert network.nodes[1].attributes["epsilon"] == pytest.approx(1e-3)
 
 
-def test_without_scale_and_shift_it_gets_a_scale_of_ones() -> None:
+def test_a_pattern_without_scale_gets_a_scale_of_1() -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (2, 5, 16))
     centred = made.elementwise(("sub", 0, 1), x, made.reduce(x, "mean", 1, 2))
@@ -28,7 +28,7 @@ def test_without_scale_and_shift_it_gets_a_scale_of_ones() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["axis", "mode", "other"])
-def test_what_only_looks_like_one_stays(wrong: str) -> None:
+def test_expressions_similar_to_normalisations_stay(wrong: str) -> None:
     made = Builder(dtype="float64")
     x, y = made.input("x", (2, 16, 16)), made.input("y", (2, 16, 16))
     axis = 1 if wrong == "axis" else 2
@@ -55,7 +55,7 @@ def test_a_softmax_is_found() -> None:
     assert kinds(network) == ["elementwise", "softmax"]
 
 
-def test_one_that_subtracts_no_maximum_too() -> None:
+def test_softmax_without_subtracted_maximum_is_recognised() -> None:
     made = Builder(dtype="float64")
     power = made.elementwise(("exp", 0), made.input("x", (2, 7)))
     made.elementwise(("div", 0, 1), power, made.reduce(power, "sum", 1))

@@ -15,7 +15,7 @@ def branch(made: Builder, channels: int = 3, kernel: int = 1, **pool: object) ->
     return made.conv(made.pool(made.input("x", X), "average", **given), channels, kernel)
 
 
-def test_averages_come_behind_and_do_what_was_done_to_sums() -> None:
+def test_average_pools_move_behind_convolutions_with_the_activation() -> None:
     made = Builder(dtype="float64")
     made.elementwise(("relu", 0), branch(made))
     network = rewritten(made, "averages", "post_ops")
@@ -25,7 +25,7 @@ def test_averages_come_behind_and_do_what_was_done_to_sums() -> None:
     assert not conv.attributes["activation"] and pool.attributes["activation"] == (("relu",),)
 
 
-def test_an_activation_the_convolution_has_already_goes_along() -> None:
+def test_an_activation_of_the_convolution_moves_to_the_pool() -> None:
     made = Builder(dtype="float64")
     made.elementwise(("tanh", 0), branch(made))
     first = rewritten(made, "post_ops")
@@ -69,7 +69,7 @@ def test_the_largest_take_no_activation() -> None:
     assert kinds(rewritten(made, "post_ops")) == ["pool", "elementwise"]
 
 
-def test_an_average_comes_before_a_convolution_of_single_elements() -> None:
+def test_an_average_pool_moves_before_a_1x1_convolution() -> None:
     made = Builder(dtype="float64")
     made.pool(made.conv(made.input("x", (2, 4, 6, 8)), 3, 1), "average", 2, 2)
     network = rewritten(made, "pool_order")
@@ -77,7 +77,7 @@ def test_an_average_comes_before_a_convolution_of_single_elements() -> None:
     assert network.values[str(network.nodes[0].outputs[0])].shape == (2, 4, 3, 4)
 
 
-def test_of_channels_last_too() -> None:
+def test_an_average_pool_moves_in_channels_last_layout() -> None:
     made = Builder(dtype="float64")
     made.pool(made.conv(made.input("x", (2, 4, 6, 8)), 3, 1), "average", 2, 2)
     network = rewritten(made, "layout", "pool_order")

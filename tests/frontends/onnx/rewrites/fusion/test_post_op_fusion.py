@@ -62,14 +62,14 @@ def test_a_transposed_convolution_has_no_residual() -> None:
 
 
 @pytest.mark.parametrize("expression", [("add", ("relu", 0), ("tanh", 0)), ("add", ("relu", 0), ("tanh", 1))])
-def test_of_what_reads_a_convolution_twice_nothing_is_taken(expression: tuple) -> None:
+def test_expressions_that_read_a_convolution_twice_stay(expression: tuple) -> None:
     made = Builder(dtype="float64")
     conv = made.conv(made.input("x", X), 4)
     made.elementwise(expression, *(conv,) * (1 + (expression[2][1])))
     assert kinds(rewritten(made, "post_ops")) == ["conv", "elementwise"]
 
 
-def test_a_sum_with_what_depends_on_the_convolution_stays() -> None:
+def test_a_sum_with_a_dependent_of_the_convolution_stays() -> None:
     made = Builder(dtype="float64")
     conv = made.conv(made.input("x", X), 4)
     made.elementwise(("add", 0, 1), conv, made.softmax(conv, 1))
@@ -82,7 +82,7 @@ def test_an_activation_that_reads_twice_stays() -> None:
     assert kinds(rewritten(made, "post_ops")) == ["conv", "elementwise"]
 
 
-def test_what_is_left_of_an_expression_stays() -> None:
+def test_the_unfused_rest_of_an_expression_stays() -> None:
     made = Builder(dtype="float64")
     x = made.input("x", X)
     made.elementwise(("sin", ("mul", 1, ("relu", 0))), made.conv(x, 4), x)
@@ -132,7 +132,7 @@ def test_after_an_activation_nothing_is_added() -> None:
     assert network.nodes[1].attributes["expression"] == ("add", 0, 1)
 
 
-def test_what_is_broadcast_by_the_sum_stays() -> None:
+def test_a_sum_that_broadcasts_the_product_stays() -> None:
     made = Builder(dtype="float64")
     made.elementwise(("add", 0, 1), made.matmul(made.input("x", (1, 4)), made.normal(4, 4)), made.input("r", (3, 4)))
     assert kinds(rewritten(made, "post_ops")) == ["matmul", "elementwise"]

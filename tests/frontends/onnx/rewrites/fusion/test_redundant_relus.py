@@ -4,14 +4,14 @@ from __future__ import annotations
 from support.networks import Builder, kinds, rewritten
 
 
-def test_what_cannot_be_negative_is_not_rectified() -> None:
+def test_relus_of_non_negative_values_are_removed() -> None:
     made = Builder(dtype="float64")
     x = made.pool(made.elementwise(("relu", 0), made.input("x", (2, 4, 6, 6))), "average")
     made.elementwise(("relu", 0), made.concat(1, x, made.elementwise(("sigmoid", 0), x)))
     assert kinds(rewritten(made, "signs")) == ["elementwise", "pool", "elementwise", "concat"]
 
 
-def test_what_can_be_is() -> None:
+def test_relus_of_possibly_negative_values_stay() -> None:
     made = Builder(dtype="float64")
     made.elementwise(("relu", 0), made.pool(made.input("x", (2, 4, 6, 6)), "average"))
     assert kinds(rewritten(made, "signs")) == ["pool", "elementwise"]
@@ -25,7 +25,7 @@ def test_an_activation_of_joined_convolutions_becomes_theirs() -> None:
     assert kinds(network) == ["elementwise", "conv", "conv", "concat"]
 
 
-def test_if_it_would_cost_something_for_one_part_it_stays() -> None:
+def test_a_relu_of_a_concat_stays_if_a_part_cannot_fuse_it() -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (2, 4, 6, 6))
     made.elementwise(("relu", 0), made.concat(1, made.conv(x, 3), x))
