@@ -40,7 +40,7 @@ def _add(item: Any, a: Any, b: Any, c: Any) -> None:
 _VECTOR = ArrayArgument("float32", 1)
 
 
-def test_parameters_say_what_kernel_arguments_hold() -> None:
+def test_kernel_parameters_describe_the_arguments() -> None:
     def kernel(item: Any, a: Any, b: Any, n: Any, z: Any, shared: Any, fixed: Any) -> None:
         b[0, 0] = a[0, 0] + n
 

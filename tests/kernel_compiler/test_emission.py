@@ -56,7 +56,7 @@ def module_of(blocks: int) -> Any:
 
 
 @needs_emission
-def test_no_number_is_defined_twice_however_many_modules_there_were() -> None:
+def test_result_ids_are_unique_after_many_modules() -> None:
     first: dict[int, bytes] = {}
     for turn in range(10):
         for blocks in (2, 9, 4, 15):
@@ -77,7 +77,7 @@ def test_a_process_that_was_killed_is_started_again() -> None:
 
 
 @needs_emission
-def test_what_llvm_does_not_emit_is_an_error_with_its_reason() -> None:
+def test_an_emission_failure_raises_an_error_with_its_reason() -> None:
     process = emission.EmissionProcess.start(spirv._OPTIONS)
     with pytest.raises(RuntimeError, match="LLVM emits no SPIR-V: "):
         process.emit(spirv.triple("1.2"), b"no bitcode")

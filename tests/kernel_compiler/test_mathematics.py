@@ -191,7 +191,7 @@ def _round(item: Any, x: Any, y: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
-def test_rounding_keeps_what_is_no_whole_number(dtype: str) -> None:
+def test_rounding_functions_keep_nan_and_infinity(dtype: str) -> None:
     numbers = [-3, 0, 7] if dtype == "int32" else [np.nan, np.inf, -np.inf, 1e30, -1.5, 2.5]
     x = np.array(numbers, dtype)
     y = np.zeros((x.size, 3))
