@@ -94,14 +94,14 @@ def test_onemkl_takes_the_factors_that_dpnp_gives_access_to(alpha: int, beta: in
 @pytest.mark.parametrize(
     ("arguments", "mode"), [({}, AccessMode.WRITE), ({"beta": 0}, AccessMode.WRITE), ({"beta": 2}, AccessMode.UPDATE)]
 )
-def test_gemm_updates_what_it_does_not_overwrite(arguments: dict[str, float], mode: AccessMode) -> None:
+def test_gemm_updates_or_overwrites_c_according_to_beta(arguments: dict[str, float], mode: AccessMode) -> None:
     graph = TaskGraph("product")
     c, a, b = (graph.array(name, (4, 4), data=None) for name in "cab")
     task = graph.kernel(kernels.get("gemm"), c=c, a=a, b=b, **arguments)
     assert {access.array: access.mode for access in task.accesses}["c"] is mode
 
 
-def test_gemm_says_which_shapes_it_needs() -> None:
+def test_gemm_errors_name_the_required_shapes() -> None:
     graph = TaskGraph("product")
     c, a, b = graph.array("c", (2, 4)), graph.array("a", (2, 3)), graph.array("b", (4, 3))
     graph.kernel(kernels.get("gemm"), c=c, a=a, b=b, trans_b=True)

@@ -57,7 +57,7 @@ def test_the_table_of_operations_has_their_parameters_and_element_types(operatio
     assert {*operation.parameters[0].dtypes} == wanted
 
 
-def test_an_unknown_name_lists_the_known_ones() -> None:
+def test_an_unknown_name_suggests_known_names() -> None:
     with pytest.raises(ArgumentError, match=r"'gem'.*gemm"):
         kernels.get("gem")
 
@@ -134,7 +134,7 @@ def test_index_spaces_cover_the_work_in_whole_groups(size: int, units: int, item
     assert group_size(limits, items, rows=rows) & (group_size(limits, items, rows=rows) - 1) == 0
 
 
-def test_operations_note_what_made_them() -> None:
+def test_operations_have_the_recipe_of_their_construction() -> None:
     for name in kernels.names():
         assert kernels.get(name).recipe == (name, {})
     pooling = pool("max", [2, 2], strides=[2, 2])

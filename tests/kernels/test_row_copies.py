@@ -50,7 +50,7 @@ def test_parts_that_are_no_whole_are_refused() -> None:
     assert "are not rows of" in str(operation.check(Signature({"whole": (5, 2), "part0": (2, 2), "part1": (3,)}, {})))
 
 
-def test_only_cheap_and_obvious_work_is_said_to_be_moved() -> None:
+def test_row_copies_count_the_bytes_of_the_rows_only() -> None:
     signature = Signature({"rows": (2, 3), "whole": (100, 3)}, {"rows": "float64", "whole": "float64"}, {"start": 0})
     assert TAKE_ROWS.work(signature).bytes == 2 * 2 * 3 * 8
 
@@ -58,12 +58,12 @@ def test_only_cheap_and_obvious_work_is_said_to_be_moved() -> None:
 SPLITTING = sorted(name for name in names() if get(name).split is not None)
 
 
-def test_what_can_be_cut_by_rows_says_so() -> None:
+def test_operations_that_can_be_cut_by_rows_are_listed() -> None:
     assert SPLITTING == ["add", "axpy", "copy", "dense", "fill", "gemm", "scale", "softmax"]
 
 
 @pytest.mark.parametrize("name", SPLITTING)
-def test_chunks_of_rows_compute_what_the_whole_does(name: str) -> None:
+def test_chunks_of_rows_have_the_results_of_the_whole(name: str) -> None:
     operation, rows, rng = get(name), 96, np.random.default_rng(3)
     split = operation.split
     assert split is not None

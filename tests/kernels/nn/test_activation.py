@@ -42,7 +42,7 @@ ONNX: dict[tuple[str | float, ...], tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("step", ONNX, ids=str)
-def test_numpy_does_what_onnx_does(step: tuple[str | float, ...]) -> None:
+def test_numpy_activations_equal_those_of_onnx(step: tuple[str | float, ...]) -> None:
     kind, attributes = ONNX[step]
     x = X[np.abs(X) < 20].astype("float32")
     got = act.numpy(act.checked((step,)), x.astype("float64"))
@@ -56,7 +56,7 @@ def inputs(name: str, dtype: str) -> np.ndarray:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_opencl_does_what_numpy_does(run: Any, dtype: str) -> None:
+def test_opencl_activations_equal_those_of_numpy(run: Any, dtype: str) -> None:
     for name in sorted(act.STEPS):
         x = inputs(name, dtype)
         operation = nn.batch_norm(0.0, activation=((name,), ("shift", 0.5)))
@@ -75,7 +75,7 @@ def test_opencl_does_what_numpy_does(run: Any, dtype: str) -> None:
 
 
 @pytest.mark.sycl
-def test_what_is_not_a_number_stays_none(run: Any) -> None:
+def test_activations_keep_nan(run: Any) -> None:
     for name in sorted(act.STEPS):
         operation = nn.batch_norm(0.0, activation=((name,),))
         nan, one, zero = np.full((1, 1), np.nan, "float32"), np.ones(1, "float32"), np.zeros(1, "float32")
@@ -91,7 +91,7 @@ def test_steps_are_done_in_order() -> None:
     assert act.cost(activation) == 4
 
 
-def test_unknown_ones_are_refused() -> None:
+def test_unknown_activations_are_refused() -> None:
     with pytest.raises(ArgumentError, match=r"'swish'"):
         act.checked((("swish",),))
 

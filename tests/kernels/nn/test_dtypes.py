@@ -111,6 +111,6 @@ def test_sums_of_nothing_leave_the_bias(run: Any) -> None:
     ],
     ids=lambda each: getattr(each, "name", ""),
 )
-def test_nothing_in_nothing_out(run: Any, operation: Operation, shapes: Shapes) -> None:
+def test_empty_inputs_give_empty_results(run: Any, operation: Operation, shapes: Shapes) -> None:
     arrays = {name: numbers(*shape) for name, shape in shapes.items()}
     assert run(operation, "opencl-c", arrays)["y"].shape == shapes["y"]

@@ -37,7 +37,7 @@ def joins(draw: st.DrawFn) -> Case:
 
 @given(joins())
 @settings(max_examples=examples(50), deadline=None)
-def test_the_host_does_it(case: Case) -> None:
+def test_host_results_equal_numpy(case: Case) -> None:
     operation, arrays, wanted, dtype = case
     close(on_host(operation, arrays), wanted, dtype)
 
@@ -46,7 +46,7 @@ def test_the_host_does_it(case: Case) -> None:
 @pytest.mark.parametrize("name", implementations(nn.join(2)))
 @given(data=st.data())
 @settings(max_examples=examples(8), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
-def test_devices_do_it(run: Any, name: str, data: st.DataObject) -> None:
+def test_device_results_equal_numpy(run: Any, name: str, data: st.DataObject) -> None:
     operation, arrays, wanted, dtype = data.draw(joins())
     close(run(operation, name, arrays)["y"], wanted, dtype)
 

@@ -112,7 +112,7 @@ OPERATIONS = {
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @settings(max_examples=examples(40), deadline=None)
-def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
+def test_host_results_equal_the_definition(kind: str, data: st.DataObject) -> None:
     operation, arrays, wanted, dtype = data.draw(KINDS[kind])
     close(on_host(operation, arrays), wanted, dtype, 10)
 
@@ -122,7 +122,7 @@ def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize(("kind", "name"), [(k, n) for k, o in OPERATIONS.items() for n in quick(o)])
 @given(data=st.data())
 @settings(max_examples=examples(8), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
-def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> None:
+def test_device_results_equal_the_definition(run: Any, kind: str, name: str, data: st.DataObject) -> None:
     operation, arrays, wanted, dtype = data.draw(KINDS[kind])
     close(run(operation, name, arrays)["y"], wanted, dtype, 10)
 
@@ -131,7 +131,7 @@ def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> N
 @pytest.mark.parametrize("kind", OPERATIONS)
 @given(data=st.data())
 @settings(max_examples=2, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
-def test_devices_do_it_in_numba_dpex(run: Any, kind: str, data: st.DataObject) -> None:
+def test_python_kernel_results_equal_the_definition(run: Any, kind: str, data: st.DataObject) -> None:
     operation, arrays, wanted, dtype = data.draw(KINDS[kind])
     close(run(operation, "python", arrays)["y"], wanted, dtype, 10)
 
@@ -179,7 +179,7 @@ def test_lines_in_vectors(run: Any, queue: Any, kind: str, name: str) -> None:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", LANGUAGES)
-def test_moments_of_what_is_far_from_0_and_changes(run: Any, name: str) -> None:
+def test_moments_of_drifting_values_with_a_large_mean(run: Any, name: str) -> None:
     """Moments of several pixels are merged: neither a large mean nor a drift may lose precision."""
     x = numbers(1, 100, 64) + 3000 + np.linspace(0, 50, 100, dtype="float32")[:, None]
     arrays = {"y": unwritten(x.shape, "float32"), "x": x.astype("float32")}
@@ -192,7 +192,7 @@ def test_moments_of_what_is_far_from_0_and_changes(run: Any, name: str) -> None:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", LANGUAGES)
-def test_softmax_of_what_is_masked_or_no_number(run: Any, name: str) -> None:
+def test_softmax_of_masked_values_and_nan(run: Any, name: str) -> None:
     for axis, shape in ((1, (4, 69)), (0, (69, 34))):
         x = np.moveaxis(numbers(*shape) * 40, axis, -1)
         x[0, 3:] = -np.inf
@@ -210,7 +210,7 @@ def test_softmax_of_what_is_masked_or_no_number(run: Any, name: str) -> None:
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", LANGUAGES)
 @pytest.mark.parametrize("log", [False, True])
-def test_softmax_of_columns_whose_largest_number_changes_or_is_huge(run: Any, name: str, log: bool) -> None:
+def test_softmax_of_columns_with_changing_or_huge_maximum(run: Any, name: str, log: bool) -> None:
     # Columns of several work-items, the last of which overlap; rows in blocks, and single ones.
     x = np.linspace(-400, 400, 19, dtype="float32")[:, None] * np.linspace(-1, 1, 2105, dtype="float32")
     x = x + np.linspace(0, 3, 2105, dtype="float32")
@@ -232,7 +232,7 @@ def test_softmax_of_something_infinite_is_as_numpy_has_it() -> None:
 @pytest.mark.parametrize(
     "operation", [nn.softmax_over(1), nn.layer_norm(1), nn.group_norm(2), nn.batch_norm()], ids=lambda o: o.name
 )
-def test_nothing_in_nothing_out(operation: Operation) -> None:
+def test_empty_inputs_give_empty_results(operation: Operation) -> None:
     arrays = {"y": unwritten((0, 4), "float32")}
     arrays |= {p.name: numbers(*((0, 4) if p.name == "x" else (4,))) for p in operation.arrays if p.name != "y"}
     assert on_host(operation, arrays).size == 0

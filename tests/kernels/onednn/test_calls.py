@@ -202,7 +202,7 @@ def test_a_cache_may_be_emptied_while_it_makes_a_value() -> None:
     assert len(cache) == 2 and cache.get("none", lambda: 7) == 7
 
 
-def test_a_queue_without_order_does_it_too(cpu: Any) -> None:
+def test_primitives_run_on_out_of_order_queues(cpu: Any) -> None:
     import dpctl
 
     queue = dpctl.SyclQueue(cpu.sycl_context, cpu.sycl_device)
@@ -214,7 +214,7 @@ def test_a_queue_without_order_does_it_too(cpu: Any) -> None:
     np.testing.assert_array_equal(values_of(y), 2 * np.arange(1000) + 1)
 
 
-def test_sub_devices_take_it_and_the_emulator_is_refused(cpu: Any) -> None:
+def test_sub_devices_are_supported_and_the_emulator_refused(cpu: Any) -> None:
     import dpctl
 
     for part in cpu.sycl_device.create_sub_devices(partition=1):
@@ -242,7 +242,7 @@ def test_an_engine_in_use_outlives_many_others(cpu: Any, monkeypatch: pytest.Mon
     np.testing.assert_array_equal(values_of(y), 2 * np.arange(10) + 1)
 
 
-def test_what_it_does_not_have_is_said_with_its_status(cpu: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_unsupported_primitives_raise_an_error_with_the_status(cpu: Any, capfd: pytest.CaptureFixture[str]) -> None:
     line = Tensor((4,), "float64", (1,))
     wrong = PrimitiveRequest(
         "softmax", (PrimitiveArgument("x", c_api.SRC, line), PrimitiveArgument("y", c_api.DST, line)), (0x30000, 0)
@@ -288,7 +288,7 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]) * 4096
 
 
-def test_what_is_dropped_is_given_back(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropped_primitives_are_freed(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(primitives._primitives, "capacity", 4)
     x, y = array(np.arange(1 << 12), cpu), array(np.zeros(1 << 12), cpu)
 
@@ -305,7 +305,7 @@ def test_what_is_dropped_is_given_back(cpu: Any, monkeypatch: pytest.MonkeyPatch
     assert resident_bytes() - before < 4 << 20
 
 
-def test_what_outlives_the_modules_at_the_end_of_a_process_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finalisers_at_interpreter_exit_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     handle = Handle.__new__(Handle)
     handle.pointer = ctypes.c_void_p(1)  # nothing to destroy: the library must not be called
     bound = BoundPrimitive.__new__(BoundPrimitive)

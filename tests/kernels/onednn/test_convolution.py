@@ -261,7 +261,7 @@ def test_every_activation_is_the_hosts_or_is_refused(onednn: Any, name: str) -> 
     onednn.agrees(operation, arrays, constants, factor=10)
 
 
-def test_what_only_its_reference_implementation_does_is_refused(onednn: Any) -> None:
+def test_convolutions_by_the_reference_implementation_are_refused(onednn: Any) -> None:
     window = Window((1, 1), (1,) * 4, (1, 1))
     first = convolution(1, (5, 4), (1, 8, 16), (3, 3), window, channels_last=False, residual=True)
     assert onednn.refused(*first) == "a residual needs channels last"
@@ -274,7 +274,7 @@ def test_windows_it_does_not_have_are_refused(onednn: Any) -> None:
     assert "1 to 3 spatial axes" in str(onednn.refused(*many))
 
 
-def test_of_nothing_there_is_nothing(onednn: Any) -> None:
+def test_empty_batches_give_empty_results(onednn: Any) -> None:
     operation, arrays, constants = convolution(0, (5, 4), (1, 8, 16), (3, 3), Window((1, 1), (1,) * 4, (1, 1)))
     assert onednn.refused(operation, arrays, constants) is None
     assert onednn(operation, arrays, constants).shape == (0, 5, 4, 16)
@@ -282,7 +282,7 @@ def test_of_nothing_there_is_nothing(onednn: Any) -> None:
     assert onednn.refused(operation, arrays, constants) == "x has no elements"
 
 
-def test_images_of_a_batch_come_out_as_they_do_alone(onednn: Any) -> None:
+def test_images_of_a_batch_have_the_results_of_single_images(onednn: Any) -> None:
     # For the division of a batch among devices: equal bits for any number of images, if oneDNN selects one
     # implementation for all. With AVX2 it has two for 1x1 convolutions of few pixels and many channels.
     for channels, kernel, size, stride in (

@@ -43,7 +43,9 @@ def test_sums_are_exact(onednn: Any, monkeypatch: pytest.MonkeyPatch, case: Case
 
 @given(case=st.one_of(products(), convolutions()))
 @settings(max_examples=examples(20), deadline=None, suppress_health_check=UNCHECKED)
-def test_it_needs_sums_of_32_bits(onednn: Any, monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
+def test_processors_without_8_bit_products_are_refused(
+    onednn: Any, monkeypatch: pytest.MonkeyPatch, case: Case
+) -> None:
     operation, arrays, _ = case
     monkeypatch.setattr(integer, "_multiplies_bytes", lambda: False)
     assert onednn.refused(operation, arrays, ("w",)) is not None

@@ -37,7 +37,7 @@ def why(task: Task, device: Device) -> str | None:
     return unsupported(task, task.operation.implementation("onednn"), device)
 
 
-def test_it_is_first_and_is_taken_on_the_cpu() -> None:
+def test_onednn_is_the_first_implementation_on_the_cpu() -> None:
     task = relu_of_product()
     assert task.operation is not None
     assert task.operation.implementations[0].name == "onednn"
@@ -48,7 +48,7 @@ def test_the_emulator_is_left_to_others() -> None:
     assert why(relu_of_product(), EMULATOR) == "kind is fpga, not cpu or gpu"
 
 
-def test_without_it_others_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_implementations_replace_a_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(name: str) -> Any:
         raise metadata.PackageNotFoundError(name)
 
@@ -65,19 +65,19 @@ def test_without_it_others_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
         capability.installed.cache_clear()
 
 
-def test_what_it_cannot_do_is_left_to_others() -> None:
+def test_unsupported_operations_are_refused_by_the_implementation() -> None:
     graph = TaskGraph()
     y, x = (graph.array(name, (1, 4, 4, 6), "float32") for name in "yx")
     task = graph.kernel(nn.lrn(size=4, channels_last=True), y=y.write(), x=x.read())
     assert str(why(task, CPU)).startswith("implementation does not take it: the size is odd")
 
 
-def test_that_it_is_nowhere_is_said() -> None:
+def test_a_missing_library_raises_an_error_with_a_hint() -> None:
     with pytest.raises(CapabilityError, match=r"oneDNN: libdnnl.so.3 is not there\. pip install"):
         library.find(lambda: None)
 
 
-def test_it_is_found_by_its_distributions_record() -> None:
+def test_the_library_is_found_by_its_distribution_record() -> None:
     path = Path(library.find())
     assert path.name == library.LIBRARY
     assert library.needed_runtime(str(path)) == stack_generation.installed().sycl_library
@@ -117,9 +117,7 @@ class OtherDevice:
 @pytest.mark.sycl
 @needs_onednn
 @pytest.mark.parametrize("on_cpu", [True, False])
-def test_what_it_turns_out_not_to_have_is_left_to_others_from_then_on(
-    monkeypatch: pytest.MonkeyPatch, on_cpu: bool
-) -> None:
+def test_unimplemented_primitives_are_refused_from_then_on(monkeypatch: pytest.MonkeyPatch, on_cpu: bool) -> None:
     from syclsched import oneapi
     from syclsched.kernels.onednn import primitives, requests
     from syclsched.kernels.onednn.engines import engine_of

@@ -59,7 +59,7 @@ CASES: list[tuple[Operation, dict[str, Any], set[str]]] = [
 
 
 @pytest.mark.parametrize(("operation", "arrays", "cut"), CASES, ids=lambda each: getattr(each, "name", ""))
-def test_chunks_compute_what_the_whole_does(operation: Operation, arrays: dict[str, Any], cut: set[str]) -> None:
+def test_chunks_have_the_results_of_the_whole(operation: Operation, arrays: dict[str, Any], cut: set[str]) -> None:
     assert operation.split is not None
     assert set(operation.split.cut(signature_of(arrays))) == cut
     whole = on_host(operation, **arrays)
@@ -73,7 +73,7 @@ def test_chunks_compute_what_the_whole_does(operation: Operation, arrays: dict[s
             np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), whole[name])
 
 
-def test_what_depends_on_all_rows_is_not_cut() -> None:
+def test_operations_that_depend_on_all_rows_are_not_cut() -> None:
     lower = elementwise(("where", ("less", ("index", -1), ("index", -2)), 0, ("const", 0)), 1)
     for operation in (lower, reduce("sum", (0, 1)), transpose((1, 0)), concat(0, 2), scan_sum(0), arg("max", 0)):
         assert operation.split is None, operation.name

@@ -91,7 +91,7 @@ def cases() -> list[tuple[str, str]]:
 @pytest.mark.sycl
 @pytest.mark.one_case_in(2)
 @pytest.mark.parametrize(("name", "dtype"), cases())
-def test_every_operator_gives_what_numpy_gives(on_device: Try, queue: Any, name: str, dtype: str) -> None:
+def test_every_operator_has_the_results_of_numpy(on_device: Try, queue: Any, name: str, dtype: str) -> None:
     expression, inputs = of(name, dtype)
     if name == "gelu_tanh" and is_pocl(queue.sycl_device):  # its tanh of minus infinity is not exactly -1
         inputs = [np.nan_to_num(each, nan=np.nan, posinf=np.inf, neginf=-4) for each in inputs]
@@ -250,7 +250,7 @@ def test_no_axes_and_no_elements(on_device: Try, language: str, shape: tuple[int
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_what_is_made_of_where_an_element_is(on_device: Try, language: str) -> None:
+def test_expressions_of_element_indices(on_device: Try, language: str) -> None:
     count = elementwise(("add", 0, ("mul", ("index", -1), 1)), 2)
     scalars = {"x0": np.array(5), "x1": np.array(-2)}
     got = on_device(count, language, y=np.zeros(9, "int64"), **scalars)["y"]
@@ -266,7 +266,7 @@ def test_what_is_made_of_where_an_element_is(on_device: Try, language: str) -> N
 
 
 @pytest.mark.sycl
-def test_a_long_expression_shares_what_stands_in_it_twice(on_device: Try) -> None:
+def test_a_long_expression_shares_repeated_subexpressions(on_device: Try) -> None:
     expression: Any = 0
     for _ in range(5):
         expression = ("add", ("mul", expression, ("const", 0.5)), expression)
@@ -299,7 +299,7 @@ def test_short_expressions_are_not_looked_up() -> None:
     assert "long" in str(implementation.requires.refuses(signature_of({"y": x, "x0": x})))
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_unsuitable_arguments_are_refused() -> None:
     operation = elementwise(("add", 0, 1), 2)
     assert operation is elementwise(("add", 0, 1), 2)
     assert operation.check is not None
@@ -317,12 +317,12 @@ def test_what_does_not_fit_is_refused() -> None:
         elementwise(("add", 0, 2), 2)
 
 
-def test_nothing_made_of_something_is_work_all_the_same() -> None:
+def test_empty_results_have_no_flops() -> None:
     arrays = {"y": np.zeros((0, 4)), "x0": np.zeros((0, 4)), "x1": np.zeros(4)}
     assert checked_work(elementwise(("add", 0, 1), 2), signature_of(arrays), "here").flops == 0
 
 
-def test_names_tell_expressions_apart_and_stay_short() -> None:
+def test_names_of_expressions_are_short() -> None:
     one, other = elementwise(("add", 0, ("const", 1)), 1), elementwise(("add", 0, ("const", 1.0)), 1)
     assert one.name == "elementwise add(x0, 1)"
     assert one is not other
@@ -334,7 +334,7 @@ def test_names_tell_expressions_apart_and_stay_short() -> None:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_bits_of_bfloat16_are_those_of_ml_dtypes(on_device: Try, language: str) -> None:
+def test_bits_of_bfloat16_equal_those_of_ml_dtypes(on_device: Try, language: str) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     random = np.random.default_rng(0)
     x = random.integers(0, 2**32, 4000, np.uint32)

@@ -141,7 +141,7 @@ def test_concat(on_device: Try, axis: int, widths: tuple[int, ...], language: st
     check(on_device, concat(axis, len(widths)), np.concatenate(list(parts.values()), axis), language, **parts)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_unsuitable_arguments_are_refused() -> None:
     x = np.zeros((2, 3), "float32")
     for operation, y, message in (
         (transpose((1, 0)), (2, 3), "gives shape (3, 2)"),

@@ -66,7 +66,7 @@ def test_gather_elements_and_nd(on_device: Try, language: str) -> None:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_an_index_out_of_range_is_told_and_touches_nothing_else(on_device: Try, language: str) -> None:
+def test_an_index_out_of_range_sets_the_status_and_writes_nothing(on_device: Try, language: str) -> None:
     x, status = np.arange(5, dtype="float32"), np.array([9], "int32")
     indices = np.array([0, 5, -6, 2**40, -(2**62)])
     nearest = np.array([0, 4, 0, 4, 0], "float32")
@@ -232,7 +232,7 @@ def test_topk(on_device: Try, queue: Any, largest: bool, language: str) -> None:
         check(on_device, topk(k, axis, largest), language, {"values": values, "indices": indices}, **arrays)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_unsuitable_arguments_are_refused() -> None:
     x, indices = np.zeros((2, 3), "float32"), np.zeros(4, "int64")
     cases: list[tuple[Operation, dict[str, Any], str]] = [
         (gather(1), {"y": x, "x": x, "indices": indices}, "gives shape (2, 4)"),

@@ -76,7 +76,9 @@ def error_in_last_places(got: Any, x: Any, power: float) -> float:
 @pytest.mark.parametrize("name", POWERS)
 @pytest.mark.parametrize("instructions", ERRORS)
 @pytest.mark.parametrize("signs", list(itertools.product([-1, 0, 1], repeat=2)))
-def test_right_whatever_the_errors_of_approximations_are(name: str, instructions: str, signs: tuple[int, int]) -> None:
+def test_results_are_exact_enough_for_any_approximation_error(
+    name: str, instructions: str, signs: tuple[int, int]
+) -> None:
     x, errors = numbers(), [sign * ERRORS[instructions] for sign in signs]
     got = inverse_root.FUNCTIONS[name](InexactOps(*errors), x)
     assert error_in_last_places(got, x, POWERS[name]) < LIMIT
@@ -94,7 +96,7 @@ def test_right_within_some_units_in_the_last_place(run: Any, name: str, language
 @pytest.mark.instruction_sets
 @pytest.mark.sycl
 @pytest.mark.parametrize(("name", "language"), WAYS)
-def test_nothing_of_infinity_and_nan_of_what_is_no_number(run: Any, name: str, language: str) -> None:
+def test_infinity_gives_0_and_invalid_numbers_give_nan(run: Any, name: str, language: str) -> None:
     x = np.ones(WIDTH, "float32")
     x[:4] = np.inf, np.nan, -1, -np.inf
     got = run(OPERATIONS[name], language, {"y": np.zeros_like(x), "x": x})["y"]

@@ -210,7 +210,7 @@ def test_a_residual_in_place_is_one_array_less_and_the_same_work() -> None:
 @pytest.mark.parametrize("name", quick(nn.conv(2)))
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize(("groups", "channels", "size"), [(1, 70, 29), (1, 33, 15), (2, 38, 17), (37, 37, 19)])
-def test_what_blocks_share_is_added_to_once(
+def test_overlapping_blocks_add_the_residual_once(
     run: Any, name: str, channels_last: bool, groups: int, channels: int, size: int
 ) -> None:
     """The last block of a line is moved back to fit: it overlaps the block before."""
@@ -240,7 +240,7 @@ def test_devices_convolve(run: Any, name: str, case: Case) -> None:
 @pytest.mark.parametrize("name", quick(nn.conv(2)))
 @given(case=convolutions(most=30))
 @ON_DEVICES
-def test_devices_convolve_with_weights_known_beforehand(run: Any, name: str, case: Case) -> None:
+def test_devices_convolve_with_constant_weights(run: Any, name: str, case: Case) -> None:
     operation, arrays, wanted, dtype = case
     close(run(operation, name, arrays, constants=("w",))["y"], wanted, dtype)
 

@@ -42,7 +42,7 @@ def run_lines(lines: list[str], values: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("m", winograd.POINTS)
-def test_the_transforms_are_those_of_a_filter(m: int) -> None:
+def test_the_transforms_compute_the_filter(m: int) -> None:
     random = np.random.default_rng(m)
     given, taps = random.standard_normal((m + 2, m + 2)), random.standard_normal((3, 3))
     d, made = [f"d{i}" for i in range(m + 2)], [f"t{i}" for i in range(m + 2)]
@@ -62,7 +62,7 @@ def test_the_transforms_are_those_of_a_filter(m: int) -> None:
     np.testing.assert_allclose(product, wanted, atol=1e-12)
 
 
-def test_it_is_there_only_where_it_can_be_right() -> None:
+def test_only_suitable_convolutions_have_the_implementation() -> None:
     names = {each.name for each in nn.conv(2, channels_last=True).implementations}
     assert NAME in names
     for other in (
@@ -88,7 +88,7 @@ def test_it_is_there_only_where_it_can_be_right() -> None:
         (signature(inside=40_000), "too much"),
     ],
 )
-def test_what_it_refuses(given: Signature, reason: str | None) -> None:
+def test_unsuitable_convolutions_are_refused(given: Signature, reason: str | None) -> None:
     requires = minimal(nn.conv(2, channels_last=True)).requires
     assert requires.refuses is not None
     told = requires.refuses(given)
@@ -187,7 +187,7 @@ def test_filters_of_one_tap_at_infinity(m: int) -> None:
     assert winograd.filters(taps, m)[-1, -1] == 1
 
 
-def test_known_filters_are_packed_with_zeros_behind_the_last() -> None:
+def test_constant_filters_are_packed_with_zero_padding() -> None:
     given = signature(28, 16, 40)
     w = numbers(40, 16, 3, 3)
     packed = winograd_opencl.prepare(given, None, {"w": w})["w"]

@@ -117,7 +117,7 @@ def test_no_two_work_items_add_to_the_same_channels(channels: int) -> None:
 
 
 @pytest.mark.sycl
-def test_nothing_in_nothing_out(run: Any) -> None:
+def test_empty_inputs_give_empty_results(run: Any) -> None:
     operation = pool_gradient("max", (2, 2), (2, 2), channels_last=True)
     arrays = {"y": numbers(0, 4, 4, 3), "x": numbers(0, 4, 4, 3), "dy": numbers(0, 2, 2, 3)}
     assert run(operation, "opencl-c", arrays)["y"].size == 0

@@ -67,7 +67,7 @@ KINDS = {"softmax": softmaxes(), "layer": layers(), "group": groupings()}
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @settings(max_examples=examples(15), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
-def test_teams_of_work_items_do_it(run: Any, queue: Any, kind: str, data: st.DataObject) -> None:
+def test_work_groups_have_the_results_of_the_host(run: Any, queue: Any, kind: str, data: st.DataObject) -> None:
     operation, arrays, dtype = data.draw(KINDS[kind])
     if dtype == "float16" and not queue.sycl_device.has_aspect_fp16:
         return
@@ -77,7 +77,7 @@ def test_teams_of_work_items_do_it(run: Any, queue: Any, kind: str, data: st.Dat
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("axis", [0, 1])
-def test_softmax_of_what_is_masked_or_no_number(run: Any, axis: int) -> None:
+def test_softmax_of_masked_values_and_nan(run: Any, axis: int) -> None:
     x = numbers(300, 300) * 40
     x[0, 3:] = x[3:, 0] = -np.inf
     x[1, 7] = x[7, 1] = np.nan

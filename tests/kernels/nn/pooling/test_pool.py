@@ -127,7 +127,7 @@ OPERATIONS = {"pool": nn.pool("max", (2,)), "lrn": nn.lrn(), "im2col": nn.im2col
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @settings(max_examples=examples(50), deadline=None)
-def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
+def test_host_results_equal_the_definition(kind: str, data: st.DataObject) -> None:
     operation, arrays, wanted, dtype = data.draw(KINDS[kind])
     close(on_host(operation, arrays), wanted, dtype)
 
@@ -137,7 +137,7 @@ def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize(("kind", "name"), [(k, n) for k, o in OPERATIONS.items() for n in quick(o)])
 @given(data=st.data())
 @settings(max_examples=examples(8), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
-def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> None:
+def test_device_results_equal_the_definition(run: Any, kind: str, name: str, data: st.DataObject) -> None:
     operation, arrays, wanted, dtype = data.draw(KINDS[kind])
     close(run(operation, name, arrays)["y"], wanted, dtype)
 
@@ -146,7 +146,7 @@ def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> N
 @pytest.mark.parametrize("kind", OPERATIONS)
 @given(data=st.data())
 @settings(max_examples=3, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
-def test_devices_do_it_in_numba_dpex(run: Any, kind: str, data: st.DataObject) -> None:
+def test_python_kernel_results_equal_the_definition(run: Any, kind: str, data: st.DataObject) -> None:
     operation, arrays, wanted, dtype = data.draw(KINDS[kind])
     close(run(operation, "python", arrays)["y"], wanted, dtype)
 
@@ -299,7 +299,7 @@ def as_on_the_host(run: Any, name: str, operation: Operation, arrays: dict[str, 
 @pytest.mark.sycl
 @pytest.mark.parametrize("channels_last", [True, False])
 @pytest.mark.parametrize("channels", [1, 20])
-def test_windows_that_see_nothing_have_no_mean(run: Any, channels: int, channels_last: bool) -> None:
+def test_means_of_empty_windows_are_nan(run: Any, channels: int, channels_last: bool) -> None:
     x = numbers(2, channels, 33)
     wanted = np.concatenate([np.full((2, channels, 1), np.nan, "float32"), x], axis=2)
     if channels_last:
@@ -310,7 +310,7 @@ def test_windows_that_see_nothing_have_no_mean(run: Any, channels: int, channels
         close(run(operation, name, arrays)["y"], wanted, "float32")
 
 
-def test_nothing_in_nothing_out() -> None:
+def test_empty_inputs_give_empty_results() -> None:
     for operation in (nn.pool("max", (2, 2)), nn.pool("average", (2, 2)), nn.im2col((2, 2))):
         shape = (0, 3, 4, 4) if "pool" in operation.name else (0, 12, 16)
         assert on_host(operation, {"y": unwritten(shape, "float32"), "x": numbers(0, 3, 5, 5)}).size == 0

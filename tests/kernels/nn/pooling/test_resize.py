@@ -136,7 +136,7 @@ def test_whole_numbers_are_picked() -> None:
     np.testing.assert_array_equal(got, [[1, 1, 2, 2]])
 
 
-def test_nothing_in_nothing_out() -> None:
+def test_empty_inputs_give_empty_results() -> None:
     operation = nn.resize("linear", "half_pixel", scales=(1, 2))
     assert on_host(operation, {"y": unwritten((0, 4), "float32"), "x": numbers(0, 2)}).size == 0
 

@@ -196,6 +196,6 @@ def test_chunks_of_rows_are_the_whole(case: Case) -> None:
     close(np.concatenate(chunks), wanted, dtype)
 
 
-def test_the_name_tells_what_it_does() -> None:
+def test_the_name_lists_the_options() -> None:
     assert nn.matmul(True, False, 0.5, bias=True, activation=(("gelu",),)).name == "matmul_tn alpha=0.5 bias gelu"
     assert nn.matmul(beta=2.0) is nn.matmul()

@@ -89,7 +89,7 @@ def test_the_host_follows_the_formulas(x: np.ndarray) -> None:
 
 @given(any_arrays(np.float32, (3, 7), elements=st.floats(-1e6, 1e6, width=32, allow_subnormal=False)))
 @settings(max_examples=examples(60), deadline=None)
-def test_values_come_back_within_half_a_step(x: np.ndarray) -> None:
+def test_values_are_restored_within_half_a_step(x: np.ndarray) -> None:
     found = on_host(dynamic_quantise(), prepared(x))
     back = (found["y"].astype(np.float64) - found["i"]) * found["s"]
     # The zero point is rounded as well: at the ends of the range, a value may be cut by half a step.
@@ -124,7 +124,7 @@ def test_work_groups_give_the_same_bits(queue: Any, x: np.ndarray, parts: int | 
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", ["numpy", "opencl-c", "python", groups.NAME])
 @pytest.mark.parametrize("in_parts", [False, True])
-def test_what_is_no_number_becomes_zero(queue: Any, name: str, in_parts: bool) -> None:
+def test_nan_becomes_zero(queue: Any, name: str, in_parts: bool) -> None:
     x = np.random.default_rng(3).standard_normal((9, 50)).astype(np.float32)
     x[4, ::7] = np.nan
     wanted = expected(np.where(np.isnan(x), np.float32(0), x))

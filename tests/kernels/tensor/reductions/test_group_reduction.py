@@ -125,7 +125,7 @@ def test_operands_are_laid_neighbours_by_neighbours(limits: DeviceLimits, transp
     assert "WRITE(y, row * 250 + column, v)" in code
 
 
-def test_only_gpus_are_given_what_is_made_for_them() -> None:
+def test_work_group_kernels_are_for_gpus_only() -> None:
     graph = TaskGraph()
     x, y = graph.array("x", (80, 300), "float32"), graph.array("y", (80,), "float32")
     z, s = graph.array("z", (300, 80), "float32"), graph.array("s", (80, 300), "float32")

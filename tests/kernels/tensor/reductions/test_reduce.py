@@ -64,7 +64,7 @@ SHAPES = [
 @pytest.mark.sycl
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_mode(on_device: Try, queue: Any, mode: str, language: str) -> None:
+def test_every_mode_has_the_results_of_numpy(on_device: Try, queue: Any, mode: str, language: str) -> None:
     if queue.sycl_device.device_type.name != "cpu" and mode not in ("sum", "max"):
         return  # the same compiler as the CPU device's
     for number, (shape, axes) in enumerate(SHAPES if mode == "sum" else SHAPES[1:4]):
@@ -117,7 +117,7 @@ def test_many_rows_for_a_work_item(on_device: Try, queue: Any, mode: str, dtype:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("dtype", ALL_DTYPES)
-def test_every_dtype(on_device: Try, queue: Any, dtype: str) -> None:
+def test_every_dtype_has_the_results_of_numpy(on_device: Try, queue: Any, dtype: str) -> None:
     if dtype == "float16" and not queue.sycl_device.has_aspect_fp16:
         pytest.skip("the device has no half precision")
     if queue.sycl_device.device_type.name != "cpu" and dtype not in ("bool", "int64", "float32"):
@@ -154,7 +154,7 @@ def test_nan_infinity_and_nothing(on_device: Try, language: str) -> None:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_logarithms_whose_largest_number_changes(on_device: Try, queue: Any, language: str) -> None:
+def test_logsumexp_with_a_changing_maximum(on_device: Try, queue: Any, language: str) -> None:
     if queue.sycl_device.device_type.name != "cpu":
         return  # the same compiler as the CPU device's
     # Several vectors at once, one by one, and single elements; in columns, several rows at once and one by one.
@@ -212,7 +212,7 @@ def test_a_whole_array_by_all_units(on_device: Try, queue: Any, mode: str) -> No
     assert reduce_whole(mode) is reduce_whole(mode)
 
 
-def test_what_is_worth_two_steps() -> None:
+def test_reductions_in_two_steps_are_chosen_by_size_and_dtype() -> None:
     large = (1, 512, 512)
     assert reduce_whole_is_faster("mean", large, (0, 1, 2), "float32")
     assert not reduce_whole_is_faster("mean", large, (0, 1, 2), "int32")
@@ -224,7 +224,7 @@ def test_what_is_worth_two_steps() -> None:
         reduce_whole("median")
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_unsuitable_arguments_are_refused() -> None:
     assert reduce("sum", (1,)) is reduce("sum", (1,))
     x = np.zeros((2, 3), "float32")
     assert "gives shape (2,)" in str(reduce("sum", (1,)).check(signature_of({"y": x, "x": x})))  # type: ignore[misc]
