@@ -27,7 +27,7 @@ def test_a_constant_cannot_be_changed():
     assert "float64 (2, 3), 48 bytes" in repr(found)
 
 
-def test_what_nobody_can_write_to_is_taken_as_it_is():
+def test_read_only_data_are_not_copied():
     given = np.frombuffer(np.arange(4.0).tobytes())
     assert np.shares_memory(syclsched.constant(given).data, given)
 
@@ -36,7 +36,7 @@ def test_what_nobody_can_write_to_is_taken_as_it_is():
     "value",
     [3.5, [], np.zeros((0, 4), "float16"), True, np.arange(3, dtype=">i4"), np.ones((2, 2), order="F"), 1j],
 )
-def test_any_numbers_make_one(value):
+def test_any_numbers_make_a_constant(value):
     found = syclsched.constant(value)
     assert found.data.flags.c_contiguous
     assert found.data.dtype.isnative
@@ -45,7 +45,7 @@ def test_any_numbers_make_one(value):
 
 
 @pytest.mark.parametrize("value", [["a"], [object()], [[1], [1, 2]]])
-def test_what_is_not_numbers_is_refused(value):
+def test_non_numeric_values_are_refused(value):
     with pytest.raises(ArgumentError, match="constant 'w'"):
         syclsched.constant(value, name="w")
 
@@ -58,7 +58,7 @@ def test_equality_is_identity_and_the_digest_is_of_the_value():
     assert syclsched.constant(first, "float32").dtype == "float32"
 
 
-def test_rows_are_the_same_object_while_somebody_has_it():
+def test_rows_are_the_same_object_while_referenced():
     whole = syclsched.constant(np.arange(8.0).reshape(4, 2), name="w")
     part = whole.part((1, 3))
     assert part is whole.part((1, 3))
@@ -89,7 +89,7 @@ def test_a_task_holds_its_constants_apart_from_its_arrays():
     assert isinstance(w, Constant)
 
 
-def test_what_does_not_fit_is_refused():
+def test_unsuitable_constants_are_refused():
     graph = syclsched.TaskGraph()
     y = graph.array("y", (4,), "float64")
     with pytest.raises(ArgumentError, match="update of the operation: it cannot be a constant"):
@@ -102,7 +102,7 @@ def test_what_does_not_fit_is_refused():
         _task(graph, x=syclsched.constant(np.ones(4)), y=y, alpha=syclsched.constant(2.0))
 
 
-def test_the_fingerprint_knows_which_constants_are_the_same_and_no_values():
+def test_the_fingerprint_depends_on_identity_of_constants_not_values():
     def made(first, second):
         graph = syclsched.TaskGraph()
         y = graph.array("y", (4,), "float64")

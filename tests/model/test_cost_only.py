@@ -28,7 +28,7 @@ SECONDS = st.floats(0, 1e12)
     st.dictionaries(st.text(min_size=1, max_size=5), SECONDS, max_size=3),
     st.floats(1, 1e9),
 )
-def test_the_cost_is_what_was_stated(seconds: float | None, on: dict[str, float], cores: float) -> None:
+def test_the_cost_equals_the_stated_cost(seconds: float | None, on: dict[str, float], cores: float) -> None:
     cost = StatedCost(seconds, on, cores)
     graph = TaskGraph()
     if seconds is None and not on:
@@ -40,7 +40,7 @@ def test_the_cost_is_what_was_stated(seconds: float | None, on: dict[str, float]
     assert stated_cost(task.signature) == cost
 
 
-def test_it_is_an_ordinary_task() -> None:
+def test_a_cost_only_task_is_an_ordinary_task() -> None:
     graph = TaskGraph()
     x, y = (graph.array(name, (8,), "uint8") for name in "xy")
     first = add_cost_only(graph, "a", StatedCost(1.0), [(x, AccessMode.WRITE)], family="gemm", priority=4)
@@ -92,7 +92,7 @@ def test_the_work_is_that_of_the_reference_cores() -> None:
     assert (work.flops, work.bytes, work.parallelism) == (6.0 * REFERENCE_CORE_FLOPS, 0.0, 3.0)
 
 
-def test_there_is_nothing_to_load() -> None:
+def test_a_cost_only_task_cannot_be_loaded() -> None:
     task = add_cost_only(TaskGraph(), "t", StatedCost(2.0))
     assert task.operation is not None and task.signature is not None
     with pytest.raises(ExecutionError, match="costs only"):

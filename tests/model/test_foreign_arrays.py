@@ -55,14 +55,14 @@ class Interface:
 
 
 @pytest.mark.parametrize("value", [Tensor(DATA), Interface()], ids=["dlpack", "interface"])
-def test_they_are_not_copied(value: Any) -> None:
+def test_foreign_arrays_are_not_copied(value: Any) -> None:
     graph = syclsched.TaskGraph()
     array = graph.array("x", data=value)
     assert (array.shape, array.dtype) == ((2, 3), "float32")
     assert np.shares_memory(graph.data["x"], DATA)
 
 
-def test_memory_beyond_the_hosts_reach_is_said() -> None:
+def test_arrays_in_inaccessible_memory_are_refused_with_a_hint() -> None:
     with pytest.raises(ArgumentError, match=r"array 'x'.*OnAnotherDevice cannot be read by the host.*\.cpu\(\)"):
         syclsched.TaskGraph().array("x", data=OnAnotherDevice(DATA))
 
@@ -78,7 +78,7 @@ def test_shape_and_dtype_like_another() -> None:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("value", [Tensor(DATA), Column(), Interface()], ids=["dlpack", "column", "interface"])
-def test_they_are_data_and_inputs(value: Any) -> None:
+def test_foreign_arrays_are_data_and_inputs(value: Any) -> None:
     graph = syclsched.TaskGraph()
     x = graph.array("x", data=value)
     y = graph.array("y", like=x)

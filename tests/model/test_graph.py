@@ -47,7 +47,7 @@ def graph() -> TaskGraph:
     return graph
 
 
-def test_a_task_knows_its_accesses_and_signature(graph: TaskGraph) -> None:
+def test_a_task_has_its_accesses_and_signature(graph: TaskGraph) -> None:
     x, y = graph.arrays["x"], graph.arrays["y"]
     task = graph.kernel(SCALE, y=y, x=x.read(), factor=np.float32(2.5), priority=4)
     assert (task.name, task.kind, task.family, task.priority) == ("scale_0", "kernel", "scale", 4)
@@ -223,7 +223,7 @@ def test_copies_need_one_shape_and_dtype(graph: TaskGraph) -> None:
         graph.copy(graph.arrays["x"], graph.arrays["x"])
 
 
-def test_a_cycle_of_explicit_edges_is_told(graph: TaskGraph) -> None:
+def test_a_cycle_of_explicit_edges_is_reported(graph: TaskGraph) -> None:
     for name in ("s", "t", "u", "v"):
         graph.kernel(UPDATE, name=name, p0=graph.arrays["x"])
     graph.edge("t", "s")  # s -> t follows from x
@@ -248,14 +248,14 @@ def test_edges_between_tasks_that_are_not_there(graph: TaskGraph) -> None:
         graph.validate()
 
 
-def test_inputs_are_what_is_read_before_it_is_written(graph: TaskGraph) -> None:
+def test_inputs_are_arrays_read_before_they_are_written(graph: TaskGraph) -> None:
     a = graph.arrays
     graph.kernel(touching((R, W)), p0=a["x"], p1=a["y"])
     graph.kernel(touching((R, A)), p0=a["y"], p1=a["flat"])
     assert graph.inputs() == ("x", "flat")
 
 
-def test_an_explicit_edge_can_make_a_later_writer_come_first(graph: TaskGraph) -> None:
+def test_an_explicit_edge_can_reorder_independent_tasks(graph: TaskGraph) -> None:
     graph.kernel(touching((W,)), name="writer", p0=graph.arrays["y"])
     graph.kernel(touching((R,)), name="reader", p0=graph.arrays["x"])
     graph.edge("reader", "writer")
@@ -281,7 +281,7 @@ def test_the_fingerprint_is_of_the_graph_not_the_data(graph: TaskGraph) -> None:
     assert with_data.fingerprint() == without.fingerprint()
 
 
-def test_what_is_handed_out_cannot_change_the_graph(graph: TaskGraph) -> None:
+def test_changes_of_returned_mappings_leave_the_graph_unchanged(graph: TaskGraph) -> None:
     graph.data["x"] = 1  # type: ignore[index]
     graph.arrays.pop("x")  # type: ignore[attr-defined]
     assert "x" not in graph.data

@@ -48,7 +48,7 @@ def test_finding_by_name() -> None:
     assert not PLATFORM.device("cpu").is_host
 
 
-def test_what_is_not_there_is_named_with_what_is() -> None:
+def test_missing_names_are_reported_with_the_present_names() -> None:
     with pytest.raises(DeviceNotFoundError, match=r"'desk': no device 'tpu'.*cpu, gpu, gpu1, host"):
         PLATFORM.device("tpu")
     with pytest.raises(PlatformError, match="no memory space 'disk'"):
@@ -95,7 +95,7 @@ def test_interference_is_the_same_both_ways() -> None:
     assert PLATFORM.interference("cpu", "cpu") == 0.0
 
 
-def test_selecting_keeps_the_host_and_what_is_still_reached() -> None:
+def test_selection_keeps_the_host_and_reachable_spaces() -> None:
     for keep in (["cpu"], lambda d: d.kind == "cpu"):
         small = PLATFORM.select(keep)
         assert [d.name for d in small.devices] == ["cpu", HOST]
@@ -106,7 +106,7 @@ def test_selecting_keeps_the_host_and_what_is_still_reached() -> None:
     assert PLATFORM.select(["gpu1"]).device("gpu1").reaches == ("gpu1",)
 
 
-def test_selecting_nothing_or_what_is_not_there() -> None:
+def test_selecting_no_or_unknown_devices_is_refused() -> None:
     for keep in ([], [HOST], lambda d: False):
         with pytest.raises(EmptyPlatformError, match=r"no device is left.*It has cpu, gpu, gpu1"):
             PLATFORM.select(keep)

@@ -25,7 +25,7 @@ def test_the_shape_is_worked_out(graph):
 
 
 @pytest.mark.parametrize("shape", [(5, -1), (-1, -1), (23,), (-2, -12), "ab", (1.5,), (0, -1)])
-def test_what_has_not_as_many_elements_is_refused(graph, shape):
+def test_shapes_of_another_element_count_are_refused(graph, shape):
     with pytest.raises(ArgumentError, match="array 'x'"):
         graph.array("x", (2, 3, 4), "float32").reshaped(shape)
 
@@ -54,7 +54,7 @@ def test_the_same_shape_is_no_other(graph):
     assert graph.kernel(AXPY, x=x.reshaped(4).read(), y=y, alpha=1.0).reshaped == frozenset()
 
 
-def test_the_fingerprint_knows_shapes():
+def test_the_fingerprint_depends_on_shapes():
     def made(shape):
         graph = TaskGraph()
         x, y = graph.array("x", (2, 6), "float64"), graph.array("y", (2, 6), "float64")

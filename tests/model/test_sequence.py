@@ -95,7 +95,7 @@ def test_signatures_work_and_names_follow_from_the_steps() -> None:
     assert sequence_parts(first, first.implementations[0], parts[0].signature) == ()
 
 
-def test_the_host_calls_functions_in_order_and_guards_what_they_only_read() -> None:
+def test_host_steps_run_in_order_with_read_only_inputs() -> None:
     calls: list[str] = []
 
     def double(p0: Any, p1: float) -> None:

@@ -22,7 +22,7 @@ def rows(columns: AccessColumns) -> list[list[Access]]:
 
 
 @given(graphs(ranges=True), st.randoms(use_true_random=False))
-def test_they_are_the_accesses_in_any_order(graph: TaskGraph, rng: random.Random) -> None:
+def test_columns_equal_the_accesses_in_any_order(graph: TaskGraph, rng: random.Random) -> None:
     order = rng.sample(range(len(graph)), len(graph))
     touched = [list(accesses) for accesses in graph.touched()]
     assert rows(graph.accesses()) == touched

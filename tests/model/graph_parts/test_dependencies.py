@@ -30,7 +30,7 @@ def implied(graph: TaskGraph) -> list[Dependency]:
 
 
 @given(graphs())
-def test_the_transitive_closure_orders_exactly_what_must_be(graph: TaskGraph) -> None:
+def test_the_transitive_closure_orders_exactly_conflicting_tasks(graph: TaskGraph) -> None:
     found = implied(graph)
     got, needed = nx.DiGraph(), nx.DiGraph()
     for digraph in (got, needed):
@@ -41,7 +41,7 @@ def test_the_transitive_closure_orders_exactly_what_must_be(graph: TaskGraph) ->
 
 
 @given(graphs())
-def test_each_one_is_what_it_says_and_comes_once(graph: TaskGraph) -> None:
+def test_each_dependency_has_its_kind_and_is_listed_once(graph: TaskGraph) -> None:
     found = implied(graph)
     place = {t.name: i for i, t in enumerate(graph.tasks)}
     assert len({(d.before, d.after, d.array) for d in found}) == len(found)

@@ -70,7 +70,7 @@ def test_shape_and_dtype_of_results() -> None:
 
 
 @pytest.mark.sycl
-def test_an_argument_is_written_in_place_where_it_says_so() -> None:
+def test_arguments_annotated_as_update_are_written_in_place() -> None:
     graph = TaskGraph()
     x = graph.array("x", data=np.zeros(3))
 
@@ -108,7 +108,7 @@ def test_arguments_are_checked_when_a_task_is_added() -> None:
 
 
 @pytest.mark.sycl
-def test_another_result_than_declared_is_said() -> None:
+def test_a_result_that_differs_from_the_declaration_is_reported() -> None:
     graph = TaskGraph()
     graph.submit(np.ravel, np.ones(3))
     with pytest.raises(
@@ -138,7 +138,7 @@ def test_a_refused_task_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.sycl
-def test_what_one_task_changes_is_not_what_others_are_given() -> None:
+def test_changes_of_a_shared_argument_do_not_affect_other_tasks() -> None:
     graph = TaskGraph()
     ones = np.ones(3)
 

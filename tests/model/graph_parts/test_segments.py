@@ -37,7 +37,7 @@ def conflict(first: Task, second: Task, graph: TaskGraph) -> bool:
 
 
 @given(graphs(ranges=True))
-def test_the_transitive_closure_orders_exactly_what_must_be(graph: TaskGraph) -> None:
+def test_the_transitive_closure_orders_exactly_conflicting_tasks(graph: TaskGraph) -> None:
     found = [d for d in graph.dependencies() if d.kind != "explicit"]
     got, needed = nx.DiGraph(), nx.DiGraph()
     for digraph in (got, needed):
@@ -65,7 +65,7 @@ def test_segments_make_up_the_array_and_tasks_touch_all_of_them_or_nothing(graph
 
 
 @given(graphs(ranges=True))
-def test_what_is_read_before_it_is_written_is_an_input(graph: TaskGraph) -> None:
+def test_arrays_read_before_they_are_written_are_inputs(graph: TaskGraph) -> None:
     written: set[tuple[str, int]] = set()
     needed = set()
     for name in graph.order():
@@ -76,7 +76,7 @@ def test_what_is_read_before_it_is_written_is_an_input(graph: TaskGraph) -> None
 
 
 @given(st.integers(1, 30), st.integers(-40, 40), st.integers(-40, 40))
-def test_rows_are_those_of_numpy_or_refused(extent: int, start: int, stop: int) -> None:
+def test_row_ranges_equal_numpy_slices_or_are_refused(extent: int, start: int, stop: int) -> None:
     graph = TaskGraph()
     x = graph.array("x", (extent, 3))
     expected = np.arange(extent)[start:stop]
@@ -114,7 +114,7 @@ def test_rows_of_rows_lie_within_them(start: int | None, stop: int | None) -> No
 
 
 @pytest.mark.parametrize("rows", [(0.0, 4), (0, 4.5), (True, 4), (0, np.True_), (0,), (0, 1, 2), 4, "ab", ("0", "4")])
-def test_an_access_to_what_is_no_range_of_rows_is_refused(rows: Any) -> None:
+def test_accesses_with_invalid_row_ranges_are_refused(rows: Any) -> None:
     graph = TaskGraph()
     graph.array("x", (10,))
     message = r"task 'bad' \(touch_r\), argument 'p0': .* is not a range of rows of array 'x'. Give two whole numbers"
@@ -135,7 +135,7 @@ def test_rows_of_an_access_become_python_numbers(rows: Any) -> None:
 @pytest.mark.parametrize(
     "index", [3, slice(0, 10, 2), (slice(0, 2), slice(0, 2)), slice(0.5, 2), slice("a", None), None, Ellipsis]
 )
-def test_what_is_no_range_of_rows_is_refused(index: Any) -> None:
+def test_invalid_row_ranges_are_refused(index: Any) -> None:
     x = TaskGraph().array("x", (10, 10))
     with pytest.raises(ArgumentError, match=r"array 'x'.*is not a range of"):
         x[index]
@@ -234,7 +234,7 @@ def test_one_dependency_for_rows_that_follow_each_other() -> None:
     ]
 
 
-def test_fingerprints_tell_rows_apart() -> None:
+def test_fingerprints_depend_on_rows() -> None:
     def graph(rows: slice) -> TaskGraph:
         made = TaskGraph()
         made.kernel(touching((R,)), name="t", p0=made.array("x", (10,))[rows])
@@ -247,7 +247,7 @@ def test_fingerprints_tell_rows_apart() -> None:
     assert prints[3] == whole.fingerprint()
 
 
-def test_a_task_with_rows_can_be_inserted_elsewhere() -> None:
+def test_a_task_with_rows_can_be_inserted_into_another_graph() -> None:
     graph, other, small = TaskGraph(), TaskGraph(), TaskGraph()
     task = graph.kernel(touching((U,)), name="t", p0=graph.array("x", (10,))[2:5])
     other.array("x", (10,))

@@ -42,7 +42,7 @@ def test_a_node_that_waits_for_itself() -> None:
     assert find_cycle(["a"], [("a", "a")]) == ("a", "a")
 
 
-def test_what_hangs_on_a_cycle_is_not_part_of_it() -> None:
+def test_neighbours_of_a_cycle_are_not_part_of_it() -> None:
     edges = [("x", "a"), ("a", "b"), ("b", "a"), ("b", "y"), ("y", "z")]
     assert set(find_cycle(["z", "y", "x", "a", "b"], edges)) == {"a", "b"}
 

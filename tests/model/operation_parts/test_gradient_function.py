@@ -20,7 +20,7 @@ def step(y: Write, state: Update, x: Read, share: float) -> None:
     state += share * x
 
 
-def test_parameters_say_what_they_stand_for() -> None:
+def test_gradient_parameters_are_recognised_by_name() -> None:
     def gradient(dy: Any, y: Any, dstate: Any, state: Any, new_state: Any, x: Any, share: float) -> Any:
         return dstate, dy
 

@@ -66,7 +66,7 @@ def test_copies_within_a_machine_go_through_its_own_host() -> None:
     ]
 
 
-def test_links_between_many_machines_are_those_of_their_hosts() -> None:
+def test_links_between_many_machines_connect_their_hosts() -> None:
     platform = several_machines({f"m{n}": "max1550,a770" for n in range(5)})
     assert len(platform.links) == 5 * 4 + 6 * 5
     (link,) = platform.route("m0/max1550", "m4/a770")

@@ -11,7 +11,7 @@ from syclsched.model.tables.distinct_codes import distinct
 
 
 @given(st.lists(st.integers(0, 40), max_size=30), st.sampled_from([41, 100_000]))
-def test_they_are_numpys(given: list[int], bound: int) -> None:
+def test_distinct_codes_equal_those_of_numpy(given: list[int], bound: int) -> None:
     codes = np.array(given, np.int64)
     found, which = distinct(codes, bound)
     expected, places = np.unique(codes, return_inverse=True)

@@ -52,7 +52,7 @@ def test_a_lane_is_read_as_columns_without_its_objects() -> None:
     assert lane_table(lane).instructions() == lane_table(LANE).instructions() == LANE.instructions
 
 
-def test_a_pending_lane_is_in_all_else_a_lane() -> None:
+def test_a_pending_lane_behaves_like_a_lane() -> None:
     assert later() == LANE
     plain, pending = replace(LANE), later()
     assert plain == pending
@@ -65,7 +65,7 @@ def test_a_pending_lane_is_in_all_else_a_lane() -> None:
         later().name = "b"  # type: ignore[misc]
 
 
-def test_a_pending_trace_is_in_all_else_a_trace() -> None:
+def test_a_pending_trace_behaves_like_a_trace() -> None:
     def made() -> Trace:
         return lazy_trace(replace(TRACE, spans=()), lambda: (SPAN,))
 
@@ -103,7 +103,7 @@ def test_a_plan_is_made_verified_written_and_read_without_instruction_objects(mo
     assert sum(len(lane.instructions) for lane in plan.lanes) > len(graph)
 
 
-def test_what_is_kept_of_a_plan_goes_with_it() -> None:
+def test_cached_values_of_a_plan_are_freed_with_it() -> None:
     plan = plan_on(platform_of("a"), a__0=[launch(0, 1.0)])
     asked: list[str] = []
 

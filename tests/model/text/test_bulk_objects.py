@@ -38,7 +38,7 @@ def test_cycles_between_plans_are_collected_some_time(
     assert first() is None
 
 
-def test_objects_are_those_that_init_makes() -> None:
+def test_bulk_objects_equal_objects_made_by_init() -> None:
     one = Instruction(0, "launch", "t", "i")
     columns = {
         "name": ["a", "b"],
@@ -52,7 +52,7 @@ def test_objects_are_those_that_init_makes() -> None:
         bulk_objects.make_objects(Lane, 2, {"name": ["a", "b"]})
 
 
-def test_few_objects_leave_the_collector_alone_however_many_young_ones_there_are(
+def test_few_objects_do_not_freeze_the_garbage_collector(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # In programs that collect seldom and have millions of frozen objects, these would count after every plan.

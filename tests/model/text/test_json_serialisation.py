@@ -31,7 +31,7 @@ def planned(case: ScheduledGraph) -> Plan:
 
 
 @given(cases())
-def test_a_plan_there_and_back(case: ScheduledGraph) -> None:
+def test_a_plan_is_restored_from_json(case: ScheduledGraph) -> None:
     plan = planned(case)
     for indent in (1, None):
         back = Plan.from_json(plan.to_json(indent=indent))
@@ -41,17 +41,17 @@ def test_a_plan_there_and_back(case: ScheduledGraph) -> None:
 
 
 @given(platforms())
-def test_a_platform_there_and_back(platform: Platform) -> None:
+def test_a_platform_is_restored_from_json(platform: Platform) -> None:
     assert from_json(Platform, to_json(platform), where="here") == platform
 
 
-def test_a_trace_there_and_back() -> None:
+def test_a_trace_is_restored_from_json() -> None:
     trace = random_trace(50)
     assert from_json(Trace, to_json(trace), where="here") == trace
 
 
 @pytest.mark.parametrize("path", PROFILES, ids=lambda p: p.stem)
-def test_shipped_profiles_there_and_back(path: Path) -> None:
+def test_shipped_profiles_are_restored_from_json(path: Path) -> None:
     profile = from_json(DeviceProfile, path.read_bytes(), where=path.name)
     assert from_json(DeviceProfile, to_json(profile), where=path.name) == profile
 
@@ -186,11 +186,11 @@ def test_a_missing_field_is_named(field: str) -> None:
         "1" * 5000,
     ],
 )
-def test_what_is_no_plan_at_all(text: str | bytes) -> None:
+def test_texts_without_a_plan_are_refused(text: str | bytes) -> None:
     refused(text)
 
 
-def test_a_half_written_file_is_refused_wherever_it_ends() -> None:
+def test_a_file_truncated_anywhere_is_refused() -> None:
     text = json.dumps(some_plan())
     for end in range(0, len(text) - 1, 37):
         refused(text[:end])
@@ -234,7 +234,7 @@ def test_profiles_are_not_carried_by_plans() -> None:
     assert from_json(Platform, to_json(rich), where="here") == rich
 
 
-def test_numbers_that_json_cannot_hold_do_not_come_back_as_others() -> None:
+def test_infinite_numbers_are_not_read_back_as_finite() -> None:
     link = Link("a", "b", float("inf"), 1.0)  # an infinite bandwidth is stored as the largest number
     with pytest.raises(FormatError, match="at latency_s"):
         from_json(Link, to_json(link), where="here")

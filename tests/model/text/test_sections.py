@@ -100,7 +100,7 @@ OBJECTS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("kind", OBJECTS)
-def test_html_is_well_formed_and_says_what_is_printed(kind: str) -> None:
+def test_html_is_well_formed_and_has_the_printed_words(kind: str) -> None:
     shown = OBJECTS[kind]()
     parsed = Parsed(shown._repr_html_())
     assert "script" not in parsed.tags and "b" not in parsed.tags and "table" in parsed.tags
@@ -117,7 +117,7 @@ def test_names_are_escaped_and_tables_have_rows_and_headings() -> None:
     assert ["task <1>", "lambda", "x<y>", "x<y>"] in parsed.rows
 
 
-def test_long_lists_are_counted_and_a_cycle_is_told() -> None:
+def test_long_lists_are_truncated_and_a_cycle_is_reported() -> None:
     made = graph(30)
     assert "… 14 more" in Parsed(made._repr_html_()).text
     made.edge("task <5>", "task <2>")
@@ -140,7 +140,7 @@ def test_repr_stays_on_one_line() -> None:
         assert len(str(shown).splitlines()) > 5
 
 
-def test_repr_of_what_a_user_meets_is_short() -> None:
+def test_repr_of_public_objects_is_short() -> None:
     platform, plan, device = syclsched.describe("max1550"), planned(), syclsched.describe("max1550").devices[0]
     gemm = get("gemm")
     product = syclsched.TaskGraph()

@@ -25,7 +25,7 @@ from syclsched.planning import build_plan
 from syclsched.simulation import predict
 
 
-def test_what_was_not_simulated_is_compared_by_the_model() -> None:
+def test_unsimulated_candidates_are_compared_by_the_model() -> None:
     candidates = (
         Candidate("heft", 0.004, None, 0.002), Candidate("peft", None, None, 0.003), Candidate("mcp", None, None, 0.005)
     )  # fmt: skip
@@ -117,7 +117,7 @@ def test_uncertain_costs_say_how_uncertain_they_are() -> None:
     assert [line.split("ms")[1].strip() for line in lines if "opencl-c   " in line] == ["modelled ±25%  3.00x"]
 
 
-def test_a_task_that_is_slower_here_or_can_run_nowhere_else() -> None:
+def test_explanations_name_a_faster_device_or_the_lack_of_alternatives() -> None:
     slower = explain_task(two_devices(), "other")
     assert "alone, cpu would be faster by 400.0 µs" in slower
     only = explain_task(two_devices(), "first")
@@ -126,7 +126,7 @@ def test_a_task_that_is_slower_here_or_can_run_nowhere_else() -> None:
     assert "no other device can run it" in only
 
 
-def test_without_options_it_says_so() -> None:
+def test_explanations_without_options_are_marked() -> None:
     assert "does not record" in explain_task(replace(two_devices(), options=()), "first")
 
 
