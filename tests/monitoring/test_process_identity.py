@@ -29,7 +29,7 @@ def test_a_process_of_another_namespace_is_not_here() -> None:
     assert not replace(own, namespace=own.namespace + 1).is_here
 
 
-def test_a_process_that_has_ended_is_not_alive_even_before_its_parent_has_asked() -> None:
+def test_an_ended_process_is_not_alive_even_as_a_zombie() -> None:
     program = "from syclsched.monitoring.process_identity import ProcessIdentity; print(ProcessIdentity.own())"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

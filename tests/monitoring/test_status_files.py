@@ -27,19 +27,19 @@ def folder(runtime_folder: Path) -> Path:
     return runtime_folder / "syclsched"
 
 
-def test_what_is_written_is_read(folder: Path) -> None:
+def test_written_status_is_read(folder: Path) -> None:
     found = read_status_files()
     assert found.processes == (status(),)
     assert found.unreadable == ()
 
 
-def test_nobody_else_can_read_it(folder: Path) -> None:
+def test_status_files_are_private(folder: Path) -> None:
     (file,) = folder.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_it_is_removed(folder: Path) -> None:
+def test_a_status_file_is_removed(folder: Path) -> None:
     StatusFile().remove()
     assert not list(folder.iterdir())
     assert read_status_files().processes == ()
