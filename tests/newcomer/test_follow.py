@@ -40,7 +40,7 @@ def block(text: str, language: str = "sh") -> str:
     return f"```{language}\n{text}\n```\n"
 
 
-def test_readme_comes_first_and_every_page_has_commands(script: ModuleType) -> None:
+def test_readme_is_first_and_every_page_has_commands(script: ModuleType) -> None:
     pages = script.pages()
     assert pages[0] == "README.md"
     assert pages[1].endswith("/quickstart.md")
@@ -50,7 +50,7 @@ def test_readme_comes_first_and_every_page_has_commands(script: ModuleType) -> N
     assert script.steps(pages[1], script.read(pages[1]))
 
 
-def test_all_commands_run_what_the_pages_install(script: ModuleType) -> None:
+def test_all_commands_use_the_environment_of_the_pages(script: ModuleType) -> None:
     steps = [step for page in script.pages() for step in script.steps(page, script.read(page))]
     others = [step for step in steps if not step.command.startswith((".venv/bin/", "python3 -m venv "))]
     assert not others, "a new user has no other Python packages"
@@ -88,7 +88,7 @@ def test_the_reason_is_that_of_the_next_block_only(script: ModuleType) -> None:
     assert [step.reason for step in steps] == ["why", "", ""]
 
 
-def test_the_first_failure_ends_it(script: ModuleType, followed: Any) -> None:
+def test_the_first_failed_command_ends_a_page(script: ModuleType, followed: Any) -> None:
     text = block("true\necho why; false\ntrue")
     said: list[str] = []
     outcomes = followed(text, say=said.append)
@@ -150,7 +150,7 @@ def test_files_that_a_command_names_exist(followed: Any, command: str, result: s
         (block("echo a") + "\nAn unrelated text:\n\n" + block("b", "text"), True),
     ],
 )
-def test_what_a_page_shows_as_printed_is_printed(followed: Any, page: str, fine: bool) -> None:
+def test_output_shown_on_a_page_is_compared(followed: Any, page: str, fine: bool) -> None:
     assert all(each.fine for each in followed(page)) == fine
 
 
