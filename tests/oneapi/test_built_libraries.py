@@ -108,7 +108,7 @@ class Loader:
     ],
     ids=["accepted", "refused then taken", "refused twice", "no extension", "another error is passed on"],
 )
-def test_a_refusal_and_nothing_else_is_repeated(
+def test_only_refusals_are_retried(
     library: ctypes.CDLL, answer: int, extension: int | None, calls: list[str], program: int | None, error: int
 ) -> None:
     loader = Loader(answer, extension)
@@ -122,7 +122,7 @@ def test_the_caller_need_not_take_the_error(library: ctypes.CDLL) -> None:
     assert Loader(INVALID_OPERATION, SUCCESS).create_through(library, None) == PROGRAM
 
 
-def test_it_says_which_interface_it_speaks(library: ctypes.CDLL) -> None:
+def test_the_layer_reports_its_interface_version(library: ctypes.CDLL) -> None:
     version, size = UINT(), SIZE()
     assert library.clGetLayerInfo(0x4240, SIZE(4), ctypes.byref(version), ctypes.byref(size)) == SUCCESS
     assert (version.value, size.value) == (100, 4)
@@ -137,7 +137,7 @@ def test_a_loader_without_opencl_2_1_is_declined(library: ctypes.CDLL) -> None:
     assert result == INVALID_VALUE
 
 
-def test_it_is_found_whichever_python_built_it(tmp_path: Path) -> None:
+def test_the_layer_built_by_another_python_is_found(tmp_path: Path) -> None:
     assert built_libraries.find_layer(tmp_path) is None
     (tmp_path / "_il_layer.c").write_text("")
     (tmp_path / "_il_layer.cpython-39-x86_64-linux-gnu.so").write_bytes(b"")

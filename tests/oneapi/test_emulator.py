@@ -32,7 +32,7 @@ def prepare(runtime: Path, root: Path, **environ: str) -> emulator.Emulator:
     return emulator.prepare(str(runtime), VERSION, environ, root)
 
 
-def test_the_folder_is_what_the_runtime_needs(runtime: Path, tmp_path: Path) -> None:
+def test_the_folder_has_the_library_copy_and_configuration(runtime: Path, tmp_path: Path) -> None:
     made = prepare(runtime, tmp_path / "cache")
     assert made.note is None and made.library is not None
     folder = Path(made.library).parent
@@ -47,7 +47,7 @@ def test_the_folder_is_what_the_runtime_needs(runtime: Path, tmp_path: Path) -> 
         assert [line for line in lines if line.startswith("CL_CONFIG_DEVICES")] == ["CL_CONFIG_DEVICES = fpga-emu"]
 
 
-def test_the_second_time_nothing_is_made(runtime: Path, tmp_path: Path) -> None:
+def test_an_existing_folder_is_reused(runtime: Path, tmp_path: Path) -> None:
     first = prepare(runtime, tmp_path / "cache")
     before = os.stat(str(first.library))
     assert prepare(runtime, tmp_path / "cache") == first
@@ -55,7 +55,7 @@ def test_the_second_time_nothing_is_made(runtime: Path, tmp_path: Path) -> None:
     assert len(list((tmp_path / "cache").iterdir())) == 1
 
 
-def test_a_changed_runtime_gets_a_new_folder_and_the_old_one_goes(runtime: Path, tmp_path: Path) -> None:
+def test_a_changed_runtime_replaces_the_folder(runtime: Path, tmp_path: Path) -> None:
     first = prepare(runtime, tmp_path / "cache")
     runtime.write_bytes(b"another library")
     second = prepare(runtime, tmp_path / "cache")
@@ -129,7 +129,7 @@ def test_a_cache_that_is_no_folder_leaves_a_note(runtime: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("value", ["0", "no", "OFF", " false "])
-def test_it_can_be_switched_off(runtime: Path, tmp_path: Path, value: str) -> None:
+def test_the_emulator_can_be_switched_off(runtime: Path, tmp_path: Path, value: str) -> None:
     made = prepare(runtime, tmp_path / "cache", SYCLSCHED_FPGA_EMULATOR=value)
     assert made.library is None and "switched off" in str(made.note)
     assert not (tmp_path / "cache").exists()

@@ -32,7 +32,7 @@ def test_everything_is_set_where_the_user_set_nothing() -> None:
     assert notes == ()
 
 
-def test_the_users_values_are_kept_and_said() -> None:
+def test_values_of_the_user_are_kept_and_noted() -> None:
     own = {ICD_VARIABLE: "/my/driver.so", "CL_CONFIG_CPU_TARGET_ARCH": "corei7", "OPENCL_LAYERS": "/my/layer.so"}
     own[HOST_TASK_THREADS_VARIABLE] = "4"
     values, notes = environment.decide(own, WISHES)
@@ -73,7 +73,7 @@ def test_a_child_decides_as_its_parent_did(own: dict[str, str]) -> None:
     assert {name: value for name, value in environ.items() if name != RECORD_VARIABLE} == own
 
 
-def test_what_the_user_changes_in_a_child_is_the_users() -> None:
+def test_values_changed_in_a_child_process_belong_to_the_user() -> None:
     environ: dict[str, str] = {}
     environment.apply(environ, {ICD_VARIABLE: "/ours.so"})
     environ[ICD_VARIABLE] = "/theirs.so"
@@ -86,7 +86,7 @@ def test_a_record_that_is_not_ours_changes_nothing() -> None:
         assert environment.user_environment({**own, RECORD_VARIABLE: nonsense}) == own
 
 
-def test_boot_environment_has_what_changes_code_and_files_without_folders() -> None:
+def test_boot_environment_has_code_settings_and_file_names() -> None:
     environ = {
         "HOME": "/home/u",
         "CL_CONFIG_CPU_VECTORIZER_MODE": "1",
@@ -100,7 +100,7 @@ def test_boot_environment_has_what_changes_code_and_files_without_folders() -> N
     }
 
 
-def test_the_users_layers_come_first_and_ours_once() -> None:
+def test_layers_of_the_user_precede_the_added_layer() -> None:
     assert environment.appended(None, "/l.so") == "/l.so"
     assert environment.appended("/a.so:/b.so", "/l.so") == "/a.so:/b.so:/l.so"
     assert environment.appended("/l.so", "/l.so") == "/l.so"

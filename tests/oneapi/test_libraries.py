@@ -18,7 +18,7 @@ def source(label: str, *names: str) -> Source:
     return Source({name: (f"/{label}/{name}", label) for name in names})
 
 
-def test_a_group_comes_from_one_place_where_one_has_it_all() -> None:
+def test_a_group_is_loaded_from_one_complete_source() -> None:
     group = LibraryGroup("g", ("liba.so.1", "libb.so.[0-9]"))
     half, whole = source("half", "liba.so.1"), source("whole", "liba.so.1", "libb.so.2")
     assert libraries.locate(group, [half, whole]) == (
@@ -27,13 +27,13 @@ def test_a_group_comes_from_one_place_where_one_has_it_all() -> None:
     )
 
 
-def test_a_group_that_nobody_has_whole_is_collected() -> None:
+def test_a_group_without_complete_source_is_collected() -> None:
     group = LibraryGroup("g", ("liba.so", "libb.so", "libc.so"))
     found = dict(libraries.locate(group, [source("one", "libb.so"), source("two", "liba.so", "libb.so")]))
     assert found == {"liba.so": ("/two/liba.so", "two"), "libb.so": ("/one/libb.so", "one"), "libc.so": None}
 
 
-def test_the_users_path_is_asked_first(tmp_path: Path) -> None:
+def test_the_library_path_of_the_user_is_searched_first(tmp_path: Path) -> None:
     (tmp_path / "libtbb.so.12").write_bytes(b"")
     places = libraries.sources({"LD_LIBRARY_PATH": f"/absent::{tmp_path}"})
     assert libraries.find_library("libtbb.so.12", places) == str(tmp_path / "libtbb.so.12")
@@ -61,7 +61,7 @@ def test_a_distributions_records_lead_to_its_libraries(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("generation", ["libsycl.so.7", "libsycl.so.8"])
-def test_what_dpctl_needs_is_read_from_its_library(tmp_path: Path, generation: str) -> None:
+def test_the_sycl_library_of_dpctl_is_read_from_its_interface(tmp_path: Path, generation: str) -> None:
     (tmp_path / "libDPCTLSyclInterface.so.0").write_bytes(b"\x7fELF\0libc.so.6\0" + generation.encode() + b"\0more")
     assert libraries.needed_sycl_library(tmp_path) == generation
     assert libraries.needed_sycl_library(tmp_path / "absent") is None
@@ -106,7 +106,7 @@ def test_libraries_that_refer_to_each_other_in_a_circle_load_once(circle: Path) 
     assert [(each.source, each.path) for each in again] == [("process", str(circle / name)) for name in names]
 
 
-def test_what_cannot_be_loaded_is_said_and_does_not_stop_the_rest(tmp_path: Path) -> None:
+def test_a_library_that_fails_to_load_is_reported_and_others_load(tmp_path: Path) -> None:
     (tmp_path / "libsstbroken.so").write_bytes(b"not a library")
     group = LibraryGroup("g", ("libsstbroken.so", "libsstabsent.so.3"))
     broken, absent = libraries.preload([group], [Source({"libsstbroken.so": (str(tmp_path / "libsstbroken.so"), "t")})])

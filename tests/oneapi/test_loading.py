@@ -44,7 +44,7 @@ DEVICES = ["accelerator", "cpu"] if EMULATED else ["cpu"]
 needs_emulator = pytest.mark.skipif(not EMULATED, reason="no FPGA emulator can be made of this generation's runtime")
 
 
-def test_importing_does_nothing() -> None:
+def test_importing_loads_no_libraries() -> None:
     code = (
         "import os, sys; before = dict(os.environ); import syclsched.oneapi as o; "
         "assert not o.is_loaded() and dict(os.environ) == before; "
@@ -54,7 +54,7 @@ def test_importing_does_nothing() -> None:
 
 
 @pytest.mark.sycl
-def test_nothing_set_gives_cpu_and_emulator(fresh: Any) -> None:
+def test_without_settings_the_cpu_and_the_emulator_are_found(fresh: Any) -> None:
     found = fresh(report())
     assert found["failed"] == []
     assert found["devices"] == DEVICES
@@ -157,7 +157,7 @@ def test_an_import_of_dpctl_that_failed_before_does_no_harm(fresh: Any) -> None:
 
 
 @pytest.mark.sycl
-def test_what_the_user_set_is_left(fresh: Any) -> None:
+def test_settings_of_the_user_are_kept(fresh: Any) -> None:
     driver = fresh(report())["icd_files"][0]
     mine = {"OCL_ICD_FILENAMES": driver, "CL_CONFIG_CPU_TARGET_ARCH": "corei7-avx", "OPENCL_LAYERS": "/absent/layer.so"}
     found = fresh(report(more="dict(__import__('os').environ)"), **mine)

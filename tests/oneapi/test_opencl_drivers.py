@@ -90,7 +90,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.sycl
-def test_a_driver_tells_its_devices_and_is_asked_once(
+def test_devices_of_a_driver_are_queried_once_and_cached(
     loader: list[str], own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = libraries.find_library(libraries.CPU_ICD_LIBRARY, libraries.sources(os.environ))
@@ -117,7 +117,7 @@ def test_a_driver_that_is_not_there_fails_without_harm(loader: list[str], own_ca
 
 @needs_compiler
 @pytest.mark.sycl
-def test_a_driver_that_crashes_says_how(loader: list[str], tmp_path: Path) -> None:
+def test_a_crash_of_a_driver_is_described(loader: list[str], tmp_path: Path) -> None:
     source = "#include <stdio.h>\n#include <stdlib.h>\n__attribute__((constructor)) static void start(void)\n"
     library = compiled(tmp_path, source + '{ puts("not on this machine"); fflush(stdout); abort(); }\n')
     (driver,) = opencl_drivers.ask([(str(library), "a.icd")], loader)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from syclsched.oneapi.stack_generation import CURRENT, GENERATIONS, NUMBA_DPEX, generation_of, intended, shipped_by
 
 
-def test_a_command_pins_what_has_a_pin_and_holds_numpy_back() -> None:
+def test_install_commands_pin_packages_and_limit_numpy() -> None:
     commands = [each.install_command(("dpctl", "rich")) for each in GENERATIONS]
     assert commands == [
         'python -m pip install "dpctl==0.17.0" "rich" "numpy>=1.24,<2"',
@@ -28,7 +28,7 @@ def test_the_intended_generation_is_that_of_most_packages() -> None:
     assert intended({}, (3, 11)) is NUMBA_DPEX
 
 
-def test_strangers_are_packages_of_another_release() -> None:
+def test_mismatched_packages_are_those_of_another_release() -> None:
     for each in GENERATIONS:
         assert each.mismatched_packages({**each.pins, "numpy": "1.26.4", "tbb": "2023.0.1"}) == ()
     assert NUMBA_DPEX.mismatched_packages({**NUMBA_DPEX.pins, "numpy": "2.1.0"}) == ("numpy",)

@@ -22,7 +22,7 @@ def test_gathering_works_without_any_sycl_package(monkeypatch: pytest.MonkeyPatc
     assert gathered.processors >= 1 and len(gathered.folders) == 2
 
 
-def test_render_nodes_and_who_may_open_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_render_nodes_and_their_permissions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "renderD128").write_text("")
     (tmp_path / "card0").write_text("")
     device = tmp_path / "sys" / "renderD128" / "device"

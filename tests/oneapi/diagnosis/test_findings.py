@@ -84,7 +84,7 @@ def test_a_release_that_was_not_tested_with_the_rest() -> None:
     assert found.mend == 'python -m pip install "intel-sycl-rt==2026.1.2" "numpy>=1.26,<3"'
 
 
-def test_the_generation_is_named_with_what_the_other_offers() -> None:
+def test_the_generation_is_named_with_advantages_of_the_other() -> None:
     found = about("generation")
     assert found.what.startswith("numba-dpex; the other, current, offers NumPy 2") and "-C generation=" in found.what
     found = about("generation", versions=CURRENT.pins, python=(3, 13))
@@ -171,7 +171,7 @@ def test_an_intel_gpu_without_its_driver() -> None:
 
 
 @pytest.mark.parametrize(("vendor", "maker", "backend"), [("0x10de", "NVIDIA", "cuda"), ("0x1002", "AMD", "hip")])
-def test_a_gpu_whose_adapter_is_in_no_package(vendor: str, maker: str, backend: str) -> None:
+def test_a_gpu_without_packaged_adapter_is_reported(vendor: str, maker: str, backend: str) -> None:
     node = RenderNode("/dev/dri/renderD128", True, "render", vendor)
     found = only(render_nodes=(node, node))
     assert maker in found.what and f"libur_adapter_{backend}.so" in str(found.mend)
@@ -186,7 +186,7 @@ def said_of(driver: Driver, **changes: Any) -> Finding:
     return found[0]
 
 
-def test_what_becomes_of_other_opencl_drivers() -> None:
+def test_the_use_of_other_opencl_drivers_is_reported() -> None:
     device = DriverDevice("A CPU", "Portable Computing Language", "OpenCL 3.0", "2024.18", "SPIR-V_1.2", True)
     driver = Driver("libpocl.so.2", "/etc/OpenCL/vendors/pocl.icd", (device,))
     assert said_of(driver).status == "ok"
@@ -235,7 +235,7 @@ def test_no_devices_at_all() -> None:
     assert only(probe=nothing, users_variables=selector).mend == "unset ONEAPI_DEVICE_SELECTOR"
 
 
-def test_a_process_that_died_says_where() -> None:
+def test_a_killed_check_process_is_reported_with_its_device() -> None:
     died = Probe(devices=(replace(CPU, trusted=None),), emulator="/e", died="SIGILL", stderr="last words")
     found = troubles(probe=died)
     assert ["SIGILL" in found[0].what, "last words" in str(found[0].meaning)] == [True, True]
@@ -330,7 +330,7 @@ def test_models_can_be_read_and_onednn_computes() -> None:
     assert about("oneDNN", probe=replace(HEALTHY.probe, onednn=None)).what == "onednn 2024.2.1"
 
 
-def test_what_models_need_is_no_trouble_where_it_is_not_installed() -> None:
+def test_missing_packages_for_models_are_no_fault() -> None:
     bare = {name: version for name, version in HEALTHY.versions.items() if name not in ("onnx", "onednn")}
     assert troubles(versions=bare) == []
     for topic in ("ONNX models", "oneDNN"):
@@ -338,7 +338,7 @@ def test_what_models_need_is_no_trouble_where_it_is_not_installed() -> None:
         assert found.status == "info" and "pip install 'syclsched[onnx]'" in found.what
 
 
-def test_onednn_that_does_not_compute_is_told_with_its_error() -> None:
+def test_a_failing_onednn_is_reported_with_its_error() -> None:
     found = only(probe=replace(HEALTHY.probe, onednn="libdnnl.so.3 needs libsycl.so.8"))
     assert found.topic == "oneDNN" and "libsycl.so.8" in found.what and "syclsched[onnx]" in str(found.mend)
 
