@@ -66,7 +66,7 @@ def taken(onednn_on_cpu, compiled, monkeypatch) -> list[bool]:
     return found
 
 
-def test_calls_with_the_same_shapes_take_it_and_are_right(compiled, taken) -> None:
+def test_calls_with_the_same_shapes_use_the_fast_path(compiled, taken) -> None:
     given = [images(1), images(2), images(2)]
     found = [compiled(given[0]), compiled({"image": given[1]}), compiled({"image": given[2]})]
     assert taken == [True] * 3
@@ -83,7 +83,7 @@ def test_calls_with_the_same_shapes_take_it_and_are_right(compiled, taken) -> No
     [images(4)[::-1], images(4).tolist(), images(4, 3), np.asfortranarray(images(4)), images(4).view(np.recarray)],
     ids=["backwards", "list", "more", "columns first", "subclass"],
 )
-def test_other_arrays_go_the_usual_way(compiled, taken, image) -> None:
+def test_other_arrays_use_the_full_path(compiled, taken, image) -> None:
     found = compiled(image)
     assert taken == [False]
     assert right(found, np.asarray(image, np.float32))
@@ -109,7 +109,7 @@ def test_indices_of_another_dtype_are_refused_as_ever(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "kind"), [("int16", 5), ("int32", 6), ("int64", 7)])
-def test_indices_are_checked_in_each_call_and_negative_ones_are_taken(
+def test_indices_are_checked_in_each_call_and_may_be_negative(
     monkeypatch: pytest.MonkeyPatch, dtype: str, kind: int
 ) -> None:
     found: list[bool] = []
@@ -143,7 +143,7 @@ def test_empty_inputs_are_taken() -> None:
             assert made(-np.ones((n, 3), np.float32))["y"].shape == (n, 3)
 
 
-def test_it_waits_for_runs_and_streams_as_ever(compiled, taken) -> None:
+def test_calls_wait_for_runs_and_streams_in_flight(compiled, taken) -> None:
     run = compiled.start(images(5))
     assert right(compiled(images(6)), images(6)) and taken == [False]
     assert run.done()
@@ -163,7 +163,7 @@ def test_injected_faults_are_not_passed_by(compiled, taken) -> None:
     assert seen.injected
 
 
-def test_what_is_closed_says_so() -> None:
+def test_a_closed_model_refuses_calls() -> None:
     with syclsched.compile(MODEL, devices="cpu", autotune=False) as made:
         made(images(0))
     with pytest.raises(ExecutionError, match="closed"):

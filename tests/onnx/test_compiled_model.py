@@ -51,12 +51,12 @@ def test_any_way_to_give_inputs_gives_the_same(compiled) -> None:
         np.testing.assert_allclose(found["probabilities"], expected(image), atol=1e-5)
 
 
-def test_what_it_takes_and_returns_can_be_asked(compiled) -> None:
+def test_inputs_and_outputs_are_described(compiled) -> None:
     (image,), (scores,) = compiled.inputs, compiled.outputs
     assert (image.name, image.dimensions) == ("image", ("batch", 1, 8, 8)) and scores.name == "probabilities"
 
 
-def test_every_step_of_a_first_call_is_told(caplog) -> None:
+def test_every_step_of_a_first_call_is_reported(caplog) -> None:
     told: list[tuple[int, int, str]] = []
     with (
         caplog.at_level(logging.INFO, "syclsched"),
@@ -92,7 +92,7 @@ def test_other_shapes_take_the_choices_of_the_first() -> None:
         assert all((first[task], others[0][task]) == ("python", "opencl-c") for task in changed)
 
 
-def test_what_is_open_is_asked_for_by_its_name() -> None:
+def test_errors_of_open_dimensions_name_them() -> None:
     with pytest.raises(OpenDimensionError, match="--shape batch=1"):
         syclsched.onnx.load(MODEL).full_shapes()
 
@@ -103,7 +103,7 @@ def test_ten_sizes_in_a_row_are_right_and_few_are_kept(compiled) -> None:
     assert [shapes["image"][0] for shapes in compiled.kept_shapes] == [8, 10, 9]
 
 
-def test_weights_are_shared_by_what_is_made_for_different_sizes() -> None:
+def test_weights_are_shared_by_graphs_of_different_sizes() -> None:
     model = syclsched.onnx.load(MODEL)
     one, two = (model.specialised({"image": (n, 1, 8, 8)}).graph for n in (1, 2))
     constants = [{id(c) for task in graph.tasks for c in task.constants.values()} for graph in (one, two)]
@@ -152,7 +152,7 @@ def test_wrong_inputs_are_refused_before_anything_runs(compiled, inputs, said) -
         compiled(inputs)
 
 
-def test_a_value_that_the_model_has_is_no_input_and_the_error_says_so(compiled) -> None:
+def test_a_value_for_an_initialiser_is_refused(compiled) -> None:
     name = onnx.load(MODEL).graph.initializer[0].name
     with pytest.raises(ArgumentError, match=f"no input {name}") as caught:
         compiled({"image": images(1), name: np.zeros(1, np.float32)})
@@ -200,7 +200,7 @@ def test_implementations_can_be_left_out_by_name() -> None:
         syclsched.compile(MODEL, devices="cpu", without=["opencl-c-winogard"])
 
 
-def test_what_is_closed_says_so() -> None:
+def test_a_closed_model_refuses_calls() -> None:
     made = syclsched.compile(MODEL, devices="cpu", autotune=False)
     made.close()
     made.close()
@@ -249,12 +249,12 @@ def test_indices_out_of_range_in_an_input_are_refused() -> None:
                 made(np.array([0, wrong, 1], np.int32))
 
 
-def test_aims_that_there_are_not_are_refused_at_once() -> None:
+def test_unknown_objectives_are_refused_at_once() -> None:
     with pytest.raises(PolicyError, match="latency, throughput"):
         syclsched.compile(MODEL, devices="cpu", minimize="speed")
 
 
-def test_what_the_host_does_is_in_the_report() -> None:
+def test_host_operators_are_in_the_report() -> None:
     det = onnx.helper.make_node("Det", ["x"], ["y"], name="volume")
     model = small([det], {"x": (onnx.TensorProto.FLOAT, [2, 2])}, {})
     with (
@@ -278,7 +278,7 @@ def test_shapes_may_follow_from_several_inputs() -> None:
 
 
 @pytest.mark.parametrize("kind", ["FLOAT", "INT64"])
-def test_shapes_that_follow_from_real_numbers_are_told_once(kind: str) -> None:
+def test_shapes_from_floating_point_values_warn_once(kind: str) -> None:
     nodes = [
         onnx.helper.make_node("Cast", ["n"], ["shape"], to=onnx.TensorProto.INT64),
         onnx.helper.make_node("Reshape", ["x", "shape"], ["y"]),

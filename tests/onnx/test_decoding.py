@@ -82,7 +82,7 @@ def decoded(call: Any, prompt: Any, lengths: list[int], count: int) -> tuple[lis
     [([[3, 1, 4, 1, 5]], [5]), ([[9]], [1]), ([[2, 6, 5, 3], [5, 8, 0, 0]], [4, 2])],
     ids=["a prompt", "one token", "two lengths"],
 )
-def test_tokens_are_those_of_onnx_runtime(decoder: CompiledModel, prompt: Any, lengths: list[int]) -> None:
+def test_tokens_equal_those_of_onnx_runtime(decoder: CompiledModel, prompt: Any, lengths: list[int]) -> None:
     decoder.reset()
     found, logits = decoded(lambda given: decoder(given)["logits"], prompt, lengths, 15)
     wanted, expected = decoded(ReferenceDecoder(len(lengths)), prompt, lengths, 15)
@@ -156,7 +156,7 @@ def test_caches_stay_in_memory_that_the_host_cannot_reach() -> None:
         assert np.array_equal(decoder(step([[found[0][-1]]], [11]))["logits"], again)
 
 
-def test_a_prompt_continues_what_is_there(decoder: CompiledModel) -> None:
+def test_a_prompt_continues_the_cached_tokens(decoder: CompiledModel) -> None:
     decoder.reset()
     whole = decoder(step([[3, 1, 4, 1, 5, 9, 2]], [7]))["logits"]
     decoder(step([[3, 1, 4]], [3]))
@@ -369,7 +369,7 @@ def test_two_devices_make_the_same_tokens(memories: int, policy: str) -> None:
     assert found == decoded(ReferenceDecoder(1), [[3, 1, 4]], [3], 8)[0]
 
 
-def test_a_call_that_outlasts_its_slice_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_longer_than_its_time_slice_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread takes over, with the carried values, which are no arguments of calls."""
     size = 1 << 21
     with syclsched.compile(accumulator(size=size), devices="cpu", carried=True, autotune=False) as add:
@@ -472,7 +472,7 @@ def test_the_smallest_of_several_caches_is_the_limit(rooms: tuple[int, int]) -> 
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-def test_values_of_other_dtypes_are_converted_and_wrong_ones_refused(is_new: bool) -> None:
+def test_reset_converts_dtypes_and_refuses_wrong_values(is_new: bool) -> None:
     one = np.ones(3, np.float32)
     with syclsched.compile(accumulator(), devices="cpu", carried=True, autotune=False) as add:
         if not is_new:
@@ -511,7 +511,7 @@ def test_a_value_of_any_fitting_shape_is_given_before_the_first_call() -> None:
             assert [float(append(one)["y"]) for _ in range(2)] == [17, 20]
 
 
-def test_loading_and_timing_keep_values_whose_shapes_change() -> None:
+def test_loading_and_timing_keep_carried_values_of_changing_shape() -> None:
     one, shapes = np.ones(3, np.float32), {"length": 0}
     with syclsched.compile(accumulator(True), devices="cpu", shapes=shapes, carried=True, autotune=False) as append:
         assert append.times(one, repeat=1)

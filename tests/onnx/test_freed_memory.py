@@ -66,7 +66,7 @@ def test_pages_of_a_file_are_given_back_if_wanted_and_read_the_same(file: Path) 
         assert mapping.content() == file.read_bytes()
 
 
-def test_what_differs_from_its_file_or_may_be_written_is_kept(file: Path) -> None:
+def test_changed_or_writable_pages_are_kept(file: Path) -> None:
     with _Mapping(file, mmap.PROT_READ | mmap.PROT_WRITE) as mapping:
         give_back(library_pages=True)
         assert mapping.resident_kib() > 0

@@ -36,7 +36,7 @@ def test_the_last_used_stay_and_others_are_closed() -> None:
     assert log[-2:] == ["close a", "close b"]
 
 
-def test_what_is_in_use_is_not_closed() -> None:
+def test_objects_in_use_are_not_closed() -> None:
     log: list[str] = []
     kept = BoundModelCache(1)
     with kept.using("a", maker(log, "a")):
@@ -48,7 +48,7 @@ def test_what_is_in_use_is_not_closed() -> None:
     assert sorted(log[-3:]) == ["close a", "close b", "make c"]
 
 
-def test_what_cannot_be_made_is_tried_again() -> None:
+def test_failed_constructions_are_retried() -> None:
     log: list[str] = []
     kept = BoundModelCache(1)
 
@@ -87,7 +87,7 @@ def test_threads_that_need_the_same_make_it_once_and_closing_waits_for_them() ->
     assert log == ["make a", *["used"] * 5, "close a"]
 
 
-def test_what_is_ready_can_be_taken_and_is_not_closed_meanwhile() -> None:
+def test_acquired_ready_objects_are_not_closed() -> None:
     log: list[str] = []
     kept = BoundModelCache(1)
     assert kept.acquire_ready("a") is None
@@ -114,7 +114,7 @@ def test_what_is_ready_can_be_taken_and_is_not_closed_meanwhile() -> None:
     assert log[-1] == "close c"
 
 
-def test_nothing_is_made_after_the_end_and_what_is_left_lying_is_not_waited_for() -> None:
+def test_a_closed_cache_makes_nothing_and_waits_for_no_unawaited_use() -> None:
     log: list[str] = []
     kept = BoundModelCache(2)
     with kept.using("a", maker(log, "a"), awaited=False):

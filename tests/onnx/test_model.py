@@ -24,14 +24,14 @@ def of_one_size(batch: int) -> syclsched.onnx.OnnxModel:
     return syclsched.onnx.load(proto)
 
 
-def test_a_model_of_one_size_is_specialised_once_by_whoever_asks() -> None:
+def test_a_model_of_one_size_is_specialised_once() -> None:
     model = of_one_size(2)
     with ThreadPoolExecutor(3) as threads:
         found = list(threads.map(lambda shapes: model.specialised(shapes), (None, {"image": (2, 1, 8, 8)}, {})))
     assert all(each is found[0] for each in found) and model.graph is found[0].graph
 
 
-def test_a_model_of_one_size_does_not_keep_what_the_file_had() -> None:
+def test_a_specialised_model_of_one_size_drops_the_file_data() -> None:
     model = of_one_size(2)
     nbytes = model.constant_bytes
     first = model.graph
@@ -42,7 +42,7 @@ def test_a_model_of_one_size_does_not_keep_what_the_file_had() -> None:
         model.specialised({"image": (3, 1, 8, 8)})
 
 
-def test_given_shapes_win_over_declared_ones_and_calls_must_fit_them() -> None:
+def test_given_shapes_override_declared_shapes() -> None:
     proto = onnx.load(MODEL)
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
     given = {"image": (3, 1, 8, 8)}

@@ -86,7 +86,7 @@ def check(model: Any, *values: Any) -> None:
                 assert differences(found, expected) is None, (name, found, expected)
 
 
-def test_a_pipeline_of_text_columns_gives_what_onnx_runtime_gives() -> None:
+def test_a_pipeline_of_text_columns_equals_onnx_runtime() -> None:
     model = pipeline()
     check(model, CITIES, X)
     label, probabilities = session(model).run(None, {"city": CITIES, "x": X})
@@ -122,7 +122,7 @@ def test_texts_in_a_bucket() -> None:
         assert len(compiled.kept_shapes) == 2
 
 
-def test_shapes_behind_text_are_known_before_a_call() -> None:
+def test_shapes_derived_from_text_inputs_are_known_before_a_call() -> None:
     with syclsched.compile(pipeline(), devices="cpu", autotune=False, shapes={"n": 5}) as compiled:
         compiled.load()
         assert dict(compiled.kept_shapes[0]) == {"x": (5, 2), "hot": (5, 2, 3)}
@@ -191,7 +191,7 @@ GRAMS = {
     ],
     ids=lambda each: f"{each[0].op_type}" if isinstance(each, list) and hasattr(each[0], "op_type") else "",
 )  # fmt: skip
-def test_operators_on_text_give_what_onnx_runtime_gives(nodes: Any, outputs: list[str], given: Any) -> None:
+def test_operators_on_text_equal_onnx_runtime(nodes: Any, outputs: list[str], given: Any) -> None:
     check(model_of(nodes, [declared("x", TEXT, [1, None] if len(given) == 1 else [None] * given.ndim)], outputs), given)
 
 
@@ -224,7 +224,7 @@ def test_numbers_computed_before_text_are_left_to_the_host_with_a_warning() -> N
         check(model_of(nodes, inputs, ["y", "k"]), np.eye(3, 4, 1, dtype=np.float32), WORDS)
 
 
-def test_a_category_that_is_not_known_is_an_error_if_the_model_says_so() -> None:
+def test_an_unknown_category_is_an_error_if_the_model_requires_it() -> None:
     model = model_of(
         [node("OneHotEncoder", ["x"], ["y"], cats_strings=["a"], zeros=0)], [declared("x", TEXT, [2])], ["y"]
     )

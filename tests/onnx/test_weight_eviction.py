@@ -111,7 +111,9 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[Any]]
 
 @needs_onednn
 @pytest.mark.parametrize("devices", ["cpu", OTHER_DEVICE])
-def test_no_weights_are_held_once_it_is_ready(path: Path, devices: str, computed: list[weakref.ref[Any]]) -> None:
+def test_a_ready_model_holds_no_weights_in_host_memory(
+    path: Path, devices: str, computed: list[weakref.ref[Any]]
+) -> None:
     with syclsched.compile(path, devices=devices, autotune=False) as compiled:
         check(compiled, path)
         assert held(compiled) == 0
@@ -129,7 +131,7 @@ def test_other_sizes_are_right_and_hold_no_weights_either(open_path: Path) -> No
 
 
 @pytest.mark.other_device
-def test_what_was_let_go_comes_back_for_whoever_needs_it(path: Path) -> None:
+def test_evicted_weights_are_restored_on_demand(path: Path) -> None:
     loaded = syclsched.onnx.load(path, shapes={"x": (1, CHANNELS, EDGE, EDGE)})
     before = {each.name: each.data.copy() for each in loaded.graph.constants}
     with syclsched.compile(loaded, devices="cpu", autotune=False) as compiled:
@@ -160,7 +162,7 @@ def test_a_device_that_is_lost_costs_no_weights(path: Path) -> None:
         check(compiled, path)
 
 
-def test_parts_of_what_was_let_go_are_right() -> None:
+def test_parts_of_evicted_weights_are_correct() -> None:
     value = np.arange(1 << 18, dtype=np.float32).reshape(512, 512)
     whole = Constant(value.copy())
     early = whole.part((3, 200))
@@ -183,7 +185,7 @@ def test_parts_of_what_was_let_go_are_right() -> None:
     assert whole.host_bytes == 0 and np.array_equal(whole.reshaped((1 << 18,)).data, value.reshape(-1))
 
 
-def test_what_comes_out_otherwise_is_refused() -> None:
+def test_restored_weights_that_differ_are_refused() -> None:
     whole = Constant(np.ones(LEAST_BYTES, np.uint8), "w")
     assert whole.digest
     EvictableConstants(lambda digests: {}).evict([whole])
@@ -191,14 +193,14 @@ def test_what_comes_out_otherwise_is_refused() -> None:
         _ = whole.data
 
 
-def test_small_ones_and_those_that_were_read_are_let_alone() -> None:
+def test_small_or_undigested_constants_are_not_evicted() -> None:
     small, read = Constant(np.ones(4)), Constant(np.ones(LEAST_BYTES))
     assert small.digest
     EvictableConstants(lambda digests: {}).evict([small, read])
     assert small.is_host_resident and read.is_host_resident
 
 
-def test_a_file_that_was_changed_is_said_and_what_is_ready_goes_on(open_path: Path) -> None:
+def test_a_changed_file_is_reported_and_bound_plans_continue(open_path: Path) -> None:
     with syclsched.compile(open_path, devices="cpu", autotune=False) as compiled:
         check(compiled, open_path)
         with open(open_path, "r+b") as file:

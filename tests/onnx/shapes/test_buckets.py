@@ -174,7 +174,7 @@ def test_norms_of_pictures_of_any_size() -> None:
     st.integers(0, 1),
     st.lists(st.tuples(st.integers(4, 19), st.integers(4, 19)), min_size=1, max_size=4),
 )
-def test_windows_whose_pads_follow_from_a_length(
+def test_windows_with_length_dependent_pads(
     windows: dict[str, tuple[int, int]], how: str, counted: int, sizes: list[tuple[int, int]]
 ) -> None:
     kernel = windows["kernel_shape"]
@@ -249,7 +249,7 @@ def test_residuals_around_strides() -> None:
             both.check({"x": x(1, 3, height, 8)})
 
 
-def test_means_of_half_precision_whose_sums_are_beyond_it() -> None:
+def test_means_in_half_precision_with_overflowing_sums() -> None:
     nodes = [
         node("GlobalAveragePool", ["x"], ["mean"]),
         node("ReduceMean", ["x", "a1"], ["means"]),
@@ -436,7 +436,7 @@ def test_a_model_is_planned_for_its_bucket_when_it_is_loaded() -> None:
     ],
     ids=lambda each: each.op_type,
 )
-def test_what_cannot_run_in_a_bucket_is_refused_with_its_name(last: Any) -> None:
+def test_nodes_that_cannot_run_in_a_bucket_are_refused_by_name(last: Any) -> None:
     last.name = "the node"
     model = model_of([last], {"x": (8, "length")}, ["y"], CONSTANTS, opset=18)
     said = f"{last.op_type} 'the node': it cannot run in a bucket"
@@ -499,7 +499,7 @@ def test_parts_of_a_length(count: int) -> None:
             both.check({"x": x(3, n)})
 
 
-def test_parts_whose_sizes_follow_from_a_length() -> None:
+def test_splits_with_length_dependent_sizes() -> None:
     nodes = [
         node("Shape", ["x"], ["n"], start=1),
         node("Div", ["n", "two"], ["left"]),

@@ -120,7 +120,7 @@ def test_carried_caches_grow_in_memory() -> None:
             compiled.reset()
 
 
-def test_carried_caches_begin_with_given_ones() -> None:
+def test_carried_caches_begin_with_given_caches() -> None:
     reference = Reference()
     given = [*parts([5, 60, 1, 1, 1])]
     for each in given[:2]:
@@ -169,7 +169,7 @@ def appending(*nodes: Any, more: Any = None, dtypes: Any = None) -> Any:
 
 
 @pytest.mark.parametrize("carried", [False, True])
-def test_a_past_whose_length_only_its_name_tells(carried: bool) -> None:
+def test_a_past_with_a_length_given_by_name_only(carried: bool) -> None:
     model = appending(node("ReduceSum", ["present", "a1"], ["y"]))
     shapes = {"shapes": {"P": 0}} if carried else {}
     past = np.zeros((2, 0, 3), np.float32)
@@ -187,7 +187,7 @@ def test_a_past_whose_length_only_its_name_tells(carried: bool) -> None:
 
 
 @pytest.mark.parametrize("carried", [False, True])
-def test_what_cannot_grow_is_planned_for_each_extent(carried: bool) -> None:
+def test_nodes_that_cannot_grow_are_planned_for_each_extent(carried: bool) -> None:
     last = node("ArgMax", ["past"], ["y"], "find", axis=1, keepdims=0, select_last_index=1)
     model = appending(last, dtypes={"y": 7})
     past = np.zeros((2, 3, 3), np.float32)

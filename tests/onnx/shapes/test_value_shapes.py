@@ -150,7 +150,7 @@ def test_slices_in_steps_that_values_decide() -> None:
     check_refusal(nodes, values, (two(0), two(3), two(0)), "a step is 0")
 
 
-def test_parts_whose_sizes_values_decide() -> None:
+def test_splits_with_value_dependent_sizes() -> None:
     nodes = [
         node("Split", ["rows", "sizes"], ["y", "z"], axis=0),
         node("ReduceSum", ["z", "first"], ["sums"], keepdims=0),
@@ -219,7 +219,7 @@ def test_a_shape_of_other_elements_is_refused() -> None:
         both.check({"x": x(4, 6), "n": two(12, 2)})
 
 
-def test_a_node_that_takes_no_such_extent_is_planned_for_each_value_of_what_decides_it() -> None:
+def test_nodes_without_variable_extents_are_planned_for_each_value() -> None:
     nodes = [
         node("Resize", ["x", "", "", "n"], ["h"], mode="nearest"),
         node("GridSample", ["h", "grid"], ["y"]),
@@ -234,7 +234,7 @@ def test_a_node_that_takes_no_such_extent_is_planned_for_each_value_of_what_deci
 
 
 @pytest.mark.parametrize("by_condition", [False, True])
-def test_loops_as_often_as_an_input_says(by_condition: bool) -> None:
+def test_loops_with_a_trip_count_from_an_input(by_condition: bool) -> None:
     def declared(name: str, kind: int, shape: Any) -> Any:
         return helper.make_tensor_value_info(name, kind, shape)
 
@@ -359,7 +359,7 @@ HUGE = 10**7
     ("operator", "bad", "good"),
     [("Reshape", (5, -1), ((4, 6), (3, 8), (6, 4))), ("Expand", (HUGE, HUGE), ((2, 12), (1, 12), (30, 12)))],
 )
-def test_a_call_that_cannot_be_planned_leaves_those_after_it_as_they_are(
+def test_a_call_that_cannot_be_planned_does_not_affect_later_calls(
     operator: str, bad: tuple[int, ...], good: tuple[tuple[int, ...], ...]
 ) -> None:
     rows = x(2, 12) if operator == "Reshape" else x(1, 12)
@@ -374,7 +374,7 @@ def test_a_call_that_cannot_be_planned_leaves_those_after_it_as_they_are(
         both.check({"x": rows, "n": two(*good[0])})
 
 
-def test_calls_of_other_threads_that_cannot_be_planned_leave_good_ones_as_they_are() -> None:
+def test_failing_calls_of_other_threads_do_not_affect_valid_calls() -> None:
     both = Both([node("Expand", ["x", "n"], ["y"])], {"x": x(1, 3), "n": two(2, 3)}, {"y": "float32"})
 
     def call(number: int) -> Any:

@@ -32,7 +32,7 @@ MODEL = Path(__file__).parents[3] / "examples" / "data" / "digits.onnx"
 
 
 @pytest.mark.parametrize("wins", ["library", "kernels", None])
-def test_all_that_was_bound_is_closed_but_what_wins(monkeypatch, wins: str | None) -> None:
+def test_all_bound_variants_but_the_winner_are_closed(monkeypatch, wins: str | None) -> None:
     closed = []
 
     def bound(name: str) -> SimpleNamespace:
@@ -195,7 +195,7 @@ class TuningHarness:
 
 @needs_onednn
 @pytest.mark.parametrize("faster", [True, False])
-def test_kernels_alone_are_tried_for_short_models_whatever_is_predicted(monkeypatch, quiet, faster) -> None:
+def test_kernels_alone_are_always_tried_for_short_models(monkeypatch, quiet, faster) -> None:
     harness = TuningHarness(monkeypatch, kernel_s=1e-2)
     harness.seconds[kernel_selection.LIBRARY] = 2e-6
     monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[2.0] * 9, [1.0 if faster else 3.0] * 9])
@@ -351,7 +351,7 @@ def test_an_interrupt_while_a_plan_for_less_memory_is_made_leaves_nothing_open(m
 
 
 @needs_onednn
-def test_what_is_refused_in_a_race_is_out(monkeypatch, quiet) -> None:
+def test_a_variant_that_is_refused_loses(monkeypatch, quiet) -> None:
     harness = TuningHarness(monkeypatch, kernel_s=1e-4, refused=MemoryLimitError("too little for two", where="here"))
     winner = harness.faster_variant()
     assert winner is harness.made[0] and not harness.closed
@@ -378,7 +378,7 @@ def test_a_race_that_was_interrupted_leaves_nothing_open_and_can_be_run_again(mo
 
 
 @needs_onednn
-def test_what_was_undecided_is_raced_again_and_what_was_certain_is_not(monkeypatch, quiet) -> None:
+def test_only_uncertain_comparisons_are_repeated(monkeypatch, quiet) -> None:
     harness, raced = TuningHarness(monkeypatch, kernel_s=1e-4), []
 
     def in_turns(runs):
@@ -398,7 +398,7 @@ def test_what_was_undecided_is_raced_again_and_what_was_certain_is_not(monkeypat
 
 @needs_onednn
 @pytest.mark.parametrize("wanted", [True, False])
-def test_a_plan_that_is_made_anyway_tells_what_other_kernels_take(monkeypatch, quiet, wanted: bool) -> None:
+def test_a_variant_also_measures_kernels_without_known_times(monkeypatch, quiet, wanted: bool) -> None:
     harness = TuningHarness(monkeypatch)
     chosen = iter([{"first"}, {"first", "second"} if wanted else {"first"}, *[{"first"}] * 9])
     monkeypatch.setattr(autotune, "select_kernels", lambda *_: frozenset(next(chosen)))

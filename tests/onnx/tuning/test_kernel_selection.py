@@ -47,14 +47,14 @@ def test_a_kernel_is_taken_if_it_gains_more_than_two_changes() -> None:
     assert select_kernels("abc", library, {"b": 3.0}, 1.0) == frozenset()
 
 
-def test_at_the_ends_and_beside_what_only_kernels_do_there_are_fewer_changes() -> None:
+def test_fewer_switches_count_at_the_ends_and_beside_kernel_only_tasks() -> None:
     library = {"a": 5.0, "b": 5.0, "c": 5.0}
     assert select_kernels("abc", library, {"c": 3.9}, 1.0) == {"c"}
     assert select_kernels("abcd", library, {"c": 5.5, "d": 9.0}, 1.0) == {"d"}
     assert select_kernels("abcde", library | {"e": 1.0}, {"c": 4.5, "d": 9.0}, 1.0) == {"c", "d"}
 
 
-def test_a_slower_kernel_between_two_fast_ones_saves_changes() -> None:
+def test_a_slower_kernel_between_two_fast_kernels_saves_switches() -> None:
     assert select_kernels("abc", dict.fromkeys("abc", 5.0), {"a": 1.0, "b": 6.0, "c": 1.0}, 1.0) == set("abc")
 
 
@@ -74,7 +74,7 @@ def test_no_other_choice_takes_less() -> None:
         assert found == pytest.approx(min(cost(each) for each in possible))
 
 
-def test_what_kernels_save_is_told_with_all_changes() -> None:
+def test_the_saved_share_includes_all_switches() -> None:
     library = {"a": 4.0, "b": 4.0, "c": 2.0}
     kernel = {"a": 9.0, "b": 1.0, "d": 5.0}
     assert saved_share("abc", library, kernel, {"b"}, 0.5) == pytest.approx(2.0 / 10.0)
@@ -84,7 +84,7 @@ def test_what_kernels_save_is_told_with_all_changes() -> None:
     assert saved_share("x", {}, {}, (), 0.5) == 0.0
 
 
-def test_what_neither_does_is_passed_over() -> None:
+def test_tasks_without_kernel_and_library_are_skipped() -> None:
     assert select_kernels(["a", "host", "b"], {"a": 5.0}, {"a": 1.0, "b": 1.0}, 1.0) == {"a", "b"}
 
 
@@ -97,7 +97,7 @@ def test_on_cpus_all_but_some_tasks_are_left_to_the_library() -> None:
 
 
 @needs_onednn
-def test_a_task_whose_kernels_refuse_its_shapes_is_left_to_the_library() -> None:
+def test_tasks_with_shapes_refused_by_kernels_stay_with_the_library() -> None:
     """Kernels were selected for other shapes of the same task; 8-bit kernels support no empty rows."""
     graph = TaskGraph()
     y, x = graph.array("y", (0, 4), "int32"), graph.array("x", (0, 8), "uint8")
@@ -148,7 +148,7 @@ def test_the_least_time_in_a_run_is_remembered_for_equal_tasks(quiet) -> None:
     assert library == {"first": 3e-3, "second": 3e-3}  # one signature
 
 
-def test_what_kernels_take_in_a_run_has_the_launch_added(quiet) -> None:
+def test_recorded_times_of_kernels_include_the_launch_gap(quiet) -> None:
     platform = syclsched.describe(["cpu"])
     (device,) = platform.compute_devices
     graph = product_graph().with_implementations(lambda task, each: each.name == "opencl-c")
@@ -161,7 +161,7 @@ def test_what_kernels_take_in_a_run_has_the_launch_added(quiet) -> None:
     assert found["first"] == pytest.approx(3e-3 + costs.launch_gap_s(by, device))
 
 
-def test_of_kernels_that_never_ran_it_is_guessed() -> None:
+def test_times_of_kernels_that_never_ran_are_estimated() -> None:
     platform = syclsched.describe(["cpu"])
     (device,) = platform.compute_devices
     costs, history = CostModel(platform), History()
@@ -201,7 +201,7 @@ def products_of(sizes, by=("onednn", "opencl-c")) -> TaskGraph:
 
 
 @needs_onednn
-def test_the_longest_task_of_a_kind_tells_what_its_kernels_take_until_it_has_run(quiet) -> None:
+def test_the_longest_task_of_a_kind_is_sampled_once(quiet) -> None:
     platform = syclsched.describe(["cpu"])
     (device,) = platform.compute_devices
     costs, history, sizes = CostModel(platform), History(), (16, 32, 48, 64)
@@ -230,7 +230,7 @@ def test_tasks_that_have_run_by_another_kernel_than_expected_are_not_tried_again
 
 @needs_onednn
 @pytest.mark.parametrize(("sizes_that_ran", "is_corrected"), [((16,), True), ((), False)])
-def test_a_kernel_that_never_ran_is_guessed_as_those_of_other_sizes_do(quiet, sizes_that_ran, is_corrected) -> None:
+def test_times_of_untimed_kernels_are_estimated_from_other_sizes(quiet, sizes_that_ran, is_corrected) -> None:
     platform = syclsched.describe(["cpu"])
     (device,) = platform.compute_devices
     graph = products_of((*sizes_that_ran, 64))
@@ -247,7 +247,7 @@ def test_a_kernel_that_never_ran_is_guessed_as_those_of_other_sizes_do(quiet, si
 
 
 @needs_onednn
-def test_kernels_of_another_model_tell_what_these_take_until_one_has_run(quiet) -> None:
+def test_kernel_times_are_estimated_from_another_model_until_measured(quiet) -> None:
     platform = syclsched.describe(["cpu"])
     (device,) = platform.compute_devices
     costs, history, other, graph = CostModel(platform), History(), products_of((16, 32)), products_of((48, 64))

@@ -77,14 +77,14 @@ def test_a_close_race_of_large_models_ends_after_a_while() -> None:
     assert [len(each) for each in found] == [FEW_RUNS] * 2
 
 
-def test_each_goes_first_in_turn_and_times_are_told_by_who_ran() -> None:
+def test_plans_alternate_in_order_and_times_are_kept_by_plan() -> None:
     race = Runs(lambda turn: 1.0, lambda turn: 2.0)
     found = race.race()
     assert race.order[:6] == [0, 1, 0, 1, 1, 0]
     assert set(found[0]) == {1.0} and set(found[1]) == {2.0}
 
 
-def test_a_verdict_says_by_how_much_and_how_sure_that_is() -> None:
+def test_a_plan_ratio_has_a_value_and_a_certainty() -> None:
     clear = plan_ratio(Quantity(1.0, 0.01, 13), Quantity(0.8, 0.01, 13))
     assert clear is not None and clear.is_faster and clear.is_certain and clear.ratio == pytest.approx(0.8)
     narrow = plan_ratio(Quantity(1.0, 0.001, 13), Quantity(0.975, 0.001, 13))
@@ -97,7 +97,7 @@ def test_a_verdict_says_by_how_much_and_how_sure_that_is() -> None:
     assert plan_ratio(Quantity(0.0), Quantity(1.0)) is None
 
 
-def test_what_is_clearly_faster_is_measured_once(quiet, device) -> None:
+def test_clear_comparisons_are_stored(quiet, device) -> None:
     with HistoryStore(":memory:") as history:
         assert is_known_faster(device, history, "graph") is None
         assert measure_is_faster(device, history, "graph", lambda: [[1.0, 1.1, 1.0], [0.9, 0.9, 0.95]])
@@ -132,7 +132,7 @@ def test_a_noisy_race_is_corrected_by_the_next(quiet, device) -> None:
     [([0.5] * 5, True), ([0.85] * 5, False), ([0.3, 0.6, 0.9, 1.2, 1.5], False)],
     ids=["clear", "close", "noisy"],
 )
-def test_on_a_busy_machine_only_what_is_clear_counts_and_nothing_is_stored(
+def test_on_a_busy_machine_only_clear_gains_count_and_none_is_stored(
     monkeypatch, device, with_kernels: list[float], faster: bool
 ) -> None:
     readings = iter([CpuTimes(busy_s=0, total_s=0, own_s=0), CpuTimes(busy_s=1.5, total_s=2, own_s=0.5)])
@@ -142,7 +142,7 @@ def test_on_a_busy_machine_only_what_is_clear_counts_and_nothing_is_stored(
     assert stored_ratio(device, history, "graph") is None and not history
 
 
-def test_ctrl_c_comes_when_both_sides_of_a_race_are_written_down(quiet, device) -> None:
+def test_ctrl_c_is_deferred_until_both_times_are_stored(quiet, device) -> None:
     class Interrupted(HistoryStore):
         def record(self, key, seconds, **circumstances) -> None:
             signal.raise_signal(signal.SIGINT)

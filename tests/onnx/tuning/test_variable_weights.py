@@ -63,7 +63,7 @@ def test_an_array_gets_a_name_that_is_not_taken() -> None:
     assert task.arguments["y"] == "task filters" != task.arguments["filters"]
 
 
-def test_a_graph_without_them_is_returned_as_it_is() -> None:
+def test_a_graph_without_variable_weights_is_returned_unchanged() -> None:
     graph = TaskGraph()
     x, y = graph.array("x", (1, 14, 14, 32), "float32"), graph.array("y", (1, 14, 14, 32), "float32")
     graph.kernel(conv(2, pads=(1,) * 4, channels_last=True), y=y, x=x, w=syclsched.constant(numbers(32, 32, 3, 3)))
@@ -81,7 +81,7 @@ def test_only_minimal_filtering_is_compiled_beside_the_library() -> None:
         assert {each.name for each in left.implementations} == {"onednn", NAME, "numpy"}
 
 
-def test_they_can_be_chosen_instead_of_the_library() -> None:
+def test_filtering_kernels_can_replace_the_library() -> None:
     graph = on_devices(with_scratch_arrays(network(), CPU), PLATFORM, {"forward", "weights"})
     offered = {task.name: {each.name for each in task.operation.implementations} for task in graph.tasks}  # type: ignore[union-attr]
     assert NAME in offered["forward"] & offered["weights"]
