@@ -67,7 +67,7 @@ def test_modes_follow_from_the_code() -> None:
     assert [parameter.like for parameter in mix.parameters] == [None, None, None, None, "out"]
 
 
-def test_what_is_not_surely_written_whole_is_updated() -> None:
+def test_arrays_not_certainly_written_whole_are_updates() -> None:
     @syclsched.operation
     def conditional(item, x, y):  # type: ignore[no-untyped-def]
         i = item.get_id(0)
@@ -170,7 +170,7 @@ def test_annotations_decide() -> None:
     assert "not 2 dimensions" in str(annotated.check(of(annotated, **{**good, "a": (5,)})))
 
 
-def test_what_cannot_be_decided_is_refused() -> None:
+def test_functions_with_undecidable_accesses_are_refused() -> None:
     def unknown(item, x):  # type: ignore[no-untyped-def]
         x[0] = 0
         print(x)
