@@ -28,7 +28,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_lines_are_counted_without_what_is_not_code(driver: ModuleType) -> None:
+def test_only_lines_of_code_are_counted(driver: ModuleType) -> None:
     source = '''
 """Two
 lines."""
@@ -62,6 +62,6 @@ def test_every_program_is_on_the_page(driver: ModuleType) -> None:
 @pytest.mark.sycl
 @pytest.mark.one_case_in(2)
 @pytest.mark.parametrize("program", sorted((PROGRAMS / "syclsched").glob("*.py")), ids=lambda path: path.stem)
-def test_our_programs_compute_what_numpy_does(program: Path, run: Run) -> None:
+def test_example_programs_have_the_results_of_numpy(program: Path, run: Run) -> None:
     paths = os.pathsep.join([str(PROGRAMS), str(ROOT)])
     assert "right, after" in run(sys.executable, program, cwd=ROOT, environment={**os.environ, "PYTHONPATH": paths})

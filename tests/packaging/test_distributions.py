@@ -173,7 +173,7 @@ print(len([name for name in dir(module) if len(name) == 32]))
     assert int(shown) == len(content["functions"][name])
 
 
-def test_a_build_without_numba_goes_on_without_machine_code(checkout: Path, tmp_path: Path, run: Run) -> None:
+def test_a_build_without_numba_has_no_machine_code(checkout: Path, tmp_path: Path, run: Run) -> None:
     copy = tmp_path / "project"
     shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "*.so"))
     (tmp_path / "hidden").mkdir()

@@ -50,7 +50,7 @@ def test_every_public_name_has_an_example() -> None:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", BY_TEXT.values())
-def test_examples_print_what_they_show(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_print_the_shown_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for example in docstring_examples(EXAMPLES[name], name):
         example.evaluate()

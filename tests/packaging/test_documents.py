@@ -64,7 +64,7 @@ def test_the_readme_shows_the_example_as_it_is() -> None:
 
 
 @pytest.mark.sycl
-def test_the_example_prints_what_the_readme_says(run: Run) -> None:
+def test_the_first_example_prints_the_output_in_the_readme(run: Run) -> None:
     printed = run(sys.executable, "examples/first_graph.py", cwd=ROOT)
     assert f"```text\n{printed.strip()}\n```" in text("README.md")
 
@@ -96,7 +96,7 @@ def test_the_reference_has_every_public_name() -> None:
     assert described == set(syclsched.__all__) - {"__version__"}
 
 
-def test_the_first_page_says_which_version_it_is_of() -> None:
+def test_the_first_page_names_the_version() -> None:
     first = text("docs/index.md").split("\n\n")[1]
     assert f"version **{syclsched.__version__}**" in first
 
@@ -147,7 +147,7 @@ def test_commands_in_the_documents_exist(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_links_to_files_lead_somewhere(page: str) -> None:
+def test_links_to_files_exist(page: str) -> None:
     links = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", text(page))
     assert [link for link in links if not ((ROOT / page).parent / link).exists()] == []
 

@@ -45,9 +45,7 @@ def pinned(requirements: Iterable[str]) -> dict[str, set[tuple[str, str]]]:
 
 
 @pytest.mark.parametrize("kind", ["wheel", "editable"])
-def test_a_setting_chooses_what_the_build_and_the_package_require(
-    builder: ProjectBuilder, tmp_path: Path, kind: str
-) -> None:
+def test_the_generation_setting_chooses_the_requirements(builder: ProjectBuilder, tmp_path: Path, kind: str) -> None:
     setting = {"generation": "current"}
     assert pinned(builder.get_requires_for_build(kind, setting))["numba"] == {(NEW["numba"], "")}
     metadata = builder.prepare(kind, tmp_path, setting)

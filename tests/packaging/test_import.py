@@ -135,7 +135,7 @@ def test_every_shipped_profile_can_be_read(python: Run) -> None:
     assert int(shown) == len(list((ROOT / "device_profiles").glob("*.json"))) > 0
 
 
-def test_without_the_sycl_packages_discovery_says_what_to_do(python: Run) -> None:
+def test_without_the_sycl_packages_discovery_gives_a_hint(python: Run) -> None:
     shown = python(
         HIDE
         + "import syclsched\n"

@@ -33,7 +33,7 @@ def test_blocks_run_as_they_stand(
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_language_of_every_block_is_known(page: str) -> None:
+def test_every_block_has_a_supported_language(page: str) -> None:
     assert unknown_languages(ROOT / page) == []
 
 
@@ -78,7 +78,7 @@ class PageResults:
         ),
     ],
 )
-def test_what_a_page_says_is_compared_with_what_it_does(blocks: str, ended: list[str], tmp_path: Path) -> None:
+def test_blocks_of_a_page_are_compared_with_their_output(blocks: str, ended: list[str], tmp_path: Path) -> None:
     page, outcomes = tmp_path / "page.md", PageResults()
     page.write_text(blocks + "\n", encoding="utf-8")
     Page(page, tmp_path).evaluate(outcomes)

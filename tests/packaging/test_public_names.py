@@ -65,7 +65,7 @@ def test_the_version_is_the_projects() -> None:
 PUBLIC = {"model", "testing", "scheduling/policies", "kernels/tensor", "kernels/linalg"}
 
 
-def test_every_package_says_what_of_it_is_public() -> None:
+def test_every_package_declares_its_public_names() -> None:
     root = Path(__file__).resolve().parents[2]
     for top in (root / "syclsched", root / "kernels"):
         for init in top.rglob("__init__.py"):

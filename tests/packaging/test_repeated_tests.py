@@ -54,7 +54,7 @@ def runs(repetition: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str
     return made
 
 
-def test_a_processor_repeats_what_it_has_and_says_what_it_lacks(
+def test_only_supported_instruction_sets_are_repeated(
     tool: Any, runs: list[dict[str, str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert target_arch(AVX) == "corei7-avx"
@@ -108,6 +108,6 @@ def test_the_gpu_shaped_device_is_an_option_of_pytests(
     assert commands == [["-m", marker, *given, *repetition.marked_files(marker)]]
 
 
-def test_ci_repeats_them() -> None:
+def test_ci_repeats_tests_in_other_settings() -> None:
     commands = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert all(f"python tools/{name}.py" in commands for name in ("instruction_sets", "gpu_shape"))

@@ -18,7 +18,7 @@ def read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_there_are_three_tutorials_and_the_index_has_them() -> None:
+def test_the_index_lists_all_tutorials() -> None:
     index = (FOLDER.parent / "index.md").read_text(encoding="utf-8")
     listed = re.findall(r"^tutorials/([\w-]+)$", index, re.MULTILINE)
     assert [path.stem for path in NOTEBOOKS] == ["first-graph", "model-on-two-devices", "own-kernels"]
@@ -33,7 +33,7 @@ def test_no_outputs_are_stored(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_any_python_3_kernel_executes_them(path: Path) -> None:
+def test_notebooks_accept_any_python_3_kernel(path: Path) -> None:
     metadata = read(path)["metadata"]
     assert metadata["kernelspec"]["name"] == "python3"
     assert metadata["language_info"] == {"name": "python"}
