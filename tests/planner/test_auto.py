@@ -71,7 +71,7 @@ def copying(draw: st.DrawFn) -> tuple[TaskGraph, Platform]:
 
 @given(copying())
 @settings(max_examples=4, deadline=None)
-def test_the_same_holds_where_copies_wait_for_each_other(case: tuple[TaskGraph, Platform]) -> None:
+def test_auto_is_never_worse_with_contention(case: tuple[TaskGraph, Platform]) -> None:
     auto = syclsched.plan(*case, history=MemoryHistory(), rewrite="none")
     assert next(c for c in auto.candidates if c.policy == "refine").refused is None
     for name, plan in plans_of_policies(*case):

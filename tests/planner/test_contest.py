@@ -81,7 +81,7 @@ def test_a_named_policy_and_another_objective_make_one_plan() -> None:
     assert len(plan_contenders(graph, platform, minimize="memory", most=MOST)) == 1
 
 
-def test_equal_plans_have_one_identity_whatever_they_predict() -> None:
+def test_equal_plans_have_one_identity_for_all_predictions() -> None:
     graph, platform = cholesky(), syclsched.describe(["cpu", "max1550"])
     one, other = plan_graph(graph, platform, policy="heft"), plan_graph(graph, platform, policy="single:max1550")
     assert identity_of(one) == identity_of(replace(one, makespan_s=7.0, policy="another"))
@@ -92,7 +92,7 @@ def test_equal_plans_have_one_identity_whatever_they_predict() -> None:
 # --- the plan that is kept --------------------------------------------------------------------------
 
 
-def test_plans_are_tried_in_turn_until_each_is_known_and_the_fastest_is_kept() -> None:
+def test_plans_are_tried_in_turn_and_the_fastest_is_kept() -> None:
     true_s = {"a": 3.0, "b": 1.5, "c": 2.0}
     measured: dict[str, dict[RunKind, tuple[Sample, ...]]] = {name: {} for name in true_s}
     order = []
@@ -201,7 +201,7 @@ def test_the_measured_best_plan_is_kept_when_plans_are_made_again() -> None:
 # --- messages to the user ---------------------------------------------------------------------------
 
 
-def test_a_plan_says_what_was_tried_and_why_it_won() -> None:
+def test_a_plan_lists_its_trials_and_the_reason_of_the_choice() -> None:
     held = contest(a={"later": runs(0.3, 0.3)}, b={"later": runs(0.1, 0.1)}, c={"later": runs(0.9)})
     _, plan = made("b", 0.2)
     chosen = held.next_to_run()
@@ -215,7 +215,7 @@ def test_a_plan_says_what_was_tried_and_why_it_won() -> None:
     assert Plan.from_json(plan.to_json()) == plan
 
 
-def test_a_plan_says_that_it_is_being_tried() -> None:
+def test_a_plan_under_trial_is_marked() -> None:
     held = contest(a={"first": runs(0.3)}, b={})
     _, plan = made("b", 0.2)
     plan = replace(plan, trials=held.trials(held.next_to_run()))

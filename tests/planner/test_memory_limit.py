@@ -24,7 +24,7 @@ GPU = PLATFORM.device("a770").space
 
 
 @given(st.integers(1, 2**40))
-def test_memory_is_the_smaller_of_what_there_is_and_what_is_allowed(nbytes: int) -> None:
+def test_memory_is_the_smaller_of_capacity_and_limit(nbytes: int) -> None:
     before = capacities(PLATFORM)
     after = capacities(with_memory_limit(PLATFORM, {GPU: nbytes}))
     assert after == before | {GPU: min(nbytes, before[GPU]) if before[GPU] else nbytes}
@@ -35,7 +35,7 @@ def test_sizes_have_units(size: int | str, nbytes: int) -> None:
     assert capacities(with_memory_limit(PLATFORM, {GPU: size}))[GPU] == nbytes
 
 
-def test_memory_whose_size_is_not_known_can_be_limited() -> None:
+def test_memory_of_unknown_size_can_be_limited() -> None:
     unknown = replace(PLATFORM, spaces=tuple(replace(s, capacity_bytes=0) for s in PLATFORM.spaces))
     assert capacities(with_memory_limit(unknown, {GPU: 5}))[GPU] == 5
 
@@ -54,7 +54,7 @@ def test_a_device_stands_for_its_memory_and_the_smallest_of_several_limits_count
 @pytest.mark.parametrize(
     "limit", [{"nowhere": 5}, {GPU: 0}, {GPU: "0B"}, {GPU: "7"}, {GPU: True}, "much", {GPU: -4}, 7.5, {GPU: 7.5}]
 )
-def test_what_is_no_limit_is_refused(limit: object) -> None:
+def test_invalid_limits_are_refused(limit: object) -> None:
     with pytest.raises(ArgumentError, match="memory limit"):
         with_memory_limit(PLATFORM, limit)  # type: ignore[arg-type]
 

@@ -88,7 +88,7 @@ def test_the_makespan_of_an_order_and_placement_is_that_of_its_plan(
 
 @given(cases())
 @settings(max_examples=examples(20), deadline=None)
-def test_what_is_found_gets_better_and_longer_searches_begin_alike(case: tuple[TaskGraph, Platform]) -> None:
+def test_makespans_decrease_and_longer_searches_begin_equally(case: tuple[TaskGraph, Platform]) -> None:
     graph, platform = case
     problem = PlanBuilder(graph, platform, CostModel(platform)).problem()
     start = get("random").schedule(problem)

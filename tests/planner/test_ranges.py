@@ -26,7 +26,7 @@ from syclsched.scheduling.construction.build import build_problem
 @pytest.mark.parametrize("policy", ["heft", "cpop", "round-robin", "random", "single:d0", "auto"])
 @settings(max_examples=examples(12))
 @given(graph=graphs(ranges=True), platform=platforms(), rng=st.randoms(use_true_random=False))
-def test_every_policy_computes_what_the_sequential_program_computes(
+def test_every_policy_has_the_results_of_the_sequential_program(
     policy: str, graph: TaskGraph, platform: Platform, rng: random.Random
 ) -> None:
     plan = plan_graph(graph, platform, policy=policy, steps=50)
@@ -54,7 +54,7 @@ def test_policies_see_the_bytes_and_the_dependencies_of_rows(graph: TaskGraph, p
             assert item_bytes[item] == graph.arrays[segment.whole][slice(*segment.rows)].nbytes
 
 
-def test_the_example_says_who_waits_for_whom() -> None:
+def test_the_example_prints_the_dependencies() -> None:
     example = Path(__file__).resolve().parents[2] / "examples" / "parts_of_arrays.py"
     ended = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, check=False, timeout=300)
     assert ended.returncode == 0, ended.stderr

@@ -67,7 +67,7 @@ def mixed() -> TaskGraph:
 
 @given(graph=graphs(), where=st.sampled_from([ONE, TWO]), how=st.sampled_from(("auto", *REWRITES)))
 @settings(max_examples=examples(15), deadline=None)
-def test_a_rewritten_plan_is_proved_and_comes_back_from_json(graph: TaskGraph, where: Platform, how: str) -> None:
+def test_a_rewritten_plan_is_verified_and_restored_from_json(graph: TaskGraph, where: Platform, how: str) -> None:
     plan = plan_graph(graph, where, steps=50, rewrite=how)
     verify(plan)
     verify(plan, graph)
@@ -116,7 +116,7 @@ def test_auto_is_never_worse_by_any_aim(build: Callable[[], TaskGraph], minimize
     assert value(plans["auto"]) <= value(plans["none"]) * (1 + 1e-9)
 
 
-def test_tiny_tasks_are_merged_and_large_ones_cut() -> None:
+def test_tiny_tasks_are_merged_and_large_tasks_cut() -> None:
     merged = plan_graph(chain(), ONE)
     assert [(m.tasks[0], m.tasks[-1], m.name) for m in merged.recipe.merges] == [("t0", "t29", "t0+...+t29 (30)")]
     assert len(merged.tasks) == 1
@@ -140,7 +140,7 @@ def test_of_plans_that_are_predicted_equal_the_one_of_fewer_tasks_is_better() ->
     assert not slower.better_than(first)
 
 
-def test_what_is_asked_for_is_done() -> None:
+def test_the_requested_rewrite_is_applied() -> None:
     graph = mixed()
     found = {how: plan_graph(graph, TWO, steps=0, rewrite=how).recipe for how in ("none", *REWRITES)}
     assert not found["none"]
@@ -151,7 +151,7 @@ def test_what_is_asked_for_is_done() -> None:
         plan_graph(graph, TWO, rewrite="melt")
 
 
-def test_a_named_policy_gets_the_graph_as_it_is_unless_more_is_said() -> None:
+def test_a_named_policy_gets_the_original_graph_by_default() -> None:
     assert not plan_graph(chain(), ONE, policy="heft").recipe
     plan = plan_graph(chain(), ONE, policy="heft", rewrite="coarsen")
     assert (plan.policy, len(plan.tasks)) == ("heft", 1)
@@ -188,7 +188,7 @@ def test_a_budget_of_seconds_is_for_both_plans() -> None:
     assert now[0] < 3.0
 
 
-def test_constraints_hold_for_what_is_kept() -> None:
+def test_constraints_hold_for_the_chosen_rewrite() -> None:
     free = plan_graph(mixed(), TWO, steps=0, rewrite="none")
     limit = int(max(free.peak_bytes.values()) * 0.6)
     plan = plan_graph(mixed(), TWO, steps=200, subject_to=(f"memory <= {limit}B",))
@@ -238,7 +238,7 @@ def test_an_operation_that_is_wrong_about_its_chunks_is_planned_whole() -> None:
         plan_graph(graph, TWO, rewrite="split")
 
 
-def test_chunks_are_what_is_to_be_timed() -> None:
+def test_chunks_are_timed_if_the_graph_may_be_cut() -> None:
     chunks = graph_to_time(layers(), TWO)
     assert chunks is not None
     assert {t.family for t in chunks.tasks} == {"dense"} and len(chunks) > 2
@@ -251,7 +251,7 @@ def test_chunks_are_what_is_to_be_timed() -> None:
 # --- explanations ---------------------------------------------------------------------------------
 
 
-def test_the_plan_says_what_was_done_in_one_line() -> None:
+def test_the_plan_describes_its_rewrite_in_one_line() -> None:
     plan = plan_graph(mixed(), TWO, steps=0, rewrite="both")
     chunks = len(plan.recipe.cuts[0].rows)
     (line,) = [line for line in str(plan).splitlines() if "rewritten" in line]
@@ -259,7 +259,7 @@ def test_the_plan_says_what_was_done_in_one_line() -> None:
     assert "rewritten" not in str(plan_graph(mixed(), TWO, steps=0, rewrite="none"))
 
 
-def test_explain_finds_what_holds_a_task() -> None:
+def test_explain_finds_merged_and_cut_tasks() -> None:
     plan = plan_graph(mixed(), TWO, steps=0, rewrite="both")
     text = plan.explain("s7")
     assert text.startswith("s7: done as a part of\ns0+...+s29 (30): scale*30, kernel task")
@@ -346,7 +346,7 @@ def test_a_plan_of_another_graph_is_refused() -> None:
         verify(plan, chain(29))
 
 
-def test_a_graph_that_was_rewritten_by_hand_goes_with_the_plan_as_well() -> None:
+def test_the_plan_accepts_the_original_and_the_rewritten_graph() -> None:
     graph = chain()
     plan = plan_graph(graph, ONE, steps=0)
     new = planned_graph(plan, graph)
