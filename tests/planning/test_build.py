@@ -24,9 +24,7 @@ def build(case: ScheduledGraph) -> Plan:
 
 
 @given(cases(), st.randoms(use_true_random=False))
-def test_every_execution_order_computes_what_the_sequential_program_computes(
-    case: ScheduledGraph, rng: random.Random
-) -> None:
+def test_every_execution_order_has_the_sequential_results(case: ScheduledGraph, rng: random.Random) -> None:
     plan = build(case)
     verify(plan, case.graph)
     symbolic.check(plan, case.graph, rng)

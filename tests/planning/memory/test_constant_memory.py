@@ -14,7 +14,7 @@ def with_memory(capacity_bytes: int) -> Platform:
     return Platform("one", (), (MemorySpace("gpu", capacity_bytes), MemorySpace(HOST, 0, True)), ())
 
 
-def test_arrays_have_what_constants_leave() -> None:
+def test_arrays_have_the_memory_beside_constants() -> None:
     assert reserve_memory(with_memory(100), {"gpu": 99}).space("gpu").capacity_bytes == 1
     assert reserve_memory(with_memory(100), {}) == with_memory(100)
 

@@ -53,7 +53,7 @@ def copies(plan: Plan) -> list[str]:
 
 
 @pytest.mark.parametrize("arrays", [4.5, 3.5, 2.5, 1.5, 0.5])
-def test_what_runs_own_is_not_copied_where_host_and_device_share_their_memory(arrays: float) -> None:
+def test_arrays_are_not_copied_between_shared_memories(arrays: float) -> None:
     graph, whole = stepping(4), planned(stepping(4), CPU)
     plan = planned(graph, with_memory_limit(CPU, {"cpu": int(arrays * NBYTES)}))
     verify(plan, graph)
@@ -65,7 +65,7 @@ def test_what_runs_own_is_not_copied_where_host_and_device_share_their_memory(ar
     assert Plan.from_json(plan.to_json()) == plan
 
 
-def test_the_plan_says_why_arrays_are_in_the_hosts_memory() -> None:
+def test_the_plan_gives_the_reason_for_host_placement() -> None:
     plan = planned(stepping(2), with_memory_limit(CPU, {"cpu": NBYTES // 2}))
     (found,) = {(each.kind, each.context, each.why) for each in plan.memory}
     assert found == ("host", "cpu", "memory of cpu is short: used in the host's")

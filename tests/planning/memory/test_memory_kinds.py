@@ -67,7 +67,7 @@ def kinds(plan: Plan) -> dict[tuple[str, str], str]:
 
 
 @pytest.mark.parametrize("name", GPUS)
-def test_what_the_host_writes_once_and_a_gpu_reads_once_is_read_in_the_hosts_memory(name: str) -> None:
+def test_an_array_read_once_by_a_gpu_stays_in_host_memory(name: str) -> None:
     platform = load_platform([name])
     plan = planned(read_times(1), platform)
     assert kinds(plan) == {("x", HOST): "host"}
@@ -87,14 +87,14 @@ def test_what_the_host_writes_once_and_a_gpu_reads_once_is_read_in_the_hosts_mem
 
 
 @pytest.mark.parametrize("name", GPUS)
-def test_what_a_gpu_reads_many_times_is_copied_there(name: str) -> None:
+def test_an_array_read_often_by_a_gpu_is_copied(name: str) -> None:
     plan = planned(read_times(4), load_platform([name]))
     assert plan.counters.copies == 1
     assert not plan.memory
 
 
 @pytest.mark.parametrize("name", GPUS)
-def test_what_a_gpu_writes_for_the_host_alone_is_written_in_the_hosts_memory(name: str) -> None:
+def test_an_array_written_by_a_gpu_for_the_host_is_in_host_memory(name: str) -> None:
     graph = TaskGraph("back")
     x, y = (graph.array(n, (SIDE, SIDE), "float32", temporary=True) for n in "xy")
     graph.kernel(get("fill"), name="fill", x=x, value=1.0)
@@ -106,7 +106,7 @@ def test_what_a_gpu_writes_for_the_host_alone_is_written_in_the_hosts_memory(nam
     assert "written in place by" in str(plan)
 
 
-def test_what_a_product_of_matrices_reads_is_copied() -> None:
+def test_operands_of_matrix_products_are_copied() -> None:
     graph = TaskGraph("product")
     a, b, c = (graph.array(n, (SIDE, SIDE), "float32", temporary=n != "c") for n in "abc")
     for array in (a, b):
@@ -133,7 +133,7 @@ def test_a_measured_bandwidth_of_the_hosts_memory_decides() -> None:
     assert not planned(read_times(1), measured(5e9)).memory
 
 
-def test_what_only_functions_of_the_host_touch_is_not_pinned() -> None:
+def test_arrays_used_by_host_functions_only_are_not_pinned() -> None:
     graph = TaskGraph("apart")
     x, y = (graph.array(n, (SIDE, SIDE), "float32", temporary=True) for n in "xy")
     graph.host(fill, name="fill", x=x.write())
@@ -172,7 +172,7 @@ def test_memory_that_host_and_device_share_is_shared_where_no_kind_is_measurably
     assert not planned(inner(), load_platform([name])).memory
 
 
-def test_a_kind_that_is_measurably_faster_is_taken_for_what_all_who_touch_an_array_reach() -> None:
+def test_a_faster_memory_kind_is_chosen_if_all_users_reach_it() -> None:
     cpu = load_platform(["cpu"])
     faster = with_rates(cpu, device=40e9, shared=20e9, host=19e9)
     plan = planned(inner(), faster)
@@ -220,7 +220,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_memory_that_those_who_touch_it_do_not_reach_is_refused(what: str) -> None:
+def test_memory_unreachable_by_its_users_is_refused(what: str) -> None:
     plan = planned(read_times(1), load_platform(["a100", "max1550"]))
     with pytest.raises(IncompletePlanError):
         verify(replace(plan, memory=tuple(WRONG[what](each) for each in plan.memory)))

@@ -122,7 +122,7 @@ def test_only_donated_inputs_are_given_in_memory_that_the_host_cannot_reach() ->
 
 
 @pytest.mark.sycl
-def test_a_device_whose_memory_the_host_cannot_reach_keeps_them_in_memory_of_its_own() -> None:
+def test_residents_are_in_the_memory_kind_of_the_device() -> None:
     platform = syclsched.discover("cpu")
     space = platform.device("cpu").space
     for each, kind in ((platform, "shared"), (with_own_memory(platform, space), "device")):

@@ -45,9 +45,7 @@ def fan_in(width: int, backend: Any, *, size: int = 8, host: bool = False) -> Pl
 @pytest.mark.parametrize(("backend", "width", "fences"), [
     ("opencl", 1, 1), ("opencl", 9, 1), ("level_zero", 8, 0), ("level_zero", 9, 1), ("cuda", 3, 0),
 ])  # fmt: skip
-def test_a_kernel_that_waits_goes_behind_a_fence_where_the_backend_needs_one(
-    backend: str, width: int, fences: int
-) -> None:
+def test_waiting_kernels_follow_a_fence_if_the_backend_needs_it(backend: str, width: int, fences: int) -> None:
     assert fan_in(width, backend).counters.barriers == fences
 
 
@@ -57,7 +55,7 @@ def test_the_host_waits_for_host_functions_without_a_fence() -> None:
     assert fan_in(9, "level_zero", host=True).counters.barriers == 0
 
 
-def test_what_writes_nothing_is_a_fence() -> None:
+def test_tasks_without_writes_become_fences() -> None:
     assert fan_in(2, "level_zero", size=0).counters.barriers == 1
     assert fan_in(2, "opencl", size=0).counters.barriers == 2
 

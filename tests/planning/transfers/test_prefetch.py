@@ -47,7 +47,7 @@ def copied(plan: Plan) -> list[str]:
     return [i.uses[0].array for _, i in plan.instructions() if i.kind == "copy"]
 
 
-def test_a_copy_whose_data_is_there_does_not_wait_behind_one_whose_data_is_not() -> None:
+def test_a_ready_copy_does_not_wait_behind_an_unready_copy() -> None:
     graph, schedule, durations = late_and_early()
     plan = build_plan(graph, two_gpus(link_s=3.0), schedule, durations)
     verify(plan, graph)
@@ -72,14 +72,14 @@ def test_nothing_runs_ahead_of_memory() -> None:
 
 # With three, a kernel's result waits until that of the kernel before is freed: memory is reserved for prefetches.
 @pytest.mark.parametrize(("buffers", "makespan_s"), [(2, 6 * 10.0 + 0.1), (3, 1.0 + 6 * 8.0 + 4.0 + 1.1), (0, 50.1)])
-def test_the_peak_counts_what_is_brought_while_a_kernel_runs(buffers: int, makespan_s: float) -> None:
+def test_the_peak_includes_prefetched_arrays(buffers: int, makespan_s: float) -> None:
     plan = plan_of_chunks(6, left_bytes=buffers * 8000)  # a kernel's two, and the next one's input; 0 is no limit
     assert plan.makespan_s == pytest.approx(makespan_s)
     if buffers:
         assert plan.peak_bytes["left"] == buffers * 8000
 
 
-def test_what_is_brought_comes_before_all_that_runs_meanwhile_and_behind_what_it_waits_for() -> None:
+def test_prefetches_precede_concurrent_work_and_follow_dependencies() -> None:
     # Lane 0 computes 0 (1 s), 1 (5 s) and 2; lane 1 copies in 3, 4 (of 0) and 5, and copies out 6 (of 0).
     starts, before = ragged([[], [], [3], [], [0], [], [0]])
     lane, duration = np.array([0, 0, 0, 1, 1, 1, 1]), np.array([1.0, 5.0, 1.0, 1.0, 1.0, 1.0, 1.0])
@@ -91,7 +91,7 @@ def test_what_is_brought_comes_before_all_that_runs_meanwhile_and_behind_what_it
     assert sequence(start_s, duration, early, none, lane, starts, before).tolist() == [0, 3, 1, 4, 5, 6, 2]
 
 
-def test_copies_of_a_lane_are_taken_by_due_date_among_those_whose_data_is_there() -> None:
+def test_ready_copies_of_a_lane_are_ordered_by_due_date() -> None:
     # Lane 0 computes 0 (1 s) and 1 (5 s); lane 1 copies 2 (of 1), 3 (of 0) and 4 (of 0), due in that order.
     starts, before = ragged([[], [], [1], [0], [0]])
     lane, duration = np.array([0, 0, 1, 1, 1]), np.array([1.0, 5.0, 2.0, 2.0, 2.0])
@@ -110,9 +110,7 @@ def test_a_window_holds_copies_back() -> None:
 
 
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(0, 40), st.data())
-def test_nothing_starts_before_what_it_depends_on_has_finished(
-    count: int, lanes: int, window: int, data: st.DataObject
-) -> None:
+def test_instructions_start_after_their_dependencies(count: int, lanes: int, window: int, data: st.DataObject) -> None:
     kinds = data.draw(st.lists(st.booleans(), min_size=lanes, max_size=lanes))
     lane = data.draw(st.lists(st.integers(0, lanes - 1), min_size=count, max_size=count))
     rows = [data.draw(st.lists(st.integers(0, n - 1), max_size=3, unique=True)) if n else [] for n in range(count)]

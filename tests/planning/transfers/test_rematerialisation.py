@@ -104,7 +104,7 @@ def test_almost_all_values_are_made_again_where_copies_take_very_long() -> None:
     assert plan.counters.recomputed > 50
 
 
-def test_what_is_made_again_says_so_and_survives_a_file() -> None:
+def test_recomputations_are_marked_and_restored_from_json() -> None:
     graph, schedule, durations = reversed_chain(5)
     plan = predict(build_plan(graph, gpu(32), schedule, durations))
     read = Plan.from_json(plan.to_json())
@@ -156,7 +156,7 @@ def test_tasks_that_an_edge_orders_beyond_their_accesses_are_done_once() -> None
     assert plan.counters.copies > 0
 
 
-def test_a_value_whose_inputs_have_changed_is_saved() -> None:
+def test_a_value_with_changed_inputs_is_saved() -> None:
     graph = TaskGraph("changed")
     source, value, other = (graph.array(n, (1,), temporary=True) for n in ("source", "value", "other"))
     out = graph.array("out", (1,))
@@ -186,7 +186,7 @@ def changed(plan: Plan, **fields: object) -> Plan:
     return replace(plan, lanes=tuple(lanes))
 
 
-def test_the_verifier_refuses_what_is_done_again_and_should_not() -> None:
+def test_the_verifier_refuses_wrong_recomputations() -> None:
     graph, schedule, durations = reversed_chain(5)
     plan = build_plan(graph, gpu(32), schedule, durations)
     verify(plan)
@@ -220,9 +220,7 @@ def on_another_device(plan: Plan) -> Plan:
 
 @settings(max_examples=examples(50), deadline=None)
 @given(tight_cases(), st.randoms(use_true_random=False))
-def test_plans_within_little_memory_compute_what_the_sequential_program_computes(
-    case: ScheduledGraph, rng: random.Random
-) -> None:
+def test_plans_with_little_memory_have_the_sequential_results(case: ScheduledGraph, rng: random.Random) -> None:
     try:
         plan = build_plan(case.graph, case.platform, case.schedule, case.durations_s)
     except MemoryLimitError:

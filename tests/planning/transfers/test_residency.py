@@ -118,7 +118,7 @@ def copies(plan: Plan) -> list[tuple[str, str]]:
     return [(i.uses[0].array, i.uses[1].space) for _, i in plan.instructions() if i.kind == "copy"]
 
 
-def test_the_array_needed_last_is_the_one_that_goes() -> None:
+def test_the_array_needed_last_is_evicted() -> None:
     graph, schedule, durations = chain(("w", "a"), ("w", "b"), ("w", "c"), ("r", "a"), ("r", "c"), ("r", "b"))
     plan = build_plan(graph, one_gpu(16), schedule, durations)
     verify(plan, graph)
@@ -126,14 +126,14 @@ def test_the_array_needed_last_is_the_one_that_goes() -> None:
     assert plan.peak_bytes["gpu"] == 16
 
 
-def test_what_nobody_reads_any_more_goes_without_being_saved() -> None:
+def test_dead_values_are_evicted_without_a_copy() -> None:
     graph, schedule, durations = chain(("w", "a"), ("r", "a"), ("w", "b"), ("w", "a"), ("r", "a"), ("r", "b"))
     plan = build_plan(graph, one_gpu(8), schedule, durations)
     verify(plan, graph)
     assert copies(plan) == [("b", HOST), ("b", "gpu")]
 
 
-def test_what_lies_elsewhere_too_goes_without_being_saved() -> None:
+def test_values_with_another_copy_are_evicted_without_a_copy() -> None:
     graph, schedule, durations = chain(("r", "a"), ("r", "b"), ("r", "a"))
     plan = build_plan(graph, one_gpu(8), schedule, durations)
     verify(plan, graph)
@@ -147,7 +147,7 @@ def test_a_result_that_makes_room_is_saved_to_the_host() -> None:
     assert copies(plan) == [("A", HOST)]
 
 
-def test_memory_that_comes_back_waits_until_it_was_given_back() -> None:
+def test_an_allocation_waits_for_the_free_of_the_same_array() -> None:
     graph, schedule, durations = chain(("r", "a"), ("w", "b"), ("r", "b"), ("r", "a"))
     plan = build_plan(graph, one_gpu(8), schedule, durations)
     again = [i for _, i in plan.instructions() if i.kind == "alloc" and i.uses[0].array == "a"]
@@ -176,7 +176,7 @@ def test_a_status_stays_where_it_is_though_no_task_needs_it_any_more() -> None:
     assert not [i for _, i in plan.instructions() if i.kind in ("copy", "free") and i.uses[0].array == "s"]
 
 
-def test_what_is_overwritten_next_makes_room_on_the_host_too() -> None:
+def test_values_overwritten_next_are_dropped_on_the_host() -> None:
     graph, schedule, durations = chain(("w", "a"), ("r", "a"), ("w", "b"), ("r", "b"), ("w", "a"), ("r", "a"))
     on_host = tuple(replace(a, device=HOST, implementation="host") for a in schedule.assignments)
     platform = with_capacity(one_gpu(8), HOST, 8)
@@ -186,7 +186,7 @@ def test_what_is_overwritten_next_makes_room_on_the_host_too() -> None:
     assert not copies(plan)
 
 
-def test_a_host_too_small_for_what_must_be_saved_is_refused() -> None:
+def test_too_little_host_memory_for_evictions_is_refused() -> None:
     graph, schedule, durations = chain(("w", "A"), ("w", "B"), ("w", "C"))
     platform = with_capacity(one_gpu(8), HOST, 8)
     with pytest.raises(MemoryLimitError, match=r"at least 16 bytes.*there are 8"):

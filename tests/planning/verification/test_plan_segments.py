@@ -41,9 +41,7 @@ def build(case: ScheduledGraph) -> Plan:
 
 @settings(max_examples=examples(60))
 @given(cases(ranges=True), st.randoms(use_true_random=False))
-def test_every_execution_order_computes_what_the_sequential_program_computes(
-    case: ScheduledGraph, rng: random.Random
-) -> None:
+def test_every_execution_order_has_the_sequential_results(case: ScheduledGraph, rng: random.Random) -> None:
     plan = build(case)
     verify(plan, case.graph)
     symbolic.check(plan, case.graph, rng)
@@ -106,7 +104,7 @@ def work(plan: Plan) -> dict[str, Instruction]:
     return {i.task or "": i for _, i in plan.instructions() if i.kind in ("launch", "host")}
 
 
-def test_writers_of_disjoint_rows_run_at_once_and_readers_wait_for_whom_they_meet() -> None:
+def test_readers_wait_only_for_writers_of_overlapping_rows() -> None:
     graph = TaskGraph("fan")
     a = graph.array("a", (200,))
     for n in range(4):
@@ -168,7 +166,7 @@ def test_a_device_that_writes_rows_leaves_the_others_where_they_are() -> None:
 
 
 @pytest.mark.parametrize(("memory", "before"), [((0, 0), []), ((0, 1), [0])])
-def test_rows_do_not_come_back_before_the_others_have_gone(memory: tuple[int, int], before: list[int]) -> None:
+def test_copies_of_rows_into_one_buffer_are_ordered(memory: tuple[int, int], before: list[int]) -> None:
     modes = np.array([MODE_CODE[id(mode)] for mode in (AccessMode.READ, AccessMode.WRITE)], np.uint8)
     none, two = np.zeros(2, np.int64), np.arange(2)
     steps = Steps(none, none, two, np.zeros(2), none, none, none - 1, np.arange(3), two, modes)

@@ -69,7 +69,7 @@ def without(plan: Plan, which: Instruction) -> Plan:
     return edit(plan, lambda i: None if i is which else i)
 
 
-def test_the_plan_without_faults_is_accepted_and_is_what_the_faults_below_assume() -> None:
+def test_the_plan_without_faults_is_accepted() -> None:
     plan = small()
     verify(plan)
     assert [lane.name for lane in plan.lanes] == ["gpu:0", "gpu:copy", "host:0"]
@@ -228,9 +228,7 @@ def test_a_fault_is_refused_and_named(fault: str) -> None:
     ("launch", "host", r"implementation 'host' \(host\) of task 'make' cannot be run by a launch"),
     ("host", "kernel", r"implementation 'kernel' \(opencl-c\) of task 'use' cannot be run by a host"),
 ])  # fmt: skip
-def test_what_is_run_must_be_an_implementation_that_the_task_has_there(
-    kind: str, name: str | None, message: str
-) -> None:
+def test_unknown_implementations_are_refused(kind: str, name: str | None, message: str) -> None:
     graph = small_graph()
     plan = small_plan(graph)
     verify(plan, graph)
