@@ -62,7 +62,7 @@ def test_where_no_load_is_reported_all_measurements_count() -> None:
     assert is_quiet(None)
 
 
-def test_this_machine_is_read_or_nothing_is_said(tmp_path: Path) -> None:
+def test_processor_times_are_read_or_none(tmp_path: Path) -> None:
     times = read_times()
     assert times is None or times.total_s >= times.busy_s > 0
     assert read_times(tmp_path / "absent") is None
@@ -106,12 +106,12 @@ def test_power_is_energy_over_time(tmp_path: Path) -> None:
     assert power.source == "powercap intel-rapl:0"
 
 
-def test_a_counter_that_wraps_around_goes_on() -> None:
+def test_an_energy_counter_may_wrap_around() -> None:
     counter = EnergyCounter(Path("x"), 1000.0, "x")
     assert counter.joules(900.0, 100.0) == pytest.approx(200e-6)
 
 
-def test_absent_stays_absent(tmp_path: Path) -> None:
+def test_missing_energy_counters_give_no_power(tmp_path: Path) -> None:
     assert measure_power("cpu", lambda: None, 0.0, sys=tmp_path) == Power()
     (tmp_path / "class/powercap/intel-rapl:0").mkdir(parents=True)
     (tmp_path / "class/powercap/intel-rapl:0/name").write_text("package-0")
@@ -119,7 +119,7 @@ def test_absent_stays_absent(tmp_path: Path) -> None:
     assert find_counters("cpu", tmp_path) == ()
 
 
-def test_an_interval_that_is_too_short_says_nothing(tmp_path: Path) -> None:
+def test_too_short_intervals_give_no_power(tmp_path: Path) -> None:
     counters = find_counters("cpu", fake_sys(tmp_path))
     times = iter([1.0, 1.01])
     assert average_power(counters, lambda: None, clock=lambda: next(times)) is None

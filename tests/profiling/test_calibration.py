@@ -99,7 +99,7 @@ def test_each_kind_of_task_is_timed_once_on_every_device(machine: tuple[Platform
 
 
 @pytest.mark.sycl
-def test_what_there_is_no_choice_of_is_not_timed_if_only_choices_are(machine: tuple[Platform, Any]) -> None:
+def test_single_implementations_are_not_timed_with_choices_only(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     both = scale_operation()
     one = replace(both, name="one way", implementations=both.implementations[:1])
@@ -175,7 +175,7 @@ def test_the_fastest_of_several_is_planned_in_every_process_after(
 
 
 @pytest.mark.sycl
-def test_what_cannot_be_much_faster_is_not_even_compiled(machine: tuple[Platform, Any]) -> None:
+def test_implementations_without_possible_gain_are_not_compiled(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     slow = device_profile(platform.device("cpu").key)
     bandwidth = replace(slow.triad_bandwidth_bytes_per_s, value=1.0)
@@ -194,7 +194,7 @@ def test_what_cannot_be_much_faster_is_not_even_compiled(machine: tuple[Platform
 
 
 @pytest.mark.sycl
-def test_sample_data_comes_first(machine: tuple[Platform, Any]) -> None:
+def test_given_sample_data_are_used(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     asked: list[str] = []
 
@@ -223,7 +223,7 @@ def test_kernels_on_arrays_without_dimensions_are_timed_too(machine: tuple[Platf
 
 
 @pytest.mark.sycl
-def test_what_does_not_compile_is_listed_and_the_rest_measured(machine: tuple[Platform, Any]) -> None:
+def test_compile_failures_are_listed_and_others_measured(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     with HistoryStore(":memory:") as history:
         done = calibrate(scale_graph(scale_operation(fails=True)), platform, live, history, seconds_each=0.0)
@@ -250,9 +250,7 @@ def refusing(error: Exception) -> tuple[Operation, Callable[[], None]]:
 
 
 @pytest.mark.sycl
-def test_what_a_library_refuses_is_not_planned_until_it_can_be_timed(
-    machine: tuple[Platform, Any], tmp_path: Path
-) -> None:
+def test_library_refusals_are_stored_until_timing_succeeds(machine: tuple[Platform, Any], tmp_path: Path) -> None:
     platform, live = machine
     platform = replace(platform, devices=tuple(d for d in platform.devices if not d.is_host))
     operation, mend = refusing(CapabilityError("no engine for this device", where="a library"))
@@ -278,7 +276,7 @@ def test_what_a_library_refuses_is_not_planned_until_it_can_be_timed(
 
 
 @pytest.mark.sycl
-def test_what_may_pass_keeps_nothing_out_of_plans(machine: tuple[Platform, Any]) -> None:
+def test_transient_failures_are_not_stored_as_refusals(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     operation, _ = refusing(MemoryLimitError("no memory just now"))
     with HistoryStore(":memory:") as history:
@@ -301,7 +299,7 @@ def test_interruption_is_an_error_of_this_project() -> None:
     assert issubclass(InterruptedMeasurement, MeasurementError)
 
 
-def test_what_takes_long_to_compile_and_gains_little_is_not_timed() -> None:
+def test_slowly_compiled_kernels_with_little_gain_are_not_timed() -> None:
     from syclsched.profiling import calibration
 
     operation = reduce("sum", (0,), False)

@@ -19,7 +19,7 @@ def busy(*seconds: float) -> list[Sample]:
     return [Sample(each, load=0.5, quiet=False) for each in seconds]
 
 
-def test_one_sample_is_provisional_and_five_equal_ones_are_not() -> None:
+def test_one_sample_is_provisional_unlike_five_equal_samples() -> None:
     uncertainties = [estimate(quiet(*[1.0] * n)).uncertainty or 0.0 for n in range(1, 7)]
     assert [u >= PROVISIONAL for u in uncertainties] == [True] * (ENOUGH - 1) + [False, False]
     assert uncertainties[0] > uncertainties[1]
@@ -30,7 +30,7 @@ def test_scattered_samples_are_provisional_until_there_are_many() -> None:
     assert not is_provisional(estimate(quiet(*[1.0, 1.4] * 16)))
 
 
-def test_a_single_quiet_sample_outweighs_all_busy_ones() -> None:
+def test_a_single_quiet_sample_outweighs_all_busy_samples() -> None:
     found = estimate([*busy(*[9.0] * 20), *quiet(2.0), *busy(*[8.0] * 20)])
     assert (found.value, found.samples) == (2.0, 1)
 
@@ -74,7 +74,7 @@ def kinds(factor: float, count: int = 3) -> list[list[Sample]]:
     return [[*quiet(*[1.0] * 8, when_s=0.0), *quiet(factor, factor, when_s=90_000.0)] for _ in range(count)]
 
 
-def test_the_last_runs_tell_todays_speed() -> None:
+def test_recent_runs_determine_the_current_pace() -> None:
     assert pace(kinds(1.7), 80_000.0) == pytest.approx(1.7)
     assert pace(kinds(1.05), 80_000.0) is None
     assert pace(kinds(1.7, count=2), 80_000.0) is None  # two kinds of tasks are too few

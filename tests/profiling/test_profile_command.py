@@ -116,7 +116,7 @@ def test_exported_profiles_are_keyed_by_name(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["identity"]["key"] == "mine"
 
 
-def test_nothing_measured_is_said_not_written(tmp_path: Path) -> None:
+def test_an_empty_result_raises_an_error_and_writes_no_file(tmp_path: Path) -> None:
     with pytest.raises(MeasurementError, match="no device"):
         write_set(result(), tmp_path / "out.json")
     assert not (tmp_path / "out.json").exists()
@@ -193,7 +193,7 @@ def test_json_is_nothing_but_json(tmp_path: Path) -> None:
 
 @pytest.mark.sycl
 @pytest.mark.usefixtures("tiny")
-def test_ctrl_c_keeps_what_is_done_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_keeps_completed_measurements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from syclsched.profiling.measure import bandwidth
 
     measure = bandwidth.measure_triad
@@ -216,7 +216,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_so(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.sycl
 @pytest.mark.usefixtures("tiny")
-def test_a_refresh_measures_only_what_is_not_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refresh_measures_only_unusable_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from syclsched.profiling import busy as load
 
     monkeypatch.setattr(load, "watch", lambda duration_s: None)
@@ -245,7 +245,7 @@ def test_only_one_device_can_be_exported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("forget", "noisy"), [(True, False), (False, False), (True, True)])
-def test_task_times_are_forgotten_with_a_new_profile_but_not_with_a_busy_one_or_one_kept_elsewhere(
+def test_task_times_are_forgotten_with_a_new_quiet_profile_only(
     forget: bool, noisy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from syclsched.costs.history import HistoryKey

@@ -93,7 +93,7 @@ def test_a_slow_moment_does_not_reject_an_implementation_for_good(healing, machi
 
 
 @pytest.mark.sycl
-def test_what_is_slow_needs_few_samples_to_be_known(healing) -> None:
+def test_slow_tasks_need_few_samples(healing) -> None:
     clock, _, _, measure = healing
     clock.takes_s["other"] = 60e-3
     provisional = [measure(QUIET).provisional for _ in range(3)]

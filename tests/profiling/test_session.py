@@ -89,7 +89,7 @@ def test_a_session_builds_the_kernels_it_measures_together(
 @pytest.mark.sycl
 @pytest.mark.usefixtures("small_triad")
 @pytest.mark.parametrize(("steps", "kept"), [(1, 0), (6, 1)])
-def test_an_interrupted_session_keeps_what_is_done(machine: tuple[Platform, Any], steps: int, kept: int) -> None:
+def test_an_interrupted_session_keeps_completed_steps(machine: tuple[Platform, Any], steps: int, kept: int) -> None:
     platform, live = machine
     begun: list[str] = []
     result = profile_platform(

@@ -105,7 +105,7 @@ def test_rate_keeps_the_relative_spread() -> None:
 # --- sampling ---------------------------------------------------------------------------------------
 
 
-def test_sampling_ends_when_the_median_is_known() -> None:
+def test_sampling_ends_when_the_median_is_certain() -> None:
     clock = VirtualClock()
 
     def sample() -> float:
@@ -128,7 +128,7 @@ def test_sampling_ends_with_the_budget() -> None:
     assert quantity.samples + quantity.spikes == 10
 
 
-def test_one_sample_is_taken_whatever_the_budget() -> None:
+def test_one_sample_is_taken_even_without_budget() -> None:
     assert Sampler(clock=VirtualClock()).sample_until(lambda: 3.0, budget_s=0.0) == Quantity(3.0, 0.0, 1, 0)
 
 

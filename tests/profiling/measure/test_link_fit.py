@@ -59,6 +59,6 @@ def test_times_that_do_not_grow_have_no_bandwidth_limit() -> None:
 @pytest.mark.parametrize(
     "points", [[], [(10, 1.0)], [(10, 1.0), (10, 2.0)], [(1, 0.0), (2, 1.0)], [(1, math.nan), (2, 1)]]
 )
-def test_what_cannot_be_fitted_is_refused(points: list[tuple[int, float]]) -> None:
+def test_unsuitable_points_are_refused(points: list[tuple[int, float]]) -> None:
     with pytest.raises(MeasurementError):
         fit_link(points)

@@ -33,7 +33,7 @@ class VirtualDevice:
 
 
 @pytest.mark.parametrize(("shared", "factor"), [(True, 1.0), (False, 0.0)])
-def test_disturbances_do_not_change_what_overlaps(shared: bool, factor: float) -> None:
+def test_overlap_is_independent_of_disturbances(shared: bool, factor: float) -> None:
     device = VirtualDevice(shared)
     load = overlap.Load(device.submit, device.wait)
     sampler = Sampler(clock=lambda: device.now)

@@ -25,7 +25,7 @@ def test_the_reference_of_the_fma_chain_is_the_closed_form() -> None:
 
 
 @pytest.mark.parametrize("dtype", throughput.DTYPES)
-def test_known_answers_are_exact_in_every_dtype(dtype: str) -> None:
+def test_expected_answers_are_exact_in_every_dtype(dtype: str) -> None:
     for multiplier, addend, n in throughput._KNOWN_ANSWERS:
         wide = microkernels.fma_reference(np.arange(2).astype("float64"), np.array([multiplier, addend], "float64"), n)
         narrow = microkernels.fma_reference(np.arange(2).astype(dtype), np.array([multiplier, addend], dtype), n)

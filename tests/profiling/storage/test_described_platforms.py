@@ -112,7 +112,7 @@ def test_files_and_sets_are_loaded(tmp_path: Path) -> None:
     assert platform.interference("cpu", "cpu1") == 1.5
 
 
-def test_what_is_not_there_or_damaged_is_said(tmp_path: Path) -> None:
+def test_missing_or_damaged_profiles_are_reported(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="a100"):
         load_profile("a1000")
     with pytest.raises(EmptyPlatformError):

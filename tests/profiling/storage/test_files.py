@@ -53,7 +53,7 @@ def test_a_profile_survives_its_file(tmp_path: Path) -> None:
     assert [p.name for p in path.parent.iterdir()] == ["p.json"]
 
 
-def test_sets_and_single_profiles_are_told_apart() -> None:
+def test_sets_and_single_profiles_are_distinguished() -> None:
     several = ProfileSet((PROFILE, device_profile("other")), (pair_profile(PROFILE.key, "other"),))
     assert parse_profile_set(to_json(several), where="set") == several
     assert parse_profile_set(to_json(PROFILE), where="one") == ProfileSet((PROFILE,))
@@ -148,7 +148,7 @@ def test_a_place_that_cannot_be_written_is_a_storage_error(tmp_path: Path) -> No
         write_file(tmp_path / "file" / "p.json", PROFILE)
 
 
-def test_a_full_disk_leaves_the_old_profile_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_only_the_old_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "p.json"
     write_file(path, PROFILE)
 

@@ -41,7 +41,7 @@ def test_a_run_repeats_a_busy_profile_but_not_at_every_start() -> None:
     assert [is_worth_repeating(quick, soon), is_worth_repeating(quick, later)] == [False, True]
 
 
-def test_complete_profiles_are_kept_and_those_of_a_quiet_machine() -> None:
+def test_complete_and_quiet_profiles_are_not_replaced_by_worse() -> None:
     part, busy = replace(MADE, complete=False), replace(MADE, busy=True)
     assert all(may_replace(new, None) and may_replace(new, part) for new in (MADE, part, busy))
     assert may_replace(MADE, MADE) and may_replace(MADE, busy) and may_replace(busy, busy)

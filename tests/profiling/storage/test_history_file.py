@@ -17,7 +17,7 @@ from syclsched.profiling.storage.history_file import HistoryFile, history_file
 KEYS = [HistoryKey("cpu", "mix", "opencl-c", "1", f"x:int64[{n}]") for n in (10, 20)]
 
 
-def test_what_is_exported_is_what_is_merged(tmp_path: Path) -> None:
+def test_exported_samples_are_merged_once(tmp_path: Path) -> None:
     with HistoryStore(tmp_path / "here.sqlite3") as here, HistoryStore(tmp_path / "there.sqlite3") as there:
         here.record(KEYS[0], [1.0, 2.0])
         here.record(KEYS[1], [3.0])
@@ -63,7 +63,7 @@ def test_the_command_line_writes_and_takes_over(tmp_path: Path, monkeypatch: pyt
         assert len(there) == 0
 
 
-def test_what_cannot_be_kept_is_not_said_to_be_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_into_an_unwritable_store_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from syclsched.cli.application import app
     from syclsched.profiling.storage import history_store
 

@@ -35,7 +35,7 @@ def test_samples_become_median_and_spread(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.floats(0, 1e3), min_size=1, max_size=20), st.lists(st.floats(0, 1e3), min_size=1, max_size=20))
-def test_what_is_recorded_in_pieces_is_one(first: list[float], second: list[float]) -> None:
+def test_samples_recorded_in_pieces_are_combined(first: list[float], second: list[float]) -> None:
     with HistoryStore(":memory:") as pieces, HistoryStore(":memory:") as whole:
         pieces.record(KEY, first)
         pieces.record(KEY, second)
@@ -61,7 +61,7 @@ def test_only_the_newest_samples_are_kept() -> None:
     assert (quantity.value, quantity.samples) == (2.0, KEPT_SAMPLES)
 
 
-def test_samples_keep_when_under_what_load_and_by_whom_they_were_taken(tmp_path: Path) -> None:
+def test_samples_keep_their_time_load_and_source(tmp_path: Path) -> None:
     with HistoryStore(tmp_path / "h.sqlite3", clock=lambda: 1234.5) as history:
         history.record(KEY, [1.0], load=0.02)
         history.record(KEY, [2.0], load=0.4, source="run")
@@ -69,7 +69,7 @@ def test_samples_keep_when_under_what_load_and_by_whom_they_were_taken(tmp_path:
         assert history.stored(KEY) == (Sample(1.0, 1234.5, 0.02), Sample(2.0, 1234.5, 0.4, "run", quiet=False))
 
 
-def test_busy_samples_never_drive_out_quiet_ones() -> None:
+def test_busy_samples_never_displace_quiet_samples() -> None:
     with HistoryStore(":memory:") as history:
         history.record(KEY, [1.0] * 5, load=0.0)
         history.record(KEY, [9.0] * (2 * KEPT_SAMPLES), load=0.6)
@@ -78,7 +78,7 @@ def test_busy_samples_never_drive_out_quiet_ones() -> None:
         assert (quantity.value, quantity.samples, len(history.stored(KEY))) == (1.0, 5, KEPT_SAMPLES)
 
 
-def test_what_runs_contradict_is_provisional_with_its_alternatives_but_not_the_runs() -> None:
+def test_doubted_times_and_their_alternatives_are_provisional() -> None:
     other = HistoryKey(KEY.device_key, KEY.operation, "opencl-c", "7", KEY.signature)
     elsewhere = HistoryKey(KEY.device_key, KEY.operation, "opencl-c", "7", "a:float64[65,64]")
     with HistoryStore(":memory:") as history:
@@ -159,7 +159,7 @@ def test_impossible_durations_are_refused_whole(sample: float) -> None:
         assert history.lookup(KEY) is None
 
 
-def test_another_store_sees_what_was_recorded(tmp_path: Path) -> None:
+def test_another_store_reads_recorded_samples(tmp_path: Path) -> None:
     path = tmp_path / "h.sqlite3"
     with HistoryStore(path) as one, HistoryStore(path) as two:
         assert two.lookup(KEY) is None
@@ -247,7 +247,7 @@ def test_durations_that_are_none_are_an_error(tmp_path: Path) -> None:
         history.lookup(KEY)
 
 
-def test_without_a_writable_folder_it_works_in_memory_and_says_so(tmp_path: Path) -> None:
+def test_without_a_writable_folder_the_store_is_in_memory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with HistoryStore(tmp_path / "file" / "h.sqlite3") as history:
         assert history.note is not None
@@ -285,7 +285,7 @@ def test_a_file_that_cannot_be_written_is_still_read(tmp_path: Path, monkeypatch
 # --- reuse of the connection ---------------------------------------------------------------------------
 
 
-def test_the_next_store_uses_the_connection_and_sees_what_others_changed(tmp_path: Path) -> None:
+def test_a_reused_connection_reads_changes_of_others(tmp_path: Path) -> None:
     path = tmp_path / "history.sqlite3"
     with HistoryStore(path) as store:
         store.record(KEY, [1.0])
@@ -302,7 +302,7 @@ def other_lookup(path: Path) -> Quantity | None:
         return store.lookup(KEY)
 
 
-def test_what_others_write_while_a_store_is_open_is_seen(tmp_path: Path) -> None:
+def test_concurrent_writes_are_read_by_the_next_store(tmp_path: Path) -> None:
     path = tmp_path / "history.sqlite3"
     with HistoryStore(path) as other:
         other.record(KEY, [9.0])
@@ -388,7 +388,7 @@ def test_a_closed_store_cannot_be_used(tmp_path: Path) -> None:
         assert next_one.stored(KEY) == ()
 
 
-def test_what_was_read_is_read_again_after_a_while(tmp_path: Path) -> None:
+def test_cached_times_are_read_again_after_a_while(tmp_path: Path) -> None:
     path, now = tmp_path / "history.sqlite3", [1_000_000.0]
 
     def clock() -> float:

@@ -27,12 +27,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_nothing_is_said_of_nothing_and_nothing_made(tmp_path: Path) -> None:
+def test_a_missing_folder_has_no_findings_and_is_not_created(tmp_path: Path) -> None:
     assert check_stored(tmp_path / "none") == ()
     assert not list(tmp_path.iterdir())
 
 
-def test_what_can_be_read_is_counted(folder: Path) -> None:
+def test_readable_profiles_and_times_are_counted(folder: Path) -> None:
     profiles, history = check_stored(folder)
     assert (profiles.status, history.status) == ("ok", "ok")
     assert "1 profile(s)" in profiles.what and "0 measured time(s)" in history.what
