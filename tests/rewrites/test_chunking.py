@@ -103,7 +103,7 @@ def test_chunks_of_an_input_are_views_of_it() -> None:
     assert_same_results(graph, found.graph)
 
 
-def test_what_is_needed_whole_is_put_together_once() -> None:
+def test_arrays_needed_whole_are_gathered_once() -> None:
     graph = TaskGraph()
     x, y = graph.array("x", data=np.arange(10)), graph.array("y", (10,), "int64")
     t = graph.array("t", (1,), "int64")
@@ -130,7 +130,7 @@ RAMP = Operation(
 )
 
 
-def test_scalars_of_chunks_are_those_the_operation_says() -> None:
+def test_scalars_of_chunks_are_computed_by_the_operation() -> None:
     graph = TaskGraph()
     graph.kernel(RAMP, name="r", x=graph.array("x", (10,), "int64"), start=100)
     found = cut(graph, [Cut(("r",), (3, 3, 4))])
@@ -172,7 +172,7 @@ def test_donated_arrays_stay_whole() -> None:
         cut(graph, [Cut(("t",), (4_000, 4_000))])
 
 
-def test_names_that_look_like_chunks_are_told_apart() -> None:
+def test_names_that_look_like_chunks_are_distinguished() -> None:
     graph = TaskGraph()
     x = graph.array("x", data=np.arange(8))
     for name in ("s", "s[0:4]", "s[0:4]''", "s[4:8]"):
@@ -193,7 +193,7 @@ def test_too_many_edges_are_refused() -> None:
         cut(graph, [Cut((name,), (1,) * 8_000) for name in "ab"])
 
 
-def test_an_operation_that_writes_what_it_does_not_cut_is_refused() -> None:
+def test_an_operation_that_writes_an_uncut_array_is_refused() -> None:
     wrong = Operation(
         "wrong", (Parameter("x", AccessMode.UPDATE), Parameter("n", AccessMode.UPDATE)),
         (Implementation("host", "host", lambda _: None),), lambda _: Work(0.0, 0.0), split=Split(("x",)),

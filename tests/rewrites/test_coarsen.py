@@ -49,7 +49,7 @@ def fan(width: int, size: int = 100) -> TaskGraph:
 
 @given(graph=graphs(), where=st.sampled_from(PLATFORMS))
 @settings(max_examples=examples(80), deadline=None)
-def test_results_are_those_of_the_original_to_the_last_bit(graph: TaskGraph, where: Platform) -> None:
+def test_results_equal_those_of_the_original_graph_bit_by_bit(graph: TaskGraph, where: Platform) -> None:
     found = coarsen(graph, where, CostModel(where))
     assert_same_results(graph, found.graph)
     assert set(found.graph.arrays) == set(graph.arrays)
@@ -142,7 +142,7 @@ def test_lanes_that_share_cores_count_once() -> None:
     assert granularity(turns).minimum_s == limits.minimum_s / 2
 
 
-def test_what_runs_elsewhere_is_not_drawn_in() -> None:
+def test_host_tasks_are_not_merged() -> None:
     graph = chain(3)
     graph.host(lambda y: None, name="look", y=graph.arrays["y"].read())
     graph.kernel(get("scale"), name="last", x=graph.arrays["y"], alpha=2)
@@ -150,7 +150,7 @@ def test_what_runs_elsewhere_is_not_drawn_in() -> None:
     assert [t.name for t in found.graph.tasks] == ["t0+t1+t2", "look", "last"]
 
 
-def test_what_can_fail_stays_alone() -> None:
+def test_tasks_that_can_fail_are_not_merged() -> None:
     """An error then names the task, and independent tasks are executed."""
     graph = TaskGraph("host")
     v, x = graph.array("v", data=np.zeros(4)), graph.array("x", data=np.eye(4))

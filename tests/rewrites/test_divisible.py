@@ -58,7 +58,7 @@ def test_unequal_devices_get_shares_in_the_ratio_of_their_speeds() -> None:
     assert shares([fast, slow, fast], 7000, 1) == (3000, 1000, 3000)
 
 
-def test_who_comes_too_late_or_does_next_to_nothing_gets_nothing() -> None:
+def test_late_or_very_slow_workers_get_no_share() -> None:
     assert shares([LoadWorker(0, 0, 0, 1e-6), LoadWorker(1.0, 0, 0, 1e-9)], 1000, 1) == (1000, 0)
     assert shares([LoadWorker(0, 0, 0, 1e-6), LoadWorker(0, 0, 0, 1e-4)], 1000, 1) == (1000, 0)
     assert shares([LoadWorker(0, 0, 0, 1e-6)] * 100, 1000, 1) == (10,) * 100
@@ -72,7 +72,7 @@ def test_the_number_of_chunks_is_the_best_there_is() -> None:
     assert worker.finish_s(rows, found) == min(worker.finish_s(rows, n) for n in range(1, MAX_CHUNKS + 1))
 
 
-def test_one_worker_cuts_only_what_pipelines() -> None:
+def test_one_worker_divides_only_if_copies_overlap() -> None:
     assert divide([LoadWorker(0, 1e-5, 0, 1e-6)], 10**6, 1).rows == (10**6,)  # nothing to copy
     assert divide([LoadWorker(0, 1.0, 1e-7, 1e-7)], 10**6, 1).rows == (10**6,)  # latency is worse
     assert len(divide([LoadWorker(0, 1e-5, 1e-7, 1e-7)], 10**6, 1).rows) > 5

@@ -39,7 +39,7 @@ def live_here() -> tuple[Platform, Any]:
 
 @given(data=st.data(), graph=graphs())
 @settings(max_examples=examples(25), deadline=None)
-def test_merged_tasks_give_numpys_bits_wherever_they_run(data: st.DataObject, graph: TaskGraph) -> None:
+def test_merged_tasks_have_the_bits_of_numpy_on_every_device(data: st.DataObject, graph: TaskGraph) -> None:
     platform, live = live_here()
     found = coarsen(graph, platform, CostModel(platform))
     plan = data.draw(plans(found.graph, platform))
@@ -121,7 +121,7 @@ CUTS = Recipe(cuts=(Cut(("a", "b"), (4, 3, 4)), Cut(("c", "d"), (6, 5))))
 
 @settings(max_examples=examples(8), deadline=None)
 @given(data=st.data())
-def test_cut_tasks_give_the_same_bits_wherever_chunks_run(data: st.DataObject) -> None:
+def test_cut_tasks_have_equal_bits_for_every_placement(data: st.DataObject) -> None:
     platform, live = live_here()
     graph, inputs = wave()
     found = replay(graph, CUTS)
@@ -142,7 +142,7 @@ def test_cut_tasks_give_the_same_bits_wherever_chunks_run(data: st.DataObject) -
 
 
 @pytest.mark.parametrize("like", ["numpy", "dpnp", "usm_ndarray"])
-def test_what_is_held_in_chunks_comes_as_asked(like: Any) -> None:
+def test_results_in_chunks_have_the_requested_array_type(like: Any) -> None:
     platform, live = live_here()
     graph = TaskGraph("scaled")
     value = np.arange(12.0).reshape(6, 2)

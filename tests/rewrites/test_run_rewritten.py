@@ -76,7 +76,7 @@ def test_a_rewritten_plan_gives_the_bits_of_the_original(graph: TaskGraph, rewri
 
 @given(data=st.data(), graph=graphs_by_rows())
 @settings(max_examples=examples(12), deadline=None)
-def test_whatever_a_plan_cuts_and_merges_gives_the_bits_of_the_original(data: st.DataObject, graph: TaskGraph) -> None:
+def test_rewritten_plans_have_the_bits_of_the_original(data: st.DataObject, graph: TaskGraph) -> None:
     """Divisions of any shape: the planner itself would not divide such small arrays."""
     platform, live = live_here()
     able = [t.name for t in graph.tasks if t.operation is not None and t.operation.split is not None]
@@ -226,7 +226,7 @@ def cut_in_two() -> tuple[TaskGraph, Plan]:
     return graph, replace(plan, recipe=recipe, original_fingerprint=graph.fingerprint())
 
 
-def test_arrays_are_called_what_the_user_called_them() -> None:
+def test_arrays_keep_the_names_of_the_original_graph() -> None:
     _, live = live_here()
     graph, plan = cut_in_two()
     value = np.arange(7 * COLUMNS).reshape(7, COLUMNS)

@@ -69,7 +69,7 @@ def test_a_slow_link_shifts_the_shares() -> None:
         assert least < shares(both, region.rows, region.grain)[0] / region.rows < most
 
 
-def test_one_device_is_not_worth_it() -> None:
+def test_one_device_does_not_split_tasks() -> None:
     assert not on(platform(FAST, bandwidth=1e12), layers()).changed
 
 
@@ -123,7 +123,7 @@ def test_regions_are_of_one_partition() -> None:
     assert traffic.results == traffic.used_whole == ("h2",)
 
 
-def test_results_of_a_split_are_those_of_the_whole() -> None:
+def test_results_of_a_split_equal_those_of_the_whole() -> None:
     where = platform(FAST, SLOW, bandwidth=1e11)
     rows, rng = 20_000, np.random.default_rng(1)
     graph = TaskGraph("line")
