@@ -130,7 +130,7 @@ def test_a_single_device_does_everything() -> None:
 
 @given(problems(channels=False, max_devices=1))
 @settings(max_examples=examples(30), deadline=None)
-def test_with_one_device_the_relaxation_says_no_more_than_chains_and_area(problem: Problem) -> None:
+def test_with_one_device_the_relaxation_adds_nothing(problem: Problem) -> None:
     tables, found = problem.tables, lower_bound(problem)
     hops = bounds._hops(tables, *bounds._least_copies(tables))
     relaxed_s = relaxation_s(tables, *bounds._heads_and_tails(tables), hops)
@@ -165,7 +165,7 @@ def test_plans_carry_the_relaxation_where_it_is_cheap() -> None:
     assert plan_bound_s(large) == lower_bound(large, lp=False).best_s
 
 
-def test_plans_need_not_order_what_only_uses_a_name_again() -> None:
+def test_bounds_ignore_write_after_read_order_of_reused_names() -> None:
     graph = TaskGraph("names")
     x, y = graph.array("x", (8,)), graph.array("y", (8,))
     cost = StatedCost(None, {"a": 1.0, "b": 1.0})

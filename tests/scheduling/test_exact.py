@@ -45,7 +45,7 @@ def test_the_textbook_instances_are_proved_optimal(costs, edges, optimum) -> Non
 
 @given(problems(channels=False, max_tasks=7, max_devices=3))
 @settings(max_examples=examples(25), deadline=None)
-def test_the_search_never_finds_less_than_what_is_proved_optimal(problem: Problem) -> None:
+def test_the_search_is_never_below_the_proved_optimum(problem: Problem) -> None:
     need_ortools()
     start = Heft().schedule(problem)
     found = solve(problem, start, limit_s=300.0)
@@ -58,7 +58,7 @@ def test_the_search_never_finds_less_than_what_is_proved_optimal(problem: Proble
     assert found.makespan_s <= searched_s * (1 + 1e-4)
 
 
-def test_it_says_what_to_install_where_ortools_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ortools_error_names_the_package_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
     problem = problem_from_matrices([[1.0, 2.0]], {})
     with pytest.raises(PolicyError, match=r"syclsched\[exact\]"):
@@ -132,7 +132,7 @@ def test_with_copy_lanes_the_optimum_is_that_of_all_schedules(seed: int) -> None
 
 @given(problems(channels=True, max_tasks=6, max_devices=3))
 @settings(max_examples=examples(15), deadline=None)
-def test_with_channels_what_is_found_is_valid_and_no_worse_than_the_start(problem: Problem) -> None:
+def test_with_channels_results_are_valid_and_no_worse_than_the_start(problem: Problem) -> None:
     need_ortools()
     start = Heft().schedule(problem)
     if (np.diff(problem.tables.reach_start) > 1).any():

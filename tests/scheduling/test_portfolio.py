@@ -71,7 +71,7 @@ def test_an_unknown_policy_is_refused() -> None:
         run_policy(PROBLEM, "hefty")
 
 
-def test_equal_timetables_are_seen_once_and_the_best_comes_first() -> None:
+def test_distinct_timetables_are_sorted_by_makespan() -> None:
     heft, cpop = run_policy(PROBLEM, "heft"), run_policy(PROBLEM, "cpop")
     again = replace(heft, policy="heft again")
     assert distinct([cpop, again, heft]) == [again, cpop]

@@ -80,7 +80,7 @@ def backwards() -> Iterator[None]:
     registry.unregister("backwards")
 
 
-def test_what_ships() -> None:
+def test_shipped_policies_are_registered() -> None:
     assert registry.names()[:1] == ("heft",)
     assert "single:<device>" in registry.names()
     assert registry.get("heft").name == "heft"
@@ -88,7 +88,7 @@ def test_what_ships() -> None:
 
 
 @pytest.mark.parametrize("name", ["nonsense", "single", "single:", "heft:cpu", "", ":", "auto"])
-def test_an_unknown_name_lists_the_known(name: str) -> None:
+def test_an_unknown_name_lists_the_registered_policies(name: str) -> None:
     with pytest.raises(PolicyError, match=r"There are auto, heft, .*single:<device>"):
         registry.get(name)
 
@@ -119,7 +119,7 @@ def test_a_policy_too_slow_for_so_many_tasks_is_no_candidate(most: int | None, t
 
 
 @pytest.mark.parametrize(("most", "there"), [(19, False), (20, True)])
-def test_nor_one_too_slow_for_so_many_devices(most: int, there: bool) -> None:
+def test_a_policy_too_slow_for_the_number_of_devices_is_no_candidate(most: int, there: bool) -> None:
     problem = problem_from_matrices([[1.0] * 8] * 10, {})  # twice the usual number of devices
     registry.register(Backwards(max_tasks=most))
     try:
@@ -128,7 +128,7 @@ def test_nor_one_too_slow_for_so_many_devices(most: int, there: bool) -> None:
         registry.unregister("backwards")
 
 
-def test_what_is_not_registered_cannot_be_unregistered() -> None:
+def test_an_unregistered_policy_cannot_be_unregistered() -> None:
     with pytest.raises(PolicyError, match="no policy 'backwards'"):
         registry.unregister("backwards")
 

@@ -38,7 +38,7 @@ def test_a_task_that_is_left_without_a_device_is_named() -> None:
 
 
 @given(graphs(), platforms())
-def test_it_is_what_would_be_built_for_those_devices(graph: TaskGraph, platform: Platform) -> None:
+def test_the_subset_equals_a_problem_built_for_its_devices(graph: TaskGraph, platform: Platform) -> None:
     kept = {platform.compute_devices[0].name, HOST}
     few = Platform(platform.name, tuple(d for d in platform.devices if d.name in kept), platform.spaces, platform.links)
     costs = CostModel(platform)
@@ -49,7 +49,7 @@ def test_it_is_what_would_be_built_for_those_devices(graph: TaskGraph, platform:
         np.testing.assert_array_equal(ours, theirs, err_msg=name)
 
 
-def test_tasks_stay_where_they_are_told() -> None:
+def test_tasks_stay_on_the_given_devices() -> None:
     whole = problem_from_arrays([[1.0, 2.0], [1.0, 2.0], [3.0, 4.0]], [], [], [])
     found = staying(whole, {"t0": "p1", "t2": "p0"})
     assert found.tables.task_seconds().tolist() == [[math.inf, 2.0], [1.0, 2.0], [3.0, math.inf]]

@@ -176,7 +176,7 @@ def test_nothing_to_copy_is_everywhere_even_without_a_way() -> None:
     assert violations(cut, Timetable(np.array([0, 1]), np.array([0.0, 1.0]), np.array([1.0, 2.0]))) == ()
 
 
-def test_results_that_are_wanted_elsewhere_take_longer() -> None:
+def test_copies_of_wanted_results_count_in_the_makespan() -> None:
     timetable = instants([CPU, CPU, CPU, CPU], [0.0, 1.0, 1.0, 2.0])
     assert makespan_s(spaces(), timetable) == 2.0
     assert makespan_s(spaces(wanted={"x": "cpu"}), timetable) == 2.0

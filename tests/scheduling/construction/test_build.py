@@ -106,7 +106,7 @@ def test_lanes_spaces_and_reach() -> None:
     assert [problem.implementation_of(0, d) for d in range(4)] == [None] * 4
 
 
-def test_where_a_task_can_run_and_by_what() -> None:
+def test_eligible_devices_and_implementations_of_tasks() -> None:
     graph = TaskGraph()
     both = graph.array("x", (4,), "float32")
     graph.kernel(touching((AccessMode.UPDATE,)), p0=both)
@@ -120,7 +120,7 @@ def test_where_a_task_can_run_and_by_what() -> None:
     assert able == [[True] * 4, [True, True, False, True], [False, False, False, True]]
 
 
-def test_copies_cost_what_their_route_costs_and_no_way_costs_everything() -> None:
+def test_copies_cost_their_route_and_are_infinite_without_route() -> None:
     graph = TaskGraph()
     graph.kernel(touching((AccessMode.READ,)), p0=graph.array("x", (4,), "float32"))
     problem = build(graph)
@@ -151,7 +151,7 @@ def nowhere() -> Operation:
 
 
 @pytest.mark.parametrize("devices", [["gpu"], ["gpu", "cpu"]])
-def test_a_task_that_can_run_nowhere_is_refused(devices: Sequence[str]) -> None:
+def test_a_task_without_eligible_device_is_refused(devices: Sequence[str]) -> None:
     graph = TaskGraph()
     graph.kernel(nowhere(), name="t", x=graph.array("x", (4,), "float16"))
     with pytest.raises(CapabilityError, match=r"task 't': no device can run 'nowhere': .*gpu: kernel: no aspect fp16"):
@@ -168,7 +168,7 @@ def test_a_platform_without_devices_and_a_graph_with_a_cycle_are_refused() -> No
         build(graph)
 
 
-def test_data_lies_and_is_wanted_where_one_says() -> None:
+def test_initial_and_final_places_of_data_can_be_given() -> None:
     graph = TaskGraph()
     x, y = graph.array("x", (4,), "float32"), graph.array("y", (4,), "float32")
     graph.array("unused", (2,), "float32")
@@ -234,7 +234,7 @@ def test_links_that_name_a_channel_share_it() -> None:
     assert set(problem.tables.channel[..., 1].ravel().tolist()) == {NOTHING}  # a bus used twice by a route counts once
 
 
-def test_capacity_and_power_are_known_or_are_not() -> None:
+def test_unknown_capacity_is_infinite_and_unknown_power_is_nan() -> None:
     graph = TaskGraph()
     graph.barrier()
     spaces = tuple(replace(s, capacity_bytes=100) if s.name == "gpu" else s for s in PLATFORM.spaces)

@@ -68,7 +68,7 @@ def test_one_port_has_a_port_to_send_and_a_port_to_receive() -> None:
     assert problem.tables.channel.tolist() == [[[-1, -1], [0, 3]], [[1, 2], [-1, -1]]]
 
 
-def test_what_is_given_stays_the_callers_and_the_tables_cannot_be_changed() -> None:
+def test_given_arrays_are_copied_and_tables_are_read_only() -> None:
     costs, before, after, times = np.ones((2, 1)), np.array([0]), np.array([1]), np.array([3.0])
     problem = problem_from_arrays(costs, before, after, times, release_s=[1.0, 2.0])
     for mine in (costs, before, after, times):

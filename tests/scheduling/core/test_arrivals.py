@@ -48,7 +48,7 @@ def chain() -> PartialSchedule:
     return make_partial_schedule(problem([4.0], [{0: WRITE}, {0: UPDATE}, {0: READ}]).tables)
 
 
-def test_what_is_fresh_lies_at_home() -> None:
+def test_new_items_are_in_the_main_memory_of_their_device() -> None:
     state = chain()
     place(*state, 0, 2, 4.0)
     assert ready(state, 1) == [19.0, 9.0, 5.0]
@@ -62,7 +62,7 @@ def test_shared_memory_costs_nothing_and_an_update_stays_in_it() -> None:
     assert ready(state, 2) == [34.0, 6.0, 6.0]
 
 
-def test_an_update_elsewhere_moves_the_array() -> None:
+def test_an_update_on_another_device_moves_the_array() -> None:
     state = chain()
     place(*state, 0, 0, 4.0)
     assert ready(state, 1) == [5.0, 33.0, 19.0]  # 33 s in the CPU's memory, which the host reaches too
@@ -78,7 +78,7 @@ def test_no_way_is_infinite() -> None:
     assert ready(state, 1) == [1.0, inf, inf]
 
 
-def test_items_that_are_not_made_yet_hinder_nobody() -> None:
+def test_items_not_yet_produced_cause_no_delay() -> None:
     state = make_partial_schedule(problem([4.0], [{0: WRITE}, {0: READ}]).tables)
     assert ready(state, 1) == [0.0, 0.0, 0.0]
     assert np.array_equal(state.slots.processor, [-1, -1])

@@ -52,7 +52,7 @@ def test_copies_between_different_pairs_do_not_wait() -> None:
     assert copies == [(1.0, 6.0), (1.0, 6.0)]
 
 
-def test_a_short_copy_goes_into_a_gap() -> None:
+def test_a_short_copy_fills_a_gap() -> None:
     """t0 sends to t1 early and to t2 late (after its second part is done): the data for t3 fits in between."""
     costs = pinned([0, 1, 0, 2, 3], 4)
     costs[2][0] = 10.0

@@ -32,7 +32,7 @@ def test_heft_equals_the_reference(problem: Problem) -> None:
 
 
 @given(problems(channels=False, unreachable=True))
-def test_a_task_whose_data_is_out_of_reach_is_named(problem: Problem) -> None:
+def test_a_task_with_unreachable_data_is_named(problem: Problem) -> None:
     expected = heft(problem)
     if len(expected.slots) == len(problem):
         validate(problem, get("heft").schedule(problem))
@@ -53,7 +53,7 @@ def contents(state: PartialSchedule) -> list[list[float]]:
 
 
 @given(st.booleans().flatmap(lambda channels: problems(channels=channels)), st.integers(0, 12))
-def test_what_is_taken_back_leaves_no_trace(problem: Problem, kept: int) -> None:
+def test_unplaced_tasks_leave_no_remains(problem: Problem, kept: int) -> None:
     """Place some tasks for good, all others on trial, twice: equal results, and no remains in between."""
     state, order, devices = make_partial_schedule(problem.tables), by_rank(problem), len(problem.devices)
 

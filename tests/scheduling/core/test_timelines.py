@@ -56,7 +56,7 @@ def in_time(lines: Timelines, head: int) -> list[int]:
 
 
 @given(st.lists(st.tuples(TIME, LENGTH, st.booleans()), max_size=30))
-def test_what_is_found_is_the_first_fit(wishes: list[tuple[float, float, bool]]) -> None:
+def test_the_earliest_start_is_the_first_fit(wishes: list[tuple[float, float, bool]]) -> None:
     lines = make_timelines(2, HEAD)
     taken: list[tuple[float, float, int]] = []
     for node, (ready_s, duration_s, leave) in enumerate(wishes):
@@ -98,7 +98,7 @@ def test_an_instant_in_a_gap_divides_it() -> None:
     assert earliest_start(lines.link, lines.time, 4, 1.0, 2.0, np.inf) == 2.0
 
 
-def test_trees_stay_flat_whatever_the_order() -> None:
+def test_trees_stay_flat_for_sorted_insertions() -> None:
     """A path of nodes would be as deep as there are nodes; a search tree by chance is some forty deep."""
     count = 4096
     for starts in (np.arange(count), np.arange(count)[::-1]):

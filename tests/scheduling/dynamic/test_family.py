@@ -27,6 +27,6 @@ def test_large_problems_have_no_members() -> None:
     assert DynamicPolicies().members(layered(1001, 1, 1, seed=1)) == ()
 
 
-def test_an_unknown_name_lists_the_known_ones() -> None:
+def test_an_unknown_name_lists_the_dynamic_policies() -> None:
     with pytest.raises(PolicyError, match=r"no dynamic policy 'lazy'.*eager, priority, dmdas, stealing"):
         DynamicPolicies().make("lazy")

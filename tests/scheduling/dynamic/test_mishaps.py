@@ -36,7 +36,7 @@ def test_a_slow_down_holds_from_its_time_until_the_next() -> None:
     assert (run.complete, run.makespan_s) == (True, 6.75)
 
 
-def test_the_policy_learns_of_a_slow_down_by_what_tasks_take() -> None:
+def test_the_policy_detects_a_slow_down_from_task_durations() -> None:
     problem = problem_from_matrices([[1.0, 1.0]] * 40, {})
     plan = Heft().schedule(problem)
     slow = (SlowDown("p0", 0.0, 4.0),)
@@ -47,7 +47,7 @@ def test_the_policy_learns_of_a_slow_down_by_what_tasks_take() -> None:
     assert hybrid.stolen > 0
 
 
-def test_what_is_stopped_starts_again_elsewhere() -> None:
+def test_interrupted_tasks_restart_on_another_device() -> None:
     problem = problem_from_matrices([[4.0, 6.0]], {})
     run = run_dynamic(problem, Eager(), events=(Failure("p0", 3.0),))
     assert times(run) == [(1, 3.0, 9.0)]
@@ -55,12 +55,12 @@ def test_what_is_stopped_starts_again_elsewhere() -> None:
     assert run.complete
 
 
-def test_what_ends_just_when_its_device_fails_has_finished() -> None:
+def test_a_task_that_ends_as_its_device_fails_is_finished() -> None:
     run = run_dynamic(problem_from_matrices([[4.0, 6.0]], {}), Eager(), events=(Failure("p0", 4.0),))
     assert (times(run), run.interrupted) == ([(0, 0.0, 4.0)], ())
 
 
-def test_lost_data_is_named_and_so_is_what_needs_it() -> None:
+def test_lost_data_and_dependent_tasks_are_named() -> None:
     # t0 -> t1 -> t2 on p0, and t3 by itself: the result of t0 is on p0 only.
     problem = problem_from_matrices(
         [[1.0, math.inf], [4.0, 4.0], [1.0, 1.0], [1.0, 9.0]], {(0, 1): 1.0, (1, 2): 1.0}, priorities=[2, 1, 0, 0]
@@ -86,7 +86,7 @@ def test_data_that_was_copied_in_time_is_not_lost() -> None:
     assert [task for task, *_ in early.interrupted] == [2, 1]  # one ran there, the other waited for its data
 
 
-def test_what_was_being_updated_in_place_is_spoilt() -> None:
+def test_arrays_of_interrupted_updates_are_lost() -> None:
     # Both devices use one memory, so the failure of one loses no data.
     def shared(second: int) -> Problem:
         return build(
@@ -136,7 +136,7 @@ def test_hybrid_deviates_when_a_device_fails_and_a_plan_alone_does_not() -> None
     assert len(static.undone) == 6
 
 
-def test_a_task_that_no_device_is_left_for_says_so() -> None:
+def test_tasks_without_remaining_device_are_reported() -> None:
     problem = problem_from_matrices([[2.0, math.inf], [math.inf, 1.0]], {})
     run = run_dynamic(problem, Eager(), events=(Failure("p0", 1.0), Failure("p0", 1.5)))
     assert [(u.task, u.reason) for u in run.undone] == [(0, "device")]

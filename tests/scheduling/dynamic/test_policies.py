@@ -79,13 +79,13 @@ def test_eager_gives_the_first_task_to_the_first_lane_that_can_run_it() -> None:
     assert Eager().decide(now) == [Decision(0, 1, True)]
 
 
-def test_eager_goes_by_priority_then_by_arrival() -> None:
+def test_eager_orders_by_priority_then_by_arrival() -> None:
     problem = problem_from_matrices([[1.0]] * 4, {}, priorities=[0, 0, 5, 0])
     assert Eager().prepare(problem).level == (1, 1, 0, 1)
     assert np.argsort(run_dynamic(problem, Eager()).timetable.start_s).tolist() == [2, 0, 1, 3]
 
 
-def test_priority_goes_by_the_longest_way_to_the_end() -> None:
+def test_priority_orders_by_the_longest_path_to_the_end() -> None:
     problem = problem_from_matrices([[1.0], [1.0], [4.0], [1.0]], {(1, 3): 1.0}, priorities=[0, 0, 0, 0])
     assert Priority().prepare(problem).level == (2, 1, 0, 2)
 
@@ -108,7 +108,7 @@ def test_locality_corrects_estimates_by_measured_drift() -> None:
     assert Locality().decide(slow) == [Decision(0, 0, False)]
 
 
-def test_locality_starts_the_most_urgent_and_among_equals_what_has_most_data_there() -> None:
+def test_locality_prefers_urgent_tasks_then_resident_data() -> None:
     what = known([[1.0]] * 4, levels=[0, 0, 0, 1], reads=[[0], [1], [], [0, 1]], nbytes=[1.0, 2.0])
     assert Locality().decide(state(what, queues={0: [0, 1, 2, 3]})) == [Decision(1, 0, True)]
 
@@ -143,7 +143,7 @@ def test_stealing_hands_a_task_to_the_lane_that_made_it_ready_if_that_can_run_it
 
 
 @given(problems(channels=False))
-def test_the_hybrid_is_its_plan_while_tasks_take_what_they_should(problem: Problem) -> None:
+def test_the_hybrid_follows_its_plan_if_durations_are_as_predicted(problem: Problem) -> None:
     plan = Heft().schedule(problem)
     run = run_dynamic(problem, Hybrid(plan))
     assert np.array_equal(run.timetable.processor, plan.processor)
@@ -165,7 +165,7 @@ def test_the_hybrid_waits_for_the_next_task_of_the_plan_only_while_the_plan_is_r
     assert Hybrid(plan).decide(now) == [Decision(1, 0, True)]
 
 
-def test_the_hybrid_takes_over_what_would_end_later_on_its_own_lane() -> None:
+def test_the_hybrid_steals_tasks_that_would_end_later_on_their_lane() -> None:
     plan = plan_of([0, 0, 0], [0.0, 2.0, 4.0], [2.0, 4.0, 6.0])
     what = known(
         [[2.0, 3.0], [2.0, 1.0], [2.0, 3.0]], levels=[0, 1, 2], planned=[0, 0, 0], reads=[[], [0], []], nbytes=[1.0]

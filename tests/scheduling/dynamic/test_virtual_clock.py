@@ -142,7 +142,7 @@ def test_impossible_decisions_are_refused(wants: list[Decision], text: str) -> N
         run_dynamic(problem, Wrong(tuple(wants)))
 
 
-def test_estimates_must_agree_on_what_can_run() -> None:
+def test_estimates_must_be_finite_for_exactly_the_eligible_devices() -> None:
     problem = problem_from_matrices([[1.0, np.inf]], {})
     with pytest.raises(PolicyError, match="finite just where a task can run"):
         run_dynamic(problem, Eager(), estimated_s=np.ones((1, 2)))

@@ -50,7 +50,7 @@ def loaded(draw: st.DrawFn, *, channels: bool) -> tuple[Problem, np.ndarray, np.
 
 
 @pytest.mark.parametrize("channels", [False, True])
-def test_what_is_decoded_is_valid_and_measured_right(channels: bool) -> None:
+def test_decoded_timetables_are_valid_with_correct_metrics(channels: bool) -> None:
     @settings(max_examples=examples(40), deadline=None)
     @given(loaded(channels=channels))
     def check(given_: tuple[Problem, np.ndarray, np.ndarray]) -> None:
@@ -171,7 +171,7 @@ def test_equal_arguments_give_equal_answers() -> None:
     assert one.timetable.processor.tobytes() == other.timetable.processor.tobytes()
 
 
-def test_never_worse_than_what_it_began_with() -> None:
+def test_results_are_never_worse_than_the_start() -> None:
     problem = layered(60, 4, 3, 7)
     begin = [get(name).schedule(problem) for name in ("heft", "peft")]
     found = search(problem, minimize("makespan"), timetables=begin, steps=10)
@@ -204,7 +204,7 @@ def test_energy_without_power_is_refused() -> None:
         search(half, minimize("makespan").subject_to("energy <= 1J"), steps=10)
 
 
-def test_work_goes_where_power_is_known() -> None:
+def test_energy_minimisation_uses_devices_of_known_power() -> None:
     problem = with_tables(layered(20, 2, 2, 1), busy_w=np.array([10.0, math.nan]), idle_w=np.array([1.0, math.nan]))
     found = search(problem, minimize("energy"), steps=200)
     assert set(found.timetable.processor.tolist()) == {0}

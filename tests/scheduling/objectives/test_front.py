@@ -70,7 +70,7 @@ def test_points_do_not_dominate_each_other_and_rise() -> None:
     assert [p.values for p in again] == [p.values for p in found]
 
 
-def test_what_is_no_front_is_refused() -> None:
+def test_invalid_fronts_are_refused() -> None:
     problem = layered(5, 2, 1, 1)
     for metrics in ((), ("makespan",), ("makespan", "makespan")):
         with pytest.raises(PolicyError, match="Give two different metrics"):

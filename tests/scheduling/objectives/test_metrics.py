@@ -33,7 +33,7 @@ def answered(draw: st.DrawFn, *, channels: bool) -> tuple[Problem, Timetable]:
 
 
 @pytest.mark.parametrize("channels", [False, True])
-def test_memory_is_what_the_definition_says(channels: bool) -> None:
+def test_peak_memory_equals_its_definition(channels: bool) -> None:
     @settings(max_examples=examples(50), deadline=None)
     @given(answered(channels=channels))
     def check(pair: tuple[Problem, Timetable]) -> None:
@@ -115,7 +115,7 @@ def test_a_device_without_numbers_that_does_nothing_counts_nothing() -> None:
     assert evaluate(problem, get("single:p1").schedule(problem)).energy_j is None
 
 
-def test_nothing_to_do() -> None:
+def test_metrics_of_an_empty_problem_are_zero() -> None:
     problem = problem_from_matrices(np.empty((0, 2)), {})
     metrics = evaluate(problem, get("heft").schedule(problem))
     assert (metrics.makespan_s, metrics.initiation_interval_s) == (0.0, 0.0)

@@ -197,7 +197,7 @@ def test_an_update_in_place_is_handed_on() -> None:
     assert modulo_schedule(fresh, get("heft").schedule(fresh)).interval_s == pytest.approx(3.0)
 
 
-def test_nothing_takes_no_time() -> None:
+def test_tasks_without_duration_have_an_interval_of_zero() -> None:
     problem = problem_from_matrices([[0.0], [0.0]], {(0, 1): 0.0})
     found = pipeline(problem, steps=10)
     assert found.interval_s == 0.0

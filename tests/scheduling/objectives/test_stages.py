@@ -52,7 +52,7 @@ def test_the_longest_stage_of_a_chain_is_as_short_as_can_be(costs: list[list[flo
 
 @given(problem=problems(channels=False))
 @settings(max_examples=examples(40))
-def test_stages_are_valid_and_nothing_goes_back(problem: Problem) -> None:
+def test_stages_are_valid_and_forward_only(problem: Problem) -> None:
     found = stages(problem)
     if found is None:
         return

@@ -75,7 +75,7 @@ def test_problems(problem: Problem) -> None:
 
 
 @given(st.booleans().flatmap(lambda channels: problems(channels=channels, unreachable=True)))
-def test_data_out_of_reach_is_met_or_told(problem: Problem) -> None:
+def test_unreachable_data_is_avoided_or_reported(problem: Problem) -> None:
     for name in every(problem):
         try:
             timetable = get(name).schedule(problem)
@@ -175,7 +175,7 @@ def test_data_in_shared_memory_is_not_copied(name: str) -> None:
     assert check(problem, name).makespan_s == 3.0
 
 
-def test_random_goes_by_its_seed() -> None:
+def test_random_depends_on_its_seed() -> None:
     from syclsched.scheduling.policies.baselines import Random
 
     problem = layered(60, 4, 2, seed=5)

@@ -14,7 +14,7 @@ from syclsched.scheduling.policies.baselines import Single, SingleDevices
 INF = math.inf
 
 
-def test_all_on_one() -> None:
+def test_all_tasks_are_on_one_device() -> None:
     problem = problem_from_matrices([[1.0, 2.0]] * 4, {(0, 1): 9.0})
     timetable = Single("p1").schedule(problem)
     validate(problem, timetable)
@@ -23,7 +23,7 @@ def test_all_on_one() -> None:
     assert timetable.makespan_s == 8.0
 
 
-def test_what_it_cannot_run_goes_where_it_finishes_first() -> None:
+def test_tasks_it_cannot_run_go_to_the_earliest_finish() -> None:
     problem = problem_from_matrices([[1.0, 1.0, 1.0], [INF, 5.0, 4.0], [1.0, 9.0, 9.0]], {(0, 1): 2.0, (1, 2): 2.0})
     timetable = Single("p0").schedule(problem)
     validate(problem, timetable)
@@ -38,7 +38,7 @@ def test_a_device_that_data_cannot_reach_is_left() -> None:
     assert timetable.processor.tolist() == [0, 0]
 
 
-def test_an_unknown_device_is_named_with_those_there_are() -> None:
+def test_an_unknown_device_is_named_with_the_present_devices() -> None:
     with pytest.raises(PolicyError, match=r"policy 'single:gpu': no device 'gpu'. The platform has p0, p1"):
         Single("gpu").schedule(problem_from_matrices([[1.0, 1.0]], {}))
 

@@ -43,7 +43,7 @@ def run(problem: Problem, steps: int, seed: int) -> tuple[Best, Meter]:
 
 @given(problems(channels=False), st.integers(0, 3))
 @settings(max_examples=examples(30), deadline=None)
-def test_it_keeps_the_best_and_uses_all_its_steps_and_no_more(problem: Problem, seed: int) -> None:
+def test_exchange_keeps_the_best_and_uses_exactly_its_steps(problem: Problem, seed: int) -> None:
     best, meter = run(problem, 2 * REPLICAS * SWAP_STEPS + 7, seed)
     assert best.cost <= states(problem)[0][0]
     assert best.cost == 0.0 or meter.done == 2 * REPLICAS * SWAP_STEPS + 7
@@ -60,9 +60,7 @@ def test_equal_seeds_search_alike_and_others_do_not() -> None:
 @pytest.mark.parametrize(
     ("costs", "edges", "optimum"), [(TOPCUOGLU_COSTS, TOPCUOGLU_EDGES, 73.0), (PEFT_COSTS, PEFT_EDGES, 113.0)]
 )
-def test_it_is_taken_where_there_are_many_steps_and_finds_the_optimum(
-    costs, edges, optimum, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exchange_is_used_for_many_steps(costs, edges, optimum, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
 
     def noted(*arguments) -> None:

@@ -22,7 +22,7 @@ def test_all_are_valid(problem: Problem) -> None:
         validate(problem, timetable)
 
 
-def test_they_beat_the_greedy_choice_where_devices_are_contended() -> None:
+def test_guided_starts_beat_heft_on_contended_devices() -> None:
     problem = layered(400, 4, 3, seed=0)
     found = [makespan_s(problem, timetable) for timetable in guided_starts(problem)]
     assert len(found) == len(SHARES)

@@ -70,9 +70,7 @@ def test_moves_are_worked_out_as_if_from_nothing_and_taken_back_without_trace(pr
 
 @given(problems(channels=False), st.integers(0, 1000), st.sampled_from([0.9, 1.0, 1.1]))
 @settings(max_examples=examples(30), deadline=None)
-def test_work_that_leads_nowhere_is_given_up_and_leaves_nothing_dirty(
-    problem: Problem, seed: int, share: float
-) -> None:
+def test_abandoned_decodings_leave_no_dirty_nodes(problem: Problem, seed: int, share: float) -> None:
     evaluator, now_s = begin(problem, seed)
     search = evaluator.state
     for _ in range(20):

@@ -20,7 +20,7 @@ def test_seconds_pass_from_the_making_of_the_meter() -> None:
     assert meter.left(7) == 7
 
 
-def test_whichever_ends_first_counts() -> None:
+def test_the_limit_reached_first_counts() -> None:
     meter = Meter(steps=4, budget_s=100.0, clock=lambda: 0.0)
     meter.count(3)
     assert meter.spent() == 0.75

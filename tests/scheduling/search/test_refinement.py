@@ -44,7 +44,7 @@ def test_the_textbook_instances_are_solved_to_optimality(costs, edges, optimum) 
 
 @given(problems(channels=False), st.integers(0, 3))
 @settings(max_examples=examples(40), deadline=None)
-def test_what_is_found_is_valid_and_no_worse_than_the_start(problem: Problem, seed: int) -> None:
+def test_results_are_valid_and_no_worse_than_the_start(problem: Problem, seed: int) -> None:
     start = Heft().schedule(problem)
     found = refine(problem, [start], steps=300, seed=seed)
     validate(problem, found)
@@ -53,7 +53,7 @@ def test_what_is_found_is_valid_and_no_worse_than_the_start(problem: Problem, se
 
 @given(problems(channels=True), st.integers(0, 3))
 @settings(max_examples=examples(40), deadline=None)
-def test_the_same_holds_where_copies_wait_for_each_other(problem: Problem, seed: int) -> None:
+def test_results_are_valid_and_no_worse_with_contention(problem: Problem, seed: int) -> None:
     start = Heft().schedule(problem)
     found = refine(problem, [start], steps=40, seed=seed)
     validate(problem, found)
@@ -103,7 +103,7 @@ def test_seconds_are_read_from_the_clock_that_is_given() -> None:
     assert makespan_s(problem, found) < makespan_s(problem, start)
 
 
-def test_what_it_cannot_begin_with_is_refused() -> None:
+def test_missing_timetables_or_clock_are_refused() -> None:
     problem = layered(10, 2, 2, seed=0)
     with pytest.raises(PolicyError, match="no timetable"):
         refine(problem, [], steps=1)
@@ -131,7 +131,7 @@ def test_a_task_stays_on_the_only_device_that_can_run_it() -> None:
 
 
 @pytest.mark.parametrize("steps", [53_000, 54_000, 74_000, 103_000])
-def test_a_budget_of_steps_always_comes_to_its_end(steps: int) -> None:
+def test_a_budget_of_steps_always_ends(steps: int) -> None:
     # The shares of coolings add up to 1 but for rounding; the part above 1 is never used.
     asked = count()
 

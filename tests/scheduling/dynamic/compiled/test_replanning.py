@@ -84,7 +84,7 @@ def test_every_task_is_started_once_where_it_can_run_whenever_plans_change(
 
 @settings(max_examples=examples(40), deadline=None)
 @given(problem=problems(channels=False))
-def test_what_was_started_stays_and_the_rest_is_placed_where_it_can_run(problem: Problem) -> None:
+def test_started_tasks_stay_and_others_are_placed_on_eligible_lanes(problem: Problem) -> None:
     board = board_of(problem, Heft().schedule(problem))
     release_sources(board)
     Turns(board, Hybrid).take(0)
@@ -96,7 +96,7 @@ def test_what_was_started_stays_and_the_rest_is_placed_where_it_can_run(problem:
     assert np.isfinite(problem.tables.seconds[problem.tables.kind, device_of[planned]]).all()
 
 
-def test_what_takes_no_time_stays_on_its_lane() -> None:
+def test_tasks_without_duration_stay_on_their_lane() -> None:
     """Before, barriers went to the idle host lane, and the computing lanes waited for it."""
     done, barrier = [1.0, 1.0, np.inf], [0.0, 0.0, 0.0]
     frontier = RunSnapshot(
@@ -179,7 +179,7 @@ def stages(seed: int, width: int = 4, count: int = 30) -> tuple[Problem, Any]:
     return problem_from_matrices(believed_s.tolist(), edges), true_s
 
 
-def test_planning_anew_bounds_what_wrong_costs_of_kernels_do() -> None:
+def test_replanning_limits_the_effect_of_wrong_kernel_costs() -> None:
     before, after = [], []
     for seed in range(12):
         problem, true_s = stages(seed)

@@ -112,7 +112,9 @@ class ByHand:
 @given(problem=problems(channels=False), data=st.data())
 @pytest.mark.parametrize("spread", [False, True], ids=["one", "several"])
 @pytest.mark.parametrize("which", ["eager", "priority", "dmdas", "dmdas by transfer", "stealing", "hybrid"])
-def test_decides_what_the_policy_decides(which: str, spread: bool, problem: Problem, data: st.DataObject) -> None:
+def test_compiled_decisions_equal_those_of_the_policy(
+    which: str, spread: bool, problem: Problem, data: st.DataObject
+) -> None:
     assume(not spread or np.isfinite(problem.tables.latency_s).all())
     tables = problem.tables
     problem = with_tables(
