@@ -85,7 +85,7 @@ def test_a_fair_channel_is_halved_while_two_want_more_than_half() -> None:
     assert finishes(plan) == pytest.approx({0: 2.0, 1: 4.0})
 
 
-def test_who_wants_less_than_the_fair_share_gets_it_and_leaves_the_rest() -> None:
+def test_copies_below_the_fair_share_leave_the_rest_to_others() -> None:
     # The bus carries 3: 0 alone runs at 1, so that two bytes a second are left for 1, which could use 3.
     plan = plan_on(
         sharing("fair"), a__copy=[copy(0, 6.0, HOST, A, nbytes=6)], b__copy=[copy(1, 2.0, HOST, B, nbytes=6)]

@@ -47,7 +47,7 @@ def test_a_slow_down_leaves_copies_alone() -> None:
     assert {s.instruction: s.finish_s for s in simulate(plan, events=[SlowDown(A, 0.0, 3.0)]).spans} == {0: 2.0, 1: 6.0}
 
 
-def test_a_failure_says_what_finished_and_what_was_lost() -> None:
+def test_a_failure_gives_outcomes_of_finished_and_lost_tasks() -> None:
     trace = simulate(two_lanes(), events=(Failure(A, 4.5),))
     assert outcomes(trace) == {
         0: ("done", 0.0, 4.0), 1: ("failed", 4.0, 4.5), 2: ("done", 4.0, 6.0), 3: ("done", 6.0, 7.0),
@@ -59,7 +59,7 @@ def test_a_failure_says_what_finished_and_what_was_lost() -> None:
     assert lost.makespan_s == 3.0
 
 
-def test_what_ends_just_when_its_device_fails_has_finished() -> None:
+def test_a_task_that_ends_as_its_device_fails_is_finished() -> None:
     assert outcomes(simulate(two_lanes(), events=(Failure(A, 4.0),)))[0] == ("done", 0.0, 4.0)
     assert outcomes(simulate(two_lanes(), events=(Failure(A, 4.0),)))[1][0] == "cancelled"
 
@@ -120,7 +120,7 @@ def durations(plan: Plan, noise: Noise, seed: int) -> np.ndarray:
     return np.array([s.duration_s for s in spans])
 
 
-def test_lognormal_factors_have_mean_one_and_the_spread_asked_for() -> None:
+def test_lognormal_factors_have_mean_1_and_the_given_spread() -> None:
     count = 4000
     plan = plan_on(platform_of(A), a__0=[launch(n, 1.0) for n in range(count)])
     drawn = durations(plan, Noise(sigma=0.5), 1)

@@ -21,7 +21,7 @@ def test_a_number_used_twice_is_named() -> None:
         time_plan(plan_on(platform_of("a", "b"), a__0=[launch(3, 1.0)], b__0=[launch(1, 1.0), launch(3, 1.0)]))
 
 
-def test_a_wait_for_what_is_not_there_is_named_with_its_lane() -> None:
+def test_a_wait_for_a_missing_instruction_is_named_with_its_lane() -> None:
     with pytest.raises(IncompletePlanError, match="lane 'b:0': instruction 2 never starts"):
         time_plan(plan_on(platform_of("a", "b"), a__0=[launch(0, 1.0)], b__0=[launch(1, 1.0), launch(2, 1.0, 9)]))
 
@@ -53,7 +53,7 @@ def host(**numbers: float) -> Platform:
         (host(submission_s=5e-6, handoff_s=3e-5), Overheads(5e-6 + DISPATCH_S, 3e-5)),
     ],
 )
-def test_what_the_host_adds_is_measured_or_assumed(platform: Platform, expected: Overheads) -> None:
+def test_host_overheads_are_measured_or_assumed(platform: Platform, expected: Overheads) -> None:
     assert host_overheads(platform) == pytest.approx(expected)
 
 
@@ -64,7 +64,7 @@ def test_work_that_waits_for_a_host_function_starts_a_hand_off_later() -> None:
     assert times[2].start_s == pytest.approx(2.5)
 
 
-def test_interference_with_what_is_not_on_the_platform_is_ignored() -> None:
+def test_interference_with_missing_devices_is_ignored() -> None:
     platform = replace(platform_of("a"), interferences=(Interference("a", "gone", 1.0), Interference("a", HOST, 1.0)))
     platform = replace(platform, devices=(replace(platform.devices[0], processor="p"),))
     assert makespan_s(plan_on(platform, a__0=[launch(0, 1.0)])) == 1.0

@@ -31,7 +31,7 @@ def three_lanes() -> Plan:
     )
 
 
-def test_an_allocation_waits_for_frees_and_leaves_room_for_those_before_it() -> None:
+def test_allocations_wait_for_frees_and_for_earlier_allocations() -> None:
     plan = three_lanes()
     assert {n: spans(plan)[n] for n in (1, 4, 7)} == {1: (0.0, 2.0), 4: (0.0, 1.0), 7: (0.0, 3.0)}
     # At first 4 bytes are free: enough for 5, but 3 precedes it in the plan's order and needs 8.
@@ -44,7 +44,7 @@ def test_an_allocation_waits_for_frees_and_leaves_room_for_those_before_it() -> 
     assert predict(replace(plan, peak_bytes={"a": 20})).makespan_s == 3.0
 
 
-def test_a_free_takes_effect_when_what_it_waits_for_is_done_and_holds_no_lane_up() -> None:
+def test_a_free_takes_effect_after_its_waits_without_blocking_a_lane() -> None:
     plan = plan_on(
         platform_of("a"),
         a__0=[memory(0, "alloc", "a", 8), launch(1, 1.0), memory(3, "free", "a", 8, 2), launch(6, 1.0)],

@@ -31,14 +31,14 @@ def plan() -> Plan:
     )
 
 
-def test_the_numbers_are_those_of_the_complete_runs() -> None:
+def test_statistics_are_those_of_complete_runs() -> None:
     trials = Trials((Trial(4.0), Trial(1.0), Trial(9.0, ("t",)), Trial(2.0), Trial(7.0, lost=("x",))))
     assert (trials.median_s, trials.mad_s, trials.worst_s, trials.incomplete) == (2.0, 1.0, 4.0, 2)
     none = Trials((Trial(9.0, ("t",)),))
     assert (none.median_s, none.mad_s, none.worst_s, none.incomplete) == (None, None, None, 1)
 
 
-def test_runs_are_those_of_simulate() -> None:
+def test_runs_equal_those_of_simulate() -> None:
     disturbance = Disturbance(Noise(sigma=0.3, spread=2.0), (SlowDown("a", 0.5, 3.0),))
     trials = repeat(plan(), disturbance, range(4))
     assert trials == repeat(plan(), disturbance, range(4))
@@ -74,14 +74,14 @@ def test_a_spread_is_a_factor_either_way() -> None:
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, True, "1"])
-def test_what_is_no_seed_is_refused(seed: object) -> None:
+def test_invalid_seeds_are_refused(seed: object) -> None:
     with pytest.raises(PlanError, match="whole number"):
         simulate(plan(), seed=seed)  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="whole number"):
         repeat(plan(), Disturbance(), [seed])  # type: ignore[list-item]
 
 
-def test_what_is_no_noise_and_no_seeds_are_refused() -> None:
+def test_invalid_noise_and_missing_seeds_are_refused() -> None:
     with pytest.raises(PlanError, match="Noise"):
         simulate(plan(), noise=0.1)  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="seeds"):
