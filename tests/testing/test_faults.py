@@ -49,7 +49,7 @@ def devices() -> Any:
     return live_on(None)[1]
 
 
-def test_what_passes_is_counted(platform: Platform, devices: Any) -> None:
+def test_passed_fault_points_are_counted(platform: Platform, devices: Any) -> None:
     graph = two_chains()
     plan = plan_by(graph, platform, place)
     with faults.inject() as seen, execute(plan, graph, devices) as run:
@@ -158,7 +158,7 @@ def test_a_copy_can_be_failed_by_itself(platform: Platform, devices: Any) -> Non
     assert [f.what for f in seen.injected] == ["copy"]
 
 
-def test_a_device_that_hangs_goes_on_when_it_is_let_go(platform: Platform, devices: Any) -> None:
+def test_a_hanging_device_continues_when_released(platform: Platform, devices: Any) -> None:
     graph = two_chains()
     with (
         faults.inject(faults.hang("cpu", after=5)) as seen,

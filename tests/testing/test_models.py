@@ -42,13 +42,13 @@ def test_encoder_is_a_model_that_the_reference_runs():
     assert len(np.unique(hidden)) == hidden.size and 0.5 < hidden.std() < 2
 
 
-def test_open_extents_must_be_said():
+def test_open_extents_must_be_given():
     with pytest.raises(ArgumentError, match="open"):
         sample_inputs(small_encoder())
 
 
 @pytest.mark.parametrize("make", [lambda: light_model("resnet5"), lambda: encoder_model(width=16, heads=3)])
-def test_what_there_is_not_is_refused(make):
+def test_unknown_or_invalid_models_are_refused(make):
     with pytest.raises(ArgumentError):
         make()
 
