@@ -59,7 +59,7 @@ def test_processes_and_threads_are_named() -> None:
     assert threads == {"cpu:0", "cpu:1", "emu:0", "emu:copy", "cpu:0 idle", "cpu:1 idle", "emu:0 idle"}
 
 
-def test_a_slice_says_what_it_was() -> None:
+def test_a_slice_has_the_fields_of_its_span() -> None:
     trace = Trace("t", "p", (span(3, "cpu:0", 1e-3, 2e-3, predicted=(0.5e-3, 1e-3), waits=(9,), nbytes=5),), 2e-3, 1e-3)
     predicted, measured, *idle = of(to_perfetto(trace)["traceEvents"], "X")
     assert [(e["name"], e["ts"], e["dur"]) for e in idle] == [
@@ -141,6 +141,6 @@ def test_files_plain_and_compressed(tmp_path: Path) -> None:
     assert gzip.decompress((tmp_path / "run.json.gz").read_bytes()) == plain
 
 
-def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"run\.json: cannot write the trace: No such file"):
         save_perfetto(random_trace(1), tmp_path / "nowhere" / "run.json")

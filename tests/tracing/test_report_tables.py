@@ -36,7 +36,7 @@ def test_a_simulated_run_claims_no_measurement() -> None:
     assert "by simulation" in text
 
 
-def test_nothing_moved_and_nothing_ran() -> None:
+def test_an_empty_trace_has_an_empty_report() -> None:
     text = rendered(Trace("empty", "none", (), 0.0, 0.0))
     assert "nothing between memory spaces" in text
     assert "nothing was measured" in text
@@ -51,7 +51,7 @@ def test_lines_are_left_between_families_only_where_one_has_several_rows() -> No
         assert sum(not line.strip() for line in rows.splitlines()) == empty
 
 
-def test_failures_are_said_and_long_tables_end() -> None:
+def test_failures_are_shown_and_long_tables_truncated() -> None:
     spans = tuple(span(i, "cpu:0", i, i + 1.0, family=f"[bold]f{i:03}") for i in range(100))
     spans += (span(100, "cpu:0", 100.0, 101.0, outcome="failed"),)
     text = rendered(Trace("long", "[red]p", spans, 101.0, 101.0))

@@ -134,7 +134,7 @@ def _one_task():  # type: ignore[no-untyped-def]
     return graph, Platform("two", tuple(devices), spaces, links), schedule, {"t": 1.0}
 
 
-def test_what_was_not_done_counts_work_and_copies_apart() -> None:
+def test_incomplete_tasks_and_copies_are_counted_separately() -> None:
     spans = (
         span(1, "cpu:0", 0.0, 1.0, outcome="failed"), span(2, "cpu:0", 1.0, 1.0, outcome="cancelled"),
         span(3, "gpu:copy", 1.0, 1.0, kind="copy", outcome="cancelled"),

@@ -15,7 +15,7 @@ from syclsched.tracing.trace_reader import read_trace
 TRACE = random_trace(3)
 
 
-def test_what_was_written_is_read() -> None:
+def test_written_traces_are_read() -> None:
     assert read_trace(to_json(TRACE), where="here") == TRACE
 
 
@@ -29,7 +29,7 @@ def test_what_was_written_is_read() -> None:
         ({"predicted_start_s": 3.0, "predicted_finish_s": 2.0}, r"spans\.0\.predicted_finish_s: .* 3\.0, it is 2\.0"),
     ],
 )
-def test_what_ends_before_it_begins_is_refused(change: dict[str, float], message: str) -> None:
+def test_impossible_times_are_refused(change: dict[str, float], message: str) -> None:
     wrong = replace(TRACE, spans=(replace(span(0, "gpu:0", 0.0, 1.0), **change),))  # type: ignore[arg-type]
     with pytest.raises(FormatError, match=message):
         read_trace(to_json(wrong), where="here")
@@ -50,7 +50,7 @@ def test_an_instruction_that_is_there_twice_is_refused() -> None:
         ("[" * 100_000, "here: at the whole document"),
     ],
 )
-def test_other_files_are_named_and_what_to_give_instead_is_said(text: str, message: str) -> None:
+def test_other_files_are_refused_with_a_hint(text: str, message: str) -> None:
     with pytest.raises(FormatError, match=message) as refused:
         read_trace(text, where="here")
     assert "`syclsched run --record FILE`" in str(refused.value)

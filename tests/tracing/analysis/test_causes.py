@@ -61,7 +61,7 @@ def test_a_lane_without_work_and_one_that_copies_itself() -> None:
     assert (idle.copy_s, idle.total_s) == (1.0, 1.0)
 
 
-def test_the_path_goes_through_copies_submission_and_lane_order() -> None:
+def test_the_critical_path_includes_copies_submission_and_lane_order() -> None:
     path = critical_path(find_start_causes(BY_HAND))
     assert [(s.span.task, s.via) for s in path.steps if s.span.kind != "copy"] == [("first", "wait"), ("late", "lane")]
     first, late = path.steps[1:]
@@ -75,7 +75,7 @@ def test_the_path_goes_through_copies_submission_and_lane_order() -> None:
     )
 
 
-def test_what_would_have_shortened_it() -> None:
+def test_changes_that_shorten_the_makespan() -> None:
     causes = find_start_causes(BY_HAND)
     assert retimed_makespan_s(causes) == 12.0
     assert retimed_makespan_s(causes, submitted=False) == 9.0
@@ -99,7 +99,7 @@ def gpu_plan(*tasks: PlannedTask, lanes: tuple[Lane, ...] = ()) -> Plan:
     return Plan("by hand", "0", "heft", platform, (), tasks, Schedule("heft", ()), lanes)
 
 
-def test_twice_the_lanes_help_what_does_not_depend() -> None:
+def test_twice_the_lanes_help_independent_tasks_only() -> None:
     def task(name: str, reads: str, writes: str) -> PlannedTask:
         return PlannedTask(name, "kernel", "gemm", (PlannedAccess(reads, READ), PlannedAccess(writes, WRITE)))
 
@@ -115,13 +115,13 @@ def test_twice_the_lanes_help_what_does_not_depend() -> None:
     ]
 
 
-def test_nothing_is_said_of_a_lane_on_which_times_overlap() -> None:
+def test_lanes_with_overlapping_times_suggest_no_changes() -> None:
     overlapping = trace_of(*(at(i, "gpu:0", 0.0, 0.0, 4.0, task=f"t{i}") for i in range(3)))
     assert retimed_makespan_s(find_start_causes(overlapping)) == 12.0
     assert critical_path(find_start_causes(overlapping)).changes == ()
 
 
-def test_waits_for_memory_are_told_from_waits_for_data() -> None:
+def test_waits_for_memory_and_for_data_are_distinguished() -> None:
     # t1 may have its memory only after t0, on the other lane, has finished with it.
     x, y = (BufferUse(name, "gpu", WRITE) for name in "xy")
     plan = gpu_plan(

@@ -64,7 +64,7 @@ def test_a_story_has_everything() -> None:
     ]
 
 
-def test_what_touched_its_arrays_on_its_own_lane_came_before() -> None:
+def test_the_history_names_the_predecessor_on_the_same_lane() -> None:
     told = describe_task(SAMPLE, "late")
     assert "ready at     7.000 ms: 'anew' on cpu:1 ended at 7.000 ms" in told
     assert "nothing waited for it" in told
@@ -80,24 +80,24 @@ def test_a_writer_on_another_lane_came_before_though_the_wait_for_it_was_left_ou
     assert "ready at     1.000 ms: 'first' on cpu:0 ended at 1.000 ms" in describe_task(sample, "host of first")
 
 
-def test_what_waits_for_nothing_is_ready_from_the_start() -> None:
+def test_independent_tasks_are_ready_from_the_start() -> None:
     told = describe_task(SAMPLE, "other")
     assert "ready at     0.000 ms: it depends on no other task" in told
     assert "100.0 µs after it could: start latency of the device" in told
 
 
-def test_chunks_of_a_task_are_all_told_of() -> None:
+def test_all_chunks_of_a_task_are_described() -> None:
     parts = [span(n, f"blur[{n}:{n + 1}]", "cpu:0", (0.0, n * 1.0, n + 1.0)) for n in range(3)]
     assert describe_task(trace(*parts), "blur").count("task 'blur[") == 3
 
 
-def test_a_task_that_was_merged_is_told_of_as_what_it_became() -> None:
+def test_a_merged_task_is_described_by_its_new_task() -> None:
     merged = trace(span(0, "gemm_1+scale_1", "cpu:0", (0.0, 0.0, 1.0)))
     assert "task 'gemm_1+scale_1'" in describe_task(merged, "gemm_1")
     assert describe_task(merged, "gemm_1") == describe_task(merged, "scale_1")
 
 
-def test_what_was_cancelled_has_no_times() -> None:
+def test_cancelled_tasks_have_no_times() -> None:
     told = describe_task(trace(span(0, "gone", "cpu:0", (1.0, 1.0, 1.0), outcome="cancelled")), "gone")
     assert "cancelled at 1.000 ms" in told
     assert "finished" not in told

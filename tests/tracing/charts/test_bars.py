@@ -77,6 +77,6 @@ def test_anything_can_be_drawn(bars: list[ChartBar], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["no/b.png", "b.nonsense"])
-def test_what_cannot_be_written(name: str, tmp_path: Path) -> None:
+def test_an_unwritable_chart_is_reported(name: str, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot write the chart"):
         draw_bars([ChartBar("p", "a", 1.0)], "t", tmp_path / name)

@@ -134,7 +134,7 @@ def test_odd_traces_can_be_drawn(tmp_path: Path, spans: tuple[object, ...]) -> N
         assert imread(tmp_path / "odd.png").shape[1] > 1000
 
 
-def test_a_chart_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_chart_is_reported(tmp_path: Path) -> None:
     for name in ("nowhere/run.png", "run.xyz"):
         with pytest.raises(StorageError, match="cannot write the chart"):
             draw_gantt(random_trace(2), tmp_path / name)

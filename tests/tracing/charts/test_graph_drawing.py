@@ -65,7 +65,7 @@ def test_edges_go_down_with_the_size_of_their_data_and_dashed_without() -> None:
     assert legend(figure) == ["fit", "io", "join", "data, up to 8.000 KiB", "order only"]
 
 
-def test_colours_are_those_of_the_gantt_chart_and_boxes_name_the_device() -> None:
+def test_colours_equal_the_gantt_chart_and_boxes_name_the_device() -> None:
     graph = diamond()
     plan = syclsched.plan(graph, syclsched.describe("xeon-8480"), policy="heft")
     figure, gantt = graph.draw(plan=plan), plan.gantt()

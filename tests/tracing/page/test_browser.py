@@ -122,7 +122,7 @@ def test_a_run_is_drawn_without_a_network_or_a_complaint(driver: Any, tmp_path: 
     assert driver.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
 
 
-def test_a_bar_tells_its_history(driver: Any, tmp_path: Path) -> None:
+def test_a_bar_shows_the_history_of_its_task(driver: Any, tmp_path: Path) -> None:
     page = tmp_path / "run.html"
     trace = random_trace(20)
     save_report(trace, page)

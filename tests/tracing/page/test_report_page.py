@@ -56,7 +56,7 @@ def test_a_page_needs_no_other_file_and_no_network(tmp_path: Path) -> None:
     assert not re.search(r"@import|url\(\s*[\"']?https?:", text)
 
 
-def test_a_plan_has_its_memory_and_what_was_compared(tmp_path: Path) -> None:
+def test_the_page_of_a_plan_has_its_memory_and_candidates(tmp_path: Path) -> None:
     plan = predict(two_devices())
     plan.report(tmp_path / "plan.html")
     text = content(tmp_path / "plan.html")
@@ -91,7 +91,7 @@ def test_a_trace_writes_its_page_with_or_without_the_plan(tmp_path: Path) -> Non
     assert "What was compared" in content(tmp_path / "with.html")
 
 
-def test_a_shorter_candidate_than_the_chosen_one_is_said(tmp_path: Path) -> None:
+def test_a_candidate_shorter_than_the_chosen_plan_is_reported(tmp_path: Path) -> None:
     plan = predict(two_devices())
     shorter = replace(plan.candidates[0], makespan_s=1e-3)
     replace(plan, candidates=(shorter, *plan.candidates[1:])).report(tmp_path / "plan.html")
@@ -127,6 +127,6 @@ def test_odd_traces_have_a_page(tmp_path: Path, spans: tuple[object, ...]) -> No
         assert "<h1>&lt;script&gt;</h1>" in text
 
 
-def test_a_page_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_page_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot write the page"):
         save_report(random_trace(2), tmp_path / "nowhere" / "run.html")
