@@ -48,7 +48,7 @@ class Steps:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_losses_follow_those_of_pytorch(name: str) -> None:
+def test_losses_equal_those_of_pytorch(name: str) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install syclsched[pytorch]")
     model = MODELS[name]()
     step_of_pytorch = Steps(torch, model)
@@ -60,7 +60,7 @@ def test_losses_follow_those_of_pytorch(name: str) -> None:
             assert trainer.step(x, y) == pytest.approx(step_of_pytorch(x, y), rel=1e-4), f"step {step}"
 
 
-def test_losses_with_minimal_filtering_follow_those_of_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_with_minimal_filtering_equal_those_of_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Variable filters are transformed in each step, and so are the sums that are their gradients."""
 
     def only_minimal(graph: syclsched.TaskGraph, device: syclsched.Device) -> syclsched.TaskGraph:

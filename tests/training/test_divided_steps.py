@@ -94,7 +94,7 @@ def test_the_emulator_and_the_cpu_share_a_batch() -> None:
         assert trained(model, platform, split) == found[split]
 
 
-def test_parts_are_where_the_split_says() -> None:
+def test_parts_are_placed_according_to_the_split() -> None:
     model, platform = perceptron((16, 48, 32, 8)), syclsched.discover("cpu", sub_devices=2)
     with trainer(model, platform, "data") as found:
         found.step(*model.batch(32))

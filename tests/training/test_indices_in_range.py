@@ -49,7 +49,7 @@ def test_a_loss_of_the_model_refuses_labels_out_of_range(operator: str, ignored:
             assert np.isfinite(found.step((X, good)))
 
 
-def test_a_model_in_inference_refuses_them_too() -> None:
+def test_a_model_in_inference_refuses_indices_out_of_range() -> None:
     model = classifier("SoftmaxCrossEntropyLoss", ignore_index=-1)
     with syclsched.compile(model, devices="cpu", autotune=False) as found:
         for _ in range(2):

@@ -137,7 +137,7 @@ def test_a_device_that_is_lost_before_the_update_leaves_the_last_step(after: int
         found.step(*batch)
 
 
-def test_memory_that_is_gone_with_its_device_is_an_error_that_says_so(
+def test_memory_lost_with_its_device_raises_an_error_with_a_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = MODEL.batch(24, 0)

@@ -115,7 +115,7 @@ def test_the_state_of_a_lost_device_can_be_read_and_saved(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("is_limited", [False, True])
-def test_training_goes_on_without_a_lost_device(monkeypatch: pytest.MonkeyPatch, is_limited: bool) -> None:
+def test_training_continues_without_a_lost_device(monkeypatch: pytest.MonkeyPatch, is_limited: bool) -> None:
     near = two_memories()
     platform = with_own_memory(with_own_memory(near, "other"), near.spaces[0].name)
     names = [device.name for device in platform.compute_devices]

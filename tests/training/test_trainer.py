@@ -294,7 +294,7 @@ def test_dropout_drops_by_seed_and_step() -> None:
     assert np.mean(found) == pytest.approx(w.mean(), abs=0.03)  # the kept elements are scaled up
 
 
-def test_parts_of_a_batch_drop_what_the_whole_batch_drops() -> None:
+def test_dropout_of_micro_batches_equals_that_of_the_batch() -> None:
     nodes = [helper.make_node("Dropout", ["x", "ratio"], ["d"]), helper.make_node("Mul", ["d", "w"], ["y"])]
     model = model_of(nodes, {"x": ("n", 50)}, ["y"], {"w": np.ones(50, "float32"), "ratio": np.float32(0.5)})
     x = np.random.default_rng(0).uniform(0.5, 1.5, (12, 50)).astype("float32")
@@ -381,7 +381,7 @@ def test_named_parameters_must_be_trainable() -> None:
         found.step(zero, zero)
 
 
-def test_the_parameters_are_the_same_ones_before_and_after_a_step(tmp_path: Path) -> None:
+def test_a_step_keeps_the_order_and_unread_values_of_parameters(tmp_path: Path) -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
     constants = {"w": np.ones((3, 2), "float32"), "unread": np.ones(3, "float32")}
     model, zero = model_of(nodes, {"x": (2, 3)}, ["y"], constants), np.zeros((2, 2), "float32")
@@ -409,7 +409,7 @@ def test_a_node_without_gradient_is_named() -> None:
         found.step(np.zeros(1, "float32"), np.float32(0))
 
 
-def test_an_error_of_the_loader_comes_through_after_the_last_step() -> None:
+def test_an_error_of_the_loader_is_raised_after_the_last_step() -> None:
     def broken() -> Iterator[Any]:
         yield blobs(16, 0)
         yield blobs(16, 1)

@@ -53,7 +53,7 @@ def test_the_next_batch_is_copied_while_one_is_computed() -> None:
     assert not copied[0].is_set()
 
 
-def test_errors_come_after_the_batches_before() -> None:
+def test_errors_are_raised_after_the_earlier_batches() -> None:
     def batches() -> Iterator[Any]:
         yield np.ones((3, 2)), np.zeros(3)
         yield np.array([["a", "b"]]), np.zeros(1)

@@ -64,7 +64,7 @@ def test_rows_that_nothing_has_written_are_refused() -> None:
 @given(
     st.lists(st.tuples(*[st.integers(0, 5)] * 4, st.sampled_from(["copy", "axpy", "scale"])), min_size=1, max_size=12)
 )
-def test_random_graphs_of_rows_compute_what_a_sequential_program_does(
+def test_random_graphs_of_rows_have_the_sequential_results(
     tasks: list[tuple[int, int, int, int, str]],
 ) -> None:
     graph = syclsched.TaskGraph("random")

@@ -233,7 +233,7 @@ def test_operations_of_factories(name: str) -> None:
     check(operation, given, made)
 
 
-def test_filling_forgets_what_was_there() -> None:
+def test_fill_passes_no_gradient_to_the_old_value() -> None:
     graph = syclsched.TaskGraph("filled")
     w, y, z = graph.array("w", data=X), graph.array("y", X.shape), graph.array("z", X.shape)
     graph.copy(w, y)

@@ -181,7 +181,7 @@ def broken(dy: Any) -> Any:
         (bare.gradient(lambda dy: "dy"), "squash.*returns 'dy' for 'x'"),
     ],
 )
-def test_what_cannot_be_differentiated_is_named(operation: Any, wrong: str) -> None:
+def test_operations_without_gradient_are_named(operation: Any, wrong: str) -> None:
     with pytest.raises(GradientError, match=wrong):
         HostStep(chain(operation), numbers(3, 4))
 

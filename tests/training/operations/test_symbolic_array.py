@@ -125,6 +125,6 @@ def test_calls_of_operations() -> None:
         (lambda x: doubled(x=x, y=x), "no parameter 'y'"),
     ],
 )
-def test_what_they_do_not_have_is_refused(function: Callable[..., Any], wrong: str) -> None:
+def test_unsupported_functions_are_refused(function: Callable[..., Any], wrong: str) -> None:
     with pytest.raises(ArgumentError, match=wrong):
         computed(function, X)

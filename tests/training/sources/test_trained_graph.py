@@ -73,7 +73,7 @@ def bits(found: dict[str, Any]) -> dict[str, bytes]:
     return {name: value.tobytes() for name, value in found.items()}
 
 
-def test_fitting_a_graph_and_what_follows(tmp_path: Path) -> None:
+def test_fitting_evaluation_and_prediction_of_a_graph(tmp_path: Path) -> None:
     batches = [batch(seed) for seed in range(20)]
     with trainer(optimizer=Adam(0.01)) as found:
         record = found.fit(batches, epochs=4, progress=False)

@@ -36,7 +36,7 @@ def test_every_sample_is_given_and_all_end_together(samples: int, devices: list[
     assert max(ends_s) - min(ends_s) <= 2 * max(each_s[d] for d in used) * (1 + 1e-9)
 
 
-def test_steps_of_two_sizes_tell_the_fixed_time() -> None:
+def test_the_fixed_time_follows_from_steps_of_two_sizes() -> None:
     assert line_through((10, 12.0), (5, 7.0)) == (2.0, 1.0)
     assert line_through((10, 7.0), (5, 7.5)) == (7.0, 0.0)
     assert line_through((10, math.inf), (5, 7.5)) == (math.inf, math.inf)

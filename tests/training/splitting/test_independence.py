@@ -57,7 +57,7 @@ def test_batch_normalisation_mixes() -> None:
         [helper.make_node("CumSum", ["p", "axis"], ["y"], name="mixes")],
     ],
 )
-def test_what_depends_on_other_samples_mixes(nodes: list[Any]) -> None:
+def test_nodes_that_depend_on_other_samples_are_detected(nodes: list[Any]) -> None:
     held = {"w": np.ones((4, 4), "float32"), "axis": np.array(0, "int64")}
     product = helper.make_node("MatMul", ["x", "w"], ["p"], name="product")
     model = model_of([product, *nodes], {"x": ("n", 4)}, ["y"], held)

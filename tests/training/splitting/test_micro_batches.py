@@ -82,7 +82,7 @@ def test_a_batch_is_not_cut_into_more_parts_than_samples_nor_across_samples() ->
     assert "the whole batch at once, as it computes across the samples of a batch: 'norm0" in found.text
 
 
-def test_what_the_user_chooses_wins() -> None:
+def test_the_choice_of_the_user_is_kept() -> None:
     assert planner_of(may_cut=False) is None
     assert planner_of(parts=(1.0, 1.0), may_cut=False) is None
 

@@ -104,7 +104,7 @@ def test_small_batches_stay_on_one_device(devices: str, samples: int) -> None:
 
 @pytest.mark.parametrize("devices", ["cpu,max1550", "max1550,max1550", "a770,b580", "a770,b580,max1100"])
 @pytest.mark.parametrize("samples", [64, 2048])
-def test_it_is_never_predicted_slower_than_one_device(devices: str, samples: int) -> None:
+def test_the_split_is_never_predicted_slower_than_one_device(devices: str, samples: int) -> None:
     found = chosen(devices, samples)
     assert found.best.step_s is not None
     assert found.best.step_s <= min(seconds for kind, seconds in predicted(found).items() if kind == "single")
@@ -137,9 +137,7 @@ def test_parts_that_the_user_wants_are_dealt_out() -> None:
 
 
 @pytest.mark.parametrize("parts", [(1.0,), (1.0, 1.0), (1.0, 3.0)])
-def test_a_device_that_is_a_thousand_times_slower_gets_a_part_if_that_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, parts: tuple[float, ...]
-) -> None:
+def test_a_very_slow_device_gets_a_part_on_request(monkeypatch: pytest.MonkeyPatch, parts: tuple[float, ...]) -> None:
     seconds_on = split_planner._Choosing._seconds_on
 
     def slow(self: Any, device: str, graph: TaskGraph) -> float:
@@ -164,7 +162,7 @@ def test_parts_need_a_second_device_that_can_do_all_of_the_step(monkeypatch: pyt
         planner.choose(model.full_shapes({"x": (64, SIZES[0]), TARGET: (64,)}))
 
 
-def test_what_is_asked_for_is_done_or_refused() -> None:
+def test_requested_splits_are_made_or_refused() -> None:
     assert chosen("max1550,max1550", 2048, "single").best.kind == "single"
     assert not chosen("max1550,max1550", 2048, "tasks").best.stay
     assert chosen("cpu,max1550", 512, "data").best.kind == "data"
@@ -189,7 +187,7 @@ def refusals(model: Any, loss: str, shapes: dict[str, tuple[int, ...]], **more: 
     return {each.kind: each.refused for each in found.splits}
 
 
-def test_a_batch_whose_samples_are_not_independent_is_not_cut() -> None:
+def test_a_batch_of_dependent_samples_is_not_divided() -> None:
     model = convolutional((8, 8), 8).onnx
     shapes = {"x": (64, 3, 8, 8), TARGET: (64,)}
     found = refusals(model, "cross_entropy", shapes)

@@ -42,7 +42,7 @@ def choose_by_times(
     return tried(CHOICE, PLATFORM, history, lambda: (lambda: "single", lambda: "divided"))  # type: ignore[arg-type]
 
 
-def test_the_faster_way_is_kept_and_known_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_faster_split_is_stored_and_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("syclsched.onnx.tuning.plan_comparison.is_disturbed", lambda _: False)
     fast, slow = InMemoryHistory(), InMemoryHistory()
     assert choose_by_times(monkeypatch, fast, 2.0, 1.5).best is DATA

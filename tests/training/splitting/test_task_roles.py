@@ -39,7 +39,7 @@ def test_replica(task: str, replica: int) -> None:
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-def test_what_belongs_to_a_layer_is_with_it(parts: int) -> None:
+def test_tasks_of_a_layer_are_assigned_to_it(parts: int) -> None:
     model = perceptron((8, 16, 4)).onnx
     step = StepModel(trained_model(model), CrossEntropy(), Adam(), "int64", parts=(1.0,) * parts)
     shapes = step.full_shapes({"x": (12, 8), TARGET: (12,)})

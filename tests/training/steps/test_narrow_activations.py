@@ -118,7 +118,7 @@ def trained(name: str, steps: int, **more: Any) -> list[float]:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", MODELS)
-def test_losses_stay_near_those_of_float32(name: str) -> None:
+def test_losses_are_close_to_those_of_float32(name: str) -> None:
     steps = 100 if name in ("perceptron", "convolutional") else 10
     ours = trained(name, steps, activations="bfloat16")
     theirs = trained(name, steps)
