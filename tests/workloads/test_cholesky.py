@@ -40,7 +40,7 @@ def test_the_tasks_and_their_dependencies() -> None:
 
 
 @given(st.integers(1, 40), st.integers(1, 17), st.sampled_from(["float32", "float64"]), st.integers(0, 3))
-def test_factorises_whatever_the_tile(n: int, tile: int, dtype: str, seed: int) -> None:
+def test_factorises_with_any_tile(n: int, tile: int, dtype: str, seed: int) -> None:
     workload = build(CholeskyOptions(n=n, tile=tile, dtype=dtype, seed=seed))
     values = run_on_host(workload.graph)
     result = workload.check({name: values[name] for name in workload.results})
@@ -146,7 +146,7 @@ def test_bad_options_are_refused_by_name(changes: dict[str, Any], said: str) -> 
         build(CholeskyOptions(**changes))
 
 
-def test_a_missing_file_is_said() -> None:
+def test_a_missing_file_is_reported() -> None:
     with pytest.raises(StorageError, match=r"nowhere\.npy: cannot read the file: No such file"):
         build(CholeskyOptions(input=Path("nowhere.npy")))
 

@@ -38,7 +38,7 @@ def test_the_tasks_and_their_arrays() -> None:
     st.sampled_from(["float32", "float64"]),
     st.booleans(),
 )
-def test_is_right_whatever_the_sizes(sizes: list[int], batch: int, chunks: int, dtype: str, softmax: bool) -> None:
+def test_results_are_right_for_any_sizes(sizes: list[int], batch: int, chunks: int, dtype: str, softmax: bool) -> None:
     options = MlpOptions(tuple(sizes), batch, min(chunks, batch), softmax, dtype)
     workload = build(options)
     values = run_on_host(workload.graph)

@@ -14,7 +14,7 @@ from syclsched import workloads
 from syclsched.errors import ArgumentError
 
 
-def test_the_three_are_there() -> None:
+def test_the_three_workloads_are_registered() -> None:
     assert workloads.names() == ("cholesky", "mlp", "stencil")
 
 
@@ -61,6 +61,6 @@ def test_each_builds_runs_and_checks(name: str, small: dict[str, object]) -> Non
     assert first == second
 
 
-def test_another_name_is_refused_with_what_there_is() -> None:
+def test_an_unknown_name_is_refused_with_the_known_names() -> None:
     with pytest.raises(ArgumentError, match=r"no ready graph 'lu'.*cholesky, mlp, stencil"):
         workloads.get("lu")

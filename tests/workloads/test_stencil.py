@@ -16,7 +16,7 @@ from syclsched.errors import ArgumentError, FormatError
 from syclsched.workloads.stencil import StencilOptions, build, reference
 
 
-def test_a_block_waits_for_its_neighbours_and_nobody_else() -> None:
+def test_a_block_waits_for_its_neighbours_only() -> None:
     graph = build(StencilOptions(n=12, tile=4, steps=2)).graph
     assert len(graph) == 2 * 9
     before = {d.before for d in graph.dependencies() if d.after == "heat(1,0,1)" and d.kind == "RAW"}
@@ -31,7 +31,7 @@ def test_a_block_waits_for_its_neighbours_and_nobody_else() -> None:
     st.integers(1, 20), st.integers(1, 9), st.integers(1, 6), st.sampled_from([0.25, 0.2, 0.01]),
     st.sampled_from(["float32", "float64"]),
 )  # fmt: skip
-def test_is_right_whatever_the_blocks(n: int, tile: int, steps: int, coefficient: float, dtype: str) -> None:
+def test_results_are_right_for_any_blocks(n: int, tile: int, steps: int, coefficient: float, dtype: str) -> None:
     workload = build(StencilOptions(n=n, tile=tile, steps=steps, coefficient=coefficient, dtype=dtype))
     values = run_on_host(workload.graph)
     result = workload.check({name: values[name] for name in workload.results})
@@ -79,7 +79,7 @@ def test_a_cold_grid_stays_cold(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("grid", [np.ones(4), np.ones((0, 3)), np.ones((2, 2, 2))])
-def test_files_with_something_else_are_refused(tmp_path: Path, grid: Any) -> None:
+def test_files_without_a_grid_are_refused(tmp_path: Path, grid: Any) -> None:
     np.save(tmp_path / "u.npy", grid)
     with pytest.raises(FormatError, match=r"u\.npy: expected a grid"):
         build(StencilOptions(input=tmp_path / "u.npy"))
