@@ -55,7 +55,7 @@ def test_bags_and_arrays_are_computed(ours: Any) -> None:
     st.sets(st.integers(0, 99), min_size=1, max_size=4),
 )
 @settings(max_examples=examples(30), deadline=None)
-def test_random_graphs_give_what_dask_gives(tasks: list[tuple[str, int, int]], asked: set[int]) -> None:
+def test_random_graphs_have_the_results_of_dask(tasks: list[tuple[str, int, int]], asked: set[int]) -> None:
     graph: dict[str, Any] = {"t0": 2, "t1": 3}
     for name, one, other in tasks:
         count = len(graph)

@@ -63,7 +63,7 @@ def test_sum_of_two_vectors(xp: Any, kernel: Any) -> None:
     np.testing.assert_array_equal(xp.asnumpy(c), x + y)
 
 
-def test_dimensions_of_an_index_space_are_those_of_the_arrays(xp: Any, kernel: Any) -> None:
+def test_index_space_dimensions_equal_array_dimensions(xp: Any, kernel: Any) -> None:
     @kernel
     def number2(item, c):  # type: ignore[no-untyped-def]
         i = item.get_id(0)
@@ -353,7 +353,7 @@ def test_arrays_of_dpctl_are_taken_as_well(xp: Any, kernel: Any) -> None:
 # --- errors -------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_launched_is_refused(xp: Any) -> None:
+def test_invalid_launches_are_refused(xp: Any) -> None:
     out = on_cpu(xp, np.ones((1, 1), "float32"))
     with pytest.raises(ArgumentError, match=r"kernel 'copy_2d'.*takes 2 arguments after the item, and is given 1"):
         dpex.call_kernel(copy_2d, dpex.Range(1, 1), out)

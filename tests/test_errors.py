@@ -21,7 +21,7 @@ def scaled() -> syclsched.TaskGraph:
     return graph
 
 
-def test_only_what_is_much_alike_is_suggested() -> None:
+def test_only_similar_names_are_suggested() -> None:
     assert did_you_mean("hefty", ["cpop", "heft"]) == "Did you mean 'heft'? "
     assert did_you_mean("xyz", ["cpop", "heft"]) == ""
     assert did_you_mean(3, []) == ""

@@ -105,7 +105,7 @@ def test_a_link_is_followed_and_its_own_place_matters(folder: Path, tmp_path: Pa
     assert str(tmp_path / "open") in str(why_untrusted(tmp_path / "open" / "link"))
 
 
-def test_what_does_not_exist_is_no_danger(tmp_path: Path) -> None:
+def test_missing_folders_are_trusted(tmp_path: Path) -> None:
     assert why_untrusted(tmp_path / "none" / "here") is None
 
 

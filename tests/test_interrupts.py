@@ -42,7 +42,7 @@ def test_an_interrupt_waits_until_the_end() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_an_interrupt_lost_in_a_callback_comes_again(lost: list[Any]) -> None:
+def test_an_interrupt_lost_in_a_callback_is_delivered_again(lost: list[Any]) -> None:
     redeliver_lost_interrupts()
     thing = Thing()
     reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))

@@ -53,7 +53,7 @@ def test_kernels_run_in_python() -> None:
     assert line[0] == 10
 
 
-def test_what_python_cannot_do_is_refused() -> None:
+def test_barriers_and_invalid_ranges_are_refused_in_python() -> None:
     with pytest.raises(ExecutionError, match="barrier"):
         kernel_api.call_kernel(waiting, kernel_api.NdRange((1,), (1,)), np.zeros(1))
     with pytest.raises(ArgumentError, match="Range or an NdRange, not int"):
@@ -61,7 +61,7 @@ def test_what_python_cannot_do_is_refused() -> None:
 
 
 @pytest.mark.sycl
-def test_the_device_does_the_same() -> None:
+def test_the_device_has_equal_results() -> None:
     from syclsched import oneapi
 
     oneapi.load()

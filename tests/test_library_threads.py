@@ -50,7 +50,7 @@ def test_the_smallest_limit_holds_and_the_last_end_restores() -> None:
     assert threads() == 4
 
 
-def test_a_limit_does_not_raise_what_the_user_has_set() -> None:
+def test_a_limit_does_not_raise_a_lower_user_limit() -> None:
     limits = LibraryThreads()
     with threadpoolctl.threadpool_limits(1, user_api="blas"):
         with limits.at_most(2):

@@ -72,7 +72,7 @@ def test_the_same_request_is_not_planned_again(made: list[str]) -> None:
     syclsched.verify(plans[1], cholesky())
 
 
-def test_another_request_graph_or_platform_is(made: list[str]) -> None:
+def test_another_request_graph_or_platform_is_planned(made: list[str]) -> None:
     syclsched.plan(cholesky(), platform())
     syclsched.plan(cholesky(), platform(), minimize="memory")
     syclsched.plan(cholesky(256), platform())
@@ -220,7 +220,7 @@ def test_a_file_with_a_plan_that_is_not_sound_is_as_good_as_none(
     assert len(made) == 2
 
 
-def test_a_line_says_that_a_plan_is_used_again(made: list[str]) -> None:
+def test_reuse_of_a_plan_is_reported_in_one_line(made: list[str]) -> None:
     said: list[str] = []
     for _ in range(2):
         session = planning_session.PlanningSession(
@@ -280,7 +280,7 @@ def test_times_that_are_trusted_now_are_planned_with(made: list[str]) -> None:
     assert len(made) == 2
 
 
-def test_what_is_refused_is_not_planned_nor_used_again(made: list[str]) -> None:
+def test_refused_implementations_are_not_planned_or_reused(made: list[str]) -> None:
     class Refusing(MemoryHistory):
         refused = ""
 

@@ -91,7 +91,7 @@ def test_a_named_policy_is_obeyed() -> None:
     assert {a.device for a in plan.schedule.assignments} == {"d1"}
 
 
-def test_an_unknown_policy_lists_those_there_are() -> None:
+def test_an_unknown_policy_lists_the_known_policies() -> None:
     with pytest.raises(PolicyError, match="heft"):
         plan_graph(independent(), two_devices(), policy="hefty")
 
@@ -145,7 +145,7 @@ def chain(length: int = 4, kernels_only: bool = True) -> TaskGraph:
     return graph
 
 
-def test_where_one_lane_must_do_everything_no_policy_is_asked() -> None:
+def test_no_policy_is_tried_if_only_one_lane_can_run_tasks() -> None:
     one = two_devices().select(["d0"])
     plan = plan_graph(chain(), one)
     assert [c.policy for c in plan.candidates] == ["single:d0"]
@@ -159,7 +159,7 @@ def test_where_one_lane_must_do_everything_no_policy_is_asked() -> None:
     assert len(plan_graph(chain(), gpu).candidates) > 1  # another order may hide copies
 
 
-def test_where_one_lane_is_short_of_memory_all_policies_are_asked() -> None:
+def test_all_policies_are_tried_if_one_lane_is_short_of_memory() -> None:
     read, write = AccessMode.READ, AccessMode.WRITE
     graph = TaskGraph("kept")
     names = "first", "middle", "more", "other", "wide", "last"
@@ -175,7 +175,7 @@ def test_where_one_lane_is_short_of_memory_all_policies_are_asked() -> None:
     assert not repeats_copies_or_tasks(plan_graph(graph, two_devices().select(["d0"])))
 
 
-def test_candidates_say_what_was_simulated_and_what_was_only_ranked() -> None:
+def test_simulated_and_ranked_candidates_are_distinguished() -> None:
     plan = plan_graph(independent(40), two_devices())
     simulated = [c for c in plan.candidates if c.makespan_s is not None]
     ranked = [c for c in plan.candidates if c.makespan_s is None]

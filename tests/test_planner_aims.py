@@ -122,7 +122,7 @@ def test_energy_without_power_is_refused(cholesky: TaskGraph, here: Platform) ->
     assert plan_graph(cholesky, powered(here), policy="heft").energy_j is None
 
 
-def test_what_cannot_be_is_refused_with_what_binds(cholesky: TaskGraph, here: Platform) -> None:
+def test_infeasible_constraints_are_refused_by_name(cholesky: TaskGraph, here: Platform) -> None:
     with pytest.raises(InfeasibleError, match="the least makespan found with the others kept to is") as raised:
         plan_graph(cholesky, here, steps=100, subject_to=["makespan <= 1us", "memory[max1550] <= 64GiB"])
     assert "memory[max1550] found" not in str(raised.value)

@@ -52,7 +52,7 @@ def test_names() -> None:
 
 @settings(max_examples=examples(8))
 @given(graphs(), platforms())
-def test_undisturbed_it_is_a_plan_like_any_other(graph: TaskGraph, platform: Platform) -> None:
+def test_an_undisturbed_dynamic_run_is_a_valid_plan(graph: TaskGraph, platform: Platform) -> None:
     for policy in DYNAMIC_POLICY_NAMES:
         plan, trials = simulate_dynamic_policy(graph, platform, policy)
         verify(plan, graph)
@@ -82,7 +82,7 @@ def test_a_slow_device_is_left_to_others(platform: Platform) -> None:
     assert dynamic.median_s < static.median_s
 
 
-def test_after_a_failure_the_loop_goes_on_or_says_what_is_lost(platform: Platform) -> None:
+def test_after_a_failure_the_loop_continues_or_reports_lost_work(platform: Platform) -> None:
     plan, whole = simulate_dynamic_policy(
         cholesky(), platform, "dmdas", disturbance=Disturbance(events=(Failure("max1550", 0.0),)), seeds=(0,)
     )

@@ -35,7 +35,7 @@ def small_graph() -> syclsched.TaskGraph:
 
 
 @pytest.mark.parametrize("policy", ["heft", "auto"])
-def test_planning_tells_each_step_and_the_end(policy: str) -> None:
+def test_planning_reports_each_step_and_the_end(policy: str) -> None:
     told: ProgressSteps = []
     platform = syclsched.describe(["max1550", "a770"])
     syclsched.plan(small_graph(), platform, policy=policy, progress=lambda *step: told.append(step))
@@ -54,7 +54,7 @@ def test_an_exception_of_the_callable_ends_the_call() -> None:
         syclsched.plan(small_graph(), syclsched.describe(["max1550"]), policy="heft", progress=stop)
 
 
-def test_steps_beyond_those_announced_raise_the_total() -> None:
+def test_unannounced_steps_raise_the_total() -> None:
     told: ProgressSteps = []
     steps = StepCounter(lambda *step: told.append(step))
     steps.expect(1)
@@ -77,7 +77,7 @@ class RecordingHandler(logging.Handler):
         self.come.set()
 
 
-def test_the_logger_hears_of_what_takes_long(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_slow_calls_are_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(progress, "_FIRST_S", 0.0)
     caplog.set_level(logging.INFO, logger="syclsched")
     logger, heard, told = logging.getLogger("syclsched"), RecordingHandler(), ProgressSteps()
@@ -93,7 +93,7 @@ def test_the_logger_hears_of_what_takes_long(monkeypatch: pytest.MonkeyPatch, ca
     assert any(m.startswith("planning of 'small' takes 0 s so far") for m in heard.messages)
 
 
-def test_nothing_is_started_for_a_logger_that_is_not_heard() -> None:
+def test_a_disabled_logger_starts_no_thread() -> None:
     before = threading.active_count()
 
     def tell(done: int, total: int, step: str, /) -> None:
@@ -120,7 +120,7 @@ def new_source(_: Signature) -> OpenCLSource:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("way", ["run", "run debug", "run dynamic", "bind"])
-def test_compilation_of_a_given_plan_is_told_where_it_takes_place(way: str) -> None:
+def test_compilation_of_a_given_plan_reports_progress(way: str) -> None:
     graph, told = compiled_graph(new_source), ProgressSteps()
     platform = syclsched.discover("cpu")
     plan = syclsched.plan(graph, platform)
@@ -144,7 +144,7 @@ def test_compilation_of_a_given_plan_is_told_where_it_takes_place(way: str) -> N
 
 
 @pytest.mark.sycl
-def test_compilation_after_planning_is_told_by_a_run_that_plans() -> None:
+def test_a_run_reports_compilation_after_planning() -> None:
     graph, steps = compiled_graph(new_source, "never timed"), list[str]()
     platform = syclsched.discover("cpu")
     with syclsched.run(graph, platform, calibrate=False, reuse=False, progress=lambda *told: steps.append(told[2])):
@@ -153,9 +153,7 @@ def test_compilation_after_planning_is_told_by_a_run_that_plans() -> None:
 
 
 @pytest.mark.sycl
-def test_the_logger_hears_of_a_compilation_that_takes_long(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_slow_compilation_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     logger, heard = logging.getLogger("syclsched"), RecordingHandler()
 
     def slow_source(signature: Signature) -> OpenCLSource:
@@ -175,7 +173,7 @@ def test_the_logger_hears_of_a_compilation_that_takes_long(
     assert heard.messages[0].startswith("compilation of plan 'compiled' takes 0 s so far")
 
 
-def test_a_compilation_that_finds_all_compiled_tells_nothing() -> None:
+def test_a_compilation_without_steps_reports_nothing() -> None:
     told: ProgressSteps = []
     StepCounter(lambda *step: told.append(step)).end()
     assert not told
@@ -230,7 +228,7 @@ def test_short_calls_false_and_callables_show_no_bar(monkeypatch: pytest.MonkeyP
     assert not notebook.shown
 
 
-def test_scripts_show_a_bar_on_standard_error_if_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_scripts_show_a_progress_bar_on_standard_error_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     with reported("planning") as tell:
         assert tell is None
     with terminal_bar("planning [now]", Console(file=sys.stderr, force_terminal=True, width=100)) as told:

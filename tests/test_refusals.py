@@ -72,7 +72,7 @@ def mix() -> Implementation:
 @pytest.mark.parametrize(
     "options", [{"calibrate": False}, {}, {"deterministic": True}, {"dynamic": "eager", "calibrate": False}]
 )
-def test_a_run_takes_another(options: dict[str, Any]) -> None:
+def test_a_run_uses_another_implementation_after_a_refusal(options: dict[str, Any]) -> None:
     expected = syclsched.run(plain(), **options).result("y")
     with syclsched.run(graph_of(mix()), **options) as run:
         np.testing.assert_array_equal(run.result("y"), expected)
@@ -88,7 +88,7 @@ def plain() -> TaskGraph:
 
 
 @pytest.mark.usefixtures("data")
-def test_a_refusal_is_asked_for_once() -> None:
+def test_a_refusal_is_determined_once() -> None:
     with syclsched.bind(graph_of(mix()), calibrate=False):
         pass
     asked = Refusing.asked
@@ -189,7 +189,7 @@ def test_a_kernel_that_is_compiled_first_in_a_run_is_warned_of_too() -> None:
         run_at_once(graph_with(operation))
 
 
-def test_what_a_compiler_refuses_is_an_error_of_its_own() -> None:
+def test_a_compiler_refusal_raises_program_build_error() -> None:
     import dpctl
 
     from syclsched.devices.discovery.device_facts import find_devices

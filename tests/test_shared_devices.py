@@ -52,7 +52,7 @@ def test_a_background_run_ends_while_others_never_pause() -> None:
     assert run_observer.active is None
 
 
-def test_a_run_that_is_held_back_can_be_cancelled_and_goes_on_now_and_then() -> None:
+def test_a_run_of_low_priority_can_be_cancelled_and_progresses() -> None:
     go_on = threading.Event()
     with syclsched.run(chain(4, lambda x: go_on.wait(60) and None), calibrate=False):
         background = syclsched.run(chain(1000), calibrate=False, priority=-1)
@@ -123,7 +123,7 @@ def test_wrong_priorities_and_shares_are_refused(options: dict[str, Any], messag
         syclsched.run(chain(1), calibrate=False, **options)
 
 
-def test_its_times_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_of_shared_runs_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     from syclsched.execution.core.history_feed import FEED
 
     added: list[Any] = []

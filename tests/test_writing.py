@@ -42,7 +42,7 @@ def test_folders_are_made_and_files_replaced(tmp_path: Path) -> None:
     assert path.stat().st_mode == plain.stat().st_mode
 
 
-def test_what_a_link_points_to_is_replaced(tmp_path: Path) -> None:
+def test_the_target_of_a_link_is_replaced(tmp_path: Path) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_bytes(b"one")
     link.symlink_to(target)
@@ -51,7 +51,7 @@ def test_what_a_link_points_to_is_replaced(tmp_path: Path) -> None:
     assert target.read_bytes() == b"two"
 
 
-def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "b.bin"
     write_atomically(path, b"one")
     with no_room(), pytest.raises(OSError, match="too large"):
