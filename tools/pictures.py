@@ -53,7 +53,7 @@ def products(chains: int = 6, length: int = 4) -> syclsched.TaskGraph:
     return graph
 
 
-def there_and_back(layers: int = 8) -> syclsched.TaskGraph:
+def reversed_chain(layers: int = 8) -> syclsched.TaskGraph:
     """Return a graph that needs all its layers again, the last one first."""
     from syclsched.kernels import get
 
@@ -120,7 +120,7 @@ def limited() -> Runs:
     runs = {}
     for limit in (None, "20MiB", "12MiB"):
         plan = syclsched.plan(
-            there_and_back(), syclsched.describe("cpu"), policy="single:cpu", memory_limit=limit, reuse=False
+            reversed_chain(), syclsched.describe("cpu"), policy="single:cpu", memory_limit=limit, reuse=False
         )
         peak = plan.peak_bytes["cpu"] >> 20
         runs[f"{'no limit' if limit is None else f'limit {limit}'}: peak {peak} MiB"] = syclsched.simulate(plan)
