@@ -68,7 +68,7 @@ def _add(x: Any, y: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("policy", POLICIES)
-def test_random_graphs_give_numpys_bits(cluster: Cluster, policy: str, seed: int) -> None:
+def test_random_graphs_have_the_bits_of_numpy(cluster: Cluster, policy: str, seed: int) -> None:
     graph, place, wanted = random_graph(seed)
     with cluster.bind(graph, plan=fixed(cluster, graph, place), dynamic=policy, calibrate=False) as runner:
         for _ in range(2):  # the second run uses the memory of the first
