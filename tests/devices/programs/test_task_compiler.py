@@ -121,7 +121,7 @@ def run_grid(implementation: Implementation, queue: Any, shape: tuple[int, int],
 @pytest.mark.sycl
 @pytest.mark.parametrize("by", [*COMPILERS, "opencl-c"])
 @pytest.mark.parametrize("shape", [(5, 7), (1, 33), (0, 4)])
-def test_kernel_gives_numpys_answer(by: str, shape: tuple[int, int], queue: Any) -> None:
+def test_kernels_have_the_results_of_numpy(by: str, shape: tuple[int, int], queue: Any) -> None:
     implementation = CL if by == "opencl-c" else python_implementation(by)
     got, wanted = run_grid(implementation, queue, shape, a=3)
     np.testing.assert_array_equal(got, wanted)
