@@ -77,7 +77,7 @@ def test_a_broken_dynamic_run_waits_for_submitted_commands(workers: str, monkeyp
 
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("recover", [False, True])
-def test_a_dynamic_run_in_which_a_submission_breaks_ends_and_counts_nothing_unsubmitted_as_done(
+def test_a_broken_submission_ends_a_dynamic_run_without_false_results(
     recover: bool, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = TaskGraph("broken")

@@ -96,7 +96,7 @@ def no_good(y: Any) -> None:
 @pytest.mark.other_device
 @over_all_ways("edge across contexts")
 @releasing
-def test_a_task_left_out_waits_for_one_on_the_other_context(way: Way) -> None:
+def test_a_skipped_task_waits_for_a_kernel_of_another_context(way: Way) -> None:
     """Its input failed on the host; an explicit edge puts it after a kernel that still runs on another device."""
     graph = TaskGraph("across contexts")
     w, x, y, z = (graph.array(name, data=np.arange(4, dtype=DTYPE)) for name in "wxyz")

@@ -150,7 +150,7 @@ def test_a_memory_limit_by_space_is_applied_or_refused() -> None:
         run_graph(graph, platform, plan=large, memory_limit="256KiB")
 
 
-def test_arrays_take_turns_in_memory_that_holds_two() -> None:
+def test_arrays_are_evicted_in_turn_with_memory_for_two() -> None:
     platform, devices = live_on(None)
     device = platform.compute_devices[0]
     graph = TaskGraph("turns")

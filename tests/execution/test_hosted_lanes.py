@@ -138,7 +138,7 @@ def test_kernels_that_would_wait_for_the_other_lane_are_dispatched(live: Live) -
         run.wait()
 
 
-def test_a_function_that_raises_takes_its_descendants_along_on_every_lane(live: Live) -> None:
+def test_a_raising_function_cancels_descendants_on_every_lane(live: Live) -> None:
     platform, devices = live
     graph = TaskGraph("raises")
     x, y, z = arrays_of(graph, *"xyz")

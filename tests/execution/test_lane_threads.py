@@ -61,7 +61,7 @@ def to_and_fro(turns: int = 2_000) -> tuple[TaskGraph, Plan]:
 
 @given(data=st.data(), in_flight=st.integers(1, 4))
 @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_random_graphs_with_functions_give_numpys_bits(data: st.DataObject, in_flight: int) -> None:
+def test_random_graphs_with_functions_have_the_bits_of_numpy(data: st.DataObject, in_flight: int) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(max_tasks=24))
     tasks = {t.name: t for t in graph.tasks}
@@ -206,7 +206,7 @@ def test_lanes_that_are_no_cores_say_so(monkeypatch: pytest.MonkeyPatch, ways: l
     assert ways and not any(ways)
 
 
-def test_a_library_that_has_nothing_to_do_keeps_no_plan_from_threads() -> None:
+def test_empty_library_calls_do_not_prevent_lane_threads() -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("nothing")
     x, y = (graph.array(name, (0,), DTYPE) for name in "xy")

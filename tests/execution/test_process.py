@@ -222,7 +222,7 @@ def leaves_at_exit() -> None:
 
 
 @pytest.mark.usefixtures("leaves_at_exit")
-def test_a_kernel_that_never_ends_holds_up_nothing_not_even_the_exit() -> None:
+def test_an_endless_kernel_does_not_block_the_exit() -> None:
     process = run_program(HANG)
     assert process.stdout.split() == ["DeadlineError", "forever", "closed"], process.stderr
     assert process.returncode == 3

@@ -45,7 +45,7 @@ def check(plan: Any, graph: TaskGraph, devices: Any) -> None:
 @given(data=st.data())
 @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("sub_devices", [None, 2])
-def test_random_graph_anywhere_gives_numpys_bits(sub_devices: int | None, data: st.DataObject) -> None:
+def test_random_graphs_have_the_bits_of_numpy_for_any_placement(sub_devices: int | None, data: st.DataObject) -> None:
     platform, devices = live_on(sub_devices)
     graph = data.draw(graphs(ranges=True))
     check(data.draw(plans(graph, platform)), graph, devices)
@@ -66,7 +66,7 @@ def test_results_do_not_depend_on_how_much_memory_there_is(data: st.DataObject) 
 @given(data=st.data())
 @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
 @pytest.mark.instruction_sets
-def test_bound_plans_give_numpys_bits_every_time(data: st.DataObject) -> None:
+def test_bound_plans_have_the_bits_of_numpy_in_every_run(data: st.DataObject) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(ranges=True))
     with bind(data.draw(plans(graph, platform)), graph, devices) as runner:
@@ -110,7 +110,7 @@ def test_rows_can_be_had_while_others_are_still_written(live: tuple[Platform, An
         np.testing.assert_array_equal(run.result(y, timeout=60), [7] * 50 + list(range(50, 100)))
 
 
-def test_a_failed_task_takes_only_its_rows_along(live: tuple[Platform, Any]) -> None:
+def test_a_failed_task_cancels_only_readers_of_its_rows(live: tuple[Platform, Any]) -> None:
     platform, devices = live
 
     def fail(y: Any) -> None:

@@ -110,7 +110,7 @@ def reversed_chain(length: int, device: str) -> tuple[TaskGraph, Plan, Any]:
 
 
 @pytest.mark.parametrize("which", [0, -1])
-def test_values_that_are_made_again_are_the_same(which: int) -> None:
+def test_recomputed_values_are_equal(which: int) -> None:
     platform, devices = live()
     device = platform.compute_devices[which]
     graph, plan, expected = reversed_chain(8, device.name)

@@ -127,7 +127,7 @@ def test_failed_status_names_the_task(live: tuple[Platform, Any]) -> None:
     run.close()
 
 
-def test_result_that_rests_on_a_failed_status_is_not_given_out(live: tuple[Platform, Any]) -> None:
+def test_results_that_depend_on_a_failed_status_raise_its_error(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = TaskGraph("status")
     x = graph.array("x", data=np.full(3, -1, DTYPE))

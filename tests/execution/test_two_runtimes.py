@@ -55,7 +55,7 @@ def test_two_runtimes_are_two_devices_with_separate_memory(platform: Platform) -
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_every_way_gives_numpys_bits(platform: Platform, way: Way) -> None:
+def test_every_way_to_run_has_the_sequential_results(platform: Platform, way: Way) -> None:
     graph = strands()
     plan = spread(graph, platform)
     assert {lane.device for lane, _ in plan.instructions()} >= {each.name for each in platform.compute_devices}

@@ -23,7 +23,7 @@ def tasks(**after: tuple[str, ...]) -> dict[str, PlannedTask]:
     return {name: PlannedTask(name, "kernel", "f", (), before) for name, before in after.items()}
 
 
-def test_reader_of_a_lost_value_is_cancelled_and_passes_it_on() -> None:
+def test_readers_of_a_lost_value_are_cancelled_transitively() -> None:
     failures = Failures(tasks(a=(), b=(), c=()))
     failures.lost(touch(0, "a", ("x", UPDATE)))
     reader = touch(1, "b", ("x", READ), ("y", WRITE))

@@ -78,7 +78,7 @@ def check(graph: Any, live: Any, policy: str, **options: Any) -> Any:
 @given(data=st.data())
 @settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("where", ["all", "parts", "cpu", "halves"])
-def test_random_graph_gives_numpys_bits(where: str, submission: None, data: st.DataObject) -> None:
+def test_random_graphs_have_the_bits_of_numpy(where: str, submission: None, data: st.DataObject) -> None:
     live = live_called(where)
     graph = data.draw(graphs(ranges=data.draw(st.booleans())))
     check(graph, live, data.draw(st.sampled_from(POLICIES)))

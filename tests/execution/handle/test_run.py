@@ -56,7 +56,7 @@ pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("nothing_is_left_running
 @given(data=st.data())
 @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("sub_devices", [None, 2])
-def test_random_graph_anywhere_gives_numpys_bits(sub_devices: int | None, data: st.DataObject) -> None:
+def test_random_graphs_have_the_bits_of_numpy_for_any_placement(sub_devices: int | None, data: st.DataObject) -> None:
     platform, live = live_on(sub_devices)
     graph = data.draw(graphs())
     plan = data.draw(plans(graph, platform))

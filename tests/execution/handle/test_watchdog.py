@@ -297,7 +297,7 @@ def test_memory_of_an_abandoned_hanging_run_is_freed_at_its_end(watchdog_time: A
 @pytest.mark.sycl
 @pytest.mark.usefixtures("short_grace")
 @pytest.mark.parametrize("how", ["close", "interrupt"])
-def test_a_hung_device_holds_up_neither_close_nor_an_interrupt(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hung_device_blocks_neither_close_nor_an_interrupt(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with faults.inject(faults.hang(DEVICE, after=COPIES)) as injection:
         run = started(graph_with_deadline(None))
         if how == "close":
@@ -330,7 +330,7 @@ def test_the_deadline_of_a_run_ends_it(watchdog_time: Any) -> None:
 
 
 @pytest.mark.sycl
-def test_a_bound_plan_has_deadlines_too(release_when_late: Any) -> None:
+def test_a_bound_plan_has_deadlines(release_when_late: Any) -> None:
     platform, live = live_on(None)
     graph = TaskGraph("bound")
     x, y = graph.array("x", data=np.ones(SIZE, DTYPE)), graph.array("y", data=np.ones(SIZE, DTYPE))
@@ -349,7 +349,7 @@ def test_a_bound_plan_has_deadlines_too(release_when_late: Any) -> None:
 
 
 @pytest.mark.sycl
-def test_a_bound_plan_that_hangs_holds_up_neither_the_next_run_nor_close() -> None:
+def test_a_hung_bound_plan_blocks_neither_the_next_run_nor_close() -> None:
     platform, live = live_on(None)
     graph = TaskGraph("bound")
     x, y = graph.array("x", data=np.ones(SIZE, DTYPE)), graph.array("y", data=np.ones(SIZE, DTYPE))

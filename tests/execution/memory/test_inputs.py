@@ -47,7 +47,7 @@ def test_device_arrays_that_the_host_can_read_are_read_in_place(kind: str) -> No
 
 
 @pytest.mark.sycl
-def test_device_arrays_that_the_host_cannot_read_so_are_copied() -> None:
+def test_device_arrays_the_host_cannot_read_directly_are_copied() -> None:
     load()
     tensor = usm_arrays()
 

@@ -23,7 +23,7 @@ def most_at_once(buffers: list[Lifetime]) -> int:
 
 
 @given(st.lists(LIFETIMES, min_size=1, max_size=40))
-def test_buffers_of_the_same_time_lie_apart(buffers: list[Lifetime]) -> None:
+def test_buffers_alive_at_once_do_not_overlap(buffers: list[Lifetime]) -> None:
     least = most_at_once(buffers)
     offsets, size = packed(buffers, least)
     assert size == max(offset + each.nbytes for offset, each in zip(offsets, buffers, strict=True))

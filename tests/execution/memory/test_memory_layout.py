@@ -97,7 +97,7 @@ def test_memory_is_reused_only_after_its_last_user(plan: Plan, alignment: int) -
 
 @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(straight_plans())
-def test_launches_that_use_the_same_memory_are_not_made_as_one(plan: Plan) -> None:
+def test_launches_that_use_the_same_memory_are_not_fused(plan: Plan) -> None:
     layout = make_layout(Program(plan), (), 64)
     program = Program(plan).with_extra_waits(layout.waits)
     nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
@@ -173,7 +173,7 @@ def test_one_lane_takes_the_planned_peak_without_gaps(seed: int) -> None:
     assert not layout.waits
 
 
-def test_a_lane_waits_for_another_only_where_the_peak_leaves_no_other_way() -> None:
+def test_two_lanes_take_the_planned_peak() -> None:
     plan = plan_by(chain_of_temporaries(50, [128]), TWO_DEVICES, lambda name: ("a", int(name[1:]) % 2, "library"))
     assert make_layout(Program(plan), (), 64).nbytes == {"a": plan.peak_bytes["a"]}
 

@@ -48,7 +48,7 @@ def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
 
 @given(data=st.data())
 @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_random_graphs_give_numpys_bits(data: st.DataObject) -> None:
+def test_random_graphs_have_the_bits_of_numpy(data: st.DataObject) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(max_tasks=40))
     tasks = {t.name: t for t in graph.tasks}
@@ -117,7 +117,7 @@ def test_readers_of_a_sequence_wait_for_its_last_step(performed: list[LaneThread
     assert len(performed) == 3
 
 
-def test_deadlines_are_kept_by_our_threads_too(performed: list[LaneThreadSubmission]) -> None:
+def test_lane_threads_observe_deadlines(performed: list[LaneThreadSubmission]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("late")
     y = graph.array("y", data=np.ones(1, DTYPE))

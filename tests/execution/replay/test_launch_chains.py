@@ -194,7 +194,7 @@ def test_refused_chains_are_submitted_singly_in_order() -> None:
 
 @given(data=st.data())
 @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow])
-def test_random_graphs_give_numpys_bits(data: st.DataObject) -> None:
+def test_random_graphs_have_the_bits_of_numpy(data: st.DataObject) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(max_tasks=20))
     tasks = {t.name: t for t in graph.tasks}

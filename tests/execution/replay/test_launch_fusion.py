@@ -91,7 +91,7 @@ def test_adjacent_independent_launches_are_fused() -> None:
     assert together(on_two, "t1_2", "t2_0")
 
 
-def test_an_edge_keeps_neighbours_apart() -> None:
+def test_launches_joined_by_an_edge_are_not_fused() -> None:
     platform, _ = live_on(None)
     graph = wide(steps=2)
     assert together(units_of(on_lanes(graph, platform, 1), graph), "t1_0", "t1_1")
@@ -101,7 +101,7 @@ def test_an_edge_keeps_neighbours_apart() -> None:
     assert together(units, "t1_1", "t1_2")
 
 
-def test_a_way_through_another_lane_keeps_neighbours_apart() -> None:
+def test_launches_connected_through_another_lane_are_not_fused() -> None:
     platform, _ = live_on(None)
     graph = wide(width=3)
     assert together(units_of(on_lanes(graph, platform, 2), graph), "t1_2", "t2_0")
@@ -121,7 +121,7 @@ def test_long_launches_are_not_fused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(len(unit) == 1 for unit in units_of(plan, graph, at_a_time=1))
 
 
-def test_long_launches_that_leave_compute_units_idle_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_launches_that_leave_compute_units_idle_are_fused(monkeypatch: pytest.MonkeyPatch) -> None:
     platform, _ = live_on(None)
     graph = wide()
     plan = on_lanes(graph, platform, 1)
@@ -147,7 +147,7 @@ def test_launches_that_do_not_compile_together_are_not_fused() -> None:
     assert asked == [4]  # once for all equal tasks
 
 
-def test_nothing_is_compiled_for_several_launches_where_too_few_would_be_saved(
+def test_launches_are_not_fused_if_too_few_are_saved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     platform, devices = live_on(None)
@@ -167,7 +167,7 @@ def test_nothing_is_compiled_for_several_launches_where_too_few_would_be_saved(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @pytest.mark.parametrize("device", ["cpu", OTHER_DEVICE])
-def test_random_graphs_give_numpys_bits(device: str, data: st.DataObject) -> None:
+def test_random_graphs_have_the_bits_of_numpy(device: str, data: st.DataObject) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(max_tasks=30))
     tasks = {t.name: t for t in graph.tasks}

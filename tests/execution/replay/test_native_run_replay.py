@@ -92,7 +92,7 @@ def inputs(turn: int) -> Any:
 
 
 @needs_onednn
-def test_results_are_right_every_time_and_the_callers_own(runner: Any, flown: list[int]) -> None:
+def test_results_are_right_and_owned_by_the_caller(runner: Any, flown: list[int]) -> None:
     bound, wanted = runner
     found = [bound({"y": inputs(turn)})["y"] for turn in range(8)]
     for turn, y in enumerate(found):

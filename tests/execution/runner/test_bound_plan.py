@@ -60,7 +60,7 @@ pytestmark = pytest.mark.sycl
 @given(data=st.data())
 @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("sub_devices", [None, 2])
-def test_random_graphs_give_numpys_bits_every_time(sub_devices: int | None, data: st.DataObject) -> None:
+def test_random_graphs_have_the_bits_of_numpy_in_every_run(sub_devices: int | None, data: st.DataObject) -> None:
     platform, devices = live_on(sub_devices)
     graph = data.draw(graphs())
     plan = data.draw(plans(graph, platform))
@@ -150,7 +150,7 @@ def test_results_are_there_until_the_next_run(live: tuple[Platform, Any]) -> Non
     runner.close()
 
 
-def test_bad_inputs_leave_the_runner_as_it_was(live: tuple[Platform, Any]) -> None:
+def test_bad_inputs_leave_the_runner_unchanged(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = chain(1)
     with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
@@ -327,7 +327,7 @@ SET = Operation(
 )
 
 
-def test_a_buffer_written_anew_after_a_refusal_is_good_again(live: tuple[Platform, Any]) -> None:
+def test_a_buffer_rewritten_after_a_refusal_is_valid(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = TaskGraph("overwritten")
     x, y = graph.array("x", data=np.arange(100)), graph.array("y", data=np.zeros(100, DTYPE))

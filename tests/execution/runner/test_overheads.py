@@ -20,7 +20,7 @@ def span(number: int, lane: str, start_s: float, finish_s: float, waits: tuple[i
     )  # fmt: skip
 
 
-def test_a_gap_counts_from_when_lane_and_input_were_there() -> None:
+def test_a_gap_begins_when_lane_and_inputs_are_ready() -> None:
     spans = (
         span(0, "cpu:0", 0.0, 1.0),
         span(1, "host:0", 1.5, 2.0, waits=(0,)),  # half a second late

@@ -55,7 +55,7 @@ def test_unrecorded_runs_are_not_kept() -> None:
     assert ring.recordings == other.recordings == ()
 
 
-def test_generations_are_put_on_one_clock_and_numbered_on() -> None:
+def test_generations_have_one_clock_and_continuous_numbers() -> None:
     ring = recorder.Recorder()
     for number, begun_ns in ((4, 1_000), (5, 3_000)):
         ring.add(engine(2, begun_ns), number)

@@ -217,7 +217,7 @@ def test_of_calls_the_first_few_are_measured() -> None:
     assert len(feed.makespans) == 5
 
 
-def test_a_run_that_fails_on_a_device_counts_against_its_plan_and_one_that_is_cancelled_does_not() -> None:
+def test_device_failures_count_against_a_plan_unlike_cancellations() -> None:
     prepared, feed = prepared_on("cpu", 2), Feed()
     mine = recorder(prepared, feed, "failing")
     mine.add(ended(prepared, [2.0] * 2), recoveries=("a recovery",))  # type: ignore[arg-type]
@@ -237,7 +237,7 @@ def test_generations_that_overlap_have_no_makespan_of_their_own() -> None:
     assert (len(feed.queued), len(feed.makespans)) == (2, 1)
 
 
-def test_where_overlapping_generations_slow_each_other_one_that_runs_alone_is_measured(
+def test_single_generations_are_measured_if_overlap_slows_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now_s = 0.0
