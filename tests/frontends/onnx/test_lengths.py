@@ -254,7 +254,7 @@ def test_a_condition_longer_than_its_axis() -> None:
 
 
 @pytest.mark.parametrize("k", [-1, 7])
-def test_more_or_fewer_elements_than_there_are(k: int) -> None:
+def test_topk_with_an_impossible_k_is_refused(k: int) -> None:
     made = model_of(
         [node("TopK", ["x", "k"], ["y", "at"])],
         {"x": (6,), "k": (1,)},
@@ -296,7 +296,7 @@ def test_slices_from_the_end() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_values_of_unknown_length_beside_an_empty_one(count: int) -> None:
+def test_concat_of_values_of_unknown_length_and_empty_values(count: int) -> None:
     nodes = [
         *POSITIVE,
         node("Concat", ["places", "more"], ["y"], axis=1),

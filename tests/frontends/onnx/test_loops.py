@@ -187,7 +187,7 @@ def test_loops_nest_and_read_values_around_them() -> None:
     check(made, {"H": H}, tasks=1)
 
 
-def test_results_of_inner_loops_that_nothing_reads() -> None:
+def test_unread_results_of_inner_loops() -> None:
     """In a kernel the results after them were taken for those before."""
     inner = graph(
         [
@@ -252,7 +252,7 @@ def test_loops_nested_in_reference_implementation_loops(backwards: int) -> None:
         assert "reference" in str(compiled.report)
 
 
-def test_names_of_values_within_a_body_may_stand_for_others_around_it() -> None:
+def test_names_in_a_loop_body_may_shadow_outer_names() -> None:
     """A kernel's own arrays, which are named after values of the body, were taken for values around it."""
     body = graph([node("MatMul", ["h", "W"], ["h1"]), node("Identity", ["c"], ["d"])], "i c h", "d h1")
     nodes = [

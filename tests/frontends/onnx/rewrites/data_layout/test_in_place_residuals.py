@@ -29,7 +29,7 @@ def placed(made: Builder, *outputs: str) -> list[bool]:
     return in_place(rewritten(made, "post_ops", "in_place", outputs=outputs))
 
 
-def test_of_a_chain_of_blocks_all_but_the_last_one_use_one_memory() -> None:
+def test_a_chain_of_blocks_adds_its_residuals_in_place() -> None:
     made = Builder(dtype="float64")
     x = made.conv(made.input("x", X), 4)
     for _ in range(4):
@@ -109,7 +109,7 @@ def test_a_constant_is_no_memory_to_write_to() -> None:
     assert True not in placed(made)
 
 
-def test_of_two_sums_with_one_residual_the_last_takes_it() -> None:
+def test_the_last_of_two_sums_updates_a_shared_residual() -> None:
     made = Builder(dtype="float64")
     x = made.conv(made.input("x", X), 4)
     first = summed(made, x, branch(made, x))
@@ -117,7 +117,7 @@ def test_of_two_sums_with_one_residual_the_last_takes_it() -> None:
     assert placed(made) == [False, True]
 
 
-def test_marks_are_taken_back_when_they_no_longer_hold() -> None:
+def test_in_place_marks_are_removed_when_invalid() -> None:
     made = Builder(dtype="float64")
     x = made.conv(made.input("x", X), 4)
     y = made.pool(summed(made, x, branch(made, x)), "max")

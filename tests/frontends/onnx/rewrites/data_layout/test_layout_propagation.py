@@ -95,7 +95,7 @@ def test_nor_after_a_mean_over_places() -> None:
 
 
 @pytest.mark.parametrize("axis", range(4))
-def test_axes_are_where_they_are_stored(axis: int) -> None:
+def test_axis_attributes_follow_the_stored_layout(axis: int) -> None:
     made = Builder(dtype="float64")
     x = made.conv(start(made), 4)
     x = made.concat(axis, made.softmax(x, axis), made.pad(x, (0, 1, 0, 2, 0, 0, 0, 0)) if axis == 9 else x)

@@ -46,7 +46,7 @@ def test_of_a_larger_transposition_the_last_two_axes_are_taken_if_rows_stay_whol
     assert network.nodes[2].attributes["transpose_b"]
 
 
-def test_products_read_and_write_heads_where_they_are() -> None:
+def test_products_read_and_write_interleaved_heads() -> None:
     made = Builder(dtype="float64")
     q, k, v = (made.input(name, (2, 7, 3, 5)) for name in "qkv")
     shares = made.softmax(made.matmul(made.transpose(q, 0, 2, 1, 3), made.transpose(k, 0, 2, 3, 1)), 3)

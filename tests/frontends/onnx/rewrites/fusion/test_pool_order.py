@@ -40,7 +40,7 @@ def test_an_activation_of_the_convolution_moves_to_the_pool() -> None:
     [{"channels": 8}, {"kernel": 3}, {"counted": True}, {"stride": 2}, {"pad": 0}],
     ids=["as many channels", "not of single elements", "padding counts", "fewer elements", "smaller"],
 )
-def test_poolings_stay_first_if_they_do_not_commute_or_nothing_is_won(change: dict) -> None:
+def test_average_pools_stay_first_without_commutation_or_gain(change: dict) -> None:
     made = Builder(dtype="float64")
     of_pool = {name: value for name, value in change.items() if name in ("counted", "stride", "pad")}
     x = made.pool(made.input("x", X), "average", **{"kernel": 3, "stride": 1, "pad": 1, **of_pool})

@@ -26,7 +26,7 @@ def test_an_activation_becomes_the_convolution_s(expression: tuple, step: tuple)
     assert conv.attributes["activation"] == (step,)
 
 
-def test_a_clip_without_a_bound_has_infinity_there() -> None:
+def test_a_missing_bound_of_a_clip_is_infinite() -> None:
     made = Builder(dtype="float64")
     made.elementwise(("clip", None, 1.0, 0), made.conv(made.input("x", X), 4))
     (conv,) = rewritten(made, "post_ops").nodes
@@ -40,7 +40,7 @@ def test_activations_are_applied_in_order() -> None:
     assert conv.attributes["activation"] == (("tanh",), ("relu",))
 
 
-def test_of_a_sum_of_two_convolutions_the_later_one_adds_the_other() -> None:
+def test_the_later_of_two_summed_convolutions_adds_the_other() -> None:
     made = Builder(dtype="float64")
     x = made.input("x", X)
     one = made.conv(x, 4)
