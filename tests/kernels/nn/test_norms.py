@@ -223,7 +223,7 @@ def test_softmax_of_columns_with_changing_or_huge_maximum(run: Any, name: str, l
     np.testing.assert_allclose(got, wanted, rtol=3e-5, atol=1e-6 if log else 1e-30)
 
 
-def test_softmax_of_something_infinite_is_as_numpy_has_it() -> None:
+def test_softmax_of_infinite_values_equals_numpy() -> None:
     x = np.array([[-np.inf, 0.0], [-np.inf, -np.inf], [np.nan, 1.0]], "float32")
     got = on_host(nn.softmax_over(), {"y": unwritten((3, 2), "float32"), "x": x})
     np.testing.assert_array_equal(got, [[0, 1], [np.nan, np.nan], [np.nan, np.nan]])

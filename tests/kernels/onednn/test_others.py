@@ -165,21 +165,21 @@ def test_axes_in_another_order(onednn: Any, permutation: list[int], shape: list[
         np.testing.assert_array_equal(onednn(operation, arrays), x.transpose(permutation))
 
 
-def test_few_long_lines_are_left_to_a_kernel(onednn: Any) -> None:
+def test_transposes_of_few_long_lines_are_refused(onednn: Any) -> None:
     for shape, is_taken in (((3, 16), False), ((8, 40), False), ((9, 16), True), ((8, 15), True)):
         arrays = {"y": unwritten(shape[::-1], "int32"), "x": np.zeros(shape, "int32")}
         assert (onednn.refused(transpose((1, 0)), arrays) is None) == is_taken
 
 
 @given(st.permutations(range(5)), st.lists(st.integers(1, 4), min_size=5, max_size=5))
-def test_fewer_axes_mean_the_same(permutation: list[int], shape: list[int]) -> None:
+def test_merged_axes_have_the_same_transpose(permutation: list[int], shape: list[int]) -> None:
     x = np.arange(math.prod(shape)).reshape(shape)
     few, order = merged(tuple(shape), tuple(permutation))
     assert sorted(order) == list(range(len(few)))
     np.testing.assert_array_equal(x.reshape(few).transpose(order).ravel(), x.transpose(permutation).ravel())
 
 
-def test_axes_that_stay_together_are_one() -> None:
+def test_axes_that_stay_adjacent_are_merged() -> None:
     assert merged((2, 56, 56, 64), (0, 3, 1, 2)) == ((2, 3136, 64), (0, 2, 1))
     assert merged((1, 56, 56, 64), (0, 3, 1, 2)) == ((3136, 64), (1, 0))
     assert merged((4, 5), (0, 1)) == ((20,), (0,))

@@ -164,7 +164,7 @@ def test_whole_numbers_of_64_bits_are_rounded_once(on_device: Try, language: str
 @pytest.mark.instruction_sets
 @pytest.mark.sycl
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_functions_of_our_own_are_exact(on_device: Try, queue: Any, language: str) -> None:
+def test_functions_of_the_package_are_exact(on_device: Try, queue: Any, language: str) -> None:
     if queue.sycl_device.device_type.name != "cpu":
         return  # the same compiler as the CPU device's
     x = np.concatenate([np.linspace(-5, 5, 40001), np.logspace(-38, 0, 2001), [-np.inf, np.inf, np.nan, -0.0, 1e30]])
@@ -206,7 +206,7 @@ def test_casts(on_device: Try, queue: Any, given_dtype: str, language: str) -> N
 
 @pytest.mark.instruction_sets
 @pytest.mark.sycl
-def test_half_precision_is_reckoned_in_single_and_rounded_once(on_device: Try, queue: Any) -> None:
+def test_half_precision_is_computed_in_single_and_rounded_once(on_device: Try, queue: Any) -> None:
     if not queue.sycl_device.has_aspect_fp16:
         pytest.skip("the device has no half precision")
     x = numbers("float16", (64,), 3)
@@ -280,7 +280,7 @@ def test_a_long_expression_shares_repeated_subexpressions(on_device: Try) -> Non
 @pytest.mark.sycl
 @pytest.mark.parametrize("result", ["uint8", "int8"])
 @pytest.mark.parametrize("given", ["uint8", "int8"])
-def test_long_expressions_of_bytes_are_looked_up(on_device: Try, given: str, result: str) -> None:
+def test_long_expressions_of_bytes_use_a_lookup_table(on_device: Try, given: str, result: str) -> None:
     limits = np.iinfo(result)
     real: Any = ("mul", ("sub", ("cast", "float32", 0), ("const", 3.0)), ("const", 0.05))
     real = ("add", ("mul", real, ("sigmoid", real)), ("tanh", real))

@@ -207,7 +207,7 @@ def test_scan_in_parts(
     np.testing.assert_array_equal(arrays["y"], expected)
 
 
-def test_few_long_lines_are_worth_parts() -> None:
+def test_scans_of_few_long_lines_are_done_in_parts() -> None:
     assert scan_in_parts_is_faster((1, 1 << 20), 1, "float32")
     assert not scan_in_parts_is_faster((1, 1 << 20), 1, "float16")
     assert not scan_in_parts_is_faster((4096, 4096), 1, "float32")

@@ -58,7 +58,7 @@ def places(lines: LineReduction, group: int, item: int) -> tuple[int, int]:
 
 
 @given(cases())
-def test_every_element_is_met_once(case: tuple[tuple[int, ...], tuple[int, ...], LineReduction, DeviceLimits]) -> None:
+def test_every_element_is_read_once(case: tuple[tuple[int, ...], tuple[int, ...], LineReduction, DeviceLimits]) -> None:
     shape, axes, lines, limits = case
     numbers = np.arange(math.prod(shape)).reshape(shape)
     wanted = np.moveaxis(numbers, axes, range(-len(axes), 0)) if axes else numbers
