@@ -202,7 +202,7 @@ def test_names_are_unique(graph: TaskGraph) -> None:
     assert graph.barrier().name == "barrier_3"  # a generated name never clashes
 
 
-def test_host_tasks_must_say_how_they_touch(graph: TaskGraph) -> None:
+def test_host_tasks_must_declare_their_accesses(graph: TaskGraph) -> None:
     with pytest.raises(ArgumentError, match=r"'x' does not say how .*Write x=x.read\(\)"):
         graph.host(lambda x: None, x=graph.arrays["x"])
     task = graph.host(lambda x, n: None, x=graph.arrays["x"].reduce(), n=2, flops=7.0)
@@ -236,7 +236,7 @@ def test_a_cycle_of_explicit_edges_is_reported(graph: TaskGraph) -> None:
         graph.inputs()
 
 
-def test_edges_between_tasks_that_are_not_there(graph: TaskGraph) -> None:
+def test_edges_with_unknown_tasks_are_refused(graph: TaskGraph) -> None:
     task = graph.barrier(name="b")
     for pair in ((task, "c"), ("c", task)):
         with pytest.raises(GraphError, match="no task 'c'"):

@@ -48,7 +48,7 @@ def test_parts_make_up_a_whole() -> None:
     assert len(graph.joined["x"]) == 2
 
 
-def test_parts_that_make_up_nothing_are_refused() -> None:
+def test_incompatible_parts_are_refused() -> None:
     graph = TaskGraph()
     a, b = graph.array("a", (2, 3)), graph.array("b", (2, 4))
     with pytest.raises(GraphError, match="differ in more than their extent along axis 0"):

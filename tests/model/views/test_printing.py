@@ -94,7 +94,7 @@ def test_print_and_explain_of_a_plan_are_these() -> None:
     assert plan.explain("second") == explain_task(plan, "second")
 
 
-def test_why_a_task_runs_where_it_does() -> None:
+def test_explanation_of_the_placement_of_a_task() -> None:
     assert explain_task(two_devices(), "second").splitlines() == [
         "second: use, kernel task 3 of 3",
         "  runs         on gpu, lane gpu:0, implementation onemkl",
