@@ -24,7 +24,7 @@ def test_a_number_that_is_used_again_is_another_process() -> None:
     assert not replace(own, start_ticks=own.start_ticks - 1).is_alive
 
 
-def test_a_process_of_another_namespace_is_not_here() -> None:
+def test_a_process_of_another_namespace_is_not_local() -> None:
     own = ProcessIdentity.own()
     assert not replace(own, namespace=own.namespace + 1).is_here
 
