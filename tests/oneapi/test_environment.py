@@ -63,7 +63,7 @@ def test_nothing_found_sets_the_number_of_host_task_threads_only() -> None:
 
 
 @given(st.dictionaries(st.sampled_from((*NAMES, "HOME")), st.text("abc/:", max_size=6)))
-def test_a_child_decides_as_its_parent_did(own: dict[str, str]) -> None:
+def test_a_child_process_decides_like_its_parent(own: dict[str, str]) -> None:
     environ = dict(own)
     values, notes = environment.decide(environment.user_environment(environ), WISHES)
     environment.apply(environ, values)
@@ -80,7 +80,7 @@ def test_values_changed_in_a_child_process_belong_to_the_user() -> None:
     assert environment.user_environment(environ) == {ICD_VARIABLE: "/theirs.so"}
 
 
-def test_a_record_that_is_not_ours_changes_nothing() -> None:
+def test_an_invalid_record_changes_nothing() -> None:
     for nonsense in ("", "[1]", "{", '{"A": 3}', '{"A": ["x"]}'):
         own = {"A": "x", ICD_VARIABLE: "/d.so"}
         assert environment.user_environment({**own, RECORD_VARIABLE: nonsense}) == own

@@ -41,7 +41,7 @@ def test_busy_fraction_from_two_looks(tmp_path: Path, monkeypatch: pytest.Monkey
     assert diagnosis_facts.busy_fraction(sample_s=0.0) == pytest.approx(0.75)
 
 
-def test_processor_times_leave_guests_out_and_count_waiting_as_idle(tmp_path: Path) -> None:
+def test_processor_times_exclude_guests_and_count_waiting_as_idle(tmp_path: Path) -> None:
     stat = tmp_path / "stat"
     stat.write_text("cpu  10 20 30 400 5 6 7 8 1000 2000\ncpu0 1 2 3 4\n")
     assert diagnosis_facts._processor_times(stat) == (486, 405)
@@ -50,7 +50,7 @@ def test_processor_times_leave_guests_out_and_count_waiting_as_idle(tmp_path: Pa
     assert diagnosis_facts.busy_fraction(tmp_path / "absent", 0.0) is None
 
 
-def test_a_folder_that_is_not_there_yet_is_judged_by_the_one_above(tmp_path: Path) -> None:
+def test_a_missing_folder_is_judged_by_its_parent(tmp_path: Path) -> None:
     good = diagnosis_facts.folder_fact(tmp_path / "a" / "b", "test", "XDG_TEST", 1)
     assert good.writable and good.free_bytes is not None and good.free_bytes > 0
     (tmp_path / "file").write_text("")
