@@ -89,7 +89,7 @@ def test_other_arrays_use_the_full_path(compiled, taken, image) -> None:
     assert right(found, np.asarray(image, np.float32))
 
 
-def test_wrong_inputs_are_refused_as_ever(compiled, taken) -> None:
+def test_wrong_inputs_are_refused_as_by_the_full_path(compiled, taken) -> None:
     more = images(1), images(2)
     for inputs in ((images(1).astype("f8"),), (images(1).astype(">f4"),), ({"picture": images(1)},), ({},), (), more):
         with pytest.raises(ArgumentError):
@@ -98,7 +98,7 @@ def test_wrong_inputs_are_refused_as_ever(compiled, taken) -> None:
 
 
 @pytest.mark.parametrize("wrong", [[np.nan, 0.0], ["a", "b"], np.array([0, 1], np.int32)])
-def test_indices_of_another_dtype_are_refused_as_ever(wrong: Any) -> None:
+def test_indices_of_another_dtype_are_refused_as_by_the_full_path(wrong: Any) -> None:
     picks = [onnx.helper.make_node("Gather", ["rows", "i"], ["y"])]
     model = model_of(picks, {"i": (2,)}, ["y"], {"rows": np.ones((5, 2), np.float32)}, dtypes={"i": 7})
     with syclsched.compile(model, devices="cpu", autotune=False) as made:
@@ -274,7 +274,7 @@ def test_callers_get_a_runner_in_their_order(one_runner) -> None:
     assert path._idle == [noting] and not path._waiting
 
 
-def test_a_runner_that_an_interrupted_call_has_lost_is_found_again(one_runner, monkeypatch) -> None:
+def test_a_runner_lost_by_an_interrupted_call_is_recovered(one_runner, monkeypatch) -> None:
     model, path = one_runner
     runner = path._idle.pop()
     monkeypatch.setattr(cached_call, "LONGEST_S", 0.01)

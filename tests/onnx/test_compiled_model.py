@@ -45,7 +45,7 @@ def compiled():
         yield made
 
 
-def test_any_way_to_give_inputs_gives_the_same(compiled) -> None:
+def test_all_forms_of_inputs_have_equal_results(compiled) -> None:
     image = images(2)
     for found in (compiled(image), compiled({"image": image}), compiled(image=image), compiled(image.tolist())):
         np.testing.assert_allclose(found["probabilities"], expected(image), atol=1e-5)
@@ -210,7 +210,7 @@ def test_a_closed_model_refuses_calls() -> None:
         pass
 
 
-def test_a_model_is_closed_though_a_stream_of_it_was_left_open() -> None:
+def test_a_model_with_an_open_stream_can_be_closed() -> None:
     with syclsched.compile(MODEL, devices="cpu", autotune=False) as made:
         left = made.stream([images(1, seed) for seed in range(9)], in_flight=2)
         np.testing.assert_allclose(next(left)["probabilities"], expected(images(1, 0)), atol=1e-5)
@@ -354,7 +354,7 @@ def test_a_plan_is_used_again_if_wanted(planned: list[str]) -> None:
         assert len(planned) == count
 
 
-def test_the_first_calls_are_measured_and_decide_as_other_runs_do(planned: list[str]) -> None:
+def test_the_first_calls_are_recorded_like_other_runs(planned: list[str]) -> None:
     from syclsched.execution.core.history_feed import FEED
     from syclsched.profiling import HistoryStore
 

@@ -41,7 +41,7 @@ def affine(*, first: bool = False, ir_version: int = 8):
 
 
 @pytest.mark.parametrize("first", [False, True])
-def test_default_values_hold_unless_others_are_given(first: bool) -> None:
+def test_default_values_are_used_for_missing_inputs(first: bool) -> None:
     """The error said that the model had a value, although the format allows callers to give another."""
     proto = affine(first=first)
     right = ReferenceEvaluator(proto)
@@ -66,7 +66,7 @@ def test_default_values_hold_unless_others_are_given(first: bool) -> None:
             np.testing.assert_allclose(compiled(X)["y"], X * [1, 2, 3] + [10, 20, 30])
 
 
-def test_repeated_calls_that_give_one_default_do_not_take_another() -> None:
+def test_repeated_calls_distinguish_the_given_defaults() -> None:
     with syclsched.compile(affine(), devices="cpu", autotune=False) as compiled:
         other = np.float32([1, 1, 1])
         for _ in range(4):

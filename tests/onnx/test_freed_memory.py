@@ -57,7 +57,7 @@ class _Mapping:
         return int(found.group(1))
 
 
-def test_pages_of_a_file_are_given_back_if_wanted_and_read_the_same(file: Path) -> None:
+def test_pages_of_a_file_are_released_on_request_and_read_equal(file: Path) -> None:
     with _Mapping(file) as mapping:
         give_back(library_pages=False)
         assert mapping.resident_kib() > 0
@@ -77,7 +77,7 @@ def test_changed_or_writable_pages_are_kept(file: Path) -> None:
         assert mapping.content()[:7] == b"changed"
 
 
-def test_a_system_that_hides_its_mappings_keeps_them(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_are_kept_if_mappings_cannot_be_read(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: Path) -> bytes:
         raise PermissionError
 

@@ -221,7 +221,7 @@ def test_a_file_that_is_gone_is_no_matter(open_path: Path) -> None:
 
 @pytest.mark.parametrize("given_as", ["bytes", "ModelProto"])
 @pytest.mark.parametrize("batch", [1, "batch"])
-def test_models_in_memory_are_right_and_stay_as_they_are(given_as: str, batch: int | str) -> None:
+def test_models_in_memory_are_right_and_unchanged(given_as: str, batch: int | str) -> None:
     proto = model(batch)
     source = proto if given_as == "ModelProto" else proto.SerializeToString()
     before = proto.SerializeToString()
@@ -232,7 +232,7 @@ def test_models_in_memory_are_right_and_stay_as_they_are(given_as: str, batch: i
     assert proto.SerializeToString() == before and source in (proto, before)
 
 
-def test_forms_of_weights_that_were_only_tried_are_given_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uploads_of_discarded_variants_are_freed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("syclsched.onnx.model_build._MUCH_BYTES", 0)
     with syclsched.compile(path, devices="cpu") as compiled:
         check(compiled, path)

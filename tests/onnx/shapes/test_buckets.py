@@ -399,7 +399,7 @@ def test_an_encoder_like_bert_is_planned_once_a_bucket() -> None:
         assert len(compiled.kept_shapes) == 3  # the bucket of 5 texts is another one
 
 
-def test_nothing_beyond_the_length_reaches_the_results() -> None:
+def test_padding_does_not_affect_the_results() -> None:
     with Both(encoder(), ENCODED, OUTPUTS, {"length": 16}) as both:
         both.check({name: np.full_like(value, np.nan) if name == "x" else value for name, value in text(1, 16).items()})
         both.check({name: value * 1e4 for name, value in text(1, 16).items()})

@@ -160,7 +160,7 @@ def test_splits_with_value_dependent_sizes() -> None:
     check_refusal(nodes, values, (two(3, 30),), "parts")
 
 
-def test_a_value_that_stays_the_same_gives_exact_extents() -> None:
+def test_a_constant_value_has_exact_extents() -> None:
     both = Both([node("Tile", ["x", "n"], ["y"])], {"x": x(2, 3), "n": two(3, 1)}, {"y": "float32"})
     with both.compiled as compiled:
         for _ in range(3):

@@ -230,7 +230,7 @@ def test_on_a_busy_machine_short_models_take_kernels_that_are_clearly_faster(
 
 @needs_onednn
 @pytest.mark.parametrize(("by_library_s", "tried"), [(1e-3, True), (1.0, False)])
-def test_of_long_models_kernels_that_may_save_little_are_not_made(monkeypatch, quiet, by_library_s, tried) -> None:
+def test_kernels_with_little_possible_gain_are_not_made(monkeypatch, quiet, by_library_s, tried) -> None:
     harness = TuningHarness(monkeypatch)
     harness.seconds[kernel_selection.LIBRARY] = by_library_s
     monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
@@ -331,7 +331,7 @@ def test_a_plan_for_all_memory_is_made_for_less_if_it_is_not_replayed(
 
 
 @pytest.mark.parametrize("tries", [False, True])
-def test_a_plan_for_less_memory_is_tried_as_others_are(monkeypatch, tries: bool) -> None:
+def test_a_plan_for_less_memory_takes_part_in_trials(monkeypatch, tries: bool) -> None:
     bind = Bindings(replayed=False)
     builder(monkeypatch, bind, is_limited=True, tries=tries)()
     assert bind.keys == (["tried of all", "tried of less", "tried of all"] if tries else [None] * 3)
@@ -362,7 +362,7 @@ def test_a_variant_that_is_refused_loses(monkeypatch, quiet) -> None:
 
 
 @needs_onednn
-def test_a_race_that_was_interrupted_leaves_nothing_open_and_can_be_run_again(monkeypatch, quiet) -> None:
+def test_an_interrupted_comparison_closes_all_and_can_be_repeated(monkeypatch, quiet) -> None:
     harness = TuningHarness(monkeypatch, kernel_s=1e-4)
 
     def interrupted(runs):

@@ -58,7 +58,7 @@ def test_a_slower_kernel_between_two_fast_kernels_saves_switches() -> None:
     assert select_kernels("abc", dict.fromkeys("abc", 5.0), {"a": 1.0, "b": 6.0, "c": 1.0}, 1.0) == set("abc")
 
 
-def test_no_other_choice_takes_less() -> None:
+def test_the_selection_is_optimal() -> None:
     random = Random(1)
     for _ in range(100):
         tasks = [str(i) for i in range(6)]
@@ -111,7 +111,7 @@ def test_tasks_with_shapes_refused_by_kernels_stay_with_the_library() -> None:
 
 @needs_onednn
 @pytest.mark.parametrize(("rows", "library_is_taken"), [(32, False), (32_000, True)])
-def test_a_tiny_task_between_kernels_is_one(rows: int, library_is_taken: bool) -> None:
+def test_a_tiny_task_between_kernels_is_a_kernel(rows: int, library_is_taken: bool) -> None:
     graph = TaskGraph()
     arrays = [graph.array(name, (rows, 20), "float32") for name in "xab"]
     turned = [graph.array(name, (20, rows), "float32") for name in "cyz"]
@@ -217,7 +217,7 @@ def test_the_longest_task_of_a_kind_is_sampled_once(quiet) -> None:
 
 
 @needs_onednn
-def test_tasks_that_have_run_by_another_kernel_than_expected_are_not_tried_again(quiet) -> None:
+def test_tasks_run_by_an_unexpected_kernel_are_not_sampled_again(quiet) -> None:
     platform = syclsched.describe(["cpu"])
     (device,) = platform.compute_devices
     costs, history = CostModel(platform), History()

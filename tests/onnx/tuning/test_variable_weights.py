@@ -54,7 +54,7 @@ def test_each_convolution_by_variable_weights_gets_an_array_of_its_own() -> None
         assert {name: task.arguments[name] for name in before.arguments} == before.arguments
 
 
-def test_an_array_gets_a_name_that_is_not_taken() -> None:
+def test_a_scratch_array_gets_an_unused_name() -> None:
     graph = TaskGraph()
     x, w = graph.array("x", (2, 14, 14, 32), "float32"), graph.array("w", (48, 32, 3, 3), "float32")
     y = graph.array("task filters", (2, 14, 14, 48), "float32")
