@@ -84,7 +84,7 @@ def test_the_wheel_has_the_compiled_layer(wheel_names: set[str]) -> None:
     assert [n for n in wheel_names if n.startswith("syclsched/oneapi/_il_layer") and n.endswith(".so")]
 
 
-def test_the_sdist_has_all_that_is_built_from(sdist_names: set[str]) -> None:
+def test_the_sdist_has_all_sources(sdist_names: set[str]) -> None:
     expected = {f"syclsched/{name}" for name in sources("syclsched", "*.py") | sources("syclsched", "*.[ch]")}
     expected |= {f"kernels/{name}" for name in sources("kernels", "*.py")}
     expected |= {f"device_profiles/{name}" for name in sources("device_profiles", "*")}

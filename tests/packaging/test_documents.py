@@ -53,12 +53,12 @@ def test_the_readme_has_the_two_commands() -> None:
         ("<!-- command: x -->\n```sh\none\n```\n<!-- end -->\n" * 2, "twice"),
     ],
 )
-def test_a_command_is_one_line_and_there_once(document: str, complaint: str) -> None:
+def test_missing_or_repeated_commands_are_reported(document: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         tool("readme_command").commands(document)
 
 
-def test_the_readme_shows_the_example_as_it_is() -> None:
+def test_the_readme_shows_the_first_example() -> None:
     source = text("examples/first_graph.py").split('"""', 2)[2].strip()
     assert f"```python\n{source}\n```" in text("README.md")
 

@@ -19,7 +19,7 @@ FOLLOWED = ("README.md", "docs/tutorials/quickstart.md", "docs/tutorials/trainin
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("page", PAGES)
-def test_blocks_run_as_they_stand(
+def test_blocks_of_pages_run(
     page: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
