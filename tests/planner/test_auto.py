@@ -111,7 +111,7 @@ def two_devices_with_memory() -> Platform:
     return Platform("two", (*devices, host), tuple(spaces), tuple(links))
 
 
-def test_a_search_with_copy_lanes_beats_every_policy_where_copies_are_dear() -> None:
+def test_the_search_beats_every_policy_with_expensive_copies() -> None:
     rng, graph = random.Random(2), TaskGraph("random")
     results = [graph.array(f"a{n}", (rng.randint(1, 9),), dtype="uint8") for n in range(24)]
     for n, result in enumerate(results):
