@@ -19,7 +19,7 @@ def test_two_stages_need_no_more_than_the_longer() -> None:
     assert found.interval_s == pytest.approx(4.0)
 
 
-def test_lanes_that_take_turns_leave_gaps_that_nothing_fits_into() -> None:
+def test_alternating_lanes_leave_unusable_gaps() -> None:
     even = shortest_cycle(steps((0, 3.0), (1, 3.0), (0, 3.0), (1, 3.0)))
     uneven = shortest_cycle(steps((0, 1.0), (1, 3.0), (0, 5.0), (1, 4.0), (0, 5.0)))
     assert even is not None and uneven is not None

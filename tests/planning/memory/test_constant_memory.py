@@ -19,11 +19,11 @@ def test_arrays_have_the_memory_beside_constants() -> None:
     assert reserve_memory(with_memory(100), {}) == with_memory(100)
 
 
-def test_memory_of_unknown_size_stays_so() -> None:
+def test_memory_of_unknown_size_stays_unknown() -> None:
     assert reserve_memory(with_memory(0), {"gpu": 99}).space("gpu").capacity_bytes == 0
 
 
 @pytest.mark.parametrize("taken", [100, 101])
-def test_constants_that_leave_nothing_are_refused_and_nothing_is_no_unknown_size(taken: int) -> None:
+def test_constants_that_fill_the_memory_are_refused(taken: int) -> None:
     with pytest.raises(MemoryLimitError, match=rf"constants take {taken} bytes, there are 100 bytes"):
         reserve_memory(with_memory(100), {"gpu": taken})

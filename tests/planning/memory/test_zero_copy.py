@@ -77,7 +77,7 @@ def test_a_donated_input_that_two_memories_update_is_copied() -> None:
     assert not plan.residents
 
 
-def test_policies_know_that_donated_inputs_are_there() -> None:
+def test_policies_assume_resident_donated_inputs() -> None:
     for donated in (True, False):
         graph = updating(donated=donated)
         problem = PlanBuilder(graph, PLATFORM, CostModel(PLATFORM)).problem()

@@ -54,13 +54,13 @@ def test_a_ready_copy_does_not_wait_behind_an_unready_copy() -> None:
     assert copied(plan) == ["early", "late"]
 
 
-def test_nothing_runs_ahead_where_that_gains_nothing() -> None:
+def test_copies_are_not_prefetched_without_gain() -> None:
     graph, schedule, durations = late_and_early()
     # The copy of early takes no longer than the task that comes before its use.
     assert copied(build_plan(graph, two_gpus(link_s=1.0), schedule, durations)) == ["late", "early"]
 
 
-def test_nothing_runs_ahead_of_memory() -> None:
+def test_prefetches_stay_within_the_memory() -> None:
     graph, schedule, durations = late_and_early()
     both = build_plan(graph, two_gpus(link_s=3.0, left_bytes=16000), schedule, durations)
     assert copied(both) == ["early", "late"]
@@ -100,7 +100,7 @@ def test_ready_copies_of_a_lane_are_ordered_by_due_date() -> None:
     assert start_times(lane, ~early & False, starts, before, duration, 2, 5).tolist() == [0.0, 1.0, 6.0, 8.0, 10.0]
 
 
-def test_a_window_holds_copies_back() -> None:
+def test_a_window_limits_prefetches() -> None:
     # Lane 0 computes 0, 2, 4 (1 s each), lane 1 copies 1, 3, 5 (without waits).
     starts, before = ragged([[]] * 6)
     lane, early = np.array([0, 1] * 3), np.array([False, True] * 3)
@@ -138,7 +138,7 @@ def test_instructions_start_after_their_dependencies(count: int, lanes: int, win
 
 @settings(max_examples=examples(60), deadline=None)
 @given(tight_cases())
-def test_running_ahead_evicts_nothing_that_would_have_stayed(case: ScheduledGraph) -> None:
+def test_prefetching_causes_no_further_evictions(case: ScheduledGraph) -> None:
     given_ = building.plan_inputs(case.graph, case.platform, case.schedule, case.durations_s)
     try:
         draft = building.make_draft(given_, limited=True)

@@ -61,7 +61,7 @@ def only_evicting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "recomputing_may_pay", lambda *_: False)
 
 
-def test_a_value_is_made_again_where_that_is_faster_than_copying_it_out_and_back(
+def test_values_are_recomputed_if_faster_than_copying(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     graph, schedule, durations = reversed_chain(5)
@@ -86,7 +86,7 @@ def test_a_value_is_copied_out_and_back_where_that_is_faster() -> None:
     assert plan.counters.copies > 0
 
 
-def test_a_long_chain_saves_some_values_and_makes_others_again() -> None:
+def test_a_long_chain_saves_some_values_and_recomputes_others() -> None:
     graph, schedule, durations = reversed_chain(24)
     plan = predict(build_plan(graph, gpu(64), schedule, durations))
     verify(plan, graph)
@@ -114,7 +114,7 @@ def test_recomputations_are_marked_and_restored_from_json() -> None:
     assert "done again" in plan.explain(again(plan)[0])
 
 
-def test_a_full_host_is_no_hindrance_where_values_can_be_made_again() -> None:
+def test_recomputation_avoids_a_full_host_memory() -> None:
     graph, schedule, durations = reversed_chain(6)
     tight = gpu(32, host_bytes=8, link_s=1e-3)  # copies would be cheap, but there is no memory for them
     plan = build_plan(graph, tight, schedule, durations)
@@ -132,7 +132,7 @@ def test_a_full_host_is_no_hindrance_where_values_can_be_made_again() -> None:
         build_plan(once, tight, Schedule("by hand", tuple(assigned)), dict.fromkeys((a.task for a in assigned), 1.0))
 
 
-def test_values_of_the_hosts_own_tasks_are_made_again_where_its_memory_is_short() -> None:
+def test_values_of_host_tasks_are_recomputed_if_host_memory_is_short() -> None:
     graph, schedule, durations = reversed_chain(6)
     assigned = tuple(replace(a, device=HOST, implementation="host") for a in schedule.assignments)
     plan = build_plan(graph, gpu(32, host_bytes=32), replace(schedule, assignments=assigned), durations)
@@ -147,7 +147,7 @@ def impure(graph: TaskGraph, names: tuple[str, ...]) -> None:
         graph.edge(first, second)
 
 
-def test_tasks_that_an_edge_orders_beyond_their_accesses_are_done_once() -> None:
+def test_impure_tasks_are_not_recomputed() -> None:
     graph, schedule, durations = reversed_chain(5)
     impure(graph, tuple(f"f{n}" for n in range(5)))
     plan = build_plan(graph, gpu(32), schedule, durations)
@@ -233,7 +233,7 @@ def test_plans_with_little_memory_have_the_sequential_results(case: ScheduledGra
 
 @settings(max_examples=examples(50), deadline=None)
 @given(tight_cases())
-def test_a_plan_that_may_make_values_again_is_never_predicted_slower_nor_refused_more_often(
+def test_recomputation_never_slows_a_plan_or_refuses_more(
     case: ScheduledGraph,
 ) -> None:
     given_ = building.plan_inputs(case.graph, case.platform, case.schedule, case.durations_s)

@@ -140,7 +140,7 @@ def test_values_with_another_copy_are_evicted_without_a_copy() -> None:
     assert copies(plan) == [("a", "gpu"), ("b", "gpu"), ("a", "gpu")]
 
 
-def test_a_result_that_makes_room_is_saved_to_the_host() -> None:
+def test_an_evicted_result_is_saved_to_the_host() -> None:
     graph, schedule, durations = chain(("w", "A"), ("w", "b"))
     plan = build_plan(graph, one_gpu(8), schedule, durations)
     verify(plan, graph)
@@ -162,7 +162,7 @@ def test_an_allocation_waits_for_the_free_of_the_same_array() -> None:
         verify(replace(plan, lanes=lanes))
 
 
-def test_a_status_stays_where_it_is_though_no_task_needs_it_any_more() -> None:
+def test_a_status_is_never_evicted() -> None:
     graph, schedule, durations = chain(("w", "s"), ("w", "a"), ("w", "b"), ("r", "a"), ("r", "b"))
     judging = replace(touching((WRITE,)), status="p0", explain_status=str)
     judged = TaskGraph("judged")

@@ -142,7 +142,7 @@ def test_a_dropped_dependency_is_refused_with_the_rows_where_both_meet() -> None
         verify(replace(plan, lanes=lanes), graph)
 
 
-def test_a_device_that_writes_rows_leaves_the_others_where_they_are() -> None:
+def test_writing_rows_does_not_move_other_rows() -> None:
     graph = TaskGraph("halves")
     a = graph.array("a", (100,), data=[0.0] * 100)
     graph.kernel(UPDATE, name="left", p0=a[:50])
@@ -255,7 +255,7 @@ def test_rows_that_a_task_touches_lie_in_one_space() -> None:
         verify(tampered(plan, "host", elsewhere))
 
 
-def test_arrays_that_are_touched_whole_know_nothing_of_it() -> None:
+def test_arrays_accessed_whole_have_no_segments() -> None:
     graph = TaskGraph("whole")
     a = graph.array("a", (100,))
     graph.kernel(WRITE, name="first", p0=a)
