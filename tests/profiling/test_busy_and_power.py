@@ -23,7 +23,7 @@ def test_stat_is_read_as_proc_5_defines_it() -> None:
     assert parse_stat("intr 1 2 3\n", 100.0) == (0.0, 0.0)
 
 
-def test_own_work_is_not_others_work() -> None:
+def test_own_processor_time_does_not_count_as_load() -> None:
     before, after = CpuTimes(10.0, 100.0, 5.0), CpuTimes(14.0, 120.0, 8.0)
     assert others_share(before, after) == pytest.approx(1.0 / 20.0)
     assert others_share(None, after) is None

@@ -154,9 +154,7 @@ def several_ways(slow_s: float, quick_s: float) -> tuple[Operation, list[str], S
 
 
 @pytest.mark.sycl
-def test_the_fastest_of_several_is_planned_in_every_process_after(
-    machine: tuple[Platform, Any], tmp_path: Path
-) -> None:
+def test_the_fastest_implementation_is_planned_from_then_on(machine: tuple[Platform, Any], tmp_path: Path) -> None:
     platform, live = machine
     operation, called, sampler = several_ways(0.002, 1e-6)
     graph = TaskGraph("several")

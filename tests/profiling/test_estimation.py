@@ -35,7 +35,7 @@ def test_a_single_quiet_sample_outweighs_all_busy_samples() -> None:
     assert (found.value, found.samples) == (2.0, 1)
 
 
-def test_of_busy_samples_the_lower_half_counts_and_they_stay_provisional() -> None:
+def test_busy_samples_count_by_their_lower_half_and_are_provisional() -> None:
     found = estimate(busy(2.0, 9.0, 2.2, 7.0, 2.1))
     assert found.value == 2.1
     assert is_provisional(found)
@@ -81,7 +81,7 @@ def test_recent_runs_determine_the_current_pace() -> None:
     assert pace(kinds(1.7), 99_000.0) is None  # the runs were yesterday's
 
 
-def test_estimates_follow_todays_speed_unless_they_are_todays() -> None:
+def test_older_estimates_are_scaled_to_the_current_speed() -> None:
     old, new = quiet(*[2.0] * 8), quiet(*[2.0] * 8, when_s=90_000.0)
     slower = paced(estimate(old), old, 1.7, 80_000.0)
     assert slower.value == pytest.approx(3.4)

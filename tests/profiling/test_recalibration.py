@@ -110,7 +110,7 @@ def test_timing_again_has_a_time_limit(healing) -> None:
 
 
 @pytest.mark.sycl
-def test_everything_is_timed_again_on_request_and_the_old_times_lose(healing, machine) -> None:
+def test_requested_timings_replace_old_times(healing, machine) -> None:
     clock, graph, history, measure = healing
     measure(QUIET)
     clock.takes_s = {"one": 4e-3, "other": 3e-3}

@@ -132,7 +132,7 @@ def test_one_sample_is_taken_even_without_budget() -> None:
     assert Sampler(clock=VirtualClock()).sample_until(lambda: 3.0, budget_s=0.0) == Quantity(3.0, 0.0, 1, 0)
 
 
-def test_after_the_deadline_one_sample_has_to_do() -> None:
+def test_after_the_deadline_only_one_sample_is_taken() -> None:
     clock = VirtualClock()
     clock.now = 11.0
     assert Sampler(clock=clock, deadline_s=10.0).sample_until(lambda: 1.0, budget_s=100.0).samples == 1
