@@ -80,7 +80,7 @@ def test_dependencies_of_the_original_are_kept(graph: TaskGraph, where: Platform
 
 
 @pytest.mark.parametrize("length", [2, 50, MAX_STEPS, MAX_STEPS + 1, 1000])
-def test_a_tiny_chain_becomes_as_few_tasks_as_may_be(length: int) -> None:
+def test_a_chain_of_tiny_tasks_becomes_as_few_tasks_as_allowed(length: int) -> None:
     found = coarsen(chain(length), PLATFORMS[0], CostModel(PLATFORMS[0]))
     assert len(found.graph) == -(-length // MAX_STEPS)
     assert found.counters.merged == length - (1 if length % MAX_STEPS == 1 else 0)
@@ -176,7 +176,7 @@ def test_rows_of_arrays_are_left_as_they_are() -> None:
         replay(graph, Recipe(merges=(Merge(("part0", "part1"), (), "parts"),)))
 
 
-def test_a_name_that_is_taken_is_not_given_again() -> None:
+def test_a_merged_task_gets_an_unused_name() -> None:
     graph = chain(2)
     z = graph.array("z", (100,), "int64")
     graph.host(lambda z: None, name="t0+t1", z=z.write())

@@ -148,7 +148,7 @@ def test_nothing_to_split_is_the_graph_itself() -> None:
     assert on(platform(FAST), graph).graph is graph
 
 
-def test_a_device_that_no_copy_reaches_takes_no_part() -> None:
+def test_an_unreachable_device_gets_no_share() -> None:
     where = platform(FAST, SLOW, bandwidth=1e11)
     cut_off = replace(where, links=tuple(n for n in where.links if "slow" not in (n.source, n.destination)))
     assert on(where, layers()).changed
