@@ -152,7 +152,7 @@ def test_multipliers_make_devices_of_their_own_kind_of_work_equal() -> None:
     assert area_multipliers(apart, np.ones(9, np.int64), np.array([1, 1]))[0] == bound
 
 
-def test_nothing_to_do_is_done_at_once() -> None:
+def test_bounds_of_an_empty_problem_are_zero() -> None:
     bound = LowerBounds(0.0, 0.0, 0.0, 0.0, 0.0)
     assert (bound.best_s, bound.gap(0.0), bound.gap(1.0)) == (0.0, 0.0, math.inf)
 

@@ -109,7 +109,7 @@ def test_a_registered_policy_is_one_like_the_others() -> None:
 
 
 @pytest.mark.parametrize(("most", "there"), [(9, False), (10, True), (None, True)])
-def test_a_policy_too_slow_for_so_many_tasks_is_no_candidate(most: int | None, there: bool) -> None:
+def test_a_policy_too_slow_for_the_number_of_tasks_is_no_candidate(most: int | None, there: bool) -> None:
     registry.register(Backwards(max_tasks=most))
     try:
         assert ("backwards" in registry.candidates(PROBLEM)) is there

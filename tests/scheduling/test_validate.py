@@ -165,13 +165,13 @@ def test_items_are_followed_through_spaces_to_the_second(processors: list[int], 
             assert violations(problem, instants(processors, early)) == (what,)
 
 
-def test_where_there_is_no_way_nothing_arrives() -> None:
+def test_reads_without_a_route_are_violations() -> None:
     cut = problem_from_arrays([[1.0, 1.0]] * 2, [0], [1], [1.0], latency_s=[[0.0, INF], [INF, 0.0]])
     found = violations(cut, Timetable(np.array([0, 1]), np.array([0.0, 50.0]), np.array([1.0, 51.0])))
     assert found == ("task 't1' needs output of task 't0' on 'p1', where it never is: there is no way",)
 
 
-def test_nothing_to_copy_is_everywhere_even_without_a_way() -> None:
+def test_empty_items_need_no_route() -> None:
     cut = problem_from_arrays([[1.0, 1.0]] * 2, [0], [1], [0.0], latency_s=[[0.0, INF], [INF, 0.0]])
     assert violations(cut, Timetable(np.array([0, 1]), np.array([0.0, 1.0]), np.array([1.0, 2.0]))) == ()
 
@@ -241,7 +241,7 @@ def test_each_mistake_of_the_copies_is_found(sent: Copies | None, text: str) -> 
         validate(FORK, replace(FORKED, copies=sent))
 
 
-def test_copies_are_not_listed_where_nothing_is_in_their_way() -> None:
+def test_listed_copies_without_contention_are_violations() -> None:
     free = problem_from_matrices([[1.0] * 3] * 3, {(0, 1): 5.0, (0, 2): 3.0})
     assert violations(free, FORKED) == (
         "copies are listed, though nothing is in their way and they start as soon as they can",

@@ -182,6 +182,6 @@ def test_arrays_that_do_not_fit_are_refused(changes: dict[str, Any], text: str) 
         problem_from_arrays(**given)
 
 
-def test_names_must_be_as_many_and_different() -> None:
+def test_names_must_be_distinct_and_complete() -> None:
     with pytest.raises(GraphError, match="1 different names are given for 2 tasks"):
         problem_from_matrices([[1.0], [1.0]], {}, names=["a", "a"])

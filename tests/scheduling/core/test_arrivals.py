@@ -34,7 +34,7 @@ def test_inputs_lie_on_the_host() -> None:
     assert ready(make_partial_schedule(problem([4.0], [{0: READ}]).tables), 0) == [14.0, 4.0, 0.0]
 
 
-def test_nothing_to_read_and_nothing_to_copy() -> None:
+def test_tasks_without_data_are_ready_at_once() -> None:
     state = make_partial_schedule(problem([0.0], [{}, {0: READ}]).tables)
     assert ready(state, 0) == ready(state, 1) == [0.0, 0.0, 0.0]
 

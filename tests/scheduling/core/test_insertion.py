@@ -98,7 +98,7 @@ def test_pins_followers_offsets_and_starts_choose_the_device() -> None:
     assert timetable.processor.tolist() == [1, 0, 1]  # p0 starts it earlier only where p1 is busy
 
 
-def test_data_that_cannot_get_to_a_task_is_a_clear_error() -> None:
+def test_unreachable_data_is_refused_with_task_and_device() -> None:
     inf = math.inf
     cut = problem_from_arrays([[1.0, inf], [inf, 1.0]], [0], [1], [2.0], latency_s=[[0.0, inf], [inf, 0.0]])
     with pytest.raises(PolicyError, match=r"task 't1': its data cannot be brought to any device .*\(p1\)"):

@@ -77,7 +77,7 @@ def test_the_earliest_start_is_the_first_fit(wishes: list[tuple[float, float, bo
     assert in_time(lines, HEAD) == []
 
 
-def test_nothing_taken_is_free_at_once() -> None:
+def test_an_empty_timeline_is_free_at_once() -> None:
     lines = make_timelines(1, 4)
     assert earliest_start(lines.link, lines.time, 4, 3.0, 5.0, np.inf) == 3.0
 

@@ -100,7 +100,7 @@ def test_arrays_of_interrupted_updates_are_lost() -> None:
     assert [(u.task, u.reason) for u in updated.undone] == [(1, "data")]
 
 
-def test_a_result_that_did_not_get_home_is_lost() -> None:
+def test_a_result_not_yet_copied_home_is_lost() -> None:
     problem = build(
         [[1.0, math.inf]], [[0], [1]], [4.0], [0], [{0: WRITE}], [[0.0, 2.0], [2.0, 0.0]], np.zeros((2, 2)),
         wishes=[(0, 1)],
@@ -113,7 +113,7 @@ def test_a_result_that_did_not_get_home_is_lost() -> None:
 
 
 @pytest.mark.parametrize("channel", [None, (0, NOTHING)])
-def test_a_result_is_sent_home_again_from_where_it_has_been_copied_to(channel: tuple[int, int] | None) -> None:
+def test_a_result_is_copied_home_from_a_surviving_copy(channel: tuple[int, int] | None) -> None:
     # Made on d0 in 1 s. It is at d1, which reads it, from 2 s on; the copy to m2 takes 4 s from d0 and 10 s from d1.
     problem = build(
         [[1.0, math.inf], [math.inf, 1.0]], [[0], [1]], [4.0], [0], [{0: WRITE}, {0: READ}],
@@ -268,7 +268,7 @@ def test_every_task_is_done_once_or_reported(data: st.DataObject, channels: bool
 
 
 @given(st.data())
-def test_where_data_cannot_go_everywhere(data: st.DataObject) -> None:
+def test_failures_with_unreachable_memory_spaces(data: st.DataObject) -> None:
     problem = data.draw(problems(channels=False, unreachable=True))
     events = data.draw(mishaps(problem))
     for policy in DYNAMIC_POLICIES:

@@ -143,7 +143,7 @@ class Unrolled:
 
 
 @pytest.mark.parametrize("channels", [False, True])
-def test_generations_do_not_get_into_each_others_way(channels: bool) -> None:
+def test_generations_do_not_conflict(channels: bool) -> None:
     @settings(max_examples=examples(50), deadline=None)
     @given(problems(channels=channels), st.sampled_from(["heft", "min-min", "random", "round-robin"]))
     def check(problem: Problem, policy: str) -> None:
@@ -179,7 +179,7 @@ def test_two_devices_in_a_chain_work_on_two_generations() -> None:
     assert found.stage.tolist() == [0, 1]
 
 
-def test_an_update_in_place_is_handed_on() -> None:
+def test_an_update_in_place_is_passed_to_the_next_generation() -> None:
     """x is updated on d0, then read and updated on d1: the next generation begins with this value."""
     problem = build(
         [[2.0, math.inf], [math.inf, 3.0]], [[0], [1]], [8.0, 1.0], [0, 0], [{0: UPDATE}, {0: UPDATE, 1: WRITE}],

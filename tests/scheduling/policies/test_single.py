@@ -31,7 +31,7 @@ def test_tasks_it_cannot_run_go_to_the_earliest_finish() -> None:
     assert timetable.makespan_s == 10.0
 
 
-def test_a_device_that_data_cannot_reach_is_left() -> None:
+def test_a_device_with_unreachable_data_is_not_used() -> None:
     cut = problem_from_arrays([[1.0, INF], [5.0, 1.0]], [0], [1], [2.0], latency_s=[[0.0, INF], [INF, 0.0]])
     timetable = Single("p1").schedule(cut)
     validate(cut, timetable)

@@ -47,7 +47,7 @@ def test_a_list_schedule_is_decoded_into_one_that_is_no_longer(problem: Problem)
 
 @given(problems(channels=False), st.integers(0, 1000))
 @settings(max_examples=examples(20), deadline=None)
-def test_moves_are_worked_out_as_if_from_nothing_and_taken_back_without_trace(problem: Problem, seed: int) -> None:
+def test_incremental_moves_equal_a_complete_decoding_and_can_be_undone(problem: Problem, seed: int) -> None:
     evaluator, _ = begin(problem, seed)
     search = evaluator.state
     for step in range(30):

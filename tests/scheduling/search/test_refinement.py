@@ -71,7 +71,7 @@ def test_contention_is_searched_as_well() -> None:
 
 
 @pytest.mark.parametrize("tasks", [30, 90])
-def test_a_random_graph_gets_better_and_the_same_again_each_time(tasks: int) -> None:
+def test_refinement_improves_a_random_graph_repeatably(tasks: int) -> None:
     problem = layered(tasks, 3, 3, seed=1)
     start = Heft().schedule(problem)
     first, second = (refine(problem, [start], steps=6_000, seed=7) for _ in range(2))
@@ -87,7 +87,7 @@ def test_the_best_of_several_starts_counts() -> None:
     assert makespan_s(problem, found) <= makespan_s(problem, good)
 
 
-def test_a_start_that_meets_a_bound_is_given_back() -> None:
+def test_a_start_that_meets_a_bound_is_returned() -> None:
     problem = problem_from_matrices([[1.0, 2.0], [2.0, 5.0]], {(0, 1): 3.0})
     start = Heft().schedule(problem)
     assert refine(problem, [start], steps=1_000) is start
