@@ -62,7 +62,7 @@ def test_directions_and_links_are_channels_of_their_own() -> None:
     assert finishes(plan) == {0: 2.0, 1: 2.0, 2: 2.0, 3: 4.0}
 
 
-def test_a_copy_through_the_host_takes_both_channels_and_keeps_its_place() -> None:
+def test_a_copy_through_the_host_takes_both_channels_in_order() -> None:
     # 1 goes from a to b: it needs a->host, used by 0 until 2 s, and host->b, which it blocks for 2 meanwhile.
     plan = plan_on(
         sharing("one-port", channel=None),
@@ -142,7 +142,7 @@ def test_no_two_copies_are_on_a_one_port_channel_at_once(plan: Plan) -> None:
 
 
 @given(random_plans(contention="fair"))
-def test_sharing_keeps_bytes_and_never_loses_time_for_one_alone(plan: Plan) -> None:
+def test_shared_channels_respect_bandwidth_and_single_copy_time(plan: Plan) -> None:
     """No channel exceeds its bandwidth, and every copy lasts at least its time alone."""
     if not completes(plan):
         return

@@ -25,7 +25,7 @@ def cluster(*machines: str) -> Platform:
     return joined(dict.fromkeys(machines, machine), paths)
 
 
-def test_machines_submit_beside_each_other() -> None:
+def test_machines_submit_concurrently() -> None:
     """Before, all tasks of a cluster were submitted one after another: a plan for more machines was never faster."""
     kind = next(i.name for i in get("scale").implementations if i.kind == "opencl-c")
     graph = TaskGraph("chains")

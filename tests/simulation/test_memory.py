@@ -58,7 +58,7 @@ def test_a_free_takes_effect_after_its_waits_without_blocking_a_lane() -> None:
 
 
 @given(tight_cases())
-def test_at_no_time_is_more_memory_taken_than_there_is(case: ScheduledGraph) -> None:
+def test_memory_in_use_never_exceeds_the_capacity(case: ScheduledGraph) -> None:
     try:
         plan = predict(build_plan(case.graph, case.platform, case.schedule, case.durations_s))
     except MemoryLimitError:

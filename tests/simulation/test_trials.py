@@ -63,7 +63,7 @@ def test_a_failure_names_tasks_and_arrays() -> None:
     assert failing(2.0) == Trial(2.0)
 
 
-def test_a_spread_is_a_factor_either_way() -> None:
+def test_a_spread_is_a_factor_in_both_directions() -> None:
     many = plan_on(platform_of("a"), a__0=[launch(n, 1.0) for n in range(2000)])
     seconds = sorted(s.duration_s for s in simulate(many, noise=Noise(spread=3.0), seed=1).spans)
     assert 1 / 3 <= seconds[0] < 0.35
