@@ -84,7 +84,7 @@ def test_a_refused_submission_fails_its_task_and_no_other_chain(platform: Platfo
 
 @pytest.mark.parametrize("bound", [False, True])
 @pytest.mark.parametrize("done", [False, True])
-def test_a_failure_on_the_device_is_found_and_its_value_not_given_out(
+def test_a_device_failure_is_detected_and_its_results_refused(
     platform: Platform, devices: Any, bound: bool, done: bool
 ) -> None:
     graph = two_chains()
@@ -104,7 +104,7 @@ def test_a_failure_on_the_device_is_found_and_its_value_not_given_out(
             runner.close()
 
 
-def test_a_lost_device_takes_nothing_more(platform: Platform, devices: Any) -> None:
+def test_a_lost_device_refuses_all_submissions(platform: Platform, devices: Any) -> None:
     graph = two_chains()
     plan = plan_on(graph, platform, "cpu")
     with faults.inject(faults.lose("cpu", after=4)) as seen, pytest.raises(TaskFailedError):
@@ -221,7 +221,7 @@ def test_bad_faults_are_refused() -> None:
         pass
 
 
-def test_many_threads_pass_at_once(platform: Platform, devices: Any) -> None:
+def test_fault_points_count_passes_of_many_threads(platform: Platform, devices: Any) -> None:
     graph = two_chains()
     plan = plan_on(graph, platform, "cpu")
     with faults.inject() as seen:

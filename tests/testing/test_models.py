@@ -20,7 +20,7 @@ def test_weights_are_the_same_for_the_same_seed_only():
     assert one == same != other
 
 
-def test_nothing_is_left_of_weights_that_are_all_the_same():
+def test_constant_weights_are_replaced_by_random_weights():
     model = light_model("shufflenet")
     assert [value.name for value in model.graph.input] == ["gpu_0/data_0"]
     assert not [node for node in model.graph.node if node.op_type == "ConstantOfShape"]
