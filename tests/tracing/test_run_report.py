@@ -77,7 +77,7 @@ def test_an_empty_trace() -> None:
 
 
 @given(cases())
-def test_every_simulated_plan_adds_up(case: ScheduledGraph) -> None:
+def test_report_sums_of_simulated_plans_are_consistent(case: ScheduledGraph) -> None:
     plan = predict(build_plan(case.graph, case.platform, case.schedule, case.durations_s))
     report = make_report(simulate(plan), plan)
     assert sum(r.tasks for r in report.families) == len(case.graph)

@@ -103,6 +103,6 @@ def test_cancelled_tasks_have_no_times() -> None:
     assert "finished" not in told
 
 
-def test_names_that_are_not_there_are_answered_with_some_that_are() -> None:
+def test_an_unknown_task_name_gets_a_suggestion() -> None:
     with pytest.raises(GraphError, match=r"no task 'gem' ran.*'gemm'"):
         describe_task(SAMPLE, "gem")
