@@ -66,7 +66,7 @@ def test_repeated_steps_have_the_losses_and_parameters_of_others(monkeypatch: py
     st.sampled_from(["same", "double", "list", "mapping", "tuple", "columns", "reversed", "short labels", "one more"]),
     st.integers(0, 100),
 )
-def test_batches_of_any_form_are_taken_as_alone(one_trainer: Trainer, form: str, seed: int) -> None:
+def test_batches_of_any_form_equal_single_steps(one_trainer: Trainer, form: str, seed: int) -> None:
     x, y = batch(6, seed)
     made: dict[str, tuple[Any, Any]] = {
         "same": (x, y),

@@ -117,7 +117,7 @@ def test_parts_of_a_device_share_its_replica(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("alone", [0, 1])  # one is the update of the parameters with replicas
-def test_a_plan_without_replicas_in_between_leaves_none_behind(monkeypatch: pytest.MonkeyPatch, alone: int) -> None:
+def test_an_intermediate_plan_without_replicas_keeps_losses_equal(monkeypatch: pytest.MonkeyPatch, alone: int) -> None:
     platform, divide = far(), SplitPlanner.division
     names = [device.name for device in platform.compute_devices]
 

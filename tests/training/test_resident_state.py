@@ -111,7 +111,7 @@ def test_a_step_that_is_not_finite_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("kept", ["all", "all but the parity"])
-def test_after_a_failed_task_the_last_whole_step_is_there_or_nothing_is(
+def test_after_a_failed_task_the_last_step_is_kept_or_all_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
 ) -> None:
     if kept == "all but the parity":
@@ -199,9 +199,7 @@ def test_each_device_has_the_state_that_it_updates(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("apart", [(True, True), (True, False), (False, True)])
-def test_batches_planned_for_other_memory_take_the_state_there(
-    monkeypatch: pytest.MonkeyPatch, apart: tuple[bool, bool]
-) -> None:
+def test_plans_for_other_memory_move_the_state(monkeypatch: pytest.MonkeyPatch, apart: tuple[bool, bool]) -> None:
     platform = two_memories()
     for device, is_apart in zip(platform.compute_devices, apart, strict=True):
         platform = with_own_memory(platform, device.space) if is_apart else platform

@@ -461,7 +461,7 @@ def test_data_that_can_be_gone_through_once_is_refused_for_several_epochs() -> N
             found.fit([np.zeros(3)], progress=False)
 
 
-def test_after_a_failed_task_the_last_whole_step_is_there_or_nothing_is(tmp_path: Path) -> None:
+def test_after_a_failed_task_the_last_step_is_kept_or_all_is_lost(tmp_path: Path) -> None:
     with trainer() as found, trainer() as other:
         begun = fail_each_submission(found, other, blobs(16), tmp_path)
     assert {*begun} == {False, True}
@@ -552,7 +552,7 @@ def test_a_dispatched_step_with_library_calls_survives_refusals(tmp_path: Path) 
         assert not all(fail_each_submission(limited, other, batch, tmp_path, every=11))
 
 
-def test_a_step_that_fails_before_the_update_leaves_the_last_one() -> None:
+def test_a_step_that_fails_before_the_update_keeps_the_last_step() -> None:
     model = convolutional((4, 4), size=8, classes=SIZES[-1])
     batch, failed = model.batch(8, 0), set()
     with trainer(model.onnx, trace=True) as found:  # of which each task is submitted by itself
