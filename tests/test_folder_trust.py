@@ -65,14 +65,14 @@ def test_a_folder_that_others_can_write_to(folder: Path, mode: int, whom: str) -
     assert why_untrusted(folder) == f"{folder} can be written to by {whom} (mode {mode:04o})"
 
 
-def test_a_folder_above_it_counts_unless_it_is_sticky(folder: Path) -> None:
+def test_a_writable_parent_folder_is_untrusted_unless_sticky(folder: Path) -> None:
     folder.parent.chmod(0o777)
     assert why_untrusted(folder) == f"{folder.parent} can be written to by everyone (mode 0777)"
     folder.parent.chmod(0o1777)
     assert why_untrusted(folder) is None
 
 
-def test_a_group_counts_unless_it_is_the_users_own(folder: Path, owned: dict[Path, int]) -> None:
+def test_a_group_writable_folder_is_trusted_for_the_users_own_group(folder: Path, owned: dict[Path, int]) -> None:
     folder.chmod(0o770)
     gid = folder.stat().st_gid
     if folder_trust._is_own_group(gid):

@@ -82,7 +82,7 @@ def test_an_interrupt_is_not_repeated_before_a_callback_has_ended(lost: list[Any
     assert not lost
 
 
-def test_other_lost_exceptions_go_where_they_went_before(lost: list[Any]) -> None:
+def test_other_lost_exceptions_reach_the_previous_hook(lost: list[Any]) -> None:
     redeliver_lost_interrupts()
     redeliver_lost_interrupts()
     sys.unraisablehook(SimpleNamespace(exc_type=ValueError))  # type: ignore[arg-type]

@@ -194,7 +194,7 @@ def test_a_machine_that_changes_decides_again(machine: PlanningHarness) -> None:
     assert is_single(kept)
 
 
-def test_a_history_that_cannot_be_written_tries_nothing(machine: PlanningHarness, described: Platform) -> None:
+def test_without_a_writable_history_no_trials_are_made(machine: PlanningHarness, described: Platform) -> None:
     (machine.folder / "file").write_text("")
     with HistoryStore(machine.folder / "file" / "history.sqlite3") as history:
         assert history.note is not None

@@ -160,7 +160,7 @@ def test_a_file_that_another_process_wrote_is_read_again(made: list[str], monkey
     assert len(made) == 2
 
 
-def test_a_file_that_was_removed_is_as_good_as_none(made: list[str], tmp_path: Path) -> None:
+def test_a_removed_plan_file_is_ignored(made: list[str], tmp_path: Path) -> None:
     syclsched.plan(cholesky(), platform())
     (file,) = (tmp_path / "syclsched" / "plans").iterdir()
     file.unlink()
@@ -196,7 +196,7 @@ def test_another_state_of_the_package_plans_anew(made: list[str], monkeypatch: p
         '{"format": "syclsched-kept-plan/2", "times": [], "plans": []}',
     ],
 )
-def test_a_damaged_file_is_as_good_as_none(made: list[str], tmp_path: Path, damage: str) -> None:
+def test_a_damaged_plan_file_is_ignored(made: list[str], tmp_path: Path, damage: str) -> None:
     syclsched.plan(cholesky(), platform())
     (file,) = (tmp_path / "syclsched" / "plans").iterdir()
     file.write_text(damage)
@@ -204,7 +204,7 @@ def test_a_damaged_file_is_as_good_as_none(made: list[str], tmp_path: Path, dama
     assert len(made) == 2
 
 
-def test_a_file_with_a_plan_that_is_not_sound_is_as_good_as_none(
+def test_a_file_with_an_invalid_plan_is_ignored(
     made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     syclsched.plan(cholesky(), platform())
@@ -271,7 +271,7 @@ def test_a_file_that_may_only_be_read_is_used(made: list[str], monkeypatch: pyte
     assert made == ["cholesky"]
 
 
-def test_times_that_are_trusted_now_are_planned_with(made: list[str]) -> None:
+def test_times_that_become_certain_cause_a_new_plan(made: list[str]) -> None:
     history = timed(platform())
     for uncertainty in (0.9, 0.9, None):
         for key, known in history.items():

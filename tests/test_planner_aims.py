@@ -51,7 +51,7 @@ def powered(platform: Platform, **watts: tuple[float, float]) -> Platform:
 
 @settings(max_examples=examples(20), deadline=None)
 @given(graphs(), platforms())
-def test_every_plan_has_a_bound_that_it_keeps_to(graph: TaskGraph, platform: Platform) -> None:
+def test_every_plan_has_a_valid_lower_bound_and_gap(graph: TaskGraph, platform: Platform) -> None:
     plan = plan_graph(graph, platform, steps=50)
     assert 0.0 <= plan.lower_bound_s <= plan.makespan_s * (1 + 1e-9)
     assert (
@@ -76,7 +76,7 @@ def test_the_gap_is_printed_saved_and_absent_in_older_plans(cholesky: TaskGraph,
     assert Plan.from_json(json.dumps(data)).gap is None
 
 
-def test_memory_is_kept_to_and_makes_plans_no_faster(cholesky: TaskGraph, here: Platform) -> None:
+def test_memory_constraints_hold_and_make_plans_no_faster(cholesky: TaskGraph, here: Platform) -> None:
     free = plan_graph(cholesky, here, steps=300)
     for nbytes in (1.6 * MIB, 3 * MIB):
         plan = plan_graph(cholesky, here, steps=300, subject_to=[f"memory[max1550] <= {nbytes:.0f}B"])

@@ -98,7 +98,7 @@ def test_a_refusal_is_determined_once() -> None:
 
 
 @pytest.mark.usefixtures("data")
-def test_where_nothing_is_left_the_reason_is_given() -> None:
+def test_the_error_without_implementations_has_the_reason() -> None:
     with pytest.raises(CapabilityError, match="no engine"):
         syclsched.run(graph_of(), calibrate=False)
 

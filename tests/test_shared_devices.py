@@ -65,7 +65,7 @@ def test_a_run_of_low_priority_can_be_cancelled_and_progresses() -> None:
         go_on.set()
 
 
-def test_a_run_of_higher_priority_holds_the_background_back() -> None:
+def test_a_run_of_higher_priority_delays_a_background_run() -> None:
     go_on, graph = threading.Event(), chain(20)
     platform = syclsched.discover("cpu")
     plan = plan_on(graph, platform, "cpu", task_s=1e-2)  # its predicted duration
