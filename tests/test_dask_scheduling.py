@@ -64,7 +64,7 @@ def test_random_graphs_have_the_results_of_dask(tasks: list[tuple[str, int, int]
     assert syclsched.dask_scheduler()(graph, [keys, keys[:1]]) == dask.get(graph, [keys, keys[:1]])
 
 
-def test_an_error_of_a_task_is_raised_as_it_is(ours: Any) -> None:
+def test_an_error_of_a_task_is_raised_unchanged(ours: Any) -> None:
     @dask.delayed
     def failing(x: int) -> int:
         raise KeyError("mine")

@@ -124,9 +124,7 @@ def test_processes_at_once_lose_no_measurement(machine: PlanningHarness) -> None
     assert sum(map(len, measured)) == 9
 
 
-def test_measurements_are_kept_when_plans_are_made_again(
-    machine: PlanningHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_measurements_are_kept_after_replanning(machine: PlanningHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.run(10)
     made: list[str] = []
     plan_contenders = graph_planner.plan_contenders
@@ -170,7 +168,7 @@ def test_measurements_are_kept_when_plans_are_made_again(
         (None, None, False),
     ],
 )
-def test_plans_that_have_run_are_made_again_if_times_change_by_more_than_runs_do(
+def test_executed_plans_are_replanned_after_large_changes_of_times(
     before: Quantity | None, now: Quantity | None, again: bool
 ) -> None:
     key = HistoryKey("d", "o", "i", "r", "s")

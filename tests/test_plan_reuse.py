@@ -81,7 +81,7 @@ def test_another_request_graph_or_platform_is_planned(made: list[str]) -> None:
     assert len(made) == 5
 
 
-def test_a_device_that_differs_in_anything_is_planned_for_anew(made: list[str]) -> None:
+def test_any_change_of_a_device_causes_a_new_plan(made: list[str]) -> None:
     first, *others = platform().devices
     profile = first.profile
     assert profile is not None
@@ -177,7 +177,7 @@ def test_few_plans_are_held(made: list[str], monkeypatch: pytest.MonkeyPatch) ->
     assert len(made) == len(sizes) + 1, "all but the least recently used one were held"
 
 
-def test_another_state_of_the_package_plans_anew(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_state_of_the_package_causes_a_new_plan(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     syclsched.plan(cholesky(), platform())
     monkeypatch.setattr(planning_session, "_version", lambda: "another")
     syclsched.plan(cholesky(), platform())
@@ -249,7 +249,7 @@ def test_the_store_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert store.find("0") is None
 
 
-def test_without_a_folder_to_write_to_it_plans(
+def test_planning_works_without_a_writable_folder(
     made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")

@@ -182,7 +182,7 @@ def test_a_kernel_that_does_not_compile_is_warned_of_where_another_is_used(
 
 
 @pytest.mark.usefixtures("data")
-def test_a_kernel_that_is_compiled_first_in_a_run_is_warned_of_too() -> None:
+def test_a_kernel_refused_at_its_first_compilation_in_a_run_warns() -> None:
     slow = replace(BROKEN["opencl-c"][1].implementations[0], efficiency=1e-3)
     operation = replace(BROKEN["opencl-c"][1], implementations=(slow, *BROKEN["opencl-c"][0].implementations))
     with pytest.warns(KernelCompilationWarning, match="no_such_name"):

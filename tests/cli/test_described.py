@@ -48,7 +48,7 @@ def test_dry_run_on_hardware_that_is_not_here(capsys: pytest.CaptureFixture[str]
     assert shown.code == 0 and "potrf" in shown.out
 
 
-def test_described_hardware_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_described_hardware_refuses_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--dry-run" in refused(capsys, "run", *SMALL, "--platform", "max1550")
 
 

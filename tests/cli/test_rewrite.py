@@ -93,7 +93,7 @@ def test_compare_and_simulate_show_rewrites(capsys: pytest.CaptureFixture[str]) 
     assert "cut into" in rows["max1100,a770"]["rewritten"]
 
 
-def test_a_rewrite_there_is_not_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_rewrite_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     outcome = call(capsys, "plan", *MLP, *WHERE, "--rewrite", "melt")
     assert outcome.code == 2
     assert "'melt'" in outcome.err and "coarsen" in outcome.err

@@ -105,7 +105,7 @@ def test_messages_of_the_library_are_notices(
     assert capsys.readouterr().err == "there\n"
 
 
-def test_options_of_a_program_after_two_dashes_are_its_own(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_options_after_two_dashes_are_passed_to_the_program(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("import sys\nprint(sys.argv[1:])\n")
     done = call(capsys, "kernels", "build", program, "--out", tmp_path / "a.pack", "--", "--traceback", "-q")

@@ -44,7 +44,7 @@ def test_a_limit_of_one_space_does_not_limit_the_others() -> None:
     memory.claim("b", "graph 'b' of bob", {"host": 440}, spaces)
 
 
-def test_nothing_is_held_after_a_refusal() -> None:
+def test_a_refused_claim_holds_no_memory() -> None:
     memory = BoundMemory(lambda: None)
     with pytest.raises(MemoryLimitError):
         memory.claim("a", "graph 'a' of ann", {"gpu": 60, "host": 2000}, SPACES)

@@ -76,7 +76,7 @@ class TestWorkers:
 
 
 class TestCalls:
-    def test_functions_run_in_threads_beside_each_other(self, cluster: Cluster) -> None:
+    def test_functions_run_concurrently_in_threads(self, cluster: Cluster) -> None:
         begin = time.monotonic()
         calls = [cluster.start("node0", f"{FUNCTIONS}:sleep", 1.0) for _ in range(4)]
         name, _, _ = cluster.call("node0", f"{FUNCTIONS}:thread_and_cores")

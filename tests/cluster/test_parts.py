@@ -230,7 +230,7 @@ def test_a_function_without_arrays_runs_after_the_other_machine_by_an_edge() -> 
     assert order == ["first", "second"]
 
 
-def test_a_plan_for_machines_that_are_not_there_is_refused() -> None:
+def test_a_plan_for_missing_machines_is_refused() -> None:
     graph = TaskGraph()
     graph.host(lambda: None, name="only")
     plan = planned(graph, lambda _: "two/host")

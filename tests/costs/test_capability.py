@@ -120,6 +120,6 @@ def test_installed_does_not_import() -> None:
     assert not installed("json.no_such_module")
 
 
-def test_a_distribution_without_a_package_is_installed_too() -> None:
+def test_a_distribution_without_a_package_counts_as_installed() -> None:
     # Libraries only: nothing of that name can be imported.
     assert installed("intel-opencl-rt")

@@ -59,7 +59,7 @@ def test_the_host_launches_nothing_between_steps() -> None:
     assert math.isclose(best[1].seconds, sum(e[1].seconds for e in each if e is not None) - launch_s)
 
 
-def test_steps_that_were_measured_count_as_measured_and_so_does_the_whole() -> None:
+def test_a_sequence_of_measured_steps_counts_as_measured() -> None:
     together, apart = tasks()
     history = MemoryHistory()
     for task, seconds in zip(apart, (0.25, 0.5), strict=True):

@@ -43,5 +43,5 @@ def test_steps_get_their_own_arguments_and_only_the_first_waits() -> None:
     ]
 
 
-def test_a_sequence_of_nothing_is_a_fence() -> None:
+def test_an_empty_sequence_is_a_fence() -> None:
     assert isinstance(SequenceExecutable([]).bind({}), EmptySubmission)

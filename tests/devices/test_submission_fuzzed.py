@@ -67,7 +67,7 @@ def changed_sources(folder: Path, right: str, wrong: str) -> Path:
     return folder
 
 
-def test_random_sequences_are_submitted_in_order_and_leave_nothing_behind(tool: ModuleType, tmp_path: Path) -> None:
+def test_random_sequences_are_submitted_in_order_without_leaks(tool: ModuleType, tmp_path: Path) -> None:
     found = run(tool, tmp_path)
     assert found.returncode == 0, found.stderr
     assert f"{SEQUENCES} sequences" in found.stdout

@@ -131,7 +131,7 @@ def test_close_can_be_given_a_limit() -> None:
 
 
 @pytest.mark.sycl
-def test_dropping_a_bound_plan_that_hangs_does_not_hold_up_the_garbage_collector() -> None:
+def test_deleting_a_hung_bound_plan_does_not_block_the_garbage_collector() -> None:
     graph, plan, live = graph_and_plan()
     gc.collect()
     before = in_use()

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.sycl
 @given(data=st.data(), in_flight=st.sampled_from([None, 1, 2, 4]))
 @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize(("sub_devices", "device"), [(None, "cpu"), (2, "cpu"), (None, OTHER_DEVICE), (None, "")])
-def test_random_graphs_give_the_bits_of_dispatched_runs(
+def test_random_graphs_have_the_bits_of_dispatched_runs(
     sub_devices: int | None, device: str, data: st.DataObject, in_flight: int | None
 ) -> None:
     platform, devices = live_on(sub_devices)

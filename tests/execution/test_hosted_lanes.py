@@ -38,7 +38,7 @@ def on_lanes(graph: TaskGraph, platform: Platform, lane_of: Callable[[str], int]
 @given(data=st.data(), in_flight=st.sampled_from([None, 1, 3]))
 @settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("sub_devices", [None, 2])
-def test_random_graphs_give_the_bits_of_the_sequential_program(
+def test_random_graphs_have_the_bits_of_the_sequential_program(
     sub_devices: int | None, data: st.DataObject, in_flight: int | None
 ) -> None:
     found, devices = live_on(sub_devices)

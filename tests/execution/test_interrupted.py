@@ -95,7 +95,7 @@ KINDS: dict[str, Callable[[], Any]] = {
 @needs_onednn
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may be raised in a finaliser
 @pytest.mark.parametrize("kind", KINDS)
-def test_ctrl_c_at_any_function_leaves_the_next_run_alone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_at_any_function_does_not_affect_the_next_run(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     runner, inputs, wanted = KINDS[kind]()
     if kind == "flown on":
         monkeypatch.setattr(native_run_cache, "SLICE_S", 0.0)
@@ -122,7 +122,7 @@ def test_ctrl_c_at_any_function_leaves_the_next_run_alone(kind: str, monkeypatch
 
 
 @pytest.mark.parametrize("hosts", [set(), {2, 4}])
-def test_a_run_that_is_cancelled_before_it_starts_touches_nothing_of_the_one_before(hosts: set[int]) -> None:
+def test_a_run_cancelled_before_its_start_does_not_affect_the_next(hosts: set[int]) -> None:
     runner, inputs, wanted = bound(hosts)
     with runner:
         for _ in range(3):
@@ -230,7 +230,7 @@ def test_ctrl_c_while_a_generation_is_ended_is_no_failure_of_it(monkeypatch: pyt
             np.testing.assert_array_equal(found["y"], wanted["y"])
 
 
-def test_ctrl_c_before_clocks_are_read_leaves_the_next_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_before_clocks_are_read_does_not_affect_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
     runner, inputs, wanted = bound(set())
     monkeypatch.setattr(stall_timeout, "HANG_S", 30.0)
 

@@ -133,7 +133,7 @@ def test_a_task_past_its_deadline_fails_its_generation(ways: list[bool], monkeyp
     assert ways and all(ways)
 
 
-def test_a_stream_that_is_left_lets_the_runner_go_on(ways: list[bool]) -> None:
+def test_an_abandoned_stream_leaves_the_runner_usable(ways: list[bool]) -> None:
     _, devices = live_on(None)
     graph, plan = to_and_fro(200_000)
     with bind(plan, graph, devices) as runner:

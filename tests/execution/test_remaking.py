@@ -165,7 +165,7 @@ def test_results_do_not_depend_on_recomputed_values(data: st.DataObject) -> None
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_a_task_with_a_status_can_be_done_again_and_reports_it_once(sign: int) -> None:
+def test_a_recomputed_task_reports_its_status_once(sign: int) -> None:
     platform, devices = live()
     device = platform.compute_devices[0]
     graph = TaskGraph("checked")

@@ -177,7 +177,7 @@ def test_cancel(live: tuple[Platform, Any]) -> None:
     run.close()
 
 
-def test_interrupted_wait_ends_the_run_and_gives_memory_back(
+def test_an_interrupted_wait_ends_the_run_and_frees_memory(
     live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform, devices = live

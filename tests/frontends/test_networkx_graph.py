@@ -72,7 +72,7 @@ def test_rows_are_read_and_refused() -> None:
             graph("kernel", wrong, operation=UPDATE)
 
 
-def test_there_and_back_with_host_tasks_copies_data_and_priorities() -> None:
+def test_host_tasks_copies_data_and_priorities_are_restored() -> None:
     graph = TaskGraph("all kinds")
     x = graph.array("x", data=np.arange(4.0))
     y = graph.array("y", (4,), temporary=True)
@@ -94,7 +94,7 @@ def test_there_and_back_with_host_tasks_copies_data_and_priorities() -> None:
     assert task.operation.implementations[0].load(task.signature) is double
 
 
-def test_there_and_back_with_options_submitted_functions_joined_arrays_and_kinds_of_memory() -> None:
+def test_options_functions_joined_arrays_and_memory_kinds_are_restored() -> None:
     graph = TaskGraph("options")
     upper, lower = graph.array("upper", (2, 3), usm="host"), graph.array("lower", (4, 3))
     graph.join("whole", [upper, lower])

@@ -59,7 +59,7 @@ def test_files_of_ended_processes_are_removed(folder: Path, name: str) -> None:
     assert not dead.exists()
 
 
-def test_files_of_other_namespaces_are_left_alone(folder: Path) -> None:
+def test_files_of_other_namespaces_are_kept(folder: Path) -> None:
     own = ProcessIdentity.own()
     other = folder / f"{replace(own, namespace=own.namespace + 1, start_ticks=1)}.json"
     other.write_text(to_json(status()))
@@ -67,7 +67,7 @@ def test_files_of_other_namespaces_are_left_alone(folder: Path) -> None:
     assert other.exists()
 
 
-def test_files_of_other_names_are_left_alone(folder: Path) -> None:
+def test_files_of_other_names_are_kept(folder: Path) -> None:
     for name in ("notes.json", "1-2.json", ".hidden"):
         (folder / name).write_text("x")
     assert read_status_files().unreadable == ()

@@ -75,7 +75,7 @@ def test_another_environments_emulator_stays(runtime: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("damage", ["library", "record", "configuration"])
-def test_a_damaged_folder_is_made_again(runtime: Path, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_folder_is_recreated(runtime: Path, tmp_path: Path, damage: str) -> None:
     folder = Path(str(prepare(runtime, tmp_path / "cache").library)).parent
     if damage == "library":
         (folder / "libintelocl_emu.so").write_bytes(b"half")
@@ -151,7 +151,7 @@ def test_no_runtime_no_emulator(tmp_path: Path) -> None:
     assert emulator.prepare(None, VERSION, {}, tmp_path).library is None
 
 
-def test_nothing_is_loaded_from_a_folder_that_others_can_write_to(runtime: Path, tmp_path: Path) -> None:
+def test_folders_writable_by_others_are_not_used(runtime: Path, tmp_path: Path) -> None:
     root = tmp_path / "cache"
     assert prepare(runtime, root).library is not None
     root.chmod(0o777)

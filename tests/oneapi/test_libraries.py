@@ -92,7 +92,7 @@ def circle(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_libraries_that_refer_to_each_other_in_a_circle_load_once(circle: Path) -> None:
+def test_libraries_with_circular_references_load_once(circle: Path) -> None:
     import ctypes
 
     names = ("libsstping.so", "libsstpong.so")

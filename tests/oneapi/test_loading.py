@@ -195,7 +195,7 @@ def test_a_child_may_do_without_the_emulator(fresh: Any) -> None:
 
 
 @pytest.mark.sycl
-def test_a_dpctl_that_works_already_is_left_as_it_is(fresh: Any) -> None:
+def test_a_working_dpctl_is_left_unchanged(fresh: Any) -> None:
     # The parent's environment lets dpctl import by itself: libraries are found by LD_LIBRARY_PATH.
     folder = str(Path(fresh(report())["icd_files"][0]).parent)
     before = "import os, dpctl\nbefore = dict(os.environ)"

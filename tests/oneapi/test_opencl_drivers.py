@@ -108,7 +108,7 @@ def test_devices_of_a_driver_are_queried_once_and_cached(
 
 
 @pytest.mark.sycl
-def test_a_driver_that_is_not_there_fails_without_harm(loader: list[str], own_cache: Path) -> None:
+def test_a_missing_driver_is_reported(loader: list[str], own_cache: Path) -> None:
     (driver,) = opencl_drivers.ask([("/absent/driver.so", "a.icd")], loader)
     assert driver.devices == () and not driver.crashes
     assert driver.failure is not None and "/absent/driver.so" in driver.failure

@@ -212,7 +212,7 @@ def test_other_batches_need_a_reset(decoder: CompiledModel) -> None:
     assert decoder(step([[1, 2], [3, 4]], [2, 2]))["logits"].shape == (2, 2, VOCABULARY)
 
 
-def test_timing_changes_nothing(decoder: CompiledModel) -> None:
+def test_timing_keeps_the_carried_values(decoder: CompiledModel) -> None:
     decoder.reset()
     decoder(step([[1, 2]], [2]))
     expected = decoder(step([[3]], [3]))["logits"]

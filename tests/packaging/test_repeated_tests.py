@@ -75,7 +75,7 @@ def test_the_processors_own_instruction_set_is_not_repeated(
     assert [each[TARGET_ARCH_VARIABLE] for each in runs] == repeated
 
 
-def test_nothing_to_repeat_is_no_failure(tool: Any, runs: list[dict[str, str]]) -> None:
+def test_no_settings_to_repeat_is_no_failure(tool: Any, runs: list[dict[str, str]]) -> None:
     assert tool.main([], frozenset()) == 0
     assert runs == []
 

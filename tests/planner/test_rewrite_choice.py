@@ -159,7 +159,7 @@ def test_a_named_policy_gets_the_original_graph_by_default() -> None:
     assert (only.policy, only.makespan_s) == ("heft", plan.makespan_s)
 
 
-def test_where_there_is_nothing_to_do_nothing_is_planned_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graphs_without_possible_rewrites_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     planned = []
 
     def counted(graph: TaskGraph, *rest: Any) -> Any:

@@ -209,7 +209,7 @@ def test_given_sample_data_are_used(machine: tuple[Platform, Any]) -> None:
 
 
 @pytest.mark.sycl
-def test_kernels_on_arrays_without_dimensions_are_timed_too(machine: tuple[Platform, Any], tmp_path: Path) -> None:
+def test_kernels_on_arrays_without_dimensions_are_timed(machine: tuple[Platform, Any], tmp_path: Path) -> None:
     """Before, they were given one-dimensional arrays, which numba-dpex passes in more arguments than the kernel had."""
     platform, live = machine
     graph = TaskGraph()

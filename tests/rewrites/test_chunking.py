@@ -41,7 +41,7 @@ def cuts(draw: st.DrawFn, graph: TaskGraph) -> list[Cut]:
 
 @given(data=st.data(), graph=graphs(rows=ROWS))
 @settings(max_examples=examples(80), deadline=None)
-def test_any_cut_gives_the_same_bits(data: st.DataObject, graph: TaskGraph) -> None:
+def test_any_cut_has_the_same_bits(data: st.DataObject, graph: TaskGraph) -> None:
     found = cut(graph, data.draw(cuts(graph)))
     assert_same_results(graph, found.graph)
     place = {name: i for i, name in enumerate(found.graph.order())}

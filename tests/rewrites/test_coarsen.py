@@ -102,7 +102,7 @@ def test_equal_chains_share_one_operation() -> None:
     assert [t.signature.scalars["alpha_1"] for t in found.graph.tasks if t.signature] == [0.0, 1.0]
 
 
-def test_tasks_long_enough_are_left_alone() -> None:
+def test_long_tasks_are_not_merged() -> None:
     found = coarsen(chain(10, size=10**7), PLATFORMS[0], CostModel(PLATFORMS[0]))
     assert not found.changed
     assert found.recipe == Recipe()
@@ -165,7 +165,7 @@ def test_tasks_that_can_fail_are_not_merged() -> None:
     assert [t.name for t in found.graph.tasks] == ["h0", "h1", "h2", "s0+s1", "p", "s2"]
 
 
-def test_rows_of_arrays_are_left_as_they_are() -> None:
+def test_tasks_on_rows_are_not_merged() -> None:
     graph = chain(4)
     part = graph.arrays["y"][10:20]
     graph.kernel(get("scale"), name="part0", x=part, alpha=3)

@@ -93,7 +93,7 @@ def test_devices_on_the_same_cores_count_once() -> None:
     assert not on(turns, layers()).changed
 
 
-def test_enough_parallel_tasks_are_left_alone() -> None:
+def test_parallel_tasks_are_not_divided_if_sufficient() -> None:
     where = platform(FAST, SLOW, bandwidth=1e11)
     graph = TaskGraph("many")
     for i in range(40):
@@ -103,7 +103,7 @@ def test_enough_parallel_tasks_are_left_alone() -> None:
     assert not on(where, graph).changed
 
 
-def test_tiny_tasks_are_left_alone() -> None:
+def test_tiny_tasks_are_not_divided() -> None:
     assert not on(platform(FAST, SLOW), layers(rows=64, width=8)).changed
 
 
@@ -142,7 +142,7 @@ def test_results_of_a_split_equal_those_of_the_whole() -> None:
     assert_same_results(graph, found.graph)
 
 
-def test_nothing_to_split_is_the_graph_itself() -> None:
+def test_a_graph_without_divisible_tasks_is_returned() -> None:
     graph = TaskGraph()
     graph.host(lambda v: None, name="h", v=graph.array("v", (4,)).update())
     assert on(platform(FAST), graph).graph is graph

@@ -34,7 +34,7 @@ def finishes(plan: Plan) -> dict[int, float]:
     return {number: timing.finish_s for number, timing in time_plan(plan).items()}
 
 
-def test_without_contention_copies_do_not_see_each_other() -> None:
+def test_without_contention_copies_are_independent() -> None:
     plan = plan_on(sharing("none"), a__copy=[copy(0, 4.0, HOST, A)], b__copy=[copy(1, 4.0, HOST, B)])
     assert finishes(plan) == {0: 4.0, 1: 4.0}
 

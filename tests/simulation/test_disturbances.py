@@ -42,7 +42,7 @@ def test_a_slow_down_holds_from_its_time_until_the_next() -> None:
     }  # fmt: skip
 
 
-def test_a_slow_down_leaves_copies_alone() -> None:
+def test_a_slow_down_does_not_affect_copies() -> None:
     plan = plan_on(platform_of(A, links=LINKS[:2]), a__copy=[copy(0, 2.0, HOST, A)], a__0=[launch(1, 2.0)])
     assert {s.instruction: s.finish_s for s in simulate(plan, events=[SlowDown(A, 0.0, 3.0)]).spans} == {0: 2.0, 1: 6.0}
 

@@ -35,7 +35,7 @@ def test_impossible_times_are_refused(change: dict[str, float], message: str) ->
         read_trace(to_json(wrong), where="here")
 
 
-def test_an_instruction_that_is_there_twice_is_refused() -> None:
+def test_a_repeated_instruction_is_refused() -> None:
     with pytest.raises(FormatError, match=r"spans\.1\.instruction: 0 is there twice"):
         read_trace(to_json(replace(TRACE, spans=(span(0, "gpu:0", 0.0, 1.0),) * 2)), where="here")
 

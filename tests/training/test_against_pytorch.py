@@ -128,7 +128,7 @@ def softsign(dy, x):
     return dy / (1 + abs(x)) ** 2
 
 
-def test_losses_of_a_graph_with_an_operation_of_our_own() -> None:
+def test_losses_of_a_graph_with_a_custom_operation() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install syclsched[pytorch]")
     model = perceptron((6, 8, 3))
     weights = {name: torch.from_numpy(value.copy()).requires_grad_() for name, value in model.weights.items()}

@@ -77,7 +77,7 @@ def check_replicas(found: Trainer, count: int) -> None:
 
 @pytest.mark.parametrize("more", [{}, {"clip_norm": 0.1}, {"activations": "bfloat16"}], ids=["plain", "clip", "narrow"])
 @pytest.mark.parametrize("apart", [False, True])
-def test_replicas_give_the_bits_of_copied_parameters(
+def test_replicas_have_the_bits_of_copied_parameters(
     monkeypatch: pytest.MonkeyPatch, apart: bool, more: dict[str, Any]
 ) -> None:
     found: list[Bits] = []

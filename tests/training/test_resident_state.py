@@ -159,7 +159,7 @@ def test_memory_lost_with_its_device_raises_an_error_with_a_hint(
         assert found.step(*batch) == wanted
 
 
-def test_half_of_the_memory_gives_the_same_bits() -> None:
+def test_results_with_half_of_the_memory_have_the_same_bits() -> None:
     batches = [MODEL.batch(256, seed) for seed in range(3)]
     with trainer(apart()) as whole:
         wanted = [whole.step(*each) for each in batches]

@@ -240,7 +240,7 @@ def test_dropout_and_batch_normalisation_within_a_branch_or_a_loop(operator: str
     np.testing.assert_allclose(made.reshape(wanted.shape), wanted, rtol=1e-3, atol=1e-4)
 
 
-def test_half_of_the_memory_gives_the_same_bits() -> None:
+def test_results_with_half_of_the_memory_have_the_same_bits() -> None:
     model = convolutional((8, 8, 8, 8), size=16, classes=SIZES[-1])
     batches = [model.batch(16, seed) for seed in range(3)]
     with trainer(model.onnx) as whole:

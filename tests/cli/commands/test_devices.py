@@ -96,6 +96,6 @@ def test_json_is_the_platform() -> None:
     assert found == discover(include_untrusted=True)
 
 
-def test_a_bad_option_is_an_error_of_ours() -> None:
+def test_a_bad_option_is_an_error_of_the_package() -> None:
     result = CliRunner().invoke(app, ["--sub-devices", "many"])
     assert isinstance(result.exception, SelectionError)

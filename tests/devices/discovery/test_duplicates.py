@@ -37,7 +37,7 @@ def test_grouping_keeps_all_devices_and_prefers_level_zero(devices: list) -> Non
     assert sorted(g[0].backend for g in groups if g[0].kind == "gpu") == ["level_zero", "level_zero"]
 
 
-def test_devices_of_one_backend_are_never_taken_for_each_other() -> None:
+def test_devices_of_one_backend_are_never_grouped() -> None:
     assert group_physical((ZE_GPU0, ZE_GPU1)) == ((ZE_GPU0,), (ZE_GPU1,))
     assert group_physical((CUDA_GPU, HIP_GPU)) == ((CUDA_GPU,), (HIP_GPU,))
 

@@ -116,7 +116,7 @@ def test_parts_of_a_gpu_share_its_memory_and_run_at_once() -> None:
     assert with_the_whole.interference("gpu.0", "gpu.1") == 0.0
 
 
-def test_cards_have_memory_of_their_own_and_go_through_the_host_unless_they_are_peers() -> None:
+def test_cards_have_separate_memory_and_copy_through_the_host_unless_peers() -> None:
     platform = build(
         whole("cpu", CPU),
         whole("gpu", ZE_GPU0),

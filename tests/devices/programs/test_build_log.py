@@ -21,7 +21,7 @@ def test_the_place_may_follow_the_kind_of_the_diagnostic() -> None:
     assert describe_log(log, SOURCE).splitlines()[-1] == "line 2 is: y[0] = no_such_name;"
 
 
-def test_a_log_that_shows_the_line_is_left_as_it_is() -> None:
+def test_a_log_that_shows_the_line_is_unchanged() -> None:
     log = "2:12: error: undeclared\n    y[0] = no_such_name;\n           ^"
     assert describe_log(log, SOURCE) == log
 

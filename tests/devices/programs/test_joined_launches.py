@@ -35,7 +35,7 @@ def test_takes_the_arguments_of_all_launches_in_order() -> None:
     assert "long2 n_0" in made
 
 
-def test_other_kernels_of_the_program_are_left_alone() -> None:
+def test_other_kernels_of_the_program_are_unchanged() -> None:
     joined = joined_source(OpenCLSource(PLAIN, "other"), 2)
     assert joined is not None
     assert "other(launch == 0 ? x_0 : x_1);" in joined.source

@@ -67,7 +67,7 @@ def test_answers_are_remembered_until_the_checks_change(other: Any, asked: list[
     assert len(asked) == 2
 
 
-def test_a_check_without_an_end_is_made_again(other: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unfinished_check_is_repeated(other: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library_check, "_TIMEOUT_S", 0.01)
     monkeypatch.setattr(library_check, "CHECKS", {"oneDNN": ("dpctl", None)})
     assert library_check.refusals(other) == (("oneDNN", "its check did not end within 120 s"),)

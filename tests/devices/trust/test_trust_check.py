@@ -312,7 +312,7 @@ def test_an_interrupted_check_is_repeated(cpu: Any, monkeypatch: pytest.MonkeyPa
     ["", "{", "[]", '{"checks": []}', '{"checks": [{"route": 3}]}', '{"checks": [{"route": "x", "dtype": "y", "kind": '
      '"z", "status": "trusted", "detail": null}]}', "\0\xff"],
 )  # fmt: skip
-def test_a_damaged_memory_is_not_believed(cpu: Any, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+def test_a_damaged_stored_verdict_is_ignored(cpu: Any, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
     monkeypatch.setattr(trust_check, "ROUTES", {"x": lambda queue, dtypes: iter(())})
     path = cache_root() / "trust" / f"{trust_check.verdict_key(cpu)}.json"
     path.parent.mkdir(parents=True)
@@ -369,7 +369,7 @@ def test_kernels_compiled_here_have_the_answers_of_shipped_kernels(cpu: Any, mon
 
 
 @pytest.mark.sycl
-def test_a_verdict_that_others_may_have_written_is_not_believed(
+def test_a_verdict_writable_by_others_is_ignored(
     cpu: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def right(queue: Any, dtypes: Any) -> Iterator[RouteResult]:

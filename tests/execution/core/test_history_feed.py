@@ -74,7 +74,7 @@ def test_agreeing_runs_invalidate_the_calibration(store: HistoryStore, caplog: p
 @pytest.mark.parametrize(
     ("alone_s", "runs_s"), [(5.0, (5.5, 5.4, 5.5)), (1e-6, (3e-6,) * 3)], ids=["by a tenth", "by microseconds"]
 )
-def test_runs_that_agree_with_the_calibration_change_nothing(
+def test_runs_that_agree_with_the_calibration_keep_it(
     store: HistoryStore, caplog: pytest.LogCaptureFixture, alone_s: float, runs_s: tuple[float, ...]
 ) -> None:
     store.record(KEY, [alone_s] * 9)
@@ -100,7 +100,7 @@ def test_the_makespan_of_a_run_is_kept_and_a_failed_run_is_never_trusted(store: 
     assert store.stored(in_run_key(KEY)) == (Sample(2.0, 7.0, None, "run"),)
 
 
-def test_a_failure_to_write_fails_nothing() -> None:
+def test_a_failed_write_does_not_affect_the_run() -> None:
     def refuse() -> HistoryStore:
         raise StorageError("full", where="disk")
 

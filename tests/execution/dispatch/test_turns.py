@@ -158,7 +158,7 @@ def test_runs_without_turns_delay_lower_priorities_on_their_devices() -> None:
     assert background.may_start(1e-4, lambda: None)
 
 
-def test_a_run_that_is_held_back_for_long_gets_a_quantum() -> None:
+def test_a_long_delayed_run_gets_a_quantum() -> None:
     clock, turns, background = held()
     client = Client(background, QUANTUM_S / 2)
     serve(turns, clock, [client], 1.0 + 10.5 * HELD_S)

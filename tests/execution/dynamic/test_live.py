@@ -310,7 +310,7 @@ def test_an_error_after_cancellation_does_not_block_the_end(
     run.close()
 
 
-def test_results_are_there_before_the_run_is_over(live: tuple[Platform, Any]) -> None:
+def test_results_are_readable_before_the_run_ends(live: tuple[Platform, Any]) -> None:
     opened = threading.Event()
 
     def gate(y: Any) -> None:

@@ -113,7 +113,7 @@ def test_tasks_wait_while_a_run_of_higher_priority_has_work() -> None:
     assert max(starts_s) - min(starts_s) > 17e-3
 
 
-def test_a_run_that_is_held_back_for_long_does_a_twentieth_of_the_work() -> None:
+def test_a_long_delayed_run_does_a_twentieth_of_the_work() -> None:
     starts_s = Shared(20, 1e-3, other_until_s=10.0).run()
     assert 20e-3 / QUANTUM_S * HELD_S / 2 < max(starts_s) < 20e-3 / QUANTUM_S * HELD_S * 1.5
 

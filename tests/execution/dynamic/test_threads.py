@@ -42,9 +42,7 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> list[LaneThreads]:
 
 
 @pytest.mark.parametrize("policy", COMPILED)
-def test_a_lane_does_one_thing_after_another_and_lanes_wait_for_each_other(
-    policy: str, closed: list[LaneThreads]
-) -> None:
+def test_lanes_execute_in_order_and_wait_for_each_other(policy: str, closed: list[LaneThreads]) -> None:
     graph = TaskGraph("spinning")
     y = [graph.array(f"y{i}", data=np.ones(1, DTYPE)) for i in range(4)]
     for step in range(6):

@@ -102,7 +102,7 @@ def test_a_query_is_repeated_on_the_engine_that_takes_over() -> None:
     assert engines.ended
 
 
-def test_a_query_ends_at_its_time_limit_while_the_run_is_being_recovered() -> None:
+def test_a_query_times_out_during_recovery() -> None:
     engines = chain(Engine(fails=True))
     with pytest.raises(WaitTimeoutError, match="being recovered"):
         engines.ask(lambda engine, left_s: None, 0.01)

@@ -338,7 +338,7 @@ def test_device_array_outlives_the_run(live: tuple[Platform, Any]) -> None:
     np.testing.assert_array_equal(tensor.asnumpy(value), sequential(graph, graph.data)["y"])
 
 
-def test_dropped_run_ends_and_gives_its_memory_back(live: tuple[Platform, Any]) -> None:
+def test_a_deleted_run_ends_and_frees_its_memory(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     gate = Gate()
     graph = TaskGraph("dropped")

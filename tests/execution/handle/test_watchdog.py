@@ -117,7 +117,7 @@ def test_the_time_of_the_watchdog_can_be_set(engine: MockEngine, caplog: pytest.
     assert len(caplog.records) == 1
 
 
-def test_a_run_past_its_deadline_while_no_lane_runs_is_cancelled_and_given_up_if_it_does_not_end(
+def test_a_late_run_without_active_lane_is_cancelled_then_abandoned(
     engine: MockEngine,
 ) -> None:
     watching, resources = watch(engine, Safeguards(deadline_s=2.0))
@@ -142,7 +142,7 @@ def test_a_run_that_was_cancelled_before_its_deadline_is_not_late(engine: MockEn
     assert resources.late is None
 
 
-def test_a_task_fails_past_its_deadline_and_a_run_that_hangs_on_it_is_given_up(engine: MockEngine) -> None:
+def test_a_late_task_fails_and_a_run_hanging_on_it_is_abandoned(engine: MockEngine) -> None:
     watching, resources = watch(engine, n1=0.5)
     engine.lane_progress = [progress_at(1), progress_at(2, "cpu:1")]
     watching.check(0.0)

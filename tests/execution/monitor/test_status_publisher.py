@@ -131,7 +131,7 @@ def test_status_shows_a_run_in_progress_and_after_its_end(start: Any, live: tupl
     assert 0.0 < busy <= 1.0
 
 
-def test_a_run_that_is_held_back_is_seen_to_wait(live: tuple[Platform, Any]) -> None:
+def test_status_shows_that_a_delayed_run_waits(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     gate, background = Gate(), TaskGraph("background")
     z = background.array("z", data=np.arange(100))

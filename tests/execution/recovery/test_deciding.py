@@ -150,7 +150,7 @@ def test_a_host_function_is_retried_up_to_its_limit() -> None:
     assert run.recoveries == ()
 
 
-def test_memory_is_given_back_after_a_recovery() -> None:
+def test_memory_is_freed_after_a_recovery() -> None:
     live = live_called("all")
     graph = coupled_updates()
     expected = sequential(graph, graph.data)

@@ -60,7 +60,7 @@ def test_unstarted_tasks_continue_from_the_current_version() -> None:
     assert (found.tasks, found.redone, found.start) == (("c",), (), {"y": 2})
 
 
-def test_an_array_written_in_place_is_made_again_from_the_beginning() -> None:
+def test_an_array_written_in_place_is_recomputed_from_the_beginning() -> None:
     found = left(CHAIN, {"x": {0}, "y": set()}, "a b", wanted="y")
     assert (found.tasks, found.redone, found.start) == (("a", "b", "c"), ("a", "b"), {"x": 0})
 

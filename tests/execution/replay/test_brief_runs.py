@@ -142,7 +142,7 @@ def test_a_brief_call_with_a_refused_kernel_is_completed(ended: list[int], monke
     assert ended[0] == STILL_RUNNING and NOT_COMPLETED in ended and COMPLETED not in ended
 
 
-def test_ctrl_c_in_a_brief_call_leaves_the_next_one_alone(
+def test_ctrl_c_in_a_brief_call_does_not_affect_the_next(
     model: Any, ended: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warm(model, ended)

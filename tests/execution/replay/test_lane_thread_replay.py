@@ -204,7 +204,7 @@ def test_a_sequence_continues_after_a_refusal_on_another_lane(performed: list[La
     assert len(performed) == 2
 
 
-def test_a_result_is_there_before_the_end(performed: list[LaneThreadSubmission]) -> None:
+def test_a_result_is_readable_before_the_run_ends(performed: list[LaneThreadSubmission]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("early")
     early, late = graph.array("early", data=np.ones(1, DTYPE)), graph.array("late", data=np.ones(1, DTYPE))

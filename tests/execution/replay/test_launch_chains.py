@@ -142,12 +142,12 @@ def test_long_runs_have_no_chains(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("source", [WITH_BARRIER, ASKED_ELSEWHERE])
-def test_kernels_that_cannot_be_in_a_chain_are_launched_alone(source: str) -> None:
+def test_kernels_that_cannot_be_chained_are_launched_singly(source: str) -> None:
     usual, other = operation(INDICES), operation(source)
     same_as_alone(chain_of([usual, usual, other, usual, usual]), [2, 1, 2])
 
 
-def test_larger_tasks_are_launched_alone() -> None:
+def test_larger_tasks_are_launched_singly() -> None:
     usual, large = operation(INDICES), operation(INDICES, 1e9)
     same_as_alone(chain_of([usual, usual, large, usual]), [2, 1, 1])
 

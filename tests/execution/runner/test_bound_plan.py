@@ -133,7 +133,7 @@ def test_a_tampered_plan_is_refused_when_it_is_bound(live: tuple[Platform, Any])
         bind(replace(plan, lanes=lanes), graph, devices)
 
 
-def test_results_are_there_until_the_next_run(live: tuple[Platform, Any]) -> None:
+def test_results_are_readable_until_the_next_run(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = chain(1)
     with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:

@@ -63,7 +63,7 @@ def signed(*signs: int) -> list[dict[str, Any]]:
 @given(data=st.data(), length=st.integers(0, 7), in_flight=st.sampled_from([None, 1, 2, 3, 5]))
 @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("sub_devices", [None, 2])
-def test_random_graphs_give_the_bits_of_single_runs_in_order(
+def test_random_graphs_have_the_bits_of_single_runs_in_order(
     sub_devices: int | None, data: st.DataObject, length: int, in_flight: int | None
 ) -> None:
     platform, devices = live_on(sub_devices)

@@ -202,7 +202,7 @@ def test_devices_give_zeros_for_queries_that_may_attend_no_key(opset: int, kind:
 
 
 @pytest.mark.parametrize("opset", [23, 24])
-def test_onnx_runtime_gives_zeros_too(opset: int) -> None:
+def test_onnx_runtime_gives_zeros_for_queries_without_keys(opset: int) -> None:
     pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
     from support.beside_runtime import same_as_runtime
 

@@ -91,7 +91,7 @@ def test_whole_numbers(run: Any, operation: Operation, y: tuple[int, ...], x: tu
     np.testing.assert_array_equal(run(operation, "opencl-c", arrays)["y"], on_host(operation, arrays))
 
 
-def test_sums_of_nothing_leave_the_bias(run: Any) -> None:
+def test_empty_sums_give_the_bias(run: Any) -> None:
     arrays = {"y": unwritten((2, 4, 3, 3), "float32"), "x": numbers(2, 0, 5, 5), "w": numbers(4, 0, 3, 3)}
     arrays["b"] = numbers(4)
     got = run(nn.conv(2, bias=True), "opencl-c", arrays)["y"]

@@ -77,7 +77,7 @@ def test_one_primitive_behind_another_on_a_queue_and_across_queues(cpu: Any) -> 
         assert (values_of(x) == 8 * turn + 7).all()
 
 
-def test_a_kernel_of_ours_runs_before_and_behind_it(cpu: Any) -> None:
+def test_kernels_of_the_package_run_before_and_after_a_primitive(cpu: Any) -> None:
     import dpctl.program
 
     source = "__kernel void more(__global const float* x, __global float* y) { size_t i = get_global_id(0); float s = x[i]; for (int k = 0; k < 2000; ++k) s = s * 1.0f; y[i] = s + 1; }"  # noqa: E501
@@ -93,7 +93,7 @@ def test_a_kernel_of_ours_runs_before_and_behind_it(cpu: Any) -> None:
         assert (values_of(d) == 2 * (turn + 1) + 2).all()
 
 
-def test_compiled_code_calls_it_without_python(cpu: Any) -> None:
+def test_compiled_code_calls_primitives_without_python(cpu: Any) -> None:
     lane, _ = lanes(cpu)
     x, y = array(np.arange(100), cpu), array(np.zeros(100), cpu)
     call = LoadedPrimitive(doubled(100)).native(lane, {"x": x, "y": y})

@@ -267,7 +267,7 @@ def test_convolutions_by_the_reference_implementation_are_refused(onednn: Any) -
     assert onednn.refused(*first) == "a residual needs channels last"
 
 
-def test_windows_it_does_not_have_are_refused(onednn: Any) -> None:
+def test_unsupported_windows_are_refused(onednn: Any) -> None:
     cut = convolution(1, (5, 4), (1, 8, 16), (1, 1), Window((1, 1), (-1, 0, 0, 0), (1, 1)))
     assert "pads are not negative" in str(onednn.refused(*cut))
     many = convolution(1, (3,) * 4, (1, 2, 2), (1,) * 4, Window((1,) * 4, (0,) * 8, (1,) * 4))

@@ -55,7 +55,7 @@ def test_pools(onednn: Any, data: st.DataObject) -> None:
         onednn.agrees(gradient, {"y": unwritten(x, "float32"), "x": unwritten(x, "float32"), "dy": numbers(*y)})
 
 
-def test_pools_it_does_not_have_are_refused(onednn: Any) -> None:
+def test_unsupported_pools_are_refused(onednn: Any) -> None:
     x = numbers(1, 6, 6, 8)
     gaps = nn.pool("max", (3, 3), dilations=(2, 2), channels_last=True)
     assert "gaps" in str(onednn.refused(gaps, {"y": unwritten((1, 2, 2, 8), "float32"), "x": x}))
@@ -88,7 +88,7 @@ def test_normalisations_of_channels(onednn: Any, shape: tuple[int, ...], last: b
         onednn.agrees(nn.group_norm(4, 1e-3), {**arrays, **per_channel}, factor=5)
 
 
-def test_normalisations_it_does_not_have_are_refused(onednn: Any) -> None:
+def test_unsupported_normalisations_are_refused(onednn: Any) -> None:
     arrays = image((2, 8, 3, 3), True)
     assert "odd" in str(onednn.refused(nn.lrn(size=4, channels_last=True), arrays))
     assert "multiple of 8" in str(onednn.refused(nn.lrn(size=3), image((2, 9, 3, 3), False)))
@@ -194,7 +194,7 @@ def test_reductions(onednn: Any, mode: str, axes: tuple[int, ...]) -> None:
         onednn.agrees(reduce(mode, axes, keepdims), {"y": y, "x": x})
 
 
-def test_reductions_it_does_not_have_are_refused(onednn: Any) -> None:
+def test_unsupported_reductions_are_refused(onednn: Any) -> None:
     x = numbers(3, 4, 17)
     cases = (
         ("prod", (2,), "no prod"),

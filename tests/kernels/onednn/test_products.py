@@ -68,7 +68,7 @@ def test_single_precision_stays_single(onednn: Any, monkeypatch: pytest.MonkeyPa
     assert np.abs(got - wanted).max() < 1e-4
 
 
-def test_biases_it_does_not_have_are_refused(onednn: Any) -> None:
+def test_unsupported_biases_are_refused(onednn: Any) -> None:
     arrays = {"y": unwritten((5, 7), "float32"), "a": numbers(5, 3), "b": numbers(3, 7), "c": numbers(5, 1)}
     assert "one for each column" in str(onednn.refused(nn.matmul(bias=True), arrays))
     arrays["c"] = numbers(7)

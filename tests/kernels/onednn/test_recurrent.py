@@ -51,7 +51,7 @@ def test_small_constant_weights_are_left_to_kernels(onednn: Any, hidden: int, ta
 
 @given(case=layers())
 @settings(max_examples=examples(40), deadline=None)
-def test_layers_it_does_not_have_are_refused(onednn: Any, case: Case) -> None:
+def test_unsupported_layers_are_refused(onednn: Any, case: Case) -> None:
     operation, arrays, _ = case
     refused = onednn.refused(operation, arrays)
     if {"lengths", "p", "sum0"} & arrays.keys():

@@ -213,7 +213,7 @@ def test_a_driver_that_crashes_and_one_that_is_not_there() -> None:
     assert absent.status == "info" and "does not load: no such file" in absent.what
 
 
-def test_a_device_without_usm_is_no_trouble() -> None:
+def test_a_device_without_usm_is_no_fault() -> None:
     lacking = replace(CPU, name="B", trusted=False, reason="no memory", has_usm=False, skipped=("x: y",))
     assert troubles(probe=replace(HEALTHY.probe, devices=(CPU, lacking))) == []
 
@@ -343,6 +343,6 @@ def test_a_failing_onednn_is_reported_with_its_error() -> None:
     assert found.topic == "oneDNN" and "libsycl.so.8" in found.what and "syclsched[onnx]" in str(found.mend)
 
 
-def test_onednn_that_refuses_the_only_cpu_device_is_no_trouble() -> None:
+def test_a_cpu_device_refused_by_onednn_is_no_fault() -> None:
     other = replace(CPU, refusals=("oneDNN: no engine there",))
     assert about("oneDNN", probe=replace(HEALTHY.probe, devices=(other,), onednn="no engine there")).status == "info"

@@ -98,7 +98,7 @@ def test_other_shapes_take_kernels_in_python_only_where_these_are_faster(opencl_
 
 
 @pytest.mark.parametrize("is_timed", [False, True])
-def test_kernels_in_python_that_were_not_timed_are_no_choice_where_there_are_others(is_timed: bool) -> None:
+def test_untimed_python_kernels_are_not_chosen_beside_others(is_timed: bool) -> None:
     """Before, they were compiled because their estimates were better than measured times."""
     graph = TaskGraph()
     y = graph.array("y", (256,), "float32")

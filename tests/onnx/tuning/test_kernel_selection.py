@@ -128,7 +128,7 @@ def test_a_tiny_task_between_kernels_is_a_kernel(rows: int, library_is_taken: bo
 
 
 @needs_onednn
-def test_a_second_cpu_device_that_the_library_refuses_does_not_keep_it_from_the_first() -> None:
+def test_the_library_is_used_on_the_first_of_two_cpu_devices() -> None:
     platform = syclsched.describe(["cpu"])
     (device,) = platform.compute_devices
     other = replace(device, name="cpu1", key="another maker's", refusals=(("oneDNN", "no engine"),))

@@ -201,7 +201,7 @@ def test_the_user_may_say_which_kind(kind: UsmKind) -> None:
         assert found == ({} if kind == "device" else dict.fromkeys(found, "shared"))
 
 
-def test_plans_of_before_have_no_kinds_of_their_own() -> None:
+def test_plans_without_memory_kinds_are_read() -> None:
     plan = planned(inner(), load_platform(["cpu"]))
     text = to_json(replace(plan, format="syclsched-plan/1"))
     assert '"memory": []' in text

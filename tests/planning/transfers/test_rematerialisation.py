@@ -95,7 +95,7 @@ def test_a_long_chain_saves_some_values_and_recomputes_others() -> None:
     assert again(plan) and plan.counters.copies > 0
 
 
-def test_almost_all_values_are_made_again_where_copies_take_very_long() -> None:
+def test_almost_all_values_are_recomputed_if_copies_are_very_slow() -> None:
     """The reads of the tasks that run again need more space than the pass reserves at first."""
     graph, schedule, durations = reversed_chain(60)
     plan = build_plan(graph, gpu(32, link_s=1e6), schedule, durations)

@@ -90,7 +90,7 @@ def test_all_problems_have_tables_of_the_same_types() -> None:
     assert {name for name, (dtype, _) in zip(Tables._fields, types[0], strict=True) if dtype == np.float64} == floats
 
 
-def test_no_tasks_is_a_problem_too() -> None:
+def test_an_empty_problem_is_valid() -> None:
     assert len(problem_from_matrices([], {})) == 0
 
 

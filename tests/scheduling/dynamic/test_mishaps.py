@@ -144,7 +144,7 @@ def test_tasks_without_remaining_device_are_reported() -> None:
     assert (len(everything.undone), everything.makespan_s) == (2, 0.0)
 
 
-def test_copies_that_take_longer_than_believed() -> None:
+def test_copies_slower_than_estimated() -> None:
     problem = problem_from_matrices([[1.0, math.inf], [math.inf, 1.0]], {(0, 1): 2.0})
     run = run_dynamic(problem, Eager(), copy_factor=np.array([3.0]))
     assert times(run) == [(0, 0.0, 1.0), (1, 7.0, 8.0)]

@@ -51,7 +51,7 @@ def test_the_hybrid_tolerates_estimates_wrong_by_a_factor_of_3(kind: str, static
     assert (hybrid < static).all()
 
 
-def test_a_device_that_is_three_times_slower_than_believed() -> None:
+def test_a_device_three_times_slower_than_estimated() -> None:
     problem = problem_from_matrices([[3.0, 1.0]] * 60, {})
     estimated = np.ones((60, 2))
     plan = Heft().schedule(problem.with_task_seconds(estimated))

@@ -39,7 +39,9 @@ def wanted() -> list[float]:
 
 
 @pytest.mark.parametrize("split", ["single", "data", "stages"])
-def test_machines_train_as_one_device_does(cluster: Cluster, wanted: list[float], split: str, tmp_path: Path) -> None:
+def test_training_on_machines_equals_training_on_one_device(
+    cluster: Cluster, wanted: list[float], split: str, tmp_path: Path
+) -> None:
     with syclsched.train(MODEL.onnx, cluster=cluster, split=split, policy="heft") as found:
         with pytest.raises(ExecutionError, match="there was no step yet"):
             _ = found.plan

@@ -123,7 +123,7 @@ def padded(count: int) -> bytes:
     return model.SerializeToString()
 
 
-def test_numbers_that_lie_anywhere_in_bytes_are_given_out_aligned() -> None:
+def test_unaligned_numbers_in_bytes_are_returned_aligned() -> None:
     for pad in range(4):
         constants = imported_constants(read_model(padded(pad)))
         for name, value in WEIGHTS.items():

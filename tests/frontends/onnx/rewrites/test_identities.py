@@ -66,7 +66,7 @@ def test_a_transposition_that_moves_axes_of_one_element_is_a_reshape() -> None:
     assert kinds(rewritten(made, "identities")) == ["reshape", "softmax"]
 
 
-def test_a_transposition_of_nothing_is_a_reshape() -> None:
+def test_a_transposition_of_an_empty_value_is_a_reshape() -> None:
     made = Builder(dtype="float64")
     made.softmax(made.transpose(made.input("x", (3, 0, 2)), 2, 1, 0), 0)
     assert kinds(rewritten(made, "identities")) == ["reshape", "softmax"]

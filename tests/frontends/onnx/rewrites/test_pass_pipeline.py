@@ -53,7 +53,7 @@ def test_without_any_one_pass_the_others_are_right(made: Builder) -> None:
         assert_same(network, rewrite(network, without=(name,)).network, made.given())
 
 
-def test_the_network_that_was_given_stays_as_it_is() -> None:
+def test_the_given_network_is_unchanged() -> None:
     made = Builder()
     image = made.input("image", (1, 3, 8, 8))
     network = made.network(made.elementwise(("relu", 0), made.batch_norm(made.conv(image, 4))))

@@ -57,7 +57,7 @@ def test_convolutions_of_any_rank_share_one_layout(rank: int) -> None:
     assert len(transposed(rewritten(made, "layout"))) == 2
 
 
-def test_a_network_without_convolutions_stays_as_it_is() -> None:
+def test_a_network_without_convolutions_is_unchanged() -> None:
     made = Builder(dtype="float64")
     made.pool(start(made), "max")
     assert kinds(rewritten(made, "layout")) == ["pool"]

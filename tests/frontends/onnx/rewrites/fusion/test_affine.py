@@ -111,7 +111,7 @@ def test_a_scale_is_fused_into_the_next_convolution_with_pads() -> None:
     assert kinds(rewritten(made, "scale_shift")) == ["conv"]
 
 
-def test_weights_that_would_not_be_finite_stay_as_they_are() -> None:
+def test_weights_that_would_become_infinite_are_unchanged() -> None:
     made = Builder(dtype="float64")
     scale = made.constant(np.array([1.0, 0.0, 1.0, 1.0]).reshape(4, 1, 1))
     made.elementwise(("div", 0, 1), made.conv(image(made), 4), scale)

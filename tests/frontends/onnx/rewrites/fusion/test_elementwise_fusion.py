@@ -73,7 +73,7 @@ def test_there_are_no_more_inputs_than_a_kernel_should_have() -> None:
     assert max(len(node.inputs) for node in network.nodes) == MOST_INPUTS
 
 
-def test_casts_and_comparisons_are_joined_too() -> None:
+def test_casts_and_comparisons_are_fused() -> None:
     made = Builder(dtype="float64")
     mask = made.input("mask", (2, 3), "int64")
     wanted = made.elementwise(("cast", "bool", 0), mask, dtype="bool")
