@@ -40,7 +40,7 @@ class Retained:
     def release(self) -> None:
         """Keep the programs no more."""
         for handle in self._handles:
-            self._functions.release(handle)
+            self._functions._release(handle)
 
 
 @contextmanager
@@ -52,13 +52,12 @@ def retained_programs() -> Iterator[Retained]:
     assert dpctl is not None  # its libraries are loaded now
     functions = load_programs()
     assert functions is not None, "the libraries lack what programs need"
-    found, built = Retained(functions), OpenCLPrograms._built
+    found, is_built = Retained(functions), OpenCLPrograms._is_built
 
-    def noted(self: OpenCLPrograms, program: int | None, *more: Any) -> Any:
-        if program:
-            found.add(program)
-        return built(self, program, *more)
+    def noted(self: OpenCLPrograms, program: int, *more: Any) -> bool:
+        found.add(program)
+        return is_built(self, program, *more)
 
-    with mock.patch.object(OpenCLPrograms, "_built", noted):
+    with mock.patch.object(OpenCLPrograms, "_is_built", noted):
         yield found
     found.release()

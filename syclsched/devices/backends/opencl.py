@@ -93,7 +93,7 @@ class OpenCL(Backend):
         built = programs.build(code, _options(code), queue)
         if built is None:
             raise SyclProgramCompilationError("the build failed")
-        return programs.compact(built, queue)
+        return built
 
     def build_log(self, code: OpenCLSource, queue: SyclQueue) -> str:
         """Return what the device's compiler writes about OpenCL C, which dpctl's error does not tell."""

@@ -35,9 +35,13 @@ from syclsched.devices.native.exported_functions import exported_address
 from syclsched.devices.native.sycl_types import SyclContext, SyclQueue
 from syclsched.model.operation import OpenCLSource, SpirvModule
 
-_MAKE_KERNEL = "_ZN4sycl3_V16detail11make_kernelEmRKNS0_7contextENS0_7backendE"
+_MAKE_BUNDLE = "_ZN4sycl3_V16detail18make_kernel_bundleEmRKNS0_7contextEbNS0_12bundle_stateENS0_7backendE"
+_MAKE_KERNEL = (
+    "_ZN4sycl3_V16detail11make_kernelERKNS0_7contextERKNS0_13kernel_bundleILNS0_12bundle_stateE2EEEmbNS0_7backendE"
+)
+_EXECUTABLE = 2  # sycl::bundle_state::executable
 _CONTEXT_DEVICES = 0x1081
-_SIZEOF_KERNEL = 16  # a shared pointer
+_SIZEOF_OBJECT = 16  # of a SYCL bundle or kernel: a shared pointer
 _PROGRAM_REFERENCES, _KERNEL_REFERENCES, _PROGRAM_KERNEL_NAMES = 0x1160, 0x1192, 0x1168
 _PROGRAM_NUM_DEVICES, _PROGRAM_DEVICES, _PROGRAM_BINARY_SIZES, _PROGRAM_BINARIES = 0x1162, 0x1163, 0x1165, 0x1166
 
@@ -45,12 +49,14 @@ _PROGRAM_NUM_DEVICES, _PROGRAM_DEVICES, _PROGRAM_BINARY_SIZES, _PROGRAM_BINARIES
 class OpenCLProgram:
     """A built program, with the interface of ``dpctl.program.SyclProgram``; its kernels outlive it."""
 
-    __slots__ = ("__weakref__", "_context", "_functions", "_names", "handle")
+    __slots__ = ("__weakref__", "_bundle", "_context", "_functions", "_names", "handle")
 
     def __init__(self, functions: OpenCLPrograms, handle: int, context: SyclContext) -> None:
         self._functions, self._context = functions, context
-        self.handle = handle  # of the OpenCL object, which this one owns
+        self.handle = handle  # of the OpenCL object
         self._names = frozenset(functions.kernel_names(handle))
+        #: SYCL's object, which its kernels hold: drivers since 2026 forget a program that only kernels hold.
+        self._bundle = functions.bundle(handle, context)
 
     def has_sycl_kernel(self, name: str) -> bool:
         """Return whether there is a kernel of this name."""
@@ -58,12 +64,12 @@ class OpenCLProgram:
 
     def get_sycl_kernel(self, name: str) -> Any:
         """Return a kernel as ``dpctl.program.SyclKernel``."""
-        return self._functions.kernel(self.handle, name, self._context)
+        return self._functions.kernel(self.handle, self._bundle, name, self._context)
 
     def __del__(self) -> None:
         # At interpreter exit, the driver may already be torn down.
         if sys is not None and not sys.is_finalizing():
-            self._functions.release(self.handle)
+            self._functions.delete_bundle(self._bundle)
 
 
 class OpenCLPrograms:
@@ -77,7 +83,13 @@ class OpenCLPrograms:
         count, text = ctypes.c_uint32, ctypes.c_char_p
         self._queue_native = function_of(sycl, QUEUE_NATIVE, pointer, pointer, pointer)
         self._kernel_native = function_of(sycl, KERNEL_NATIVE, pointer, pointer)
-        self._make_kernel = function_of(sycl, _MAKE_KERNEL, pointer, pointer, size, pointer, number)
+        self._make_bundle = function_of(
+            sycl, _MAKE_BUNDLE, pointer, pointer, size, pointer, ctypes.c_bool, number, number
+        )
+        self._make_kernel = function_of(
+            sycl, _MAKE_KERNEL, pointer, pointer, pointer, pointer, size, ctypes.c_bool, number
+        )
+        self.delete_bundle = function_of(interface, "DPCTLKernelBundle_Delete", None, pointer)
         self._new = function_of(loaded_library("libstdc++.so.6"), OPERATOR_NEW, pointer, size)
         self._delete_kernel = function_of(interface, "DPCTLKernel_Delete", None, pointer)
         info = (number, pointer, count, size, pointer, pointer)
@@ -90,7 +102,7 @@ class OpenCLPrograms:
         self._of_binary = function_of(opencl, "clCreateProgramWithBinary", pointer, pointer, count, *(pointer,) * 5)
         self._build = function_of(opencl, "clBuildProgram", number, pointer, count, pointer, text, pointer, pointer)
         self._create_kernel = function_of(opencl, "clCreateKernel", pointer, pointer, text, pointer)
-        self.release = function_of(opencl, "clReleaseProgram", number, pointer)
+        self._release = function_of(opencl, "clReleaseProgram", number, pointer)
         self._release_kernel = function_of(opencl, "clReleaseKernel", number, pointer)
         self._release_queue = function_of(opencl, "clReleaseCommandQueue", number, pointer)
         self._wrap = ctypes.PYFUNCTYPE(ctypes.py_object, pointer, text)(exported_address(_program, "SyclKernel_Make"))
@@ -104,7 +116,18 @@ class OpenCLPrograms:
             program = self._of_source(context, 1, ctypes.byref(source), None, ctypes.byref(error))
         else:
             program = self._of_spirv(context, code.code, len(code.code), ctypes.byref(error))
-        return self._built(program, [device], options, queue)
+        if not program or not self._is_built(program, [device], options):
+            return None
+        # Made of its binary it has a third of the memory.
+        binary = self._binary(program, device)
+        loaded = None if binary is None else self.load(binary, queue)
+        devices = self._devices(context)
+        if loaded is None and len(devices) > 1 and not self._is_built(program, devices, options):
+            return None
+        if loaded is None:
+            return OpenCLProgram(self, program, queue.sycl_context)
+        self._release(program)
+        return loaded
 
     def load(self, binary: bytes, queue: SyclQueue) -> OpenCLProgram | None:
         """Return a program of a binary; None if the driver refuses it."""
@@ -118,16 +141,12 @@ class OpenCLPrograms:
         )
         listed = (ctypes.c_void_p * count)(*devices)
         program = self._of_binary(context, count, listed, lengths, contents, status, ctypes.byref(error))
-        if program and (error.value or any(status)):
-            self.release(program)
+        if not program:
             return None
-        return self._built(program, devices, "", queue)
-
-    def compact(self, program: OpenCLProgram, queue: SyclQueue) -> OpenCLProgram:
-        """Return a program made of the binary of one just built, which has a third of its memory; itself if none is."""
-        binary = self._binary(program.handle, self._place(queue)[1])
-        loaded = None if binary is None else self.load(binary, queue)
-        return program if loaded is None or loaded._names != program._names else loaded
+        if error.value or any(status):
+            self._release(program)
+            return None
+        return OpenCLProgram(self, program, queue.sycl_context) if self._is_built(program, devices, "") else None
 
     def binary(self, kernel: Any, queue: SyclQueue) -> bytes | None:
         """Return the binary of a kernel's program for a queue's device; None if the driver has none."""
@@ -142,14 +161,22 @@ class OpenCLPrograms:
         """Return the names of the kernels of a built program."""
         return text_property(self._program_info, program, _PROGRAM_KERNEL_NAMES).decode().split(";")
 
-    def kernel(self, program: int, name: str, context: SyclContext) -> Any:
-        """Return a kernel of a program as ``dpctl.program.SyclKernel``, which keeps the program."""
+    def bundle(self, program: int, context: SyclContext) -> int:
+        """Return a SYCL bundle of a built program, which takes over the caller's reference of the program."""
+        made = int(self._new(_SIZEOF_OBJECT))
+        self._make_bundle(made, program, context.addressof_ref(), False, _EXECUTABLE, BACKEND_OPENCL)
+        if self.references(program) > 1:  # SYCL has retained it
+            self._release(program)
+        return made
+
+    def kernel(self, program: int, bundle: int, name: str, context: SyclContext) -> Any:
+        """Return a kernel of a program as ``dpctl.program.SyclKernel``, which keeps the bundle."""
         error = ctypes.c_int32()
         native = self._create_kernel(program, name.encode(), ctypes.byref(error))
         if not native:
             raise OSError(f"clCreateKernel returns {error.value} for {name!r}")
-        made = self._new(_SIZEOF_KERNEL)
-        self._make_kernel(made, native, context.addressof_ref(), BACKEND_OPENCL)
+        made = self._new(_SIZEOF_OBJECT)
+        self._make_kernel(made, context.addressof_ref(), bundle, native, False, BACKEND_OPENCL)
         if self._references(self._kernel_info, native, _KERNEL_REFERENCES) > 1:  # SYCL has retained it
             self._release_kernel(native)
         kernel = self._wrap(made, name.encode())
@@ -161,17 +188,13 @@ class OpenCLPrograms:
         """Return how many references a program has, those of its kernels included."""
         return self._references(self._program_info, program, _PROGRAM_REFERENCES)
 
-    def _built(
-        self, program: int | None, devices: Sequence[int], options: str, queue: SyclQueue
-    ) -> OpenCLProgram | None:
-        """Return a program after building it; None if there is none or it is refused."""
-        if not program:
-            return None
+    def _is_built(self, program: int, devices: Sequence[int], options: str) -> bool:
+        """Build a program for devices; return whether the driver takes it, else release it."""
         listed = (ctypes.c_void_p * len(devices))(*devices)
         if self._build(program, len(devices), listed, options.encode(), None, None):
-            self.release(program)
-            return None
-        return OpenCLProgram(self, program, queue.sycl_context)
+            self._release(program)
+            return False
+        return True
 
     def _binary(self, program: int, device: int) -> bytes | None:
         """Return a program's binary for a device; None if the driver has none."""
