@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import partial
+from operator import methodcaller
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,7 +25,7 @@ from syclsched.onnx.lru_cache import BoundModel, FastPath
 from syclsched.onnx.model import OnnxModel, value_text
 from syclsched.onnx.model_build import ModelBuilder
 from syclsched.onnx.report import OperatorTime, Report, measured_times, planned_times
-from syclsched.onnx.shapes.bound_plans import BoundPlans, run_bound
+from syclsched.onnx.shapes.bound_plans import BoundPlans
 from syclsched.onnx.shapes.buckets import Buckets
 from syclsched.onnx.specialised import Array, ExtentExceededError, Shapes
 from syclsched.onnx.started_outputs import StartedOutputs
@@ -103,7 +104,7 @@ class CompiledModel:
             If the run fails.
         """
         if self._state is None:
-            return self._call(inputs, named, run_bound)
+            return self._call(inputs, named, self._plans.run)
         with self._state.turn():
             return self._call(inputs, named, self._state.run)
 
@@ -226,7 +227,8 @@ class CompiledModel:
 
         def begin(bound: BoundModel, values: Mapping[str, Any]) -> Run:
             specialised = bound.specialised
-            run = bound.runner.run(specialised.given(values))
+            graph_inputs, another = specialised.given(values), self._builder.another_runner
+            run = bound.with_free_runner(lambda runner: runner.run(graph_inputs), another)
             if specialised.is_changed or given.has_host:
                 names, again = (
                     (each.name for each in self.outputs),
@@ -278,9 +280,10 @@ class CompiledModel:
                         yield bound.specialised.given(value)
                         value = self._next(waiting)
 
-                with bound.runner.stream(
-                    same_shapes(), in_flight=in_flight, results=bound.specialised.fetched
-                ) as stream:
+                open_stream = methodcaller(
+                    "stream", same_shapes(), in_flight=in_flight, results=bound.specialised.fetched
+                )
+                with bound.with_free_runner(open_stream, self._builder.another_runner) as stream:
                     for outputs in stream:
                         assert isinstance(outputs, dict)  # errors are raised
                         values = begun.popleft()

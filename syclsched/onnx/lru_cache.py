@@ -33,6 +33,7 @@ class Closable(Protocol):
 
 
 Bound = TypeVar("Bound", bound=Closable)
+Result = TypeVar("Result")
 
 
 @dataclass(eq=False, slots=True)
@@ -44,6 +45,8 @@ class BoundModel:
     runner: Runner  # of that plan
     #: Further runners of the plan, for concurrent calls.
     others: list[Runner] = field(default_factory=list)
+    #: Those of them for streams, and for calls while the runners before have open streams.
+    beside_streams: list[Runner] = field(default_factory=list)
     bodies: Sequence[Closable] = ()  # plans of its loops' bodies
     #: Fast path for repeated calls, and the version of the carried values' memory for which it was made.
     cached_call: FastPath | None = None
@@ -56,6 +59,26 @@ class BoundModel:
         self.others.append(runner)
         if self.closed:  # in the meantime
             runner.close()
+
+    def with_free_runner(
+        self, use: Callable[[Runner], Result], another: Callable[[BoundModel], Runner | None]
+    ) -> Result:
+        """Use the first runner that has no open stream, made by ``another`` if all of them have one."""
+        from syclsched.execution.runner.bound_plan import StreamOpenError
+
+        tried = 0
+        while True:
+            runner = self.beside_streams[tried - 1] if tried else self.runner
+            try:
+                return use(runner)
+            except StreamOpenError:
+                tried += 1
+                if tried > len(self.beside_streams):
+                    made = another(self)
+                    if made is None:  # memory is limited
+                        raise
+                    self.add(made)
+                    self.beside_streams.append(made)
 
     def close(self) -> None:
         """Close all runners, and then those of its loops' bodies."""

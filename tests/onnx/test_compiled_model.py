@@ -210,6 +210,23 @@ def test_a_closed_model_refuses_calls() -> None:
         pass
 
 
+def test_calls_and_further_streams_run_beside_an_open_stream() -> None:
+    image = images(2, 7)
+    with syclsched.compile(MODEL, devices="cpu", autotune=False) as made:
+        streams = [made.stream([image] * 3, in_flight=2) for _ in range(2)]
+        found = [next(each)["probabilities"] for each in streams]
+        with ThreadPoolExecutor(2) as pool:
+            found += [each["probabilities"] for each in pool.map(made, [image] * 4)]
+        found.append(made.start(image).result("probabilities"))
+        found += [each["probabilities"] for stream in streams for each in stream]
+        kept = len(made._plans.last.others)
+        found += [each["probabilities"] for each in made.stream([image] * 2)]
+        assert len(made._plans.last.others) == kept  # they are used again
+    assert len(found) == 13
+    for each in found:
+        np.testing.assert_allclose(each, expected(image), atol=1e-5)
+
+
 def test_a_model_with_an_open_stream_can_be_closed() -> None:
     with syclsched.compile(MODEL, devices="cpu", autotune=False) as made:
         left = made.stream([images(1, seed) for seed in range(9)], in_flight=2)

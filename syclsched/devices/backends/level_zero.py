@@ -35,11 +35,9 @@ _LOCK = threading.Lock()
 class LevelZero(Backend):
     """The backend of Intel GPUs."""
 
-    def build(self, code: OpenCLSource, queue: SyclQueue) -> Any:
-        """Return a program built from OpenCL C."""
-        from dpctl import program
-
-        return program.create_program_from_spirv(queue, spirv_of(code).code)
+    def build(self, code: OpenCLSource | SpirvModule, queue: SyclQueue) -> Any:
+        """Return a program built from OpenCL C or SPIR-V."""
+        return super().build(spirv_of(code) if isinstance(code, OpenCLSource) else code, queue)
 
 
 def spirv_of(code: OpenCLSource) -> SpirvModule:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from syclsched.devices.backends.opencl_binaries import load_binaries
 from syclsched.devices.backends.opencl_calls import (
     BACKEND_OPENCL,
     DEVICE_NATIVE,
@@ -34,11 +33,12 @@ from syclsched.devices.backends.opencl_calls import (
     sycl_runtime,
     text_property,
 )
+from syclsched.devices.backends.opencl_programs import load_programs
 from syclsched.devices.backends.sycl import Backend, NativeAccess, sycl_event_at
 from syclsched.devices.native.fences import scratch_for
 from syclsched.devices.native.submission_library import NATIVE_VARIABLE, table
 from syclsched.devices.native.sycl_types import SyclDevice, SyclEvent, SyclQueue
-from syclsched.model.operation import OpenCLSource
+from syclsched.model.operation import OpenCLSource, SpirvModule
 
 #: Number of worker threads per kernel of the CPU runtime; with one each queue of the CPU device is one core.
 _WORKERS = "CL_CONFIG_CPU_TBB_NUM_WORKERS"
@@ -83,12 +83,17 @@ class OpenCL(Backend):
         """Return access to native objects; None if the runtime does not expose them, or it is switched off."""
         return load_native()
 
-    def build(self, code: OpenCLSource, queue: SyclQueue) -> Any:
-        """Return a program built from OpenCL C."""
-        from dpctl import program
+    def build(self, code: OpenCLSource | SpirvModule, queue: SyclQueue) -> Any:
+        """Return a program built from OpenCL C or SPIR-V."""
+        from dpctl.program import SyclProgramCompilationError
 
-        # PoCL's compiler writes how many warnings there were to the terminal; an error has them in its log.
-        return program.create_program_from_source(queue, code.source, f"-w {code.options}".rstrip())
+        programs = load_programs()
+        if programs is None:
+            return super().build(code, queue) if isinstance(code, SpirvModule) else _dpctl_program(code, queue)
+        built = programs.build(code, _options(code), queue)
+        if built is None:
+            raise SyclProgramCompilationError("the build failed")
+        return built
 
     def build_log(self, code: OpenCLSource, queue: SyclQueue) -> str:
         """Return the device compiler's log on OpenCL C, which dpctl's error does not contain."""
@@ -97,13 +102,13 @@ class OpenCL(Backend):
 
     def binary(self, kernel: Any, queue: SyclQueue) -> bytes | None:
         """Return the driver's binary of a kernel's program."""
-        binaries = load_binaries()
-        return None if binaries is None else binaries.binary(kernel, queue)
+        programs = load_programs()
+        return None if programs is None else programs.binary(kernel, queue)
 
     def load_binary(self, binary: bytes, queue: SyclQueue) -> Any | None:
         """Return the program of a driver's binary."""
-        binaries = load_binaries()
-        return None if binaries is None else binaries.load(binary, queue)
+        programs = load_programs()
+        return None if programs is None else programs.load(binary, queue)
 
     def float_atomics(self, device: SyclDevice) -> frozenset[str]:
         """Return the driver's answer for global and local memory; it is empty for drivers without the extension."""
@@ -336,6 +341,19 @@ def load_native() -> NativeOpenCL | None:
 
 
 # --- inside ---------------------------------------------------------------------------------------
+
+
+def _options(code: OpenCLSource | SpirvModule) -> str:
+    """Return the options to build a program with."""
+    # PoCL's compiler writes how many warnings there were to the terminal; an error has them in its log.
+    return f"-w {code.options}".rstrip() if isinstance(code, OpenCLSource) else ""
+
+
+def _dpctl_program(code: OpenCLSource, queue: SyclQueue) -> Any:
+    """Return a program that dpctl builds of OpenCL C."""
+    from dpctl import program
+
+    return program.create_program_from_source(queue, code.source, _options(code))
 
 
 @lru_cache(maxsize=64)

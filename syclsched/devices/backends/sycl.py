@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from syclsched.devices.native.sycl_types import SyclDevice, SyclEvent, SyclQueue
 from syclsched.errors import CapabilityError
-from syclsched.model.operation import OpenCLSource
+from syclsched.model.operation import OpenCLSource, SpirvModule
 from syclsched.model.platform import BackendFacts
 
 
@@ -57,8 +57,12 @@ class Backend:
         """Return access to native objects; None if commands are submitted through SYCL only."""
         return None
 
-    def build(self, code: OpenCLSource, queue: SyclQueue) -> Any:
-        """Return a program built from OpenCL C."""
+    def build(self, code: OpenCLSource | SpirvModule, queue: SyclQueue) -> Any:
+        """Return a program built from OpenCL C or SPIR-V; raise dpctl's error for a program that is refused."""
+        from dpctl import program
+
+        if isinstance(code, SpirvModule):
+            return program.create_program_from_spirv(queue, code.code)
         raise CapabilityError(f"a {self.facts.name} device takes no OpenCL C, and no SPIR-V")
 
     def build_log(self, code: OpenCLSource, queue: SyclQueue) -> str:

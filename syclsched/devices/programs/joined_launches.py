@@ -55,7 +55,7 @@ def join_key(executable: Executable, queue: SyclQueue) -> tuple[Hashable, int, i
 def can_join(executable: Executable, count: int, queue: SyclQueue) -> bool:
     """Return whether a device compiles the kernel joined from ``count`` launches.
 
-    This builds the joined kernel, which takes a tenth of a second and 2 MB for good: ask only for launches worth it.
+    This builds the joined kernel, which takes a tenth of a second: ask only for launches worth it.
     """
     assert isinstance(executable, KernelExecutable)
     assert isinstance(executable.code, OpenCLSource)
@@ -78,7 +78,7 @@ def join_launches(executable: Executable, submissions: Sequence[Submission], que
     )
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=64)  # a kernel keeps its program alive
 def _joined_kernel(code: OpenCLSource, count: int, context: SyclContext, device: SyclDevice) -> Any:
     """Return the joined kernel; None if the device does not compile it."""
     import dpctl

@@ -90,7 +90,7 @@ def chain_launches(
     )
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)  # a kernel keeps its program alive
 def _kernel(links: tuple[ChainLink, ...], context: SyclContext, device: SyclDevice) -> Any:
     import dpctl
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Device programs: SPIR-V and OpenCL C built once and cached, several kernels in one program.
 
-The OpenCL CPU runtime keeps 2 MB for each program it has built and never frees them, and the fixed cost of a program is
+The OpenCL CPU runtime has 0.4 MiB and more for each program until it is released, and the fixed cost of a program is
 larger than that of a kernel: kernels needed together are built together.
 """
 
@@ -11,7 +11,8 @@ import hashlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 from syclsched.devices.backends.registry import backend_of
 from syclsched.devices.native.sycl_types import SyclQueue
@@ -24,9 +25,6 @@ from syclsched.model.operation import OpenCLSource, SpirvModule
 
 __all__ = ["build_together", "compile_code", "program_count"]
 
-# Bounded, because programs keep the contexts of closed devices alive; but large, because a program that was dropped and
-# is built again costs its memory twice.
-_PROGRAMS = BoundedCache(4096)
 #: Most programs combined into one: more gain little, and lose more when one of them is refused.
 _MOST_TOGETHER = 64
 
@@ -47,6 +45,16 @@ class _Built:
 
     program: Any
     suffix: str = ""
+
+    @property
+    def program_id(self) -> int:
+        """Equal for kernels that were built together."""
+        return id(self.program)
+
+
+#: Programs kept beside those in use, so that a few dozen shapes of several models compile nothing again.
+PROGRAMS_KEPT: Final = 128
+_PROGRAMS = BoundedCache(PROGRAMS_KEPT, attrgetter("program_id"))
 
 
 def compile_code(loaded: Any, queue: SyclQueue, where: str) -> Any:
@@ -149,14 +157,15 @@ class _Stored:
         else:
             ending = ""
         memory_key = (key, self._queue.sycl_context, self._queue.sycl_device)
-        if memory_key in _PROGRAMS:
-            return _Built(_PROGRAMS.get(memory_key, lambda: None), ending)
+        known = _PROGRAMS.find(memory_key)
+        if known is not None:
+            return _Built(known.program, ending)
         made = backend_of(self._queue).load_binary(content, self._queue) if content else None
         if made is None or not made.has_sycl_kernel(code.kernel_name + ending):
             return None
         _MADE.programs += 1
         logger.debug("loaded the program of kernel %s from the cache", code.kernel_name)
-        return _Built(_PROGRAMS.get(memory_key, lambda: made), ending)
+        return _Built(_PROGRAMS.get(memory_key, lambda: _Built(made)).program, ending)
 
     def save(self, built: _Built, codes: Sequence[SpirvModule | OpenCLSource]) -> None:
         """Store a program built of one kernel's code, or of several, whose parts are numbered in this order."""
@@ -208,8 +217,6 @@ def _build(loaded: SpirvModule | OpenCLSource, queue: SyclQueue, where: str) -> 
 
     try:
         logger.debug("compiling kernel %s for %s", loaded.kernel_name, queue.sycl_device.name.strip())
-        if isinstance(loaded, SpirvModule):
-            return program.create_program_from_spirv(queue, loaded.code)
         return backend_of(queue).build(loaded, queue)
     except CapabilityError as error:
         raise type(error)(error.what, where=where, hint=error.hint) from error

@@ -45,8 +45,8 @@ __all__ = ["CompileRequest", "Executable", "Submission", "build_ahead", "compile
 
 MAX_DIMENSIONS = 3
 
-# Bounded, because a kernel keeps its program alive.
-_EXECUTABLES = BoundedCache(4096)
+# Bounded, because a kernel keeps its program alive. One that is dropped is made again of the program if that is kept.
+_EXECUTABLES = BoundedCache(512)
 
 
 def compile_task(

@@ -147,8 +147,8 @@ class CommandMaker:
         self._made: list[tuple[int, ctypes.c_int64, Any]] = []
         #: By lane, for lanes that submit to native queues.
         self._native: dict[int, NativeAccess] = {}
-        #: By owning lane (None: shared by all lanes) and SYCL kernel.
-        self._native_kernels: dict[tuple[int | None, int], int] = {}
+        #: By owning lane (None: shared by all lanes) and the SYCL kernel's address, with the kernel, which keeps it.
+        self._native_kernels: dict[tuple[int | None, int], tuple[int, Any]] = {}
         #: Native objects to release, kernels and queues at the end and events at each reset.
         self._made_native: list[NativeObject] = []
         self._adopted: list[NativeObject] = []
@@ -377,11 +377,12 @@ class CommandMaker:
         native, key = self._native[lane], (owner, int(kernel.addressof_ref()))
         if key not in self._native_kernels:
             try:
-                self._native_kernels[key] = native.kernel(kernel)
+                made = native.kernel(kernel)
             except OSError as error:
                 raise ExecutionError(str(error), where=f"lane {lane}") from error
-            self._made_native.append((native.release_kernel, self._native_kernels[key]))
-        return self._native_kernels[key]
+            self._native_kernels[key] = made, kernel
+            self._made_native.append((native.release_kernel, made))
+        return self._native_kernels[key][0]
 
     def _own_kernel(self, lane: int, submission: KernelSubmission, values: Any) -> _OwnKernel | None:
         """Return a native kernel with these arguments set; None if it refuses them or the lane is not native."""

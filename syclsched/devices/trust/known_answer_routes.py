@@ -91,7 +91,7 @@ def _python_kernel(queue: SyclQueue, function: Callable[..., None], dtype: Dtype
         made = compile_python(kernel, (ItemArgument(1), array, array), queue.sycl_device, "known-answer test")
         name, spirv, form = made.module.kernel_name, made.module.code, made.form
     try:
-        return program.create_program_from_spirv(queue, spirv).get_sycl_kernel(name), form
+        return backend_of(queue).build(SpirvModule(spirv, name), queue).get_sycl_kernel(name), form
     except program.SyclProgramCompilationError as error:
         raise RouteUnavailable(
             "the device's OpenCL takes no SPIR-V; OpenCL 1.2 devices need the package's OpenCL layer"

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 Repeat = Callable[[tuple[Any, ...]], "dict[str, NumpyArray] | None"]
 
 
+class StreamOpenError(ExecutionError):
+    """A stream of the runner is open, so that it takes no other work."""
+
+
 class Runner:
     """A plan prepared for repeated runs; made by `bind`. Use it in a ``with`` statement, or `close` it.
 
@@ -440,7 +444,7 @@ class Runner:
         if self._closed:
             raise ExecutionError("the runner is closed", where=f"plan {self.plan.name!r}")
         if self._stream is not None and (stream := self._stream()) is not None and not stream.closed:
-            raise ExecutionError(
+            raise StreamOpenError(
                 "a stream of the runner is open",
                 where=f"plan {self.plan.name!r}",
                 hint="Read it to its end, or close() it; another `bind` of the plan has lanes of its own",

@@ -82,7 +82,7 @@ class BoundPlans:
         version = self.by_value.version(shapes)
         if self.by_value.key(shapes, values) == key:
             self.by_value.observe(shapes, version, lambda: self._shapes_of(values), values)
-        return self.call_with(run_bound, values)
+        return self.call_with(self.run, values)
 
     def outputs_again(self, key: Hashable, values: CallValues, *, failed: bool) -> dict[str, Any] | None:
         """Return the outputs for values beyond the extents of the plan of a key; None if a run failed otherwise."""
@@ -93,6 +93,13 @@ class BoundPlans:
             if not is_new:
                 return None
         return values.results(self.results_beyond(key, values))
+
+    def run(self, bound: BoundModel, values: Mapping[str, Any]) -> dict[str, Array]:
+        """Run a bound model; return the results of its graph."""
+        specialised = bound.specialised
+        given = specialised.given(values)
+        found = bound.with_free_runner(lambda runner: runner(given, specialised.fetched), self._builder.another_runner)
+        return specialised.results(found)
 
     @contextmanager
     def using(self, values: Mapping[str, Any], *, awaited: bool = True) -> Iterator[BoundModel]:
@@ -247,9 +254,3 @@ class BoundPlans:
         with self.kept.using(key, made, awaited=awaited) as bound:
             self.last = bound
             yield bound
-
-
-def run_bound(bound: BoundModel, values: Mapping[str, Any]) -> dict[str, Array]:
-    """Run a bound model; return the results of its graph."""
-    specialised = bound.specialised
-    return specialised.results(bound.runner(specialised.given(values), specialised.fetched))

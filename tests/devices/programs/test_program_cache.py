@@ -256,7 +256,7 @@ def test_the_cache_can_be_switched_off(
 def test_a_driver_without_binaries_compiles_in_every_process(
     queue: Any, compiled: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("syclsched.devices.backends.opencl.load_binaries", lambda: None)
+    monkeypatch.setattr("syclsched.devices.backends.opencl.load_programs", lambda: None)
     assert len(compiled(queue, "2.0f")) == 1
     assert len(compiled(queue, "2.0f")) == 1
 

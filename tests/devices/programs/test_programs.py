@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from syclsched import oneapi
+from syclsched.devices.backends.opencl import OpenCL
 from syclsched.devices.backends.registry import BACKENDS
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.native.memory_range import MemoryRange
@@ -50,17 +51,15 @@ def queue() -> Any:
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch, queue: Any) -> Iterator[list[str]]:
     """Record the sources that the device's compiler is given."""
-    from dpctl import program
-
     monkeypatch.setenv(VARIABLE, "0")
     given: list[str] = []
-    make = program.create_program_from_source
+    make = OpenCL.build
 
-    def count(on: Any, source: str, options: str = "") -> Any:
-        given.append(source)
-        return make(on, source, options)
+    def count(self: OpenCL, code: Any, on: Any) -> Any:
+        given.append(code.source)
+        return make(self, code, on)
 
-    monkeypatch.setattr(program, "create_program_from_source", count)
+    monkeypatch.setattr(OpenCL, "build", count)
     yield given
 
 

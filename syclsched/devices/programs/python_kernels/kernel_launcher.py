@@ -33,7 +33,7 @@ from syclsched.kernel_compiler.kernel_api import LocalAccessor, NdRange, Range
 from syclsched.kernel_compiler.python_kernel import PythonKernel
 
 # Bounded, because a kernel keeps its program alive.
-_KERNELS = BoundedCache(4096)
+_KERNELS = BoundedCache(512)
 #: Types of Python's numbers as arguments.
 _NUMBERS: Final = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 _MAX_DIMENSIONS: Final = 3
