@@ -231,7 +231,7 @@ class Dispatcher(ProgramEngine):
         node = request.node
         self.failures.lost(node.instruction)
         self.records[node.id] = Record(now_ns(), "cancelled")
-        self._pass_over(request, ordered=not self._ending)
+        self._release_successors(request, ordered=not self._ending)
 
     def submitted(self, request: SubmissionRequest, submit_ns: int) -> None:
         """Record a submission, and watch for the completion if host instructions depend on it."""
@@ -257,9 +257,9 @@ class Dispatcher(ProgramEngine):
         begun = work is not None and not work.implementation.is_kernel
         reason: FailureReason = "copy" if instruction.kind == "copy" else "submission"
         self._failed(instruction, task_failed_error(instruction, error, "could not be submitted:"), reason, begun=begun)
-        self._pass_over(request, ordered=True)
+        self._release_successors(request, ordered=True)
 
-    def _pass_over(self, request: SubmissionRequest, *, ordered: bool) -> None:
+    def _release_successors(self, request: SubmissionRequest, *, ordered: bool) -> None:
         """Release the successors of a failed or skipped instruction, after its predecessors if ordered.
 
         Those of its own lane are among them: memory is freed when the last one of a lane that uses it has completed.
