@@ -28,7 +28,7 @@ class Retained:
 
     @property
     def live(self) -> int:
-        """How many programs something else refers to."""
+        """The number of programs with other references."""
         gc.collect()
         return sum(1 for handle in self._handles if self._functions.references(handle) > 1)
 
