@@ -178,15 +178,20 @@ def _donated_memory(
     """
     used: dict[str, set[str]] = {name: set() for name in names}
     written: dict[str, set[str]] = {name: set() for name in names}
+    overwriting: dict[str, set[str]] = {name: set() for name in names}  # spaces that tasks can write instead of theirs
     touched, whole = {t.name: t.accesses for t in known.tasks}, known.whole()
-    for each in assignments if names else ():
+    for each in sorted(assignments, key=lambda each: each.start_s) if names else ():
         for access in touched[each.task]:
             name = whole.get(access.array, access.array)
             if name in names:
-                space = platform.device(each.device).space
-                used[name].add(space)
+                device = platform.device(each.device)
+                used[name].add(device.space)
+                if access.mode.reads and device.space in overwriting[name]:
+                    written[name].add(device.space)  # a result is written where the next reader wants it
                 if access.mode.writes:
-                    written[name].add(space)
+                    written[name].add(device.space)
+                if access.mode is AccessMode.WRITE:
+                    overwriting[name].update(device.reaches)
     for array in known.arrays:
         spaces = written.get(array.name) or used.get(array.name, set())
         if len(spaces) == 1 and array.is_input and array.rows is None:

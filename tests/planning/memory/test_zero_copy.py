@@ -8,17 +8,20 @@ from dataclasses import replace
 import pytest
 from support.opened import with_own_memory
 from support.running import ASSIGN_KERNEL, DTYPE, MIX, plan_by
+from support.strategies import touching
 
 import syclsched
 from syclsched.costs import CostModel
 from syclsched.errors import IncompletePlanError
+from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
-from syclsched.model.platform import HOST
+from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
+from syclsched.model.schedule import Assignment, Schedule
 from syclsched.planner import plan_graph
 from syclsched.planner.memory_limit import with_memory_limit
 from syclsched.planner.plan_builder import PlanBuilder
-from syclsched.planning import verify
+from syclsched.planning import build_plan, verify
 from syclsched.scheduling.tables import NOTHING
 from syclsched.simulation import predict
 
@@ -73,6 +76,24 @@ def test_a_donated_input_that_two_memories_update_is_copied() -> None:
     graph = updating()
     graph.kernel(MIX, name="again", x=graph.arrays["y"], y=graph.arrays["w"], a=3)
     plan = placed(graph, again="cpu")
+    verify(plan, graph)
+    assert not plan.residents
+
+
+def test_a_donated_input_that_the_host_writes_in_the_memory_of_its_reader_is_copied() -> None:
+    """The host's functions reach the device's memory, and write a result where the next reader wants it."""
+    host = Device(HOST, HOST, HOST, HOST, "host", HOST, (HOST, "m0"))
+    device = Device("d0", "k", "cpu", "opencl", "d", "m0", ("m0",), dtypes=("float64",), max_work_group_size=64)
+    spaces = MemorySpace(HOST, 0, True), MemorySpace("m0", 16, True)
+    links = Link(HOST, "m0", 1e-5, 1e8), Link("m0", HOST, 1e-5, 1e8)
+    platform = Platform("reachable", (device, host), spaces, links)
+    graph = TaskGraph("overwritten")
+    w = graph.array("w", (2,), donated=True)
+    for number, mode in enumerate((AccessMode.READ, AccessMode.WRITE, AccessMode.READ)):
+        graph.kernel(touching((mode,)), name=f"task{number}", p0=w)
+    places = (("d0", "kernel"), (HOST, "host"), ("d0", "kernel"))
+    assigned = tuple(Assignment(f"task{i}", on, 0, by, float(i), i + 1.0) for i, (on, by) in enumerate(places))
+    plan = build_plan(graph, platform, Schedule("by hand", assigned), dict.fromkeys(("task0", "task1", "task2"), 0.0))
     verify(plan, graph)
     assert not plan.residents
 
