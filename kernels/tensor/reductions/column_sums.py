@@ -35,11 +35,14 @@ from syclsched.model.operation import DeviceLimits, Launch, Operation, Parameter
 DTYPES = ("float32", "float64")
 #: Least rows of a part, and most parts: enough for many compute units, and few to reduce further.
 _ROWS, _MOST_PARTS = 256, 64
+#: Elements from which on parts are worth a further reduction.
+_MANY = 1 << 20
 
 
-def parts_of(rows: int) -> int:
+def parts_of(rows: int, columns: int) -> int:
     """Return the number of parts, of equal length, in which rows are reduced."""
-    return next((n for n in range(min(_MOST_PARTS, rows // _ROWS), 1, -1) if rows % n == 0), 1)
+    most = min(_MOST_PARTS, rows // _ROWS) if rows * columns >= _MANY else 1
+    return next((n for n in range(most, 1, -1) if rows % n == 0), 1)
 
 
 @with_recipe

@@ -20,21 +20,23 @@ from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
 from syclsched.kernels.tensor.reductions.column_sums import DTYPES, parts_of
 from syclsched.kernels.tensor.writing.expression import count_operators, substitute
 
+#: Fewest rows of sums that are changed: those of fewer are tiny, and part of a chain of launches.
+_ROWS: Final = 512
 _SQUARE: Final = ("square", ("sub", 0, 1))
 
 
 def fuse_column_reductions(draft: NetworkDraft) -> None:
     """Let sums and means along columns read the summands, and compute those of the same arrays in one pass.
 
-    Both are computed in parts of the rows first, and the reductions that are there reduce the parts: as few launches as
-    before, of which the last ones are tiny. A mean and the variance around it become moments, of one pass.
+    The reductions that are there remain, and reduce the sums of parts of the rows; there may be one part. A mean and
+    the variance around it become moments, of one pass.
     """
     for node in draft.each("reduce"):
-        if node.name in draft and _parts(draft, node) > 1:
+        if node.name in draft and _is_along_columns(draft, node):
             _make_moments(draft, node)
     groups: dict[tuple[Any, ...], list[_ColumnSum]] = {}
     for node in draft.each("reduce"):
-        if _parts(draft, node) > 1:
+        if _is_along_columns(draft, node):
             made = _ColumnSum.of(draft, node)
             groups.setdefault((draft.shape(node.inputs[0] or ""), draft.dtype(node.inputs[0] or "")), []).append(made)
     for sums in groups.values():
@@ -62,11 +64,11 @@ class _ColumnSum:
         return cls(node, made.attributes["expression"], tuple(str(name) for name in made.inputs))
 
 
-def _parts(draft: NetworkDraft, node: CanonicalNode) -> int:
-    """Return the number of parts of the rows of a sum or mean along columns; 1 for other reductions."""
+def _is_along_columns(draft: NetworkDraft, node: CanonicalNode) -> bool:
+    """Return whether a node is a sum or a mean of many rows along columns."""
     shape, axes = draft.shape(node.inputs[0] or ""), tuple(node.attributes["axes"])
     is_sum = node.attributes["mode"] in ("sum", "mean") and draft.dtype(node.inputs[0] or "") in DTYPES
-    return parts_of(math.prod(shape[:-1])) if is_sum and axes == tuple(range(len(shape) - 1)) and all(shape) else 1
+    return is_sum and axes == tuple(range(len(shape) - 1)) and all(shape) and math.prod(shape[:-1]) >= _ROWS
 
 
 def _readable(draft: NetworkDraft, value: str) -> CanonicalNode | None:
@@ -126,7 +128,7 @@ def _fuse(draft: NetworkDraft, together: Sequence[_ColumnSum]) -> None:
         moved = substitute(each.expression, {i: given.index(name) for i, name in enumerate(each.inputs)})
         expressions.append(with_explicit_dtype(moved, draft.dtype(value)))
     found, inputs = compact_all(tuple(expressions), given)
-    parts = parts_of(math.prod(draft.shape(value)[:-1]))
+    parts = _parts(draft, value)
     means = tuple(each.node.attributes["mode"] == "mean" for each in together)
     made = draft.add_all(
         "column_sums",
@@ -143,6 +145,12 @@ def _fuse(draft: NetworkDraft, together: Sequence[_ColumnSum]) -> None:
     sums = draft.producer(made[0])
     if sums is not None:
         _absorb_inputs(draft, sums, draft.shape(value))
+
+
+def _parts(draft: NetworkDraft, value: str) -> int:
+    """Return the number of parts in which the rows of a value are added."""
+    shape = draft.shape(value)
+    return int(parts_of(math.prod(shape[:-1]), shape[-1]))
 
 
 def _of_parts(draft: NetworkDraft, value: str, parts: int) -> tuple[tuple[int, ...], str]:
@@ -181,16 +189,18 @@ def _make_moments(draft: NetworkDraft, mean: CanonicalNode) -> None:
         variance = draft.sole_reader(value)
         if not of_x or around.attributes["expression"] != _SQUARE or variance is None or variance.kind != "reduce":
             continue
-        if mean.attributes["mode"] != "mean" or variance.attributes["mode"] != "mean" or _parts(draft, variance) == 1:
+        if mean.attributes["mode"] != "mean" or variance.attributes["mode"] != "mean":
             continue
-        parts = _parts(draft, mean)
+        if not _is_along_columns(draft, variance):
+            continue
+        parts = _parts(draft, x)
         shape, dtype = _of_parts(draft, x, parts)
         means, variances = draft.add_all("column_moments", (x,), [(shape, dtype)] * 2, {"parts": parts}, like=mean)
         draft.change(mean, inputs=(means,))
-        # The variance of all rows is the mean of those of parts, around the mean of all.
-        of_parts = {"expression": ("add", 0, ("square", ("sub", 1, 2)))}
-        made = draft.add("elementwise", (variances, means, centre), shape, dtype, of_parts, like=around)
-        draft.change(variance, inputs=(made,))
+        if parts > 1:  # the variance of all rows is the mean of those of parts, around the mean of all
+            of_parts = {"expression": ("add", 0, ("square", ("sub", 1, 2)))}
+            variances = draft.add("elementwise", (variances, means, centre), shape, dtype, of_parts, like=around)
+        draft.change(variance, inputs=(variances,))
         draft.remove_unread(value)
         draft.record_change("mean and variance are computed in one pass", mean.name)
         return
