@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import _thread
 import json
+from functools import partial
 from pathlib import Path
 from pydoc import locate
 from typing import Any
@@ -31,6 +32,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     centres = random.standard_normal((4, 8)) * 3
     np.savez("data.npz", x=(centres[labels] + random.standard_normal((200, 8))).astype("float32"), y=labels)
     return tmp_path
+
+
+def choose_no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let steps have the same implementations in all calls, and so the same bits: measurements may choose others."""
+    monkeypatch.setattr("syclsched.training.train", partial(syclsched.training.train, autotune=False))
 
 
 def test_train(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,6 +156,7 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, place: str, calls: int) -> 
 def test_control_c_writes_the_state_that_a_resumed_training_continues_with_the_same_bits(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: str, calls: int
 ) -> None:
+    choose_no_kernels(monkeypatch)
     given = ["train", "net.onnx", "--data", "data.npz", "--devices", "cpu", "--epochs", "3"]
     whole = call(capsys, *given, "--output", "whole.onnx")
     assert whole.code == 0, whole.err
@@ -191,6 +198,7 @@ def test_a_full_disk_at_a_checkpoint_leaves_the_model(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
+    choose_no_kernels(monkeypatch)
     given = ["train", "net.onnx", "--data", "data.npz", "--devices", "cpu"]
     assert call(capsys, *given, "--output", "whole.onnx").code == 0
     monkeypatch.setattr("syclsched.training.checkpoints.write_atomically", full)
