@@ -19,7 +19,7 @@ from syclsched.kernels.tensor.operation_factory import (
 )
 from syclsched.kernels.tensor.writing import expression as language
 from syclsched.kernels.tensor.writing import table_lookup
-from syclsched.kernels.tensor.writing.expression import Expression, infer_dtypes
+from syclsched.kernels.tensor.writing.expression import Expression, cached_by_text, infer_dtypes
 from syclsched.kernels.tensor.writing.expression_codegen import emit_expression
 from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.kernels.tensor.writing.iteration_space import (
@@ -35,20 +35,11 @@ from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
 #: Longer names are cut and get a digest: names appear in reports and are keys of measured costs.
 _LONGEST_NAME = 100
 
-_CACHE: dict[tuple[str, int], Operation] = {}
-
 
 @with_recipe
+@cached_by_text
 def elementwise(expression: Expression, inputs: int) -> Operation:
     """Return the operation that writes an expression of arrays ``x0``, ``x1``, ... to ``y``."""
-    # The text is the key: 1, 1.0 and True compare equal, but are different constants.
-    key = (repr(expression), inputs)
-    if key not in _CACHE:
-        _CACHE[key] = _make(expression, inputs)
-    return _CACHE[key]
-
-
-def _make(expression: Expression, inputs: int) -> Operation:
     names = tuple(f"x{i}" for i in range(inputs))
     highest = max(language.inputs_of(expression), default=-1)
     if highest >= inputs:

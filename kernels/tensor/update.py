@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from syclsched.errors import SyclschedError
 from syclsched.kernels.common import ITEM_BYTES, VECTOR_ITEMS, with_recipe
 from syclsched.kernels.tensor.operation_factory import array_bytes, elements, input_parameter, make_operation
 from syclsched.kernels.tensor.writing import expression as language
-from syclsched.kernels.tensor.writing.expression import Expression, infer_dtypes
+from syclsched.kernels.tensor.writing.expression import Expression, cached_by_text, infer_dtypes
 from syclsched.kernels.tensor.writing.expression_codegen import emit_expression
 from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.kernels.tensor.writing.iteration_space import (
@@ -29,7 +29,7 @@ _FLOATS = ("float32", "float64", "float16")
 
 
 @with_recipe
-@cache
+@cached_by_text
 def update(expressions: tuple[Expression, ...], inputs: int) -> Operation:
     """Return the operation that gives arrays ``y0``, ``y1``, ... of one shape and dtype the values of expressions.
 

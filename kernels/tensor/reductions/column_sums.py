@@ -18,7 +18,7 @@ from syclsched.errors import SyclschedError
 from syclsched.kernels.common import with_recipe
 from syclsched.kernels.tensor.operation_factory import array_bytes, input_parameter, make_operation, output_parameter
 from syclsched.kernels.tensor.writing import expression as language
-from syclsched.kernels.tensor.writing.expression import Expression, infer_dtypes
+from syclsched.kernels.tensor.writing.expression import Expression, cached_by_text, infer_dtypes
 from syclsched.kernels.tensor.writing.expression_codegen import emit_expression
 from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.kernels.tensor.writing.iteration_space import (
@@ -46,7 +46,7 @@ def parts_of(rows: int, columns: int) -> int:
 
 
 @with_recipe
-@cache
+@cached_by_text
 def column_sums(expressions: tuple[Expression, ...], inputs: int, means: tuple[bool, ...]) -> Operation:
     """Return the operation that adds each expression of ``x0``, ``x1``, ... in parts of the rows, for each column.
 

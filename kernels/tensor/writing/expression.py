@@ -35,7 +35,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import ALL_DTYPES
@@ -44,6 +44,7 @@ from syclsched.kernels.common import ALL_DTYPES
 Expression = Any
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 #: Results that a function of expressions keeps.
 _MOST_KNOWN: Final = 4096
@@ -167,6 +168,23 @@ def known_by_text(function: Callable[[Expression, tuple[str, ...]], T]) -> Calla
         return result
 
     return known
+
+
+def cached_by_text(function: Callable[P, T]) -> Callable[P, T]:
+    """Return a factory that keeps its results by the text of its arguments, which contain expressions.
+
+    Their values are no keys: 1, 1.0 and True compare equal, but are different constants, as are 0.0 and -0.0.
+    """
+    results: dict[str, T] = {}
+
+    @wraps(function)
+    def cached(*args: P.args, **kwargs: P.kwargs) -> T:
+        key = repr((args, kwargs))
+        if key not in results:
+            results[key] = function(*args, **kwargs)
+        return results[key]
+
+    return cached
 
 
 @known_by_text

@@ -109,3 +109,13 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
             described(operation, {**arrays, name: np.zeros(shape, "float32")})
     with pytest.raises((AssertionError, ArgumentError), match="int64"):
         described(column_sums((0,), 1, (False,)), {"y0": np.zeros((1, 6), "float32"), "x0": np.zeros((4, 6), "int64")})
+
+
+def test_constants_that_compare_equal_have_operations_of_their_own() -> None:
+    x, y = np.ones((4, 3), "float32"), unwritten((1, 3), "float32")
+    for number in (0.0, -0.0):
+        operation = column_sums((("div", 0, ("const", number)),), 1, (False,))
+        host = next(each for each in operation.implementations if each.kind == "host")
+        with np.errstate(divide="ignore"):
+            host.load(described(operation, {"y0": y, "x0": x}))(y0=y, x0=x)
+        np.testing.assert_array_equal(y, np.full((1, 3), np.copysign(np.inf, number)))
