@@ -32,7 +32,7 @@ def fuse_column_reductions(draft: NetworkDraft) -> None:
     the variance around it become moments, of one pass.
     """
     for node in draft.each("reduce"):
-        if node.name in draft and _is_along_columns(draft, node):
+        if _is_along_columns(draft, node):
             _make_moments(draft, node)
     groups: dict[tuple[Any, ...], list[_ColumnSum]] = {}
     for node in draft.each("reduce"):
