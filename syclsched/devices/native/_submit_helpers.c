@@ -8,6 +8,9 @@
  * Each launch costs 1.5 us, so a thread takes several parts at a time while many are left, and single ones at the end
  * (Polychronopoulos, Kuck: Guided Self-Scheduling, IEEE Trans. Computers C-36, 1987).
  */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -28,6 +31,8 @@ struct helpers {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     int closing;
+    cpu_set_t allowed;
+    int off; /* the core that helpers keep off, the caller's of their last run; -1 if none */
     uint32_t run;
     const struct command *const *commands;
     uint64_t next;
@@ -126,6 +131,9 @@ struct helpers *syclsched_helpers_new(const struct lane *const *lanes, int64_t c
     sigset_t all, before;
     helpers->each = each;
     helpers->count = count;
+    helpers->off = -1;
+    if (sched_getaffinity(0, sizeof helpers->allowed, &helpers->allowed) != 0)
+        CPU_ZERO(&helpers->allowed);
     helpers->next = word(0, NONE, 0);
     pthread_mutex_init(&helpers->mutex, NULL);
     pthread_cond_init(&helpers->changed, NULL);
@@ -160,9 +168,24 @@ void syclsched_helpers_delete(struct helpers *helpers)
     free(helpers);
 }
 
+/* Keep helpers off the caller's core: the system may wake them there, and leave them waiting for it for half a
+ * millisecond while another core is idle. */
+static void keep_off(struct helpers *helpers)
+{
+    int here = sched_getcpu();
+    cpu_set_t others = helpers->allowed;
+    if (here < 0 || here == helpers->off || CPU_COUNT(&others) < 2)
+        return;
+    CPU_CLR(here, &others);
+    for (int64_t i = 0; i < helpers->begun; ++i)
+        pthread_setaffinity_np(helpers->each[i].thread, sizeof others, &others);
+    helpers->off = here;
+}
+
 /* Wake the helpers for a run of these commands, which the caller must end. */
 void syclsched_helpers_begin(struct helpers *helpers, const struct command *const *commands)
 {
+    keep_off(helpers);
     pthread_mutex_lock(&helpers->mutex);
     helpers->commands = commands;
     ++helpers->run;

@@ -18,6 +18,9 @@ enum { FEWEST = 3, FEWEST_FASTER = 2, LONGEST_NS = 2000000, BRIEF_NS = 25000, EA
 /* Least time of what is divided into parts, in all and in each part, which is launched in 2 us; and the most parts. */
 enum { DIVIDED_NS = 60000, PART_NS = 12000, MOST_PARTS = 32 };
 
+/* Runs of each way in sequence: the first of them finds the threads of its way asleep, and is not timed. */
+enum { BLOCK = 3 };
+
 /* Delayed runs in sequence that count: 64 runs are then made without helpers before the next one with them. */
 enum { MOST_DELAYED = 6 };
 
@@ -33,30 +36,44 @@ static int divide(const struct job *job)
     return divided_ns >= DIVIDED_NS;
 }
 
-/* Return how the next run is made: the first runs take turns, later ones take the fastest way, or, among other callers,
- * the one that takes less processor time. After many runs that begins anew. */
+static int may_be_helped(const struct job *job)
+{
+    return job->is_divided && !job->company;
+}
+
+/* Whether the next run may try a way. */
+static int is_tried(const struct job *job, int64_t way)
+{
+    return job->trials[way] < TRIALS && (way != HELPED || may_be_helped(job));
+}
+
+/* Return how the next run is made: the first runs try each way in turn, later ones take the fastest way, or, among other
+ * callers, the one that takes less processor time. After many runs that begins anew. */
 int syclsched_way_of(struct job *job)
 {
-    int next = -1, fastest = SUBMITTED;
+    int64_t next = -1, fastest = SUBMITTED;
     if (++job->since_trials >= AGAIN) {
         job->since_trials = 0;
         memset(job->trials, 0, sizeof job->trials);
+        memset(job->least_ns, 0, sizeof job->least_ns);
     }
     if (!job->local || !job->trials[SUBMITTED] || job->least_ns[SUBMITTED] > LONGEST_NS)
         return SUBMITTED;
+    if (job->trials[job->way] % BLOCK && is_tried(job, job->way))
+        return (int)job->way;
     for (int way = SUBMITTED; way < WAYS; ++way) {
-        if (way == HELPED && (!job->is_divided || job->company))
+        if (way == HELPED && !may_be_helped(job))
             continue;
-        if (job->trials[way] < TRIALS && (next < 0 || job->trials[way] < job->trials[next]))
+        if (is_tried(job, way) && (next < 0 || job->trials[way] < job->trials[next]))
             next = way;
-        if (job->trials[way] && job->least_ns[way] < job->least_ns[fastest])
+        if (job->least_ns[way] && job->least_ns[way] < job->least_ns[fastest])
             fastest = way;
     }
     if (next < 0 && fastest == HELPED && job->alone)
         return ON_CALLER;
     if (next < 0 && job->company && job->least_ns[ON_CALLER] < 2 * job->least_ns[SUBMITTED])
         return ON_CALLER;
-    return next < 0 ? fastest : next;
+    return (int)(next < 0 ? fastest : next);
 }
 
 /* Make the next runs without helpers if they delayed this one: on a busy machine a helper may sleep in the midst of its
@@ -78,15 +95,15 @@ void syclsched_note(struct job *job)
 {
     int64_t way = job->way, took_ns = syclsched_now_ns() - job->begun_at_ns, least_ns = INT64_MAX;
     judge_helpers(job, took_ns);
-    if (!job->trials[way]++ || took_ns < job->least_ns[way])
+    if (job->trials[way]++ % BLOCK && (!job->least_ns[way] || took_ns < job->least_ns[way]))
         job->least_ns[way] = took_ns;
     if (way == ON_CALLER && job->trials[way] == FEWEST)
         job->is_divided = divide(job);
     for (int each = SUBMITTED; each < WAYS; ++each)
-        if (job->trials[each] >= FEWEST_FASTER && job->least_ns[each] < least_ns)
+        if (job->least_ns[each] && job->least_ns[each] < least_ns)
             least_ns = job->least_ns[each];
     int is_early = least_ns == job->least_ns[ON_CALLER] && least_ns <= EARLY_NS &&
-                   job->trials[SUBMITTED] >= FEWEST_FASTER && 3 * least_ns <= 2 * job->least_ns[SUBMITTED];
+                   job->trials[ON_CALLER] >= FEWEST_FASTER && 3 * least_ns <= 2 * job->least_ns[SUBMITTED];
     for (int each = SUBMITTED; each < WAYS; ++each)
         if (job->trials[each] >= (is_early ? 1 : FEWEST) && job->trials[each] < TRIALS &&
             (is_early || 4 * job->least_ns[each] > 5 * least_ns))

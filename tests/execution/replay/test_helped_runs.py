@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -87,11 +88,28 @@ def test_helped_calls_are_right(runs: list[NativeRun]) -> None:
         assert any(part > 1 for part in (c_int64 * runs[0]._job.count).from_address(runs[0]._job.parts))
 
 
+def test_helpers_keep_off_the_core_of_the_caller(runs: list[NativeRun]) -> None:
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("one core only: helpers and the caller share it")
+    with compiled() as model:
+        before = {int(each) for each in os.listdir("/proc/self/task")}
+        model(given(0))
+        for core in sorted(allowed)[:2]:
+            try:
+                os.sched_setaffinity(0, {core})
+                assert right(model(given(core)), given(core))
+            finally:
+                os.sched_setaffinity(0, allowed)
+            made = {int(each) for each in os.listdir("/proc/self/task")} - before
+            assert sum(os.sched_getaffinity(each) == allowed - {core} for each in made) >= 2
+
+
 def test_after_delayed_runs_more_and_more_are_made_without_helpers(runs: list[NativeRun]) -> None:
     with compiled() as model:
         model(given(0))
         job, ways = runs[0]._job, []
-        job.least_ns[:] = [1, 2, 0]  # with helpers each run takes longer than twice the second
+        job.least_ns[:] = [2, 2, 1]  # with helpers each run takes longer than twice the second
         for seed in range(12):
             assert right(model(given(seed)), given(seed))
             ways.append(job.way)
