@@ -33,6 +33,10 @@ from syclsched.model.operation import DeviceLimits, Launch, Signature
 #: Most pixels of a block. With twice as many, as in matrix products, compilers run out of registers and more blocks
 #: lie at the edges of an image: 3x3 took 1.4 to 1.7 times as long.
 PIXELS: Final = 7
+#: Positions of a kernel and channels from which on no loop over them is unrolled. With 25 and 16 a convolution takes as
+#: long with extents as arguments, with 9 positions up to 6 % longer.
+LONG_POSITIONS: Final = 25
+LONG_CHANNELS: Final = 16
 
 
 def is_depthwise(signature: Signature, groups: int) -> bool:
@@ -50,10 +54,12 @@ def _is_pointwise(signature: Signature, window: Window) -> bool:
 def takes_extents(signature: Signature, *, window: Window, groups: int) -> bool:
     """Return whether the kernel takes extents as arguments.
 
-    Others have shorter loops, over positions or few channels, which take up to a quarter longer if the compiler does
-    not know their lengths.
+    Others have shorter loops, over few positions or channels, which compilers unroll: they take up to a quarter longer
+    if their lengths are not known.
     """
-    return groups == 1 and _is_pointwise(signature, window)
+    _, inside, *kernel = signature.shapes["w"]
+    are_long = size(tuple(kernel)) >= LONG_POSITIONS and inside >= LONG_CHANNELS
+    return groups == 1 and (are_long or _is_pointwise(signature, window))
 
 
 def geometry(signature: Signature, window: Window, last: bool) -> tuple[int, Ints, Ints, Ints, Window]:
