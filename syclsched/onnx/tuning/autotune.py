@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -31,7 +30,6 @@ from syclsched.onnx.tuning.kernel_selection import (
     SHORT_S,
     TRACED_RUNS,
     TRACED_S,
-    VERY_CLEAR_SHARE,
     WORTH_TRYING,
     is_known,
     record_corrections,
@@ -239,8 +237,7 @@ def _told_by_times(share: float, by_library_s: float, *, may_run: bool) -> bool 
     """Return whether kernels are kept that save this share by the tasks' times; None if runs must tell."""
     if share < WORTH_TRYING:
         return False
-    clear_share = CLEAR_SHARE if by_library_s >= MIDDLE_S else VERY_CLEAR_SHARE if by_library_s > SHORT_S else math.inf
-    if by_library_s >= LONG_S or share >= clear_share:
+    if by_library_s >= LONG_S or (by_library_s >= MIDDLE_S and share >= CLEAR_SHARE):
         return True
     return None if may_run else share >= CLEAR_SHARE
 

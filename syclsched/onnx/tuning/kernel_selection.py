@@ -40,15 +40,12 @@ WORTH_TRYING: Final = (1.0 - CLEARLY) / 2.0
 #: the two kinds is left.
 SHORT_S: Final = 1e-3
 #: A model whose tasks take longer is not short: to try kernels takes longer than they save in hundreds of calls.
-MIDDLE_S: Final = 20e-3
+MIDDLE_S: Final = 10e-3
 #: A model whose tasks take longer is not run to compare plans: the sum of its tasks' times decides.
 LONG_S: Final = 0.25
 #: Share of the time saved, by the sum of the tasks' times, from which on that decides for models that are not short.
 #: Where it was 0.18 or more, 0.12 or more was measured (docs/benchmarks.md, "Kernels between oneDNN's tasks").
 CLEAR_SHARE: Final = 0.15
-#: The same for models that are not middle ones but longer than `SHORT_S`. Where it was 0.33 or more, 0.08 or more was
-#: measured.
-VERY_CLEAR_SHARE: Final = 0.3
 #: Traced runs, of which the least time of each task counts: at most; and at least, after so many seconds.
 TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 1, 0.1
 #: Share of the time by the library from which on tasks of a kind of kernels are run to measure such kernels.

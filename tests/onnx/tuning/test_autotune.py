@@ -362,17 +362,8 @@ def test_a_variant_that_is_refused_loses(monkeypatch, quiet) -> None:
 
 
 @needs_onednn
-@pytest.mark.parametrize(("kernel_s", "runs"), [(1e-3, 0), (1.6e-3, 1)])
-def test_plans_are_not_run_to_compare_them_if_task_times_are_clear(monkeypatch, quiet, kernel_s, runs: int) -> None:
-    harness, compared = TuningHarness(monkeypatch, kernel_s=kernel_s), []
-    monkeypatch.setattr(autotune, "time_alternating", lambda _: compared.append(1) or [[1.0] * 9, [0.5] * 9])
-    assert set(harness.faster_variant().doing.values()) == {"opencl-c"}
-    assert len(compared) == runs
-
-
-@needs_onednn
 def test_an_interrupted_comparison_closes_all_and_can_be_repeated(monkeypatch, quiet) -> None:
-    harness = TuningHarness(monkeypatch, kernel_s=1.6e-3)
+    harness = TuningHarness(monkeypatch, kernel_s=1e-4)
 
     def interrupted(runs):
         raise KeyboardInterrupt
@@ -388,7 +379,7 @@ def test_an_interrupted_comparison_closes_all_and_can_be_repeated(monkeypatch, q
 
 @needs_onednn
 def test_only_uncertain_comparisons_are_repeated(monkeypatch, quiet) -> None:
-    harness, raced = TuningHarness(monkeypatch, kernel_s=1.6e-3), []
+    harness, raced = TuningHarness(monkeypatch, kernel_s=1e-4), []
 
     def in_turns(runs):
         raced.append(1)
@@ -399,7 +390,7 @@ def test_only_uncertain_comparisons_are_repeated(monkeypatch, quiet) -> None:
     assert harness.faster_variant().doing != harness.made[0].doing
     harness.faster_variant()
     assert len(raced) == 2
-    times, certain = [[1.0] * 9, [0.7] * 9], TuningHarness(monkeypatch, kernel_s=1.6e-3)
+    times, certain = [[1.0] * 9, [0.7] * 9], TuningHarness(monkeypatch, kernel_s=1e-4)
     certain.faster_variant()
     assert len(raced) == 3
     assert certain.faster_variant().doing != certain.made[0].doing and len(raced) == 3
@@ -434,7 +425,7 @@ def test_kernels_that_cannot_win_are_not_raced(monkeypatch, quiet) -> None:
 
 @needs_onednn
 @pytest.mark.parametrize(
-    ("by_library_s", "share", "raced"), [(15e-3, 0.2, False), (15e-3, 0.1, True), (5e-3, 0.2, True), (0.2, 0.05, False)]
+    ("by_library_s", "share", "raced"), [(15e-3, 0.2, False), (15e-3, 0.1, True), (4e-3, 0.2, True), (0.2, 0.05, False)]
 )
 def test_a_clear_saving_by_the_tasks_times_is_not_raced(monkeypatch, quiet, by_library_s, share, raced) -> None:
     harness, races = TuningHarness(monkeypatch, kernel_s=1e-3), []
