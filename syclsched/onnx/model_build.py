@@ -20,7 +20,7 @@ from syclsched.onnx.loop_plans import plan_bodies
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import OnnxModel
 from syclsched.onnx.specialised import Array, Shapes, Specialised
-from syclsched.onnx.tuning.autotune import VariantBuilder, faster_variant, rebind
+from syclsched.onnx.tuning.autotune import VariantBuilder, faster_variant, predicted_choice, rebind
 from syclsched.onnx.tuning.implementations import (
     chosen_before,
     for_other_shapes,
@@ -172,10 +172,14 @@ class ModelBuilder:
         if is_known:
             known = chosen_before(graph, self.platform, chosen)
             return variants.plan_and_bind(known, calibrate=False)
-        bound = variants.plan_and_bind(on_devices(graph, self.platform), calibrate=self._autotune)
         if not self._mixes:
-            return bound
-        bound = faster_variant(bound, graph, values, variants, self._model.least_gain)
+            return variants.plan_and_bind(on_devices(graph, self.platform), calibrate=self._autotune)
+        predicted = frozenset() if self._model.least_gain else predicted_choice(graph, variants)
+        bound = variants.plan_and_bind(on_devices(graph, self.platform, predicted))
+        if predicted:
+            _LOGGER.info("model %r: %d tasks run as kernels by prediction", self._model.name, len(predicted))
+        else:
+            bound = faster_variant(bound, graph, values, variants, self._model.least_gain)
         costs = CostModel(self.platform, variants.session.history)
         chosen.update(for_other_shapes(graph, bound.plan, costs))
         return bound

@@ -21,8 +21,10 @@ from typer.testing import CliRunner
 from syclsched.api.device_profiles import save_profiles
 from syclsched.cli.commands.profile import export_profile, profile_command, write_set
 from syclsched.cli.requests.device_profiles import interrupt_flag
-from syclsched.errors import MeasurementError, SelectionError
+from syclsched.errors import CapabilityError, MeasurementError, SelectionError
+from syclsched.model.platform import Platform
 from syclsched.model.views.profile_rows import pair_row, profile_rows, scaled, with_unit
+from syclsched.onnx import kernel_comparison
 from syclsched.profiling.measure import session_budget
 from syclsched.profiling.session import SessionResult
 from syclsched.profiling.storage.files import parse_profile_set
@@ -189,6 +191,38 @@ def test_json_is_nothing_but_json(tmp_path: Path) -> None:
     done = run("--quick", "--device", "cpu", "--json", "--store", str(tmp_path))
     assert done.exit_code == 0
     assert len(parse_profile_set(done.stdout, where="stdout").devices) == 1
+
+
+@pytest.mark.sycl
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (True, "kernels were compared with oneDNN"),
+        (False, "kernels were not compared with oneDNN, since the machine was busy"),
+        (CapabilityError("onednn runs none of the operations here"), "not compared with oneDNN: onednn runs none"),
+    ],
+)
+def test_kernels_are_compared_with_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, result: bool | CapabilityError, said: str
+) -> None:
+    pytest.importorskip("onnx", reason="ONNX models choose by the comparison")
+    compared: list[str] = []
+
+    def compare(platform: Platform) -> bool:
+        compared.extend(device.name for device in platform.compute_devices)
+        if isinstance(result, CapabilityError):
+            raise result
+        return result
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(kernel_comparison, "can_compare", lambda platform: True)
+    monkeypatch.setattr(kernel_comparison, "compare_kernels", compare)
+    done = run("--quick", "--device", "cpu")
+    assert done.exit_code == 0, done.output
+    assert compared == ["cpu"] and said in " ".join(done.stderr.split())
+    run("--quick", "--device", "cpu", "--store", str(tmp_path / "elsewhere"))  # which models do not read
+    assert compared == ["cpu"]
 
 
 @pytest.mark.sycl

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syclsched.cli.requests.device_profiles import measure
+from syclsched.cli.requests.device_profiles import compare_kernels, measure
 from syclsched.cli.terminal import notices, output
 from syclsched.errors import MeasurementError, SelectionError
 from syclsched.interrupts import INTERRUPTED
@@ -61,6 +61,9 @@ def profile_command(
 ) -> None:
     """Measure every SYCL device: launches, FLOP/s, bandwidth, copies, overlap; Ctrl-C keeps finished measurements.
 
+    On a CPU a network is run by oneDNN and by kernels, too: ONNX models then choose between them without runs of
+    their own.
+
     [bold]syclsched profile[/bold] takes some minutes; [bold]--quick[/bold] a third of that.
 
     [bold]syclsched profile --device cpu --export my-cpu[/bold] writes my-cpu.json, which --platform takes elsewhere.
@@ -84,6 +87,9 @@ def profile_command(
     with open_devices(platform) as live:
         result = measure(platform, live, quick, errors, wanted)
     saved = save_profiles(result, store, forget=store_folder is None and not refresh)
+    if result.complete and store_folder is None and sub_devices is None:
+        measured = {profile.key for profile in result.devices}
+        saved += compare_kernels([d for d in platform.compute_devices if d.key in measured], errors)
     if output is not None:
         write_set(result, output)
         saved.append(f"written to {output}")

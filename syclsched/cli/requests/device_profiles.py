@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from syclsched.errors import SyclschedError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from syclsched.devices import OpenDevices
-    from syclsched.model.platform import Platform
+    from syclsched.model.platform import Device, Platform
     from syclsched.profiling.session import SessionResult
 
 
@@ -32,6 +34,26 @@ def measure(
 
     with interrupt_flag() as interrupted, _progress_bars(platform, console) as progress:
         return measure_profiles(platform, live, quick=quick, progress=progress, interrupted=interrupted, wanted=wanted)
+
+
+def compare_kernels(devices: Iterable[Device], console: Console) -> list[str]:
+    """Compare kernels with the library on each CPU device; return a report as lines."""
+    from syclsched.api import discover
+    from syclsched.onnx import kernel_comparison
+
+    said = []
+    for device in devices:
+        if device.kind != "cpu" or not kernel_comparison.can_compare(alone := discover(device.name)):
+            continue
+        console.print(f"comparing kernels with oneDNN on {device.name}", style="dim", markup=False)
+        try:
+            is_quiet = kernel_comparison.compare_kernels(alone)
+        except SyclschedError as error:
+            said.append(f"{device.name}: kernels were not compared with oneDNN: {error}")
+        else:
+            why_not = "" if is_quiet else ", since the machine was busy: models compare them at their first calls"
+            said.append(f"{device.name}: kernels were {'' if is_quiet else 'not '}compared with oneDNN{why_not}")
+    return said
 
 
 @contextmanager

@@ -6,13 +6,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from syclsched.costs import CostModel
-from syclsched.errors import SyclschedError
+from syclsched.errors import CapabilityError, SyclschedError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.text.bulk_objects import paused_collection
@@ -22,6 +22,7 @@ from syclsched.onnx.specialised import Specialised
 from syclsched.onnx.tuning.implementations import on_devices, without_dominated, without_untimed
 from syclsched.onnx.tuning.kernel_selection import (
     CLEAR_SHARE,
+    COMPARED_ROUNDS,
     LEAST_TRACED_RUNS,
     LIBRARY,
     LONG_S,
@@ -32,6 +33,7 @@ from syclsched.onnx.tuning.kernel_selection import (
     TRACED_S,
     WORTH_TRYING,
     is_known,
+    predicted_kernels,
     record_corrections,
     record_times,
     sample_inputs,
@@ -181,6 +183,48 @@ def faster_variant(
     return variants.bind(best.specialised.graph, best.plan) if variants.is_limited else best
 
 
+def predicted_choice(graph: TaskGraph, variants: VariantBuilder) -> frozenset[str]:
+    """Return the tasks that run as kernels without being tried; none if runs must tell, or have told otherwise."""
+    platform, history = variants.session.platform, variants.session.history
+    (device,) = platform.compute_devices
+    kernels = predicted_kernels(graph, device, CostModel(platform, history), history)
+    tried = on_devices(graph, platform, kernels)
+    return kernels if is_known_faster(device, history, comparison_key(tried)) is not False else frozenset()
+
+
+def compare_all_kernels(
+    bound: BoundModel, graph: TaskGraph, values: Mapping[str, Any], variants: VariantBuilder
+) -> bool:
+    """Time all tasks of a plan by the library, and by kernels, in runs, and store how these compare for other models.
+
+    Returns False, and stores less, if other processes use the machine. Raises `CapabilityError` if the library does
+    none of the tasks.
+    """
+    platform, history = variants.session.platform, variants.session.history
+    (device,) = platform.compute_devices
+    tasks, run = [task.name for task in graph.tasks], _run_of(bound, values)
+    if all(each.implementation != LIBRARY for each in bound.plan.schedule.assignments):
+        raise CapabilityError(f"{LIBRARY} runs none of the operations here", where=f"device {device.name!r}")
+    with closing(variants.plan_and_bind(on_devices(graph, platform, tasks))) as by_kernels:
+        for each in (bound, by_kernels) * COMPARED_ROUNDS:
+            times = partial(_traced, each, variants, run)
+            if not record_times(each.specialised.graph, tasks, device, history, times):
+                return False
+    record_corrections(graph, device, CostModel(platform, history), history)
+    return True
+
+
+def _run_of(bound: BoundModel, values: Mapping[str, Any]) -> Callable[[Runner], None]:
+    """Return a function that makes a run of a plan of a model with given values, as calls do."""
+    inputs = bound.specialised.given(sample_inputs(bound.specialised, values))
+
+    def run(runner: Runner) -> None:
+        kept = runner.zero_copy_inputs.own_donated(runner.plan)  # as in calls, carried values are not copied
+        runner({name: value for name, value in inputs.items() if name not in kept}, bound.specialised.fetched)
+
+    return run
+
+
 def _if_faster(
     device: Device,
     history: RecordingHistory,
@@ -253,15 +297,11 @@ def _compare_plans(
     """Return the faster plan; the loser of each round is closed, so at most two are bound at a time."""
     platform, history = variants.session.platform, variants.session.history
     (device,) = platform.compute_devices
-    inputs = bound.specialised.given(sample_inputs(bound.specialised, values))
+    run = _run_of(bound, values)
     launched = [each for _, each in bound.plan.instructions() if each.kind == "launch" and each.task is not None]
     order = [each.task for each in launched if each.task is not None]
     library = [each.task for each in bound.plan.schedule.assignments if each.implementation == LIBRARY]
     is_estimated = not is_known(bound.specialised.graph, order, device, history)
-
-    def run(runner: Runner) -> None:
-        kept = runner.zero_copy_inputs.own_donated(runner.plan)  # as in calls, carried values are not copied
-        runner({name: value for name, value in inputs.items() if name not in kept}, bound.specialised.fetched)
 
     def time_both(mixed: BoundModel) -> Sequence[Sequence[float]]:
         variants.report_progress("running the model with kernels for some tasks, and without, to keep the faster")

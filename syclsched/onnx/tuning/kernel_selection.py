@@ -8,6 +8,7 @@ waits for one side to complete and wakes the other.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +20,7 @@ from syclsched.costs.history import HistoryKey, history_key, in_run_key
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation
 from syclsched.model.platform import Device, Platform
+from syclsched.model.profile import Quantity
 from syclsched.model.task import Task
 from syclsched.onnx.report import OperatorTime
 from syclsched.onnx.specialised import Specialised
@@ -33,6 +35,13 @@ if TYPE_CHECKING:
 LIBRARY: Final = "onednn"
 #: Cost of one switch, beside kernel times on the device (docs/benchmarks.md, "Kernels between oneDNN's tasks").
 SWITCH_S: Final = 50e-6
+#: Time of a library call within a run beyond its work: threads of the SYCL runtime take it over. From the least
+#: operations of a network, whose kernels take 1 to 17 µs and library calls 13 to 15 µs more.
+CALL_S: Final = 13e-6
+#: Operations for each byte read or written below which memory bounds a task on a CPU.
+LEAST_FLOPS_A_BYTE: Final = 4.0
+#: Share of the time by which mixed plans must be predicted to be faster than plans of kernels alone.
+WORTH_MIXING: Final = 0.03
 #: Predicted share of the time that kernels must save to be tried: half of the share they must save when measured.
 WORTH_TRYING: Final = (1.0 - CLEARLY) / 2.0
 #: A model whose tasks take no longer by the library is also tried with kernels alone: the calling thread may execute a
@@ -48,6 +57,8 @@ LONG_S: Final = 0.25
 CLEAR_SHARE: Final = 0.15
 #: Traced runs, of which the least time of each task counts: at most; and at least, after so many seconds.
 TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 1, 0.1
+#: Turns in which a plan by the library and one by kernels are traced, to compare all kernels.
+COMPARED_ROUNDS: Final = 3
 #: Share of the time by the library from which on tasks of a kind of kernels are run to measure such kernels.
 _SAMPLED_SHARE: Final = 0.1
 #: Rounds of choosing tasks and measuring them.
@@ -159,9 +170,65 @@ def _seconds_by(
                 found[each.name] = known.value + costs.launch_gap_s(each, device)
             elif not by_library:
                 correction = corrections.get(_kind(task, each), 1.0)
-                compared = [correction * s for s in _compared_with_library(task, each, device, history)]
+                gap_s = costs.launch_gap_s(each, device)
+                compared = [correction * s + gap_s for s in _compared_with_library(task, each, device, history)]
                 found[each.name] = min([costs.task_seconds(task, each, device).seconds, *compared])
     return found
+
+
+def predicted_kernels(graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory) -> frozenset[str]:
+    """Return tasks to run as kernels by predictions alone; none if these are not clear, or the model is short.
+
+    They are clear if kernels save `CLEAR_SHARE`: those of kinds that have run, in this model or in others. Nearly the
+    same by kernels alone is preferred.
+    """
+    library_s, kernel_s, stated_s = _predicted_times(graph, device, costs, history)
+    order, total_s = graph.order(), sum(library_s.values())
+    chosen = select_kernels(order, library_s, kernel_s) & library_s.keys()
+    saved = saved_share(order, library_s, kernel_s, chosen)
+    if total_s <= SHORT_S or saved < CLEAR_SHARE:
+        return frozenset()
+    alone = library_s.keys()
+    unknown_s = sum(seconds for name, seconds in library_s.items() if name not in kernel_s)
+    if not alone <= stated_s.keys() or unknown_s > WORTH_MIXING * total_s:
+        return chosen
+    return frozenset(alone if saved - saved_share(order, library_s, stated_s, alone) < WORTH_MIXING else chosen)
+
+
+def _predicted_times(
+    graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory
+) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+    """Return the seconds of tasks by the library, by kernels of kinds that have run, and by kernels of all kinds."""
+    corrections = _corrections(graph, device, costs, history)
+    library_s, kernel_s, stated_s = dict[str, float](), dict[str, float](), dict[str, float]()
+    for task in graph.tasks:
+        offered = {
+            each.name: each
+            for each in (task.operation.implementations if task.operation is not None else ())
+            if each.kind != "host" and costs.supports(task, each, device) is None
+        }
+        library = offered.pop(LIBRARY, None)
+        stated = [costs.task_seconds(task, each, device).seconds for each in offered.values()]
+        compared: list[float] = []
+        if library is not None:
+            known = history.lookup(_key(task, library, device))
+            work_s = costs.task_seconds(task, library, device).seconds if known is None else _work_s(known)
+            library_s[task.name] = work_s + CALL_S
+            compared = [
+                correction * work_s * library.efficiency / each.efficiency + costs.launch_gap_s(each, device)
+                for each in offered.values()
+                if (correction := corrections.get(_kind(task, each))) is not None
+            ]
+        if compared or (stated and library is None):
+            kernel_s[task.name] = min(compared or stated)
+        if compared or stated:
+            stated_s[task.name] = min(compared or stated)
+    return library_s, kernel_s, stated_s
+
+
+def _work_s(known: Quantity) -> float:
+    """Return the time of the work of a library call within a run."""
+    return max(known.value - CALL_S, 0.1 * CALL_S)
 
 
 def samples(graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory) -> frozenset[str]:
@@ -195,7 +262,7 @@ def _compared_with_library(task: Task, by: Implementation, device: Device, histo
     """Return the seconds by an implementation as estimated from the library's time within a run, if that is known."""
     offered = task.operation.implementations if task.operation is not None else ()
     known = [(each, history.lookup(_key(task, each, device))) for each in offered if each.name == LIBRARY]
-    return [time.value * each.efficiency / by.efficiency for each, time in known if time is not None]
+    return [_work_s(time) * each.efficiency / by.efficiency for each, time in known if time is not None]
 
 
 def _kernels(graph: TaskGraph) -> Iterator[tuple[Task, Implementation]]:
@@ -229,7 +296,7 @@ def _own_corrections(
         key = _key(task, each, device)
         known, stated = history.lookup(key), _compared_with_library(task, each, device, history)
         if known is not None and stated:
-            ratio = (known.value + costs.launch_gap_s(each, device)) / min(stated)
+            ratio = known.value / min(stated)
             found.setdefault(_kind(task, each), {})[key] = ratio
     return {kind: median(each.values()) for kind, each in found.items()}
 
@@ -249,9 +316,21 @@ def _correction_keys(graph: TaskGraph, device: Device) -> dict[tuple[str, str], 
 
 
 def _kind(task: Task, by: Implementation) -> tuple[str, str]:
-    """Return the operation, without its parameters, and the implementation of a task."""
-    assert task.operation is not None
-    return task.operation.name.split(" ", 1)[0], by.name
+    """Return the operation, without most parameters, and the implementation of a task.
+
+    How kernels compare with the library depends on whether memory bounds it, and on a convolution's filter: on its
+    extents, its strides, and whether it sees all channels.
+    """
+    assert task.operation is not None and task.signature is not None
+    work = task.operation.work(task.signature)
+    name, *given = task.operation.name.split(" ")
+    filter_ = task.signature.shapes.get("w", ())[2:]
+    if filter_:
+        strides = [each for each in given if re.fullmatch(r"s\d+(x\d+)*", each)]
+        groups = ["in groups" if task.signature.shapes["w"][1] > 1 else "by channel"]
+        is_grouped = any(re.fullmatch(r"g\d+", each) for each in given)
+        name = " ".join([name, "x".join(map(str, filter_)), *strides, *(groups if is_grouped else ())])
+    return f"{name}, bound by memory" if work.flops < LEAST_FLOPS_A_BYTE * work.bytes else name, by.name
 
 
 def is_known(graph: TaskGraph, tasks: Iterable[str], device: Device, history: RecordingHistory) -> bool:

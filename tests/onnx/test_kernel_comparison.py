@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The comparison of kernels with the library, and first calls that choose by it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.onednn_calls import needs_onednn
+
+import syclsched
+from syclsched.api import discover
+from syclsched.onnx import kernel_comparison
+from syclsched.onnx.tuning import autotune, kernel_selection, plan_comparison
+from syclsched.profiling import HistoryStore
+
+onnx = pytest.importorskip("onnx", reason="the network is an ONNX model")
+
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+pytestmark = [pytest.mark.sycl, needs_onednn]
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let nothing be known, and no other process use the machine."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(kernel_selection, "read_times", lambda: None)
+    monkeypatch.setattr(plan_comparison, "read_times", lambda: None)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_comparison, "_SIZE", 64)
+
+
+def test_the_network_is_valid() -> None:
+    model = kernel_comparison._network()
+    onnx.checker.check_model(model, full_check=True)
+    assert {"Conv", "MaxPool", "AveragePool", "Concat", "Gemm", "Softmax"} <= {
+        node.op_type for node in model.graph.node
+    }
+
+
+def test_first_calls_choose_kernels_without_trying_them(
+    quiet: None, small: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    platform = discover("cpu")
+    assert kernel_comparison.can_compare(platform)
+    assert kernel_comparison.compare_kernels(platform)
+    with HistoryStore() as history:
+        assert len(history)
+    # Whatever this machine's times are, kernels are predicted to save more than is clear.
+    monkeypatch.setattr(kernel_selection, "CLEAR_SHARE", -1e9)
+    monkeypatch.setattr(kernel_selection, "SHORT_S", 0.0)
+    monkeypatch.setattr(autotune, "_traced", lambda *_: pytest.fail("the model was run to time its tasks"))
+    monkeypatch.setattr(autotune, "time_alternating", lambda *_: pytest.fail("plans were run to compare them"))
+    monkeypatch.setattr(kernel_selection, "select_kernels", lambda order, *_: frozenset(order))
+    model, x = kernel_comparison._network(), np.random.default_rng(0).random((1, 3, 64, 64), np.float32)
+    with caplog.at_level(logging.INFO, "syclsched"), syclsched.compile(model, devices="cpu") as compiled:
+        (found,) = compiled(x).values()
+        assert "run as kernels by prediction" in caplog.text
+        assert all(each.implementation != kernel_selection.LIBRARY for each in compiled.report.operators)
+    (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-6)
+
+
+def test_on_a_busy_machine_nothing_is_stored(quiet: None, small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_selection, "is_disturbed", lambda before: True)
+    assert not kernel_comparison.compare_kernels(discover("cpu"))
+    monkeypatch.setattr(kernel_selection, "CLEAR_SHARE", -1e9)
+    tried: list[Any] = []
+    monkeypatch.setattr(autotune, "_traced", lambda *given: tried.append(given) or [])
+    with syclsched.compile(kernel_comparison._network(), devices="cpu") as compiled:
+        compiled(np.zeros((1, 3, 64, 64), np.float32))
+    assert tried
+
+
+def test_platforms_of_several_lanes_are_not_compared() -> None:
+    (device,) = (platform := discover("cpu")).compute_devices
+    devices = tuple(replace(each, lanes=2) if each == device else each for each in platform.devices)
+    assert not kernel_comparison.can_compare(replace(platform, devices=devices))
