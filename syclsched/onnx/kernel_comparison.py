@@ -116,6 +116,15 @@ class _Layers:
         self.channels = channels
         return self.add("Relu")
 
+    def residual(self, extent: int) -> None:
+        """Add a convolution whose result is added to the last value, and a rectifier."""
+        before = self.value
+        self.convolution(self.channels, extent)
+        self.nodes.pop()
+        self.value = self.nodes[-1].output[0]
+        self.add("Add", before)
+        self.add("Relu")
+
     def pooling(self, kind: str, stride: int) -> str:
         """Add a pooling of windows of three by three."""
         return self.add(kind, kernel_shape=[3, 3], strides=[stride] * 2, pads=[1] * 4)
@@ -142,9 +151,14 @@ def _network() -> Any:
         layers.convolution(layers.channels, 3, groups=layers.channels)
         layers.convolution(128, 1)
         layers.convolution(128, 1, groups=4)
+        layers.residual(3)
+        layers.convolution(16, 1)
+        layers.convolution(64, 3)
+        layers.residual(1)
     layers.add("GlobalAveragePool")
     layers.add("Flatten")
-    layers.add("Gemm", layers.weight(layers.channels, 1000), layers.weight(1000))
+    layers.add("Gemm", layers.weight(1024, layers.channels), layers.weight(1024), transB=1)
+    layers.add("Gemm", layers.weight(1024, 1000), layers.weight(1000))
     layers.add("Softmax")
     given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, _SIZE, _SIZE])
     result = helper.make_tensor_value_info(layers.value, TensorProto.FLOAT, [1, 1000])
@@ -161,7 +175,7 @@ def _stages(layers: _Layers) -> Iterator[None]:
     layers.convolution(128, 3, stride=2)
     layers.pooling("MaxPool", 1)
     yield
-    layers.convolution(128, 3, stride=2, groups=128)
+    layers.convolution(layers.channels, 3, stride=2, groups=layers.channels)
     layers.pooling("AveragePool", 1)
     layers.convolution(256, 1)
     yield
