@@ -527,6 +527,35 @@ def test_a_loss_of_the_model_itself() -> None:
         assert found.evaluate([(x, None)]).loss == pytest.approx(0.875)
 
 
+def test_a_loss_of_the_model_itself_weighs_by_samples() -> None:
+    nodes = [
+        helper.make_node("Sub", ["x", "w"], ["d"]),
+        helper.make_node("Mul", ["d", "d"], ["s"]),
+        helper.make_node("ReduceMean", ["s"], ["y"], keepdims=0),
+    ]
+    model = model_of(nodes, {"x": ("n", 1)}, ["y"], {"w": np.zeros(1, "float32")})
+    x = np.float32([[1], [2], [3], [10]])
+    with trainer(model, "model", SGD(0.25)) as found:
+        assert found.evaluate([(x[:3], None), (x[3:], None)]).loss == pytest.approx(28.5)
+        assert found.evaluate([(x[:3], None), (x[3:], None)]).loss == found.evaluate([(x, None)]).loss
+    with trainer(model, "model", SGD(0.25), micro_batches=(3, 1)) as found:
+        assert found.step(x) == pytest.approx(28.5)
+        assert found.parameters["w"] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("label", [2**63, 2**64 - 1, 2**64 - 100])
+def test_a_label_that_int64_does_not_hold_is_named_as_it_is(label: int) -> None:
+    x, y = blobs(3)
+    y = y.astype("uint64")
+    y[1] = label
+    with trainer() as found:
+        for use in (lambda: found.step(x, y), lambda: found.evaluate([(x, y)])):
+            with pytest.raises(ArgumentError, match=rf"sample 1: label {label} is out of range"):
+                use()
+        y[1] = 0
+        assert found.step(x, y) == pytest.approx(np.log(SIZES[-1]), abs=2)
+
+
 def test_sub_devices_share_a_batch() -> None:
     x, y = blobs(64)
     platform = syclsched.discover("cpu", sub_devices=2)
