@@ -167,7 +167,7 @@ def test_running_moments_follow_the_batches() -> None:
     np.testing.assert_allclose(made, (x - mean) / np.sqrt(variance + 1e-5), rtol=1e-4, atol=1e-5)
 
 
-def test_a_model_exported_for_training_predicts_as_in_inference() -> None:
+def test_a_model_exported_for_training_predicts_and_is_saved_as_in_inference(tmp_path: Path) -> None:
     """Also within a branch, and where other nodes read the running moments."""
     x, random = np.float32([[1, 2], [3, 5]]), np.random.default_rng(0)
     weights = {name: random.uniform(1, 2, 2).astype("float32") for name in ("s", "b", "m", "v", "w", "z")}
@@ -197,7 +197,13 @@ def test_a_model_exported_for_training_predicts_as_in_inference() -> None:
         np.testing.assert_allclose(found.predict(x)["y"], other.predict(x)["y"], rtol=1e-6)
         losses = [found.step(x, x) for _ in range(3)]
         assert len(set(losses)) > 1
-        assert found.evaluate([(x, x)]).loss == pytest.approx(float(((found.predict(x)["y"] - x) ** 2).mean()))
+        predicted = found.predict(x)["y"]
+        assert found.evaluate([(x, x)]).loss == pytest.approx(float(((predicted - x) ** 2).mean()))
+        found.save(tmp_path / "trained.onnx")
+    with syclsched.compile(tmp_path / "trained.onnx", devices="cpu", autotune=False, without=["python"]) as saved:
+        for _ in range(2):
+            np.testing.assert_allclose(saved(x)["y"], predicted, rtol=1e-6)
+    assert "mode" not in {each.name for each in onnx.load(tmp_path / "trained.onnx").graph.initializer}
 
 
 @pytest.mark.parametrize("operator", ["If", "Scan"])
