@@ -55,6 +55,8 @@ class TrainingSession:
         #: Divides steps among several devices, or into micro-batches.
         self._splits: SplitPlanner | MicroBatchPlanner | None = None
         self._steps = 0
+        #: The loss of the last step, which an interrupt at its end would lose.
+        self.last_loss = math.nan
         self._predictor: CompiledModel | None = None
         #: The parameters as inputs of the predictor, until a step changes them.
         self._predicted: dict[str, Array] | None = None
@@ -151,6 +153,7 @@ class TrainingSession:
             given = self._given(values(x), target)
             self._check_weight(given, target)
             raise self._not_finite(given, loss)
+        self.last_loss = loss
         self._steps += 1
         self._model.steps_done = self._steps
         return loss

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import _thread
+import signal
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -23,6 +24,7 @@ from syclsched.model.platform import HOST
 from syclsched.testing import faults
 from syclsched.testing.training_models import convolutional, perceptron
 from syclsched.training import SGD, Adam, CrossEntropy
+from syclsched.training.session import TrainingSession
 
 pytestmark = pytest.mark.sycl
 
@@ -440,6 +442,27 @@ def test_control_c_ends_fitting_after_a_step() -> None:
         for each in batches[: found.steps]:
             other.step(*each)
         assert bits(found.parameters) == bits(other.parameters)
+
+
+@pytest.mark.parametrize("at", [0, 2])
+def test_the_loss_of_a_step_that_control_c_ends_is_recorded(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    count, told = TrainingSession._finished, []
+
+    def interrupted(self: TrainingSession, *given: Any) -> float:
+        if 0 < at == self.steps:
+            signal.raise_signal(signal.SIGINT)
+        loss = count(self, *given)
+        if at == 0:  # in the first step, which is planned, Ctrl-C is not deferred
+            signal.raise_signal(signal.SIGINT)
+        return loss
+
+    batches = [blobs(16, seed) for seed in range(5)]
+    with trainer() as found, trainer() as other:
+        losses = [other.step(*each) for each in batches]
+        monkeypatch.setattr(TrainingSession, "_finished", interrupted)
+        record = found.fit(batches, progress=False, after_step=lambda *each: told.append(each))
+    assert record.interrupted and list(record.losses) == losses[: at + 1]
+    assert told == list(enumerate(losses[: at + 1], 1))
 
 
 def test_control_c_before_the_first_run_leaves_the_first_parameters() -> None:
