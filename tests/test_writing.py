@@ -60,6 +60,19 @@ def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["b.bin"]
 
 
+def test_an_interrupt_after_the_renaming_is_raised_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace = os.replace
+
+    def interrupted(old: str, new: str) -> None:
+        replace(old, new)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "file", b"new")
+    assert [each.name for each in tmp_path.iterdir()] == ["file"] and (tmp_path / "file").read_bytes() == b"new"
+
+
 @pytest.mark.parametrize(
     ("name", "write"),
     [

@@ -200,7 +200,7 @@ def _table(tested: Counter[str], on_host: dict[str, Counter[bool]]) -> Iterator[
         by = on_host.get(operator, Counter())
         if operator in _BEFOREHAND:
             how = "beforehand"
-        elif operator in ("If", "Loop", "Scan"):
+        elif operator in ("If", "Loop", "RoiAlign", "Scan"):
             how = "device" + ("" if operator == "Scan" else ", some forms host")
         elif operator in CONTROL_FLOW_IMPORTERS:
             how = "beforehand" + (", else host" if by[True] else "")

@@ -29,7 +29,7 @@ from syclsched.onnx.tuning.implementations import (
     without_implementations,
 )
 from syclsched.onnx.tuning.kernel_selection import is_worth_mixing, sample_inputs
-from syclsched.onnx.tuning.variable_weights import with_scratch_arrays
+from syclsched.onnx.tuning.variable_weights import offered_graph
 from syclsched.planner.memory_limit import MemoryLimit, with_memory_limit
 from syclsched.progress import Progress, shown
 
@@ -111,10 +111,7 @@ class ModelBuilder:
         tell_step("making tasks of the model")
         with paused_collection():
             specialised = specialise()
-            graph = specialised.graph
-            if self._mixes:
-                graph = with_scratch_arrays(graph, self.platform.compute_devices[0])
-            graph = without_implementations(graph, self._without)
+            graph = offered_graph(specialised.graph, self.platform, self._without, mixes=self._mixes)
         is_known = self._is_known(graph)
         specialised = replace(specialised, graph=graph)
         with self._lock, HistoryStore() as history:  # concurrent timings would disturb each other

@@ -12,7 +12,7 @@ import numpy as np
 
 from syclsched.errors import ArgumentError
 from syclsched.training.loading.batches import LoadedBatches
-from syclsched.training.losses import TARGET_DTYPES, CrossEntropy, loss_on_host
+from syclsched.training.losses import TARGET_DTYPES, CrossEntropy, checked_target, loss_on_host, of_samples
 from syclsched.training.steps.step_model import StepModel
 
 Array = np.ndarray[Any, Any]
@@ -33,9 +33,9 @@ def evaluate(model: StepModel, predict: Callable[[Any], Mapping[str, Array]], ba
     with closing(LoadedBatches(batches, model.batch_inputs, "evaluate()")) as loaded:
         for x, target, _ in loaded:
             prediction = predict(x)[model.output]
-            target = target.astype(TARGET_DTYPES.get(target.dtype.kind, target.dtype.name), copy=False)
-            loss = model.loss
-            loss.check(target, prediction.shape)
+            loss = of_samples(model.loss, model.samples(_shapes(model, x)))
+            dtype = TARGET_DTYPES.get(target.dtype.kind, target.dtype.name)
+            target = checked_target(loss, target, dtype, prediction.shape)
             if isinstance(loss, CrossEntropy) and target.dtype.kind == "i":
                 guessed = prediction.argmax(loss.class_axis(prediction.shape, target.shape))
                 counted = target != loss.ignored
@@ -52,7 +52,11 @@ def _as_scores(model: StepModel, x: tuple[Array, ...], prediction: Array) -> Arr
     """Return the prediction for a batch as the loss takes it: of probabilities their logarithms, which are finite."""
     if not isinstance(model.loss, CrossEntropy):
         return prediction
-    if not model.ends_with_softmax({each.name: value.shape for each, value in zip(model.batch_inputs, x, strict=True)}):
+    if not model.ends_with_softmax(_shapes(model, x)):
         return prediction
     logs: Array = np.log(np.maximum(prediction, np.finfo(prediction.dtype).tiny))
     return logs
+
+
+def _shapes(model: StepModel, x: tuple[Array, ...]) -> dict[str, tuple[int, ...]]:
+    return {each.name: value.shape for each, value in zip(model.batch_inputs, x, strict=True)}

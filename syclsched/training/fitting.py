@@ -59,12 +59,14 @@ def fit(
     starts: list[int] = []  # of the epochs, in steps
     begun_s, samples, first_s, interrupted = time.perf_counter(), 0, 0.0, False
     per_epoch = len(batches) if isinstance(batches, Sized) else 0
+    done = session.steps
     with shown("train", progress) as tell:
         try:
             for epoch in range(epochs):
                 starts.append(len(losses))
                 for loss, x in _steps_of(session, step, batches):
                     losses.append(loss)
+                    done = session.steps
                     if len(losses) == 1:
                         first_s = time.perf_counter()
                     else:
@@ -73,12 +75,16 @@ def fit(
                         after_step(session.steps, losses[-1])
                     if tell is not None:
                         rate = samples / max(time.perf_counter() - first_s, 1e-9)
-                        done = f"epoch {epoch + 1}/{epochs}, loss {losses[-1]:.4g}, {rate:,.0f} samples/s"
-                        tell(len(losses), per_epoch * epochs, done)
+                        text = f"epoch {epoch + 1}/{epochs}, loss {losses[-1]:.4g}, {rate:,.0f} samples/s"
+                        tell(len(losses), per_epoch * epochs, text)
                 if len(losses) == starts[-1]:
                     raise ArgumentError("there are no batches", where=f"fit(), epoch {epoch + 1}")
         except KeyboardInterrupt:
             interrupted = True
+            if session.steps == done + 1:  # it came at the end of a step
+                losses.append(session.last_loss)
+                if after_step is not None:
+                    after_step(session.steps, losses[-1])
     end_s = time.perf_counter()
     parts = np.split(np.array(losses), starts[1:])
     means = tuple(float(each.mean()) for each in parts if each.size)

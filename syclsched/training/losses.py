@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -221,13 +221,23 @@ class BinaryCrossEntropy:
 
 @dataclass(frozen=True, slots=True)
 class ModelLoss(_OfAnyValues):
-    """The loss that the model computes itself: its output is a scalar."""
+    """The loss that the model computes itself: its output is a scalar.
+
+    Parameters
+    ----------
+    samples : int, optional
+        The samples of which it is the mean: its weight beside that of other parts or batches.
+    """
+
+    samples: int = 1
 
     def emit(self, b: NetworkBuilder, prediction: str, target: str) -> LossNodes:
         """Add its nodes."""
-        kind = b.dtype(prediction)
-        one = b.constant(np.array(1, kind))
-        return LossNodes(b.reshape(prediction, ()), one, b.filled(b.shape(prediction), kind, 1))
+        kind, total = b.dtype(prediction), b.reshape(prediction, ())
+        if self.samples != 1:
+            total = b.elementwise(("mul", 0, ("const", float(self.samples))), total)
+        weight = b.constant(np.array(self.samples, kind))
+        return LossNodes(total, weight, b.filled(b.shape(prediction), kind, self.samples))
 
     def check(self, target: Array, prediction: tuple[int, ...]) -> None:
         """Raise `ArgumentError` if the model's output is no scalar."""
@@ -237,6 +247,20 @@ class ModelLoss(_OfAnyValues):
                 where="loss",
                 hint=f"Name a loss: {', '.join(LOSSES)}",
             )
+
+
+def of_samples(loss: Loss, samples: int) -> Loss:
+    """Return a loss for a number of samples: one that the model computes does not count them itself."""
+    return replace(loss, samples=samples) if isinstance(loss, ModelLoss) else loss
+
+
+def checked_target(loss: Loss, target: Array, dtype: str, prediction: tuple[int, ...]) -> Array:
+    """Return a target in the dtype of a step; raise `ArgumentError` if it does not fit a prediction of a shape."""
+    made = target.astype(dtype, copy=False)
+    # Labels beyond the dtype wrap: they are checked, and named, as they were given.
+    wraps = target.dtype.kind == "u" and made.size > 0 and made.min() < 0
+    loss.check(target if wraps else made, prediction)
+    return made
 
 
 def loss_on_host(loss: Loss, prediction: Array, target: Array) -> tuple[float, float]:

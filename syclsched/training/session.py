@@ -18,7 +18,7 @@ from syclsched.frontends.onnx.importing.import_state import SEED
 from syclsched.interrupts import interrupts_deferred
 from syclsched.onnx.compiled_model import CompiledModel
 from syclsched.training.loading.batches import batch_of
-from syclsched.training.losses import TARGET_DTYPES, loss_on_host
+from syclsched.training.losses import TARGET_DTYPES, checked_target, loss_on_host
 from syclsched.training.repeated_step import RepeatedStep
 from syclsched.training.splitting.cluster_step import ClusterStep
 from syclsched.training.splitting.micro_batches import MicroBatchPlanner
@@ -55,6 +55,8 @@ class TrainingSession:
         #: Divides steps among several devices, or into micro-batches.
         self._splits: SplitPlanner | MicroBatchPlanner | None = None
         self._steps = 0
+        #: The loss of the last step, which an interrupt at its end would lose.
+        self.last_loss = math.nan
         self._predictor: CompiledModel | None = None
         #: The parameters as inputs of the predictor, until a step changes them.
         self._predicted: dict[str, Array] | None = None
@@ -122,8 +124,7 @@ class TrainingSession:
         if not self._model.samples({name: value.shape for name, value in values.items()}):
             raise ArgumentError("the batch has no samples", where="x")
         compiled = self._compiled_for(values, target)
-        target = target.astype(self._model.target_dtype, copy=False)
-        prediction = self._check_target(values, target)
+        target, prediction = self._checked_target(values, target)
         made = self._called(compiled, partial(_call, compiled, self._given(values, target)), is_new=is_new)
         loss = self._finished(made, lambda _: values, None, target)
         self._repeated = RepeatedStep(compiled, self._model, values, target, prediction)
@@ -152,6 +153,7 @@ class TrainingSession:
             given = self._given(values(x), target)
             self._check_weight(given, target)
             raise self._not_finite(given, loss)
+        self.last_loss = loss
         self._steps += 1
         self._model.steps_done = self._steps
         return loss
@@ -251,8 +253,7 @@ class TrainingSession:
         planner = self._splits
         if not isinstance(planner, SplitPlanner) or not self._recipe.may_try:
             return
-        target = target.astype(self._model.dtype(TARGET), copy=False)
-        self._check_target(values, target)
+        target, _ = self._checked_target(values, target)
         shapes = self._model.full_shapes(
             {**{name: value.shape for name, value in values.items()}, TARGET: target.shape}
         )
@@ -280,14 +281,14 @@ class TrainingSession:
     def _is_double(self) -> bool:
         return any(value.dtype == np.float64 for value in self._values.values())
 
-    def _check_target(self, values: Mapping[str, Array], target: Array) -> tuple[int, ...]:
-        """Check a target, and return the shape of the prediction."""
+    def _checked_target(self, values: Mapping[str, Array], target: Array) -> tuple[Array, tuple[int, ...]]:
+        """Return a target that fits in the dtype of steps, and the shape of the prediction."""
         shapes = {name: value.shape for name, value in values.items()}
         key = tuple(shapes.values())
         if key not in self._predictions:
             self._predictions[key] = self._model.prediction_shape(shapes)
-        self._model.loss.check(target, self._predictions[key])
-        return self._predictions[key]
+        prediction = self._predictions[key]
+        return checked_target(self._model.loss, target, self._model.target_dtype, prediction), prediction
 
     # --- inference --------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from syclsched.onnx.compilation import compile
 from syclsched.onnx.compiled_model import CompiledModel
 from syclsched.onnx.model import GivenShapes
 from syclsched.onnx.model_build import default_platform
-from syclsched.onnx.tuning.kernel_selection import default_rewrite
+from syclsched.onnx.tuning.kernel_selection import default_rewrite, is_worth_mixing
 from syclsched.planner.memory_limit import MemoryLimit, with_memory_limit
 from syclsched.planner.plan_request import PlanRequest
 from syclsched.progress import Progress
@@ -227,7 +227,9 @@ class StepRecipe:
         if several:
             planner = SplitPlanner(limited, make, request, self.split, self.parts, left_out, history)
         else:
-            planner = MicroBatchPlanner(limited, make, request, left_out, history)
+            may_tune = self.options.get("autotune", True) and not self.options.get("deterministic", False)
+            mixes = may_tune and is_worth_mixing(platform, request)
+            planner = MicroBatchPlanner(limited, make, request, left_out, history, mixes)
         model.divide = planner.division
         return planner
 

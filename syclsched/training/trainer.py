@@ -208,7 +208,7 @@ class Trainer:
             return self._session.state()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model with its trained parameters as ONNX, those of a task graph as .npz, whole or not at all.
+        """Write the model with its trained parameters, whole or not at all: as ONNX for inference, of a graph as .npz.
 
         Parameters
         ----------

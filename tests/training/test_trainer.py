@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import _thread
+import signal
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -23,6 +24,7 @@ from syclsched.model.platform import HOST
 from syclsched.testing import faults
 from syclsched.testing.training_models import convolutional, perceptron
 from syclsched.training import SGD, Adam, CrossEntropy
+from syclsched.training.session import TrainingSession
 
 pytestmark = pytest.mark.sycl
 
@@ -167,7 +169,7 @@ def test_running_moments_follow_the_batches() -> None:
     np.testing.assert_allclose(made, (x - mean) / np.sqrt(variance + 1e-5), rtol=1e-4, atol=1e-5)
 
 
-def test_a_model_exported_for_training_predicts_as_in_inference() -> None:
+def test_a_model_exported_for_training_predicts_and_is_saved_as_in_inference(tmp_path: Path) -> None:
     """Also within a branch, and where other nodes read the running moments."""
     x, random = np.float32([[1, 2], [3, 5]]), np.random.default_rng(0)
     weights = {name: random.uniform(1, 2, 2).astype("float32") for name in ("s", "b", "m", "v", "w", "z")}
@@ -197,7 +199,13 @@ def test_a_model_exported_for_training_predicts_as_in_inference() -> None:
         np.testing.assert_allclose(found.predict(x)["y"], other.predict(x)["y"], rtol=1e-6)
         losses = [found.step(x, x) for _ in range(3)]
         assert len(set(losses)) > 1
-        assert found.evaluate([(x, x)]).loss == pytest.approx(float(((found.predict(x)["y"] - x) ** 2).mean()))
+        predicted = found.predict(x)["y"]
+        assert found.evaluate([(x, x)]).loss == pytest.approx(float(((predicted - x) ** 2).mean()))
+        found.save(tmp_path / "trained.onnx")
+    with syclsched.compile(tmp_path / "trained.onnx", devices="cpu", autotune=False, without=["python"]) as saved:
+        for _ in range(2):
+            np.testing.assert_allclose(saved(x)["y"], predicted, rtol=1e-6)
+    assert "mode" not in {each.name for each in onnx.load(tmp_path / "trained.onnx").graph.initializer}
 
 
 @pytest.mark.parametrize("operator", ["If", "Scan"])
@@ -436,6 +444,27 @@ def test_control_c_ends_fitting_after_a_step() -> None:
         assert bits(found.parameters) == bits(other.parameters)
 
 
+@pytest.mark.parametrize("at", [0, 2])
+def test_the_loss_of_a_step_that_control_c_ends_is_recorded(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    count, told = TrainingSession._finished, []
+
+    def interrupted(self: TrainingSession, *given: Any) -> float:
+        if 0 < at == self.steps:
+            signal.raise_signal(signal.SIGINT)
+        loss = count(self, *given)
+        if at == 0:  # in the first step, which is planned, Ctrl-C is not deferred
+            signal.raise_signal(signal.SIGINT)
+        return loss
+
+    batches = [blobs(16, seed) for seed in range(5)]
+    with trainer() as found, trainer() as other:
+        losses = [other.step(*each) for each in batches]
+        monkeypatch.setattr(TrainingSession, "_finished", interrupted)
+        record = found.fit(batches, progress=False, after_step=lambda *each: told.append(each))
+    assert record.interrupted and list(record.losses) == losses[: at + 1]
+    assert told == list(enumerate(losses[: at + 1], 1))
+
+
 def test_control_c_before_the_first_run_leaves_the_first_parameters() -> None:
     def interrupt(_: int, __: int, step: str) -> None:
         if step and not ended:
@@ -525,6 +554,35 @@ def test_a_loss_of_the_model_itself() -> None:
     with trainer(model, "model", SGD(0.25)) as found:
         assert [found.step(x), found.step(x)] == pytest.approx([14, 3.5])
         assert found.evaluate([(x, None)]).loss == pytest.approx(0.875)
+
+
+def test_a_loss_of_the_model_itself_weighs_by_samples() -> None:
+    nodes = [
+        helper.make_node("Sub", ["x", "w"], ["d"]),
+        helper.make_node("Mul", ["d", "d"], ["s"]),
+        helper.make_node("ReduceMean", ["s"], ["y"], keepdims=0),
+    ]
+    model = model_of(nodes, {"x": ("n", 1)}, ["y"], {"w": np.zeros(1, "float32")})
+    x = np.float32([[1], [2], [3], [10]])
+    with trainer(model, "model", SGD(0.25)) as found:
+        assert found.evaluate([(x[:3], None), (x[3:], None)]).loss == pytest.approx(28.5)
+        assert found.evaluate([(x[:3], None), (x[3:], None)]).loss == found.evaluate([(x, None)]).loss
+    with trainer(model, "model", SGD(0.25), micro_batches=(3, 1)) as found:
+        assert found.step(x) == pytest.approx(28.5)
+        assert found.parameters["w"] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("label", [2**63, 2**64 - 1, 2**64 - 100])
+def test_a_label_that_int64_does_not_hold_is_named_as_it_is(label: int) -> None:
+    x, y = blobs(3)
+    y = y.astype("uint64")
+    y[1] = label
+    with trainer() as found:
+        for use in (lambda: found.step(x, y), lambda: found.evaluate([(x, y)])):
+            with pytest.raises(ArgumentError, match=rf"sample 1: label {label} is out of range"):
+                use()
+        y[1] = 0
+        assert found.step(x, y) == pytest.approx(np.log(SIZES[-1]), abs=2)
 
 
 def test_sub_devices_share_a_batch() -> None:

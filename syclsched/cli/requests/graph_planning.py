@@ -232,7 +232,7 @@ def _faster_plan(
     """Return a model's plan with kernels for some of the library's tasks if it runs faster, else the library plan."""
     from rich.markup import escape
 
-    from syclsched.onnx.tuning.autotune import VariantBuilder, faster_variant
+    from syclsched.onnx.tuning.autotune import VariantBuilder, faster_plan
 
     graph, offered = graphs
 
@@ -245,6 +245,7 @@ def _faster_plan(
     with console.status("building kernels ...") as status:
         session = replace(session, progress=show_timing)
         variants = VariantBuilder(session, live, model.specialised, show_status, is_limited=is_limited)
-        best = faster_variant(variants.bind(offered, planned), graph, model.values, variants)
-        best.runner.close()
+        first = variants.unbound(offered, planned) if is_limited else variants.bind(offered, planned)
+        best = faster_plan(first, graph, model.values, variants)
+        best.close()
     return best.plan

@@ -143,6 +143,11 @@ class Runner:
         return self._bound.why_not_replayed
 
     @property
+    def lacks_memory(self) -> bool:
+        """Whether runs are dispatched as memory allocated beforehand, with gaps between arrays, would not fit."""
+        return self._bound.lacks_memory
+
+    @property
     def why_not_on_threads(self) -> str | None:
         """Reason why the lanes use their devices' queues; None if lane threads execute the work, each on a core."""
         return self._bound.why_not_on_threads

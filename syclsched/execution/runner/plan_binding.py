@@ -47,10 +47,14 @@ class PlanBinding:
             if safeguards.takes_turns
             else why_dispatcher_needed(prepared.program, submitting)
         )
+        #: Whether it is not replayed as its memory, allocated beforehand, does not fit.
+        self.lacks_memory = False
         if self.why_not_replayed is None:
             laid_out = prepared.with_layout()
             if laid_out.layout is not None:
-                self.why_not_replayed = laid_out.layout.why_not(prepared.plan.platform) or why_delayed(laid_out.program)
+                too_large = laid_out.layout.why_not(prepared.plan.platform)
+                self.lacks_memory = too_large is not None
+                self.why_not_replayed = too_large or why_delayed(laid_out.program)
             self.prepared = laid_out if self.why_not_replayed is None else prepared
         self.instances: InstancePool | None = None
         # Tracing, safeguards and deadlines need a `Run`; a one-call run has none.

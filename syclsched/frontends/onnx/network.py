@@ -17,6 +17,9 @@ attributes. The kinds:
                      ``count_include_pad``, ``channels_last``, optional ``activation``
 ``pool_gradient``    x, dy -> gradient of x, given that of the result of ``pool``, with its attributes except
                      ``activation``; of equal largest elements the first has the gradient
+``roi_align``        x, regions, their pictures -> y: cells of regions whose numbers of samples follow from the regions.
+                     ``mode`` "avg" or "max", ``cells``, ``scale``, ``half_pixel``
+``roi_align_gradient`` x, regions, their pictures, dy -> gradients of x and of the regions, with the same attributes
 ``lrn``              x -> y. ``alpha``, ``beta``, ``bias``, ``size``, ``channels_last``
 ``batch_norm``       x, scale, bias, mean, variance -> y. ``epsilon``, ``channels_last``, ``activation``
 ``layer_norm``       x, scale, optional bias -> y. ``axis``, ``epsilon``, ``centred`` (by default; else by the root mean
@@ -121,7 +124,7 @@ KINDS: Final = frozenset(
         *("integer_matmul", "integer_conv", "block_matmul", "attention", "cache_write", "rotary", "trees", "counted"),
         *("loop", "update", "moments", "reference", "conv_weights", "pool_gradient", "recurrent_gradient"),
         *("linear_recurrence", "layer_norm_gradient", "operation", "dynamic_quantise", "column_sums"),
-        *("column_moments",),
+        *("column_moments", "roi_align", "roi_align_gradient"),
     }
 )
 

@@ -28,6 +28,7 @@ from syclsched.kernels.nn.normalisation.lrn import lrn
 from syclsched.kernels.nn.normalisation.softmax_over import softmax_over
 from syclsched.kernels.nn.pooling.pool import pool
 from syclsched.kernels.nn.pooling.resize import resize
+from syclsched.kernels.nn.pooling.roi_align import roi_align, roi_align_gradient
 from syclsched.kernels.nn.product.matmul import matmul
 from syclsched.kernels.nn.quantised.block_matmul import block_matmul
 from syclsched.kernels.nn.quantised.dynamic_quantise import (
@@ -66,6 +67,8 @@ _Factory = Callable[[CanonicalNode, Mapping[str, Value]], Operation]
 _WINDOWS: Final = ("strides", "pads", "dilations", "groups", "channels_last", "activation")
 #: Attributes of matrix products.
 _PRODUCT: Final = ("transpose_a", "transpose_b", "alpha", "beta", "activation", "interleaved")
+#: Attributes of aligned regions and of their gradient.
+_REGIONS: Final = ("mode", "cells", "scale", "half_pixel")
 #: Attributes of pooling and of its gradient.
 _POOLING: Final = ("mode", "kernel", "strides", "pads", "dilations", "count_include_pad", "channels_last")
 
@@ -280,6 +283,8 @@ _FACTORIES: Final[dict[str, _Factory]] = {
     "resize": _from_attributes(
         resize, "mode", "coordinates", "nearest", "scales", "roi", "cubic", "exclude_outside", "extrapolation"
     ),
+    "roi_align": _from_attributes(roi_align, *_REGIONS),
+    "roi_align_gradient": _from_attributes(roi_align_gradient, *_REGIONS),
     "reduce": _from_attributes(reduce, "mode", "axes", "keepdims"),
     "column_moments": lambda _, __: column_moments(),
     "arg": _from_attributes(arg, "mode", "axis", "keepdims", "last"),
@@ -307,6 +312,8 @@ PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "conv": ("x", "w", "b", "r"),
     "conv_transpose": ("x", "w", "b"),
     **dict.fromkeys(("conv_weights", "pool_gradient"), ("x", "dy")),
+    "roi_align": ("x", "regions", "of"),
+    "roi_align_gradient": ("x", "regions", "of", "dy"),
     "batch_norm": ("x", "scale", "bias", "mean", "variance"),
     "layer_norm": ("x", "scale", "b"),
     "layer_norm_gradient": ("x", "scale", "dy"),

@@ -134,6 +134,21 @@ def _pool_gradient(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tu
     return ((x.shape, x.dtype),)
 
 
+def _roi_align(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    x, regions, of = inputs
+    if len(x.shape) != 4 or len(of.shape) != 1 or regions.shape != (*of.shape, 4):
+        raise ModelError(f"regions of shape {regions.shape} of pictures {of.shape} for an input of shape {x.shape}")
+    return (((*of.shape, x.shape[1], *attributes["cells"]), x.dtype),)
+
+
+def _roi_align_gradient(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
+    x, regions, of, dy = inputs
+    ((made, _),) = _roi_align([x, regions, of], attributes)
+    if dy.shape != made:
+        raise ModelError(f"the gradient {dy.shape} does not fit the aligned regions {made} of {x.shape}")
+    return ((x.shape, x.dtype), (regions.shape, regions.dtype))
+
+
 def _per_channel(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     x = inputs[0]
     if len(x.shape) < 2:
@@ -346,6 +361,8 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Sha
     "conv_weights": _conv_weights,
     "pool": _pool,
     "pool_gradient": _pool_gradient,
+    "roi_align": _roi_align,
+    "roi_align_gradient": _roi_align_gradient,
     "lrn": _same,
     "batch_norm": _per_channel,
     "layer_norm": _layer_norm,

@@ -94,7 +94,7 @@ class VariantBuilder:
             self.report_progress("planning")
             chosen = self.session.choose(graph, tries=self.tries, live=self.live)
             bound = self._bind_chosen(graph, chosen)
-            return self._for_less_memory(bound, chosen) if self.is_limited and not bound.runner.replayed else bound
+            return self._for_less_memory(bound, chosen) if self.is_limited and bound.runner.lacks_memory else bound
 
     def _for_less_memory(self, bound: BoundModel, chosen: ChosenPlan) -> BoundModel:
         """Plan for a little less memory, and return that plan bound if it can be replayed, else the given one.
@@ -138,9 +138,21 @@ class VariantBuilder:
         runner = bind(plan, graph, self.live, trace=self.trace, recover=True, measure=True, makespan_key=makespan_key)
         return BoundModel(replace(self.specialised, graph=graph), plan, runner)
 
+    def unbound(self, graph: TaskGraph, plan: Plan) -> BoundModel:
+        """Return a plan of a variant that is not bound, for comparisons that do not run it."""
+        runner = _NoRunner()
+        return BoundModel(replace(self.specialised, graph=graph), plan, runner)  # type: ignore[arg-type]
+
     def rebind(self, bound: BoundModel, trace: int | Literal["exact"]) -> Runner:
         """Bind a variant's plan again; see the function `rebind`."""
         return rebind(bound, self.live, trace)
+
+
+class _NoRunner:
+    """The runner of a plan that is not bound."""
+
+    def close(self) -> None:
+        """Do nothing: there is no memory."""
 
 
 def rebind(bound: BoundModel, live: OpenDevices, trace: int | Literal["exact"]) -> Runner:
@@ -155,9 +167,22 @@ def faster_variant(
 ) -> BoundModel:
     """Return the bound model, or a variant with kernels for some of the library's tasks if that is faster.
 
+    If memory is limited, the plan is bound again at the end; see `faster_plan`.
+    """
+    if variants.is_limited:
+        bound.close()
+    best = faster_plan(bound, graph, values, variants, least_gain)
+    return variants.bind(best.specialised.graph, best.plan) if variants.is_limited else best
+
+
+def faster_plan(
+    bound: BoundModel, graph: TaskGraph, values: Mapping[str, Any], variants: VariantBuilder, least_gain: float = 0.0
+) -> BoundModel:
+    """Return the given model, or a variant with kernels for some of the library's tasks if that is faster.
+
     Of a model that is not short, variants that are predicted to save less than a share of the time, ``least_gain``, are
     not made. A variant that fails is dropped without an error. All other bound variants are closed; on an interrupt,
-    every one. If memory is limited, the tasks' times decide, and the plan is bound again at the end.
+    every one. If memory is limited, the tasks' times decide, and all are closed; the given one need not be bound.
     """
     made, best = [bound], None
 
@@ -167,8 +192,6 @@ def faster_variant(
             made[-1].close()
         return made[-1]
 
-    if variants.is_limited:
-        bound.close()
     try:
         best = _compare_plans(bound, graph, values, variants, make, least_gain)
     except Exception as error:  # dpctl's errors share no base class
@@ -180,7 +203,7 @@ def faster_variant(
         for each in made:
             if each is not best:
                 each.close()
-    return variants.bind(best.specialised.graph, best.plan) if variants.is_limited else best
+    return best
 
 
 def predicted_choice(graph: TaskGraph, variants: VariantBuilder) -> frozenset[str]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions by weights that change, and gradients of weights: with arrays that minimal filtering needs."""
+"""Implementations that plans of a model may take, and the arrays that minimal filtering by changing weights needs."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from syclsched.frontends.onnx.network import numbered_name
@@ -11,9 +12,19 @@ from syclsched.kernels.nn.gradients.winograd_weights import with_sums
 from syclsched.model.access import Access, AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Operation, Shape
-from syclsched.model.platform import Device
+from syclsched.model.platform import Device, Platform
 from syclsched.model.task import Task
+from syclsched.onnx.tuning.implementations import without_implementations
 from syclsched.rewrites.merging import with_arrays_only
+
+
+def offered_graph(graph: TaskGraph, platform: Platform, without: Collection[str], *, mixes: bool) -> TaskGraph:
+    """Return a graph with all implementations that its plans may take, which decide the memory that they need.
+
+    ``mixes`` says whether kernels may replace library calls on the only device, ``without`` what is left out.
+    """
+    offered = with_scratch_arrays(graph, platform.compute_devices[0]) if mixes else graph
+    return without_implementations(offered, without)
 
 
 def with_scratch_arrays(graph: TaskGraph, device: Device) -> TaskGraph:

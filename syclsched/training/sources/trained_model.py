@@ -143,7 +143,7 @@ def _in_inference(graph: ModelGraph) -> ModelGraph:
             nodes.append(replace(node, attributes={**node.attributes, **attributes}))
         elif node.operator == "Dropout":
             nodes.append(replace(node, inputs=node.inputs[:2]))
-        elif "training_mode" in node.attributes:
+        elif "training_mode" in node.attributes or any(node.outputs[1:]):
             nodes.append(replace(node, attributes=attributes, outputs=node.outputs[:1]))
             for moment, made in zip(node.inputs[3:5], node.outputs[1:3], strict=False):
                 nodes += [ModelNode(f"{node.name}/{made}", "Identity", "", (moment,), (made,), {})] if made else []

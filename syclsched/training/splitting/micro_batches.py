@@ -21,8 +21,9 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.text.units import format_seconds
-from syclsched.onnx.tuning.implementations import on_devices, without_implementations
+from syclsched.onnx.tuning.implementations import on_devices
 from syclsched.onnx.tuning.plan_comparison import CLEARLY
+from syclsched.onnx.tuning.variable_weights import offered_graph
 from syclsched.planner.auto import repeats_copies_or_tasks
 from syclsched.planner.plan_request import PlanRequest
 from syclsched.training.splitting.independence import why_not_in_parts
@@ -70,6 +71,7 @@ class MicroBatchPlanner:
     request: PlanRequest
     without: frozenset[str] = frozenset()  # implementations not to use
     history: History | None = None  # refusals of the device
+    mixes: bool = False  # whether kernels may replace library calls
     _known: dict[object, MicroBatchChoice | None] = field(default_factory=dict)
 
     def choose(self, shapes: Shapes) -> MicroBatchChoice | None:
@@ -155,4 +157,4 @@ class MicroBatchPlanner:
     def _graph(self, count: int, shapes: Shapes) -> TaskGraph:
         model = self.make((1.0,) * count)
         graph = model.specialised(shapes, carried=model.carried).graph
-        return on_devices(without_implementations(graph, self.without), self.platform)
+        return on_devices(offered_graph(graph, self.platform, self.without, mixes=self.mixes), self.platform)

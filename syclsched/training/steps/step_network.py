@@ -18,7 +18,7 @@ from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
 from syclsched.frontends.onnx.shapes import infer
 from syclsched.kernels.tensor.writing.expression import inputs_of, substitute
-from syclsched.training.losses import Loss, LossNodes
+from syclsched.training.losses import Loss, LossNodes, of_samples
 from syclsched.training.operations import operation_gradients  # noqa: F401  # it registers its rule
 from syclsched.training.optimisers import Optimiser
 from syclsched.training.steps.narrow_activations import emit_rounded, kept_values, widen_for_each_reader
@@ -242,7 +242,8 @@ class _StepBuilder:
         target = TARGET
         if len(self._parts) > 1 and b.shape(TARGET)[:1] == (self._samples,):
             target = b.part(TARGET, 0, part.first, part.count)
-        made = self._settings.loss.emit(b, prediction, target)
+        differ = len({each.count for each in self._parts}) > 1
+        made = of_samples(self._settings.loss, part.count if differ else 1).emit(b, prediction, target)
         b.end([], [])
         return made
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.commands import call
 from support.onednn_calls import needs_onednn
 from support.product_graph import product_graph
 
@@ -93,6 +94,26 @@ def test_a_model_with_a_memory_limit_has_one_bound_plan_at_a_time(monkeypatch, q
         tuned(np.zeros((1, 1, 8, 8), np.float32))
         assert len(made) > 2
         assert (max(most) == 0) == is_limited
+
+
+@needs_onednn
+@pytest.mark.sycl
+def test_a_plan_on_the_command_line_within_a_memory_limit_binds_few_plans(monkeypatch, quiet, capsys) -> None:
+    pytest.importorskip("onnx", reason="the model is an ONNX model")
+    bind, runners = execution.bind, []
+
+    def counted(*given: Any, **settings: Any) -> Any:
+        runners.append(bind(*given, **settings))
+        return runners[-1]
+
+    monkeypatch.setattr(execution, "bind", counted)
+    monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset())
+    monkeypatch.setattr(autotune, "samples", lambda *_: frozenset())
+    monkeypatch.setattr(autotune, "is_known", lambda *_: False)
+    given = ("--shape", "batch=1", "--devices", "cpu", "--memory-limit", "64MiB")
+    assert call(capsys, "plan", MODEL, *given).code == 0
+    # One is run to time tasks, and one is of the plan made by these times: binding tells whether it lacks memory.
+    assert [bool(each.traces()) for each in runners] == [True, False]
 
 
 _histories: list[HistoryStore] = []
@@ -287,8 +308,8 @@ class Planner:
 class Bindings:
     """A mock of `syclsched.execution.bind` that allows one open runner at a time."""
 
-    def __init__(self, *, replayed: bool = True, fails: bool = False) -> None:
-        self.replayed, self.fails = replayed, fails
+    def __init__(self, *, replayed: bool = True, fails: bool = False, lacks_memory: bool = True) -> None:
+        self.replayed, self.fails, self.lacks_memory = replayed, fails, lacks_memory
         self.made: list[SimpleNamespace] = []
         self.keys: list[str | None] = []
 
@@ -297,7 +318,8 @@ class Bindings:
         self.keys.append(makespan_key and makespan_key("whole"))
         if self.fails and len(self.keys) == 2:
             raise MemoryLimitError("too little to bind it", where="here")
-        runner = SimpleNamespace(replayed=self.replayed and len(self.made) == 1, closed=False)
+        replayed = self.replayed and len(self.made) == 1
+        runner = SimpleNamespace(replayed=replayed, lacks_memory=self.lacks_memory and not replayed, closed=False)
         runner.close = lambda: setattr(runner, "closed", True)
         self.made.append(runner)
         return runner
@@ -328,6 +350,12 @@ def test_a_plan_for_all_memory_is_made_for_less_if_it_is_not_replayed(
     bind = Bindings(replayed=replayed)
     found = builder(monkeypatch, bind, fails, is_limited=is_limited)()
     assert len(bind.made) == bound and found.runner is bind.made[-1] and not found.runner.closed
+
+
+def test_a_plan_that_is_dispatched_for_another_reason_is_not_made_again(monkeypatch) -> None:
+    bind = Bindings(replayed=False, lacks_memory=False)
+    found = builder(monkeypatch, bind, is_limited=True)()
+    assert [found.runner] == bind.made and not found.runner.closed
 
 
 @pytest.mark.parametrize("tries", [False, True])

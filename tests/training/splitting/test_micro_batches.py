@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from onnx import helper
+from support.small_models import model_of
 
 import syclsched
 from syclsched.testing.training_models import convolutional, perceptron, transformer
@@ -45,6 +48,24 @@ def chosen(limit: str | None, samples: int = SAMPLES, model: Any = MODEL) -> Mic
 @pytest.mark.parametrize("limit", [None, "2 GB"])
 def test_with_enough_memory_a_batch_stays_whole(limit: str | None) -> None:
     assert chosen(limit) is None
+
+
+@pytest.mark.parametrize("autotune", [True, False])
+def test_memory_of_minimal_filtering_counts_if_plans_may_use_it(autotune: bool) -> None:
+    weights = {f"w{i}": np.zeros((64, 64, 3, 3), "float32") for i in range(3)}
+    nodes = [helper.make_node("Conv", [x, f"w{i}"], [f"y{i}"], pads=[1] * 4) for i, x in enumerate(["x", "y0", "y1"])]
+    nodes.append(helper.make_node("Flatten", ["y2"], ["y"]))
+    model = model_of(nodes, {"x": ("n", 64, 16, 16)}, ["y"], weights)
+    options: Any = {"memory_limit": "4 MB", "autotune": autotune}
+    cpu = syclsched.describe("cpu")
+    recipe = StepRecipe(
+        trained_model(model), loss_of("cross_entropy"), SGD(), options=options, platform=cpu, may_cut=True
+    )
+    planner = recipe.divided(recipe.model("int64"))
+    assert isinstance(planner, MicroBatchPlanner)
+    choice = planner.choose(planner.make((1.0,)).full_shapes({"x": (8, 64, 16, 16), TARGET: (8,)}))
+    # Transformed filters and sums do not fit beside the activations.
+    assert (choice is not None) == autotune
 
 
 def test_the_parameters_are_copied_once_for_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:

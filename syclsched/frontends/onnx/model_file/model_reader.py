@@ -46,7 +46,9 @@ def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLim
         folder = path.resolve().parent
     else:
         raise ModelError(
-            f"a model is given as a path, bytes or an onnx.ModelProto, not as {type(source).__name__}", where="model"
+            f"a model is given as a path, bytes or an onnx.ModelProto, not as {type(source).__name__}",
+            where="model",
+            hint="Export a module of PyTorch to a file with torch.onnx.export",
         )
     opsets = _opsets(onnx, proto, where)
     has_defaults = proto.ir_version >= _DEFAULTS_IR

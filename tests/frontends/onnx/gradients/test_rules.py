@@ -351,6 +351,16 @@ def test_resize_with_antialiasing(mode: str, attributes: dict[str, Any]) -> None
     check_gradients([resize], {"x": numbers(1, 2, 9, 8)}, constants={"s": np.float32([1, 1, 0.4, 1.5])}, opset=18)
 
 
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("region", [[0.1, 0.2, 0.8, 0.9], [-0.2, 0.1, 0.8, 1.3]])
+def test_resize_of_a_region_with_antialiasing(mode: str, region: list[float]) -> None:
+    resize = helper.make_node("Resize", ["x", "region", "", "sizes"], ["y"], mode=mode, antialias=1, axes=[2, 3])
+    more = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 0.5}
+    resize.attribute.extend(helper.make_attribute(name, value) for name, value in more.items())
+    constants = {"region": np.float32(region), "sizes": integers(5, 10)}
+    check_gradients([resize], {"x": numbers(1, 2, 9, 8)}, constants=constants, opset=18)
+
+
 @pytest.mark.parametrize(
     "attributes",
     [
@@ -358,9 +368,10 @@ def test_resize_with_antialiasing(mode: str, attributes: dict[str, Any]) -> None
         {"kernel_shape": [2, 3], "strides": [2, 3], "pads": [1, 0, 1, 0]},
     ],
 )
-def test_largest_elements_back_in_their_places(attributes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("order", [0, 1])
+def test_largest_elements_back_in_their_places(attributes: dict[str, Any], order: int) -> None:
     nodes = [
-        node("MaxPool", "x", "p i", **attributes),
+        node("MaxPool", "x", "p i", storage_order=order, **attributes),
         node("Exp", "p", "e"),
         node("MaxUnpool", "e i", **attributes),
     ]
@@ -378,14 +389,25 @@ REGIONS = np.array([[0.3, 0.2, 4.1, 5.3], [-3.0, 1.1, 2.2, 9.7], [2.3, 2.1, 2.6,
         (16, {}),
         (16, {"coordinate_transformation_mode": "output_half_pixel", "spatial_scale": 0.7}),
         (10, {"sampling_ratio": 3}),
+        (16, {"sampling_ratio": 0}),
+        (16, {"sampling_ratio": 0, "spatial_scale": 0.7}),
+        (10, {"sampling_ratio": 0}),
     ],
 )
-def test_aligned_regions(opset: int, attributes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_aligned_regions(opset: int, attributes: dict[str, Any], mode: str) -> None:
     align = node(
-        "RoiAlign", "x regions of", **{"output_height": 2, "output_width": 3, "sampling_ratio": 2, **attributes}
+        "RoiAlign",
+        "x regions of",
+        **{"output_height": 2, "output_width": 3, "sampling_ratio": 2, **attributes},
+        mode=mode,
     )
+    # In the places of round numbers two parts of a maximum are equal.
     check_gradients(
-        [align], {"x": numbers(2, 3, 8, 7), "regions": REGIONS}, constants={"of": integers(1, 0, 1, 1)}, opset=opset
+        [align],
+        {"x": numbers(2, 3, 8, 7), "regions": REGIONS + numbers(4, 4, low=0.0) / 20},
+        constants={"of": integers(1, 0, 1, 1)},
+        opset=opset,
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of gathers, scatters, the largest elements, and pooling."""
+"""Gradients of gathers, scatters, the largest elements, pooling, and regions."""
 
 from __future__ import annotations
 
@@ -96,6 +96,12 @@ def _pool(b: NetworkBuilder, node: CanonicalNode, gradients: Names, wanted: Sequ
         shares = b.constant(_larger_shares(b.shape(x)[2:], b.shape(gradient)[2:], at).astype(b.dtype(x)))
         gradient = b.elementwise(("mul", 0, 1), gradient, shares)
     return [b.emit("pool_gradient", [x, gradient], **{name: at[name] for name in names}, pads=pads)]
+
+
+@gradient_of("roi_align")
+def _roi_align(b: NetworkBuilder, node: CanonicalNode, gradients: Names, wanted: Sequence[bool]) -> Names:
+    dx, dregions = b.emit_all("roi_align_gradient", [*node.inputs, gradients[0]], **node.attributes)
+    return [dx, dregions, None]
 
 
 def _reached_pads(extents: Sequence[int], counts: Sequence[int], at: Mapping[str, Any]) -> tuple[int, ...]:

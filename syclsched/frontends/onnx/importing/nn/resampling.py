@@ -112,7 +112,7 @@ def _resized(
     if tuple(sizes) == shape and all(s == 1.0 for s in scales) and not roi:
         return x
     if node.operator == "Resize" and node.flag("antialias"):
-        return antialiased(b, node, x, scales, sizes)
+        return antialiased(b, node, x, scales, sizes, roi)
     return b.emit(
         "resize",
         [x],
