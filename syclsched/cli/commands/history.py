@@ -80,13 +80,13 @@ def show_command(
 
     [bold]syclsched history show --operation gemm --since 2d --sort time[/bold]
     """
-    from syclsched.profiling import HistoryStore
+    from syclsched.profiling.storage.history_store import HistoryStore, history_path
 
     check_choice(source, sources(), "--source")
     check_choice(sort, ORDERS, "--sort")
     now = datetime.datetime.now(datetime.timezone.utc)
     wanted = TimeFilter(operation, device, source, None if since is None else parse_since(since, now))
-    with HistoryStore() as store:
+    with HistoryStore(history_path()) as store:
         entries = store.entries()
         detail(f"times are read from {store.path}")
     found = time_rows(entries, wanted, sort)
@@ -109,10 +109,10 @@ def export_command(file: Annotated[Path, typer.Argument(metavar="FILE", help="JS
     [bold]syclsched history export times.json[/bold]
     """
     from syclsched.model.text.json_serialisation import to_json
-    from syclsched.profiling import HistoryStore
     from syclsched.profiling.storage.history_file import history_file
+    from syclsched.profiling.storage.history_store import HistoryStore, history_path
 
-    with HistoryStore() as store:
+    with HistoryStore(history_path()) as store:
         found = history_file(store.entries())
     write_text(file, to_json(found))
     notices().print(f"{len(found.tasks)} measured task times written to {file}", markup=False)
@@ -127,11 +127,11 @@ def merge_command(
     [bold]syclsched history merge times.json[/bold]
     """
     from syclsched.model.text.json_serialisation import from_json
-    from syclsched.profiling import HistoryStore
     from syclsched.profiling.storage.history_file import HistoryFile
+    from syclsched.profiling.storage.history_store import HistoryStore, history_path
 
     read = [from_json(HistoryFile, read_text(file), where=str(file)) for file in files]
-    with HistoryStore() as store:
+    with HistoryStore(history_path()) as store:
         if store.note is not None:
             raise StorageError(store.note, where="history", hint="Say where you can write with XDG_DATA_HOME")
         added = sum(store.merge(task.key, task.samples) for each in read for task in each.tasks)
@@ -149,8 +149,8 @@ def forget_command(
 
     [bold]syclsched history forget gemm[/bold] removes those of one operation.
     """
-    from syclsched.profiling import HistoryStore
+    from syclsched.profiling.storage.history_store import HistoryStore, history_path
 
-    with HistoryStore() as store:
+    with HistoryStore(history_path()) as store:
         removed = store.forget_matching(name)
     notices().print(f"{plural(removed, 'sample')} removed")

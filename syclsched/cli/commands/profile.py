@@ -70,7 +70,7 @@ def profile_command(
     """
     from syclsched.api.device_profiles import save_profiles
     from syclsched.devices import discover, open_devices, parse_sub_devices
-    from syclsched.profiling.storage.profile_store import ProfileStore
+    from syclsched.profiling.storage.profile_store import ProfileStore, data_folder
 
     how = None if sub_devices is None else parse_sub_devices(sub_devices)
     platform = discover(selector=device, sub_devices=how)
@@ -80,7 +80,7 @@ def profile_command(
             f"a single device can be exported, there are {names}", where="--export", hint="Choose one with --device"
         )
     errors = notices()
-    store = ProfileStore(store_folder)
+    store = ProfileStore(data_folder() if store_folder is None else store_folder)
     wanted = _wanted(platform, store, errors) if refresh else None
     if wanted is not None and not wanted:
         return

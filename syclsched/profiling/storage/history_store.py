@@ -8,10 +8,11 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import astuple
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 from syclsched.backoff import backoff
 from syclsched.costs.history import HistoryKey, Sample, Source
@@ -21,6 +22,7 @@ from syclsched.profiling.busy import is_quiet
 from syclsched.profiling.estimation import estimate, pace, paced
 from syclsched.profiling.storage.idle_connection import HeldConnection, hold, leave_idle, take_idle
 from syclsched.profiling.storage.profile_store import data_folder
+from syclsched.profiling.storage.set_aside import set_aside
 
 #: Samples kept per key: the newest, trusted ones before others; older ones may reflect another state of the machine.
 KEPT_SAMPLES = 64
@@ -35,6 +37,9 @@ _TODAY_S = 1800.0
 
 #: Age up to which read data is used by the next store of the file in this process, and up to which a pace holds.
 _RECALLED_S = 10.0
+
+#: Most damaged files that are set aside in turn, when other processes damage the file again.
+_MOST_REPLACED = 3
 
 #: Time-out for the file lock while another process writes.
 LOCK_TIMEOUT_S = 10.0
@@ -77,15 +82,40 @@ _SAMPLE_COLUMNS = "seconds, when_s, load, source, quiet"
 _KEY = "device_key = ? AND operation = ? AND implementation = ? AND revision = ? AND signature = ?"
 
 
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+
+def _without_damage(
+    method: Callable[Concatenate[HistoryStore, _Given], _Result],
+) -> Callable[Concatenate[HistoryStore, _Given], _Result]:
+    """Call a method again with a new file if that of the user's data folder turns out to be damaged."""
+
+    @wraps(method)
+    def called(self: HistoryStore, /, *args: _Given.args, **options: _Given.kwargs) -> _Result:
+        with self._lock:
+            try:
+                return method(self, *args, **options)
+            except FormatError as error:
+                if self._is_named or self._held is None or not _is_damage(error):
+                    raise
+                self._replace(error)
+            return method(self, *args, **options)
+
+    return called
+
+
 class HistoryStore:
     """A `syclsched.costs.History` on disk; several processes and threads may use one file.
 
     Where the file cannot be written (read-only folder, full disk), stored samples are read, new ones are kept in memory
-    only, and `note` says so.
+    only, and `note` says so. A damaged file is an error; that in the user's data folder, which is used when no path is
+    given, is set aside with a warning.
     """
 
     def __init__(self, path: Path | str | None = None, clock: Callable[[], float] = time.time) -> None:
-        self.path = data_folder() / "history.sqlite3" if path is None else Path(path)
+        self.path = history_path() if path is None else Path(path)
+        self._is_named = path is not None
         self._clock = clock
         self.note: str | None = None
         self._lock = threading.RLock()
@@ -98,6 +128,7 @@ class HistoryStore:
         if self._held is not None:
             self._recall(self._held)
 
+    @_without_damage
     def lookup(self, key: HistoryKey) -> Quantity | None:
         """Return the seconds measured for a key, or None if there are none."""
         with self._lock:
@@ -105,6 +136,7 @@ class HistoryStore:
                 self._cache[key] = self._read(key)
             return self._cache[key]
 
+    @_without_damage
     def refresh(self) -> None:
         """Clear the lookup cache if other stores have changed the file, to see their samples."""
         with self._lock, self._guarded():
@@ -137,6 +169,7 @@ class HistoryStore:
             self._held, self._connection = None, self._open_in_memory(error)
             self._insert(rows)
 
+    @_without_damage
     def _insert(self, rows: dict[HistoryKey, list[Sample]]) -> None:
         with self._lock, self._guarded(), self._connection:
             for key, added in rows.items():
@@ -155,6 +188,7 @@ class HistoryStore:
                 if any(sample.source != "run" for sample in added):
                     self._paces.pop(key.device_key, None)  # one run more changes it little
 
+    @_without_damage
     def refuse(self, key: HistoryKey, reason: str) -> None:
         """Note that a device or library refuses an implementation; it holds until the implementation is timed."""
         with self._lock, self._guarded(), self._connection:
@@ -163,20 +197,23 @@ class HistoryStore:
                 (*astuple(key), reason[:_LONGEST_REASON]),
             )
 
+    @_without_damage
     def refusals(self) -> dict[HistoryKey, str]:
         """Return the implementations that devices or libraries refuse, with the reasons."""
         with self._lock, self._guarded():
             rows = self._connection.execute(f"SELECT {_KEY_COLUMNS}, reason FROM refusals").fetchall()
         return {HistoryKey(*map(str, columns)): str(reason) for *columns, reason in rows}
 
+    @_without_damage
     def stored(self, key: HistoryKey) -> tuple[Sample, ...]:
         """Return the samples of a key, the oldest first."""
         with self._lock, self._guarded():
             rows = self._connection.execute(
                 f"SELECT {_SAMPLE_COLUMNS} FROM samples WHERE {_KEY} ORDER BY id", astuple(key)
             ).fetchall()
-        return tuple(_sample(*row) for row in rows)
+        return tuple(self._sample(key, *row) for row in rows)
 
+    @_without_damage
     def entries(self) -> list[tuple[HistoryKey, tuple[Sample, ...]]]:
         """Return all samples by key, the oldest first."""
         with self._lock, self._guarded():
@@ -185,7 +222,8 @@ class HistoryStore:
             ).fetchall()
         found: dict[HistoryKey, list[Sample]] = {}
         for row in rows:
-            found.setdefault(HistoryKey(*row[:5]), []).append(_sample(*row[5:]))
+            key = HistoryKey(*row[:5])
+            found.setdefault(key, []).append(self._sample(key, *row[5:]))
         return [(key, tuple(values)) for key, values in found.items()]
 
     def samples(self) -> list[tuple[HistoryKey, tuple[float, ...]]]:
@@ -203,6 +241,7 @@ class HistoryStore:
         self.add((key, each) for each in new.values())
         return len(new)
 
+    @_without_damage
     def doubt(self, key: HistoryKey) -> None:
         """Trust the samples of a key no longer, nor those of its alternatives: runs contradict them.
 
@@ -227,6 +266,7 @@ class HistoryStore:
             return self._delete("1")
         return self._delete("operation = ? OR instr(device_key, ?)", name, name)
 
+    @_without_damage
     def _delete(self, condition: str, *values: str) -> int:
         with self._lock, self._guarded(), self._connection:
             removed = self._connection.execute(f"DELETE FROM samples WHERE {condition}", values).rowcount
@@ -235,6 +275,7 @@ class HistoryStore:
             self._paces.clear()
         return int(removed)
 
+    @_without_damage
     def __len__(self) -> int:
         with self._lock, self._guarded():
             row = self._connection.execute(
@@ -290,12 +331,56 @@ class HistoryStore:
                 return None
             since_s = self._clock() - _TODAY_S
             return paced(estimate(samples), samples, self._pace(key.device_key, since_s), since_s)
-        except (MeasurementError, TypeError, ValueError) as error:
-            raise FormatError(
-                f"a duration of {key.operation!r} is not a number of seconds", where=str(self.path), hint=_REMOVE
-            ) from error
+        except MeasurementError as error:
+            raise self._no_duration(key) from error
+
+    def _sample(
+        self, key: HistoryKey, seconds: float, when_s: float, load: float | None, source: Source, quiet: int
+    ) -> Sample:
+        try:
+            return Sample(float(seconds), float(when_s), None if load is None else float(load), source, bool(quiet))
+        except (TypeError, ValueError) as error:
+            raise self._no_duration(key) from error
+
+    def _no_duration(self, key: HistoryKey) -> FormatError:
+        return FormatError(
+            f"a duration of {key.operation!r} is not a number of seconds", where=str(self.path), hint=_REMOVE
+        )
 
     def _open(self) -> sqlite3.Connection:
+        """Open the file; that of the user's data folder is set aside if it is damaged."""
+        for _ in range(_MOST_REPLACED):
+            file = _identity(self.path)
+            try:
+                return self._open_file()
+            except FormatError as error:
+                if self._is_named or not _is_damage(error):
+                    raise
+                if not self._set_aside(file, error):
+                    return self._open_in_memory(error)
+        return self._open_file()
+
+    def _replace(self, error: FormatError) -> None:
+        """Set the open file aside and open a new one."""
+        held, self._held = self._held, None
+        self._connection.close()
+        self._cache, self._paces = {}, {}
+        try:
+            is_free = held is None or self._set_aside(held.file, error)
+        finally:
+            self._connection = self._open_in_memory(error)  # if the warning is an error, the store can still be closed
+        if is_free:
+            self._connection.close()
+            self.note = None
+            self._connection = self._open()
+
+    def _set_aside(self, file: tuple[int, int] | None, error: FormatError) -> bool:
+        """Set a damaged file aside, unless another one has taken its place; return whether the path can be used."""
+        if _identity(self.path) != file:
+            return True
+        return set_aside(self.path, error, "Times of tasks are measured again", companions=("-wal", "-shm"))
+
+    def _open_file(self) -> sqlite3.Connection:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             connection = _connect(str(self.path))
@@ -308,33 +393,51 @@ class HistoryStore:
                 _add_columns(connection)
                 # Only a write shows whether the file is writable.
                 connection.execute(f"PRAGMA user_version={_VERSION}")
+                with suppress(OSError):
+                    self._held = hold(connection, self.path)
         except (StorageError, FormatError) as error:
             connection.close()
             if isinstance(error, FormatError) or _is_locked(error.__cause__):
                 raise
             return self._open_in_memory(error)
-        with suppress(OSError):
-            self._held = hold(connection, self.path)
         return connection
 
     def _open_in_memory(self, reason: Exception) -> sqlite3.Connection:
         self.note = f"{self.path} cannot be written ({reason}): new measurements are kept in memory only"
-        connection = _connect(":memory:")
-        if self.path.is_file():
+        if self.path.is_file() and not isinstance(reason, FormatError):
             try:
-                stored = sqlite3.connect(f"{self.path.as_uri()}?mode=ro&immutable=1", uri=True)
-                try:
-                    stored.backup(connection)
-                finally:
-                    stored.close()
+                return self._copied_to_memory()
             except sqlite3.Error as error:
                 self.note += f"; its contents cannot be read either ({error})"
+        connection = _connect(":memory:")
+        connection.executescript(_SCHEMA)
+        return connection
+
+    def _copied_to_memory(self) -> sqlite3.Connection:
+        connection = _connect(":memory:")
+        with closing(sqlite3.connect(f"{self.path.as_uri()}?mode=ro&immutable=1", uri=True)) as stored:
+            stored.backup(connection)
         connection.executescript(_SCHEMA)
         _add_columns(connection)
+        connection.execute(f"PRAGMA user_version={_VERSION}")
         return connection
 
     def _guarded(self) -> AbstractContextManager[None]:
         return _guarded(self.path)
+
+
+def history_path() -> Path:
+    """Return the history of the user's data folder; it may not exist yet."""
+    return data_folder() / "history.sqlite3"
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return device and number of a file; None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _add_columns(connection: sqlite3.Connection) -> None:
@@ -352,10 +455,20 @@ def _has_all_columns(connection: sqlite3.Connection) -> bool:
     return "quiet" in {row[1] for row in connection.execute("PRAGMA table_info(samples)")}
 
 
-def _sample(seconds: float, when_s: float, load: float | None, source: Source, quiet: int) -> Sample:
-    return Sample(float(seconds), float(when_s), load, source, bool(quiet))
+def _is_damage(error: FormatError) -> bool:
+    """Return whether an error shows a damaged file, not wrong use of it."""
+    return not isinstance(error.__cause__, (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError))
 
 
+#: Parts of messages of errors that are those of a damaged file, not of a busy one or a full disk.
+_DAMAGE = (
+    "no such column",
+    "no such table",
+    "Could not decode",
+    "malformed",
+    "has no column",
+    "unsupported file format",
+)
 _REMOVE = "Remove the file: measurements are made again when they are needed"
 
 
@@ -364,8 +477,8 @@ def _guarded(path: Path) -> Iterator[None]:
     """Convert SQLite errors into `SyclschedError`s."""
     try:
         yield
-    except sqlite3.Error as error:
-        if isinstance(error, sqlite3.OperationalError) and "no such column" not in str(error):
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        if isinstance(error, sqlite3.OperationalError) and not any(each in str(error) for each in _DAMAGE):
             raise StorageError(
                 f"cannot be used: {error}", where=str(path), hint="Another process may be holding it; try again"
             ) from error

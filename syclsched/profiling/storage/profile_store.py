@@ -12,6 +12,7 @@ from typing import TypeVar
 from syclsched.errors import FormatError
 from syclsched.model.profile import DeviceProfile, PairProfile
 from syclsched.profiling.storage.files import parse_device_profile, parse_pair_profile, read_file, write_file
+from syclsched.profiling.storage.set_aside import set_aside
 
 _Profile = TypeVar("_Profile", DeviceProfile, PairProfile)
 
@@ -33,21 +34,16 @@ def file_stem(key: str) -> str:
     return "key-" + hashlib.sha256(key.encode()).hexdigest()[:32]
 
 
-def _read(path: Path, parse: Callable[..., _Profile]) -> _Profile | None:
-    """Return the profile in a file, or None if it does not exist; errors have a hint how to replace it."""
-    if not path.exists():
-        return None
-    try:
-        return parse(read_file(path), where=str(path))
-    except FormatError as error:
-        raise FormatError(error.what, where=error.where, hint=_AGAIN) from error
-
-
 class ProfileStore:
-    """Profiles kept between processes."""
+    """Profiles kept between processes.
+
+    A damaged file is an error with a hint how to replace it. In the user's data folder, which is used when no folder is
+    given, it is set aside with a warning, and there is no profile.
+    """
 
     def __init__(self, folder: Path | str | None = None) -> None:
         self.folder = data_folder() if folder is None else Path(folder)
+        self._is_named = folder is not None
 
     def path(self, key: str) -> Path:
         """Return the file of a device's profile."""
@@ -71,20 +67,34 @@ class ProfileStore:
 
     def load(self, key: str) -> DeviceProfile | None:
         """Return a device's profile, or None if there is none."""
-        path = self.path(key)
-        profile = _read(path, parse_device_profile)
-        if profile is not None and profile.key != key:
-            raise FormatError(f"at identity.key: expected {key!r}, it is {profile.key!r}", where=str(path), hint=_AGAIN)
-        return profile
+
+        def parse(text: bytes, *, where: str) -> DeviceProfile:
+            profile = parse_device_profile(text, where=where)
+            if profile.key != key:
+                raise FormatError(f"at identity.key: expected {key!r}, it is {profile.key!r}", where=where)
+            return profile
+
+        return self._read(self.path(key), parse)
 
     def load_pair(self, first: str, second: str) -> PairProfile | None:
         """Return the profile of an ordered pair, or None if there is none."""
-        path = self.pair_path(first, second)
-        pair = _read(path, parse_pair_profile)
-        if pair is not None and (pair.first, pair.second) != (first, second):
-            raise FormatError(
-                f"expected the pair {first!r}, {second!r}, it is of {pair.first!r}, {pair.second!r}",
-                where=str(path),
-                hint=_AGAIN,
-            )
-        return pair
+
+        def parse(text: bytes, *, where: str) -> PairProfile:
+            pair = parse_pair_profile(text, where=where)
+            if (pair.first, pair.second) != (first, second):
+                said = f"expected the pair {first!r}, {second!r}, it is of {pair.first!r}, {pair.second!r}"
+                raise FormatError(said, where=where)
+            return pair
+
+        return self._read(self.pair_path(first, second), parse)
+
+    def _read(self, path: Path, parse: Callable[..., _Profile]) -> _Profile | None:
+        if not path.exists():
+            return None
+        try:
+            return parse(read_file(path), where=str(path))
+        except FormatError as error:
+            if self._is_named:
+                raise FormatError(error.what, where=error.where, hint=_AGAIN) from error
+            set_aside(path, error, "`python -m syclsched profile` measures again")
+            return None

@@ -30,8 +30,13 @@ def _profiles(folder: Path) -> Iterator[Finding]:
             try:
                 parse(read_file(path), where=str(path))
                 good += 1
-            except (FormatError, StorageError) as error:
-                yield _unusable(path, error.what, "devices cannot be discovered as long as it is there")
+            except FormatError as error:
+                meaning = "the next plan sets it aside, and `python -m syclsched profile` measures again"
+                yield _unusable(path, error.what, meaning)
+            except StorageError as error:
+                yield _unusable(
+                    path, error.what, "devices cannot be discovered as long as it is there", is_blocking=True
+                )
     if good:
         yield Finding("measurements", "ok", f"{folder}: {good} profile(s)")
 
@@ -49,12 +54,11 @@ def _history(path: Path) -> Iterator[Finding]:
         if wrong:
             raise sqlite3.DatabaseError(f"{wrong} of its durations are no numbers of seconds")
     except sqlite3.Error as error:
-        yield _unusable(path, str(error), "nothing can be planned as long as it is there")
+        yield _unusable(path, str(error), "the next plan sets it aside, and times are measured again")
     else:
         yield Finding("measurements", "ok", f"{path}: {count} measured time(s) of tasks")
 
 
-def _unusable(path: Path, what: str, meaning: str) -> Finding:
-    return Finding(
-        "measurements", "missing", f"{path} cannot be read: {what}", meaning, f"rm {shlex.quote(str(path))}", True
-    )
+def _unusable(path: Path, what: str, meaning: str, *, is_blocking: bool = False) -> Finding:
+    mend = f"rm {shlex.quote(str(path))}"
+    return Finding("measurements", "missing", f"{path} cannot be read: {what}", meaning, mend, is_blocking)

@@ -51,7 +51,7 @@ def test_an_unreadable_history_is_reported(
     (data / "syclsched").mkdir()
     (data / "syclsched" / "history.sqlite3").write_text("damaged")
     code, output = run(monkeypatch, WELL)
-    assert code == 1 and "Nothing can be run until the problems above are mended." in output
+    assert code == 0 and "Usable, with 1 thing(s) missing." in output  # the next plan sets the file aside
     assert any(line.startswith("  To mend it: rm ") for line in output.splitlines())
 
 
