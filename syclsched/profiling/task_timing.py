@@ -6,10 +6,12 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle, islice
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -178,24 +180,60 @@ def _time_on_host_lanes(
     begin = threading.Barrier(lanes)
 
     def call(arrays: Mapping[str, Array], count: int) -> None:
-        begin.wait()
+        begin.wait()  # so that each lane takes one request of a sample
         for _ in range(count):
             for name in updated:
                 np.copyto(arrays[name], data[name])
             function(**arrays, **case.signature.scalars)
 
-    with ThreadPoolExecutor(lanes) as lane_threads:
+    with _calls_in_lanes([partial(call, arrays) for arrays in sets]) as call_all:
 
         def sample(count: int) -> float:
             start = sampler.clock()
-            for ended in [lane_threads.submit(call, arrays, count) for arrays in sets]:
-                ended.result()
+            call_all(count)
             return (sampler.clock() - start) / count
 
         sample(1)
         once = sample(1)
         count = max(1, min(_MOST_IN_A_ROW, round(_LANES_S / max(once, 1e-9))))
         return sampler.samples_until(lambda: sample(count), budget_s)
+
+
+@contextmanager
+def _calls_in_lanes(functions: Sequence[Callable[[int], None]]) -> Iterator[Callable[[int], None]]:
+    """Yield a function that calls each function once with a number, all at once, on threads of their own.
+
+    The executors of `concurrent.futures` refuse work, and their import, in handlers of `atexit`.
+    """
+    requests: SimpleQueue[int | None] = SimpleQueue()
+    ended: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def serve(function: Callable[[int], None]) -> None:
+        while (count := requests.get()) is not None:
+            try:
+                function(count)
+            except BaseException as error:  # raised by `call_all`
+                ended.put(error)
+            else:
+                ended.put(None)
+
+    def call_all(count: int) -> None:
+        for _ in functions:
+            requests.put(count)
+        errors = [ended.get() for _ in functions]
+        for error in filter(None, errors):
+            raise error
+
+    threads = [threading.Thread(target=serve, args=(function,), daemon=True) for function in functions]
+    for thread in threads:
+        thread.start()
+    try:
+        yield call_all
+    finally:
+        for _ in threads:
+            requests.put(None)
+        for thread in threads:
+            thread.join()
 
 
 def _time_on_device(

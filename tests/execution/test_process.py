@@ -51,6 +51,18 @@ except KeyboardInterrupt:
     raise
 """
 
+AT_EXIT = """
+import atexit, sys
+
+def use():
+    import numpy as np
+    import syclsched
+
+    with syclsched.compile(sys.argv[1], devices="cpu") as compiled:
+        print(compiled(np.zeros((1, 1, 8, 8), np.float32))["probabilities"].shape, flush=True)
+
+atexit.register(use)
+"""
 
 UNSEEN = """
 run.close()
@@ -197,6 +209,14 @@ def test_interpreter_exit_with_a_run_on_its_way() -> None:
     assert process.returncode == 0, process.stderr
     assert process.stdout.split() == ["leaving", "False"]
     assert "Traceback" not in process.stderr
+
+
+def test_a_first_use_while_the_interpreter_exits() -> None:
+    model = str(Path(__file__).parents[2] / "examples" / "data" / "digits.onnx")
+    process = subprocess.run(
+        [sys.executable, "-c", AT_EXIT, model], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert process.stdout == "(1, 10)\n" and not process.stderr
 
 
 def test_an_unseen_failure_is_reported_at_exit() -> None:
