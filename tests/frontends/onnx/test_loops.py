@@ -217,6 +217,45 @@ def test_unread_results_of_inner_loops() -> None:
         check(model([whole], {"H": H}, "last tops", **constants), {"H": H})
 
 
+def test_extents_from_a_value_that_many_iterations_carry() -> None:
+    """Where it comes from was looked for by recursion through all iterations."""
+    inner = graph(
+        [node("Mul", ["g", "half"], ["f"]), node("Identity", ["f"], ["e1"]), node("Identity", ["go"], ["e"])],
+        "i go g",
+        "e f e1",
+        {**SHAPES, "g": ()},
+        half=np.array(0.5, np.float32),
+    )
+    body = graph(
+        [
+            node("Loop", ["n", "", "start"], ["end", "steps"], body=inner),
+            node("ReduceSum", ["steps"], ["y"], keepdims=0),
+            node("Add", ["n", "n_more"], ["count1"]),
+            node("Mod", ["count1", "four"], ["j"]),
+        ],
+        "n n_more",
+        "j y",
+        {"n": (), "n_more": ()},
+        start=np.array(1, np.float32),
+        four=np.array(4),
+    )
+    body.input[1].CopyFrom(helper.make_tensor_value_info("n_more", 7, ()))
+    nodes = [
+        node("Cast", ["F"], ["whole"], to=7),
+        node("ReduceMax", ["whole"], ["n0"], keepdims=0),
+        node("Cast", ["G"], ["J"], to=7),
+        node("Scan", ["n0", "J"], ["count", "Y"], body=body, num_scan_inputs=1),
+        node("Cast", ["count"], ["last"], to=1),
+    ]
+    inputs = {"F": np.arange(70, dtype=np.float32) / 8, "G": np.resize([0, -1, 2, -2], 200).astype(np.float32)}
+    made = model(nodes, inputs, "last Y")
+    session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    with syclsched.compile(made, devices="cpu", autotune=False) as compiled:
+        got = compiled(inputs)
+        for name, value in zip(("last", "Y"), session.run(None, inputs), strict=True):
+            np.testing.assert_allclose(got[name], value, rtol=1e-6)
+
+
 @pytest.mark.filterwarnings("ignore::syclsched.errors.HostOperatorWarning")
 @pytest.mark.parametrize("backwards", [0, 1])
 def test_loops_nested_in_reference_implementation_loops(backwards: int) -> None:

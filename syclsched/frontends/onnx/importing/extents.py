@@ -235,6 +235,10 @@ def _record(b: NetworkBuilder, what: str, value: int, *, marks: bool = False) ->
 
 #: The value, the position in it, and a factor.
 _Trace = tuple[str, int, int]
+#: What has been found for elements on the way.
+_Seen = dict[tuple[str, int], int | _Trace]
+#: Most elements that are looked at for one number.
+_LONGEST_TRACE = 100
 
 
 def _scalar(b: NetworkBuilder, traced: _Trace) -> str:
@@ -253,41 +257,48 @@ def _scalar(b: NetworkBuilder, traced: _Trace) -> str:
     return found
 
 
-def _traced(b: NetworkBuilder, name: str, index: int) -> int | _Trace:
-    """Return an element of a small array of integers: its value, or the one it is taken from."""
+def _traced(b: NetworkBuilder, name: str, index: int, seen: _Seen | None = None) -> int | _Trace:
+    """Return an element of a small array of integers: its value, or the one it is taken from.
+
+    Chains, as of values that a loop carries, are followed for some steps only.
+    """
     known = b.known(name)
     if known is not None:
         return int(known.reshape(-1)[index])
     itself = (name, index, 1)
+    seen = {} if seen is None else seen
+    if (name, index) in seen or len(seen) >= _LONGEST_TRACE:
+        return seen.get((name, index), itself)
+    seen[name, index] = itself
     node = b.producer(name)
-    found = None if node is None or len(b.shape(name)) > 1 else _through(b, node, index)
+    found = None if node is None or len(b.shape(name)) > 1 else _through(b, node, index, seen)
     if found is not None and (isinstance(found, int) or found[0] in b.bounds or name not in b.bounds):
-        return found
-    return itself
+        seen[name, index] = found
+    return seen[name, index]
 
 
-def _through(b: NetworkBuilder, node: CanonicalNode, index: int) -> int | _Trace | None:
+def _through(b: NetworkBuilder, node: CanonicalNode, index: int, seen: _Seen) -> int | _Trace | None:
     first = node.inputs[0] if node.inputs else None
     if node.kind == "elementwise":
         places = [(each, 0 if math.prod(b.shape(each)) == 1 else index) for each in node.inputs if each is not None]
-        return _evaluated(b, node.attributes["expression"], [_traced(b, *each) for each in places])
+        return _evaluated(b, node.attributes["expression"], [_traced(b, *each, seen) for each in places])
     if first is None or len(b.shape(first)) > 1:
         return None
     if node.kind == "reshape":
-        return _traced(b, first, index)
+        return _traced(b, first, index, seen)
     if node.kind == "slice":
-        return _traced(b, first, node.attributes["starts"][0] + index * node.attributes["steps"][0])
+        return _traced(b, first, node.attributes["starts"][0] + index * node.attributes["steps"][0], seen)
     if node.kind == "concat":
         for each in node.inputs:
             count = b.shape(each or "")[0]
             if index < count:
-                return _traced(b, each or "", index)
+                return _traced(b, each or "", index, seen)
             index -= count
     if node.kind == "gather":
         at = b.known(node.inputs[1] or "")
         if at is not None:
             place = int(at.reshape(-1)[index])
-            return _traced(b, first, place + b.shape(first)[0] if place < 0 else place)
+            return _traced(b, first, place + b.shape(first)[0] if place < 0 else place, seen)
     return None
 
 
