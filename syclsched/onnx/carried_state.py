@@ -76,7 +76,7 @@ class CarriedState:
     Calls take turns: each begins with the values that the last one left.
     """
 
-    def __init__(self, pairs: Mapping[str, str], model: OnnxModel) -> None:
+    def __init__(self, pairs: Mapping[str, str], model: OnnxModel, first: Mapping[str, Array] | None = None) -> None:
         self.pairs = dict(pairs)
         self.names = tuple(pairs.values())
         self._output_of = {name: output for output, name in pairs.items()}
@@ -92,6 +92,8 @@ class CarriedState:
         self._lost = False
         #: Whether the present turn may have begun to change the values.
         self._begun = False
+        #: The values with which calls begin after a reset that gives none; those of the others are 0.
+        self._first = {name: _converted(name, value, self._elements[name]) for name, value in (first or {}).items()}
         self._turn, self._reading = _Turn(self, runs=True), _Turn(self, runs=False)
         #: Increases when values move to other memory.
         self.version = 0
@@ -101,6 +103,7 @@ class CarriedState:
         self._loose: set[str] = set()
         #: For each bound plan, the arrays of its graph that it cannot update in place, with their model inputs.
         self._copied: WeakKeyDictionary[Runner, dict[str, str]] = WeakKeyDictionary()
+        self._given, self._known = dict(self._first), frozenset(self._first)
         #: Names of the values that the last run did not update in place, if it did others: they tell nothing of those.
         self._unseen: frozenset[str] = frozenset()
 
@@ -183,9 +186,9 @@ class CarriedState:
         return None if name in self._unseen or name not in self._arrays else host_value(self._arrays[name])
 
     def reset(self, values: Mapping[str, Any]) -> None:
-        """Set values, the others to 0."""
+        """Set values, the others to their default values or 0."""
         with self.lock:
-            given = self._checked(values)
+            given = {**self._first, **self._checked(values)}
             self._given = {}
             self._grown = {}
             for name in self.names:

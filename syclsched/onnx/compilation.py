@@ -90,7 +90,8 @@ def compile(
     carried : Mapping[str, str] or bool, optional
         Outputs that are inputs of the next call, such as a language model's cache of keys and values:
         ``{"present.0.key": "past_key_values.0.key"}``; ``True`` for those with such names. They stay in the device's
-        memory, 0 at first, and are neither given to calls nor returned; see `CompiledModel.reset`.
+        memory, 0 or the model's default values at first, and are neither given to calls nor returned; see
+        `CompiledModel.reset`.
 
     Returns
     -------
@@ -127,7 +128,8 @@ def compile(
         loaded = model
     else:
         loaded = load(model, shapes=shapes, rewrites=rewrites)
-    pairs = carried_pairs(carried, loaded.inputs, loaded.outputs)
+    pairs = carried_pairs(carried, (*loaded.inputs, *loaded.defaulted), loaded.outputs)
+    loaded, first = loaded.requiring(pairs.values())
     growing = pairs or customary_pairs(loaded.inputs, loaded.outputs)
     buckets = Buckets(planning.get("buckets") or {}, loaded, pairs.values(), growing)
     platform = default_platform(devices) if platform is None else platform
@@ -144,7 +146,9 @@ def compile(
         trace=trace,
         carried=pairs,
     )
-    return CompiledModel(loaded, builder, keep=keep, carried=pairs, buckets=buckets if buckets.are_any else None)
+    return CompiledModel(
+        loaded, builder, keep=keep, carried=pairs, first=first, buckets=buckets if buckets.are_any else None
+    )
 
 
 def _request(planning: ModelPlanOptions) -> tuple[PlanRequest, str | None]:

@@ -53,6 +53,8 @@ class CompiledModel:
         As for `compile`.
     carried : Mapping[str, str], optional
         For each carried output the input of the next call.
+    first : Mapping[str, array], optional
+        The default values of carried inputs, with which calls begin.
     buckets : Buckets, optional
         The extents of open dimensions for which plans are made.
     """
@@ -64,6 +66,7 @@ class CompiledModel:
         *,
         keep: int = KEPT,
         carried: Mapping[str, str] | None = None,
+        first: Mapping[str, Array] | None = None,
         buckets: Buckets | None = None,
     ) -> None:
         if keep < 1:
@@ -71,7 +74,7 @@ class CompiledModel:
         self.model = model
         self._builder, self._buckets = builder, buckets
         #: The values carried from call to call, if any.
-        self._state = CarriedState(carried, model) if carried else None
+        self._state = CarriedState(carried, model, first) if carried else None
         self._inputs = CallInputs(model, self._carried_names)
         self._plans = BoundPlans(model, builder, keep, self._state, buckets)
         #: Fast path for the last input shapes, and the bound model for which it was last built.
@@ -156,7 +159,7 @@ class CompiledModel:
         return bound.cached_call
 
     def reset(self, **values: Any) -> None:
-        """Set the values that are carried from call to call to 0, or to given ones by input; see `compile`.
+        """Set the values that are carried from call to call to given ones by input, to defaults, or 0; see `compile`.
 
         Parameters
         ----------

@@ -124,6 +124,13 @@ class OnnxModel:
         """The inputs that have default values: calls may leave them out."""
         return self._model.defaulted
 
+    def requiring(self, names: Collection[str]) -> tuple[OnnxModel, dict[str, Array]]:
+        """Return the model without the default values of some inputs, and these values."""
+        values = {each.name: self._model.graph.initialisers[each.name] for each in self.defaulted if each.name in names}
+        if not values:
+            return self, {}
+        return OnnxModel(self._model.with_given(values), shapes=self._given, rewrites=self._rewrites), values
+
     def has_value(self, name: str) -> bool:
         """Return whether the model itself holds a value of this name, such as a weight."""
         return name in self._model.graph.initialisers

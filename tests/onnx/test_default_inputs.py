@@ -175,3 +175,31 @@ def test_two_values_for_one_input_are_refused(way) -> None:
         pytest.raises(ArgumentError, match="two values are given for"),
     ):
         way(compiled)
+
+
+def test_carried_values_begin_with_their_defaults() -> None:
+    """The error said that the model had no such input."""
+    state = np.float32([[1, 2, 3], [4, 5, 6]])
+    nodes = [
+        helper.make_node("Mul", ["x", "scale"], ["z"]),
+        helper.make_node("Add", ["z", "state"], ["next"]),
+        helper.make_node("Neg", ["next"], ["y"]),
+    ]
+    inputs = {name: (TensorProto.FLOAT, ["n", 3]) for name in ("x", "state")}
+    proto = model_of(
+        nodes, {**inputs, "scale": (TensorProto.FLOAT, [3])}, {"scale": np.float32([1, 2, 3]), "state": state}
+    )
+    proto.graph.output.append(helper.make_tensor_value_info("next", TensorProto.FLOAT, ["n", 3]))
+    one = np.float32([1, 1, 1])
+    with syclsched.compile(proto, devices="cpu", autotune=False, carried={"next": "state"}) as compiled:
+        for _ in range(2):
+            np.testing.assert_array_equal(compiled(X)["y"], -state - X * [1, 2, 3])
+            np.testing.assert_array_equal(compiled(X, one)["y"], -state - X * [1, 2, 3] - X)
+            compiled.reset()
+            np.testing.assert_array_equal(compiled.carried()["state"], state)
+        with pytest.raises(ArgumentError, match="shapes of their defaults"):
+            compiled(np.ones((3, 3), np.float32))
+        compiled.reset(state=np.ones((3, 3), np.float32))
+        np.testing.assert_array_equal(compiled(np.ones((3, 3), np.float32), one)["y"], np.full((3, 3), -2))
+        compiled.reset()
+        np.testing.assert_array_equal(compiled(X, scale=one)["y"], -state - X)

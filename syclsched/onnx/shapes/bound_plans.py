@@ -214,7 +214,7 @@ class BoundPlans:
             with suppress(OpenDimensionError):
                 self._model.full_shapes(shapes)  # raises an error about the call's own inputs
             raise ArgumentError(
-                f"{error.what}; carried values have the shapes that calls or reset() left",
+                f"{error.what}; carried values have the shapes of their defaults, or that calls or reset() left",
                 where=f"{error.where} of model {self._model.name!r}",
                 hint="Call reset() to begin anew",
             ) from error
