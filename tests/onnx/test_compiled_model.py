@@ -56,6 +56,19 @@ def test_inputs_and_outputs_are_described(compiled) -> None:
     assert (image.name, image.dimensions) == ("image", ("batch", 1, 8, 8)) and scores.name == "probabilities"
 
 
+def test_a_first_call_without_rows_chooses_nothing_for_later_ones() -> None:
+    """Calls with rows took what was chosen for none, and timed nothing."""
+    steps: list[str] = []
+    with syclsched.compile(MODEL, devices="cpu", progress=lambda done, total, what: steps.append(what)) as compiled:
+        assert compiled(images(0))["probabilities"].shape == (0, 10)
+        steps.clear()
+        np.testing.assert_allclose(compiled(images(5))["probabilities"], expected(images(5)), atol=1e-5)
+        assert "timing implementations" in steps
+        steps.clear()
+        np.testing.assert_allclose(compiled(images(6))["probabilities"], expected(images(6)), atol=1e-5)
+        assert "timing implementations" not in steps
+
+
 def test_every_step_of_a_first_call_is_reported(caplog) -> None:
     told: list[tuple[int, int, str]] = []
     with (

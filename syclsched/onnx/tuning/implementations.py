@@ -160,15 +160,18 @@ def for_other_shapes(graph: TaskGraph, plan: Plan, costs: CostModel) -> dict[str
 
     A kernel in Python is compiled for each shape by itself, which takes longer than most shapes are in use; those in
     OpenCL C are compiled at once. So these take its place where they are measured to be as fast, or nearly: those that
-    lose least, up to a hundredth of the plan's makespan.
+    lose least, up to a hundredth of the plan's makespan. Tasks whose results are empty tell nothing of other shapes.
     """
     tasks = {task.name: task for task in graph.tasks}
     devices = {device.name: device for device in costs.platform.compute_devices}
-    found = {each.task: each.implementation for each in plan.schedule.assignments}
+    empty = {name for name, task in tasks.items() if _makes_nothing(task)}
+    found = {each.task: each.implementation for each in plan.schedule.assignments if each.task not in empty}
     offers: list[tuple[float, str, str]] = []
     for each in plan.schedule.assignments:
         task, device = tasks.get(each.task), devices.get(each.device)
         if task is None or task.operation is None or device is None or each.implementation is None:
+            continue
+        if task.name in empty:
             continue
         chosen = task.operation.implementation(each.implementation)
         for other in task.operation.implementations if chosen.is_python_kernel else ():
@@ -184,6 +187,14 @@ def for_other_shapes(graph: TaskGraph, plan: Plan, costs: CostModel) -> dict[str
             replaced.add(name)
             left_s -= max(lost_s, 0.0)
     return found
+
+
+def _makes_nothing(task: Task) -> bool:
+    """Return whether all results of a task are empty."""
+    if task.operation is None or task.signature is None:
+        return False
+    written = [each.name for each in task.operation.arrays if each.mode is not None and each.mode.writes]
+    return bool(written) and all(0 in task.signature.shapes.get(name, ()) for name in written)
 
 
 def without_dominated(graph: TaskGraph, costs: CostModel) -> TaskGraph:
