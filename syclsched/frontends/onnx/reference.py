@@ -10,6 +10,7 @@ from syclsched.errors import ModelError, RunCancelledError
 from syclsched.frontends.onnx.model_file.dtypes import numpy_dtype
 from syclsched.frontends.onnx.network import CanonicalNode, Network
 from syclsched.frontends.onnx.reference_loops import loop_operators
+from syclsched.frontends.onnx.reference_pooling import max_pool_operator
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
 
@@ -134,6 +135,8 @@ def _evaluator(
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*each) for each in opsets])
     corrected = [*loop_operators()] if dict(opsets).get("", 1) >= 9 else []  # before, Scan had another form
+    if node.op_type == "MaxPool":
+        corrected.append(max_pool_operator())
     if node.op_type == "SVMClassifier":
         corrected.append(_corrected_svm_classifier())
     return ReferenceEvaluator(model, new_ops=corrected)

@@ -45,7 +45,7 @@ def _pool(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     check_lengths(b, x, windows)
     counted = node.flag("count_include_pad")
     has_indices = len(node.outputs) > 1 and bool(node.outputs[1])
-    if has_indices and (x in b.lengths or min(windows.pads) < 0 or not math.prod(shape)):
+    if has_indices and (x in b.lengths or not math.prod(shape)):
         raise UnsupportedFormError
     if has_indices and math.prod((*shape[2:], *kernel)) > _MOST_PLACES:
         raise UnsupportedFormError
@@ -64,7 +64,8 @@ def _indices(b: NetworkBuilder, node: ModelNode, x: str, kernel: Ints, windows: 
     grid = np.indices((*counts, *kernel)).reshape(2 * rank, count, -1)
     steps, dilations = (np.reshape(each, (rank, 1, 1)) for each in (windows.strides, windows.dilations))
     places = grid[:rank] * steps - np.reshape(windows.pads[:rank], (rank, 1, 1)) + grid[rank:] * dilations
-    is_within = ((places >= 0) & (places < np.reshape(extents, (rank, 1, 1)))).all(0)
+    ends = np.reshape([n + min(pad, 0) for n, pad in zip(extents, windows.pads[rank:], strict=True)], (rank, 1, 1))
+    is_within = ((places >= 0) & (places < ends)).all(0)
     first = np.broadcast_to(is_within.argmax(1)[:, None], is_within.shape)
     # Elements in the margins stand for the first of their window that is none.
     places = np.where(is_within, places, np.take_along_axis(places, first[None], 2)).clip(0)
@@ -85,7 +86,8 @@ def _windowed(
     b: NetworkBuilder, node: ModelNode, x: str, mode: str, kernel: Ints, windows: Windows, *, count_include_pad: bool
 ) -> str:
     """Return the pooled value of a node."""
-    opened = with_open_windows(b, node, x, kernel, windows, -math.inf if mode == "max" else 0.0)
+    lowest = -math.inf if b.dtype(x) in FLOATS else int(np.iinfo(b.dtype(x)).min)
+    opened = with_open_windows(b, node, x, kernel, windows, lowest if mode == "max" else 0)
     x, pads = crop_negative_pads(b, opened.x, opened.windows.pads)
     windows, shape = opened.windows._replace(pads=pads), b.shape(x)
     extents = _window_counts(b, node, kernel, windows, opened, x)
