@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import traceback
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,21 @@ from syclsched.model.operation import Operation
 from syclsched.testing import faults
 
 pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("own_history", "compiled_policies")]
+
+
+def arrays_in_frames(error: BaseException | None) -> list[str]:
+    """Return the local variables of an error's traceback that are arrays: those of a closed run would be freed memory.
+
+    To look at one ended the process.
+    """
+    frames = [] if error is None else [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return [
+        name
+        for frame in frames
+        for name, value in frame.f_locals.items()
+        if isinstance(value, np.ndarray)
+        or (isinstance(value, dict) and any(isinstance(each, np.ndarray) for each in value.values()))
+    ]
 
 
 FAILURES = ["raises", "raises, two contexts", "status", "library"]
@@ -59,6 +75,7 @@ def test_an_error_names_its_task_and_cancels_only_descendants(way: Way, case: st
                 assert outcomes["after"] == outcomes["behind"] == "cancelled"
                 assert outcomes["before"] == outcomes["apart"] == outcomes["apart end"] == "done"
         handle.close()
+        assert not arrays_in_frames(caught.value.__cause__)
         for name, value in untouched.items():
             np.testing.assert_array_equal(inputs[name], value, err_msg=f"input {name} was written to")
         handle = session.start(failing.arm(False))

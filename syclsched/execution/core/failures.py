@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple
 
@@ -97,6 +98,21 @@ class Failures:
     def all(self) -> tuple[InstructionFailure, ...]:
         """All failures, in the plan's order."""
         return tuple(sorted(self._failures, key=lambda failed: failed.instruction.id))
+
+    def clear_frames(self) -> None:
+        """Clear the local variables of the functions that raised: their arrays are in memory that is freed now.
+
+        Tools that show variables of a traceback, as pytest and error reporters do, would crash the process.
+        """
+        for failure in self._failures:
+            waiting: list[BaseException | None] = [failure.error.__cause__]
+            seen = set[int]()
+            while waiting:
+                error = waiting.pop()
+                if error is not None and id(error) not in seen:
+                    seen.add(id(error))
+                    traceback.clear_frames(error.__traceback__)
+                    waiting += (error.__cause__, error.__context__)
 
     def is_lost(self, buffer: Buffer) -> bool:
         """Return whether a buffer's value is missing."""

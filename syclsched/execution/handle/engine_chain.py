@@ -157,6 +157,7 @@ class EngineChain:
             )
             self._broken.__cause__ = error
         if successor is not None:
+            ended.failures.clear_frames()
             ended.buffers.clear()
             successor.start()
             return

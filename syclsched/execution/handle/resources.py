@@ -172,6 +172,7 @@ class Resources:
         if released:
             return
         _unseen_failures.discard(self)
+        self.engine.failures.clear_frames()
         self.engine.buffers.clear()
         if self._owns_devices:
             self._devices.close()
