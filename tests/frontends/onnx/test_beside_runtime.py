@@ -86,3 +86,37 @@ def test_places_of_maxima(extents: tuple[int, ...], attributes: Mapping[str, Any
         model([node("MaxPool", ["x"], ["y", "places"], **attributes)], {"x": given}, ["y", "places"], {}, 12),
         {"x": given},
     )
+
+
+@pytest.mark.parametrize("axis", [None, 0, -1])
+@pytest.mark.parametrize("condition", [[True, False, True], [False], [True] * 3 + [False], []])
+def test_a_selection_by_a_constant_has_a_known_extent(axis: int | None, condition: list[bool]) -> None:
+    """It had a length, and was refused beside constants of this length."""
+    chosen = np.compress(condition, X, axis=axis)
+    nodes = [
+        node("Compress", ["x", "condition"], ["part"], **({} if axis is None else {"axis": axis})),
+        node("Max", ["part", "limit"], ["y"]),
+    ]
+    constants = {"condition": np.array(condition, bool), "limit": np.full(chosen.shape, 7, np.float32)}
+    check(model(nodes, {"x": X}, ["y"], constants, 13), {"x": X}, {"x": 2 * X})
+
+
+@pytest.mark.parametrize("reduction", ["add", "mul"])
+@pytest.mark.parametrize("operator", ["ScatterElements", "ScatterND"])
+def test_sums_and_products_of_scattered_truth_values(operator: str, reduction: str) -> None:
+    """They were refused."""
+    places = np.array([[0, 1, 0], [3, 1, 1]]) if operator == "ScatterElements" else np.array([[0, 1], [0, 1], [-1, 2]])
+    updates = np.array([[True, False, False], [False, True, True]])
+    constants = {"places": places, "updates": updates if operator == "ScatterElements" else updates[0]}
+    made = model(
+        [node(operator, ["x", "places", "updates"], ["y"], reduction=reduction)], {"x": X > 9}, ["y"], constants, 16
+    )
+    check(made, {"x": X > 9}, {"x": X < 9})
+
+
+def test_places_of_extrema_of_scalars() -> None:
+    """The error was an `IndexError`'s text; ONNX Runtime computes them if it does not know the shape beforehand."""
+    nodes = [node("ArgMax", ["x"], ["most"]), node("ArgMin", ["x"], ["least"], keepdims=0)]
+    with syclsched.compile(model(nodes, {"x": X[0, 0]}, ["most", "least"], {}, 13), devices="cpu") as compiled:
+        for found in compiled(np.float32(2)).values():
+            np.testing.assert_array_equal(found, np.array(0))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
@@ -51,13 +52,25 @@ def _scatter_elements(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Nam
     """Import ScatterElements, named Scatter before opset 11."""
     x, updates = inputs.required(0, "data"), inputs.required(2, "updates")
     axis = b.axis(node.integer("axis"), len(b.shape(x)))
-    reduction = _reduction(b, node)
-    return [b.emit("scatter_elements", [x, _indices(b, inputs, x, (axis,)), updates], axis=axis, reduction=reduction)]
+    indices = _indices(b, inputs, x, (axis,))
+    return _scattered(b, node, "scatter_elements", x, indices, updates, axis=axis)
 
 
 @imports("ScatterND")
 def _scatter_nd(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
-    return [b.emit("scatter_nd", inputs.first("data", "indices", "updates"), reduction=_reduction(b, node))]
+    return _scattered(b, node, "scatter_nd", *inputs.first("data", "indices", "updates"))
+
+
+def _scattered(
+    b: NetworkBuilder, node: ModelNode, kind: str, x: str, indices: str, updates: str, **options: Any
+) -> Names:
+    """Return a scattered value; sums and products of truth values are their disjunctions and conjunctions."""
+    reduction = _reduction(b, node)
+    if b.dtype(x) != "bool" or reduction not in ("add", "mul"):
+        return [b.emit(kind, [x, indices, updates], reduction=reduction, **options)]
+    numbers, added = b.cast(x, "int32"), b.cast(updates, "int32")
+    made = b.emit(kind, [numbers, indices, added], reduction={"add": "max", "mul": "min"}[reduction], **options)
+    return [b.cast(made, "bool")]
 
 
 @imports("TensorScatter")

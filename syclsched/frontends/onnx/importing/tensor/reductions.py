@@ -56,6 +56,8 @@ def _reduce(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
 @imports("ArgMax", "ArgMin")
 def _arg(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x, mode = inputs.required(0, "data"), node.operator.removeprefix("Arg").lower()
+    if not b.shape(x):
+        return [b.filled((), "int64")]
     axis = b.axis(node.integer("axis"), len(b.shape(x)))
     keepdims, last = node.flag("keepdims", 1), node.flag("select_last_index")
     return [b.emit("arg", [x], mode=mode, axis=axis, keepdims=keepdims, last=last)]

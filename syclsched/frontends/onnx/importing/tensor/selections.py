@@ -6,6 +6,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from syclsched.frontends.onnx.importing.counted_results import emit_counted
 from syclsched.frontends.onnx.importing.import_state import Shape
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
@@ -47,6 +49,10 @@ def _compress(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
         raise UnsupportedFormError  # the result has several lengths
     if b.shape(condition)[0] > shape[counted]:  # the rest selects nothing
         given[1] = b.part(condition, 0, 0, shape[counted])
+    known = b.known(condition)
+    if known is not None and x not in b.lengths:
+        places = b.constant(np.flatnonzero(known[: shape[counted]]), "int64")
+        return [b.gather(x if axis is not None else b.reshape(x, shape), places, counted)]
     return emit_counted(b, "Compress", given, [(shape, b.dtype(x), counted)], options=(("axis", axis),))
 
 
