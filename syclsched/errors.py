@@ -300,10 +300,6 @@ class MeasurementError(SyclschedError):
 # --- warnings -------------------------------------------------------------------------------------
 
 
-class DamagedFileWarning(UserWarning):
-    """A file of measurements in the user's data folder is damaged; it was renamed, and plans are made without it."""
-
-
 class DeclaredShapeWarning(UserWarning):
     """An input is given, or an output has, a different shape than the model declares."""
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from syclsched.errors import DamagedFileWarning, FormatError
+from syclsched.errors import FormatError
 
 #: Files that this process has warned of and could not rename.
 _left: set[str] = set()
@@ -40,7 +40,7 @@ def set_aside(path: Path, error: FormatError, remedy: str, *, companions: Iterab
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, DamagedFileWarning, stacklevel=3)
+    warnings.warn(text, UserWarning, stacklevel=3)
 
 
 def _free_name(path: Path) -> Path:

@@ -218,7 +218,7 @@ def test_unread_results_of_inner_loops() -> None:
 
 
 def test_extents_from_a_value_that_many_iterations_carry() -> None:
-    """Where it comes from was looked for by recursion through all iterations."""
+    """The search for its origin went through all iterations by recursion."""
     inner = graph(
         [node("Mul", ["g", "half"], ["f"]), node("Identity", ["f"], ["e1"]), node("Identity", ["go"], ["e"])],
         "i go g",
