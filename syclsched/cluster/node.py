@@ -193,21 +193,6 @@ def describe(node: Node, *, devices: bool = True) -> NodeFacts:
     return node.describe(devices=devices)
 
 
-def lose_peer(node: Node, peer: str, cause: str) -> None:
-    """Tell a worker that another is lost."""
-    node.mailbox.lose(peer, cause)
-
-
-def cancel_run(node: Node, run: str, cause: str) -> None:
-    """End all waits for messages of a run on a worker."""
-    node.mailbox.cancel(run, cause)
-
-
-def end_run(node: Node, run: str) -> None:
-    """Drop all messages of a run on a worker."""
-    node.mailbox.end(run)
-
-
 def _pin(core: int) -> None:
     """Bind all threads of this process to one core."""
     for thread in os.listdir("/proc/self/task"):

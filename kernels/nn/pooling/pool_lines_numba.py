@@ -84,7 +84,7 @@ def lines_text(
         outer, window, kernel, f"e = {_line(outer)} * x{last} + o * {stride} - {window.begins[last]}\n{taps}", 3
     )
     text += indented(f"s = s / real(count * {kernel[last]})", 3) if mode == "average" else ""
-    text += indented(f"v = s\n{applied_wide(activation, '')}store_vector(y, line * y{last} + o, v)", 3)
+    text += indented(f"v = s\n{applied_wide(activation)}store_vector(y, line * y{last} + o, v)", 3)
     # The windows before and after them.
     text += indented(f"for q in range(first + y{last} - end):\n    o = q if q < first else q - first + end", 2)
     text += indented(f"b{last} = o * {stride} - {window.begins[last]}\nt = real({start})", 3)

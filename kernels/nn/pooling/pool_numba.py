@@ -168,7 +168,7 @@ def _pool_lines_text(
                 2,
             )
         text += per_vector(vectors, "s{0} = s{0} / real(total_count)", 2)
-    finish = f"v = s{{0}}\n{applied_wide(activation, '')}s{{0}} = v\n" if activation else ""
+    finish = f"v = s{{0}}\n{applied_wide(activation)}s{{0}} = v\n" if activation else ""
     return text + per_vector(vectors, f"{finish}store_vector(y, start + o{axes[-1]} * yc + {{1}}, s{{0}})", 2)
 
 

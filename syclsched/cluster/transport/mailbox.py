@@ -154,17 +154,10 @@ class Mailbox:
             return
         self._send(run, message, destination, description, [flat.data], timeout_s)
 
-    def send_pieces(
-        self,
-        run: str,
-        message: int,
-        destination: str,
-        pieces: Sequence[memoryview],
-        timeout_s: float = SEND_TIMEOUT_S,
-    ) -> None:
+    def send_pieces(self, run: str, message: int, destination: str, pieces: Sequence[memoryview]) -> None:
         """Send bytes in pieces to another worker, for a function that listens to the run; see `send` and `listen`."""
         self._check(run)
-        self._send(run, message, destination, "", pieces, timeout_s)
+        self._send(run, message, destination, "", pieces, SEND_TIMEOUT_S)
 
     def _send(
         self,

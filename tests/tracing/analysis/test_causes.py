@@ -15,7 +15,7 @@ from syclsched.model.platform import HOST, Device, MemorySpace, Platform
 from syclsched.model.schedule import Schedule
 from syclsched.model.trace import Span, Trace
 from syclsched.tracing.analysis.causes import find_start_causes
-from syclsched.tracing.analysis.critical_path import critical_path, makespan_with_more_lanes_s, retimed_makespan_s
+from syclsched.tracing.analysis.critical_path import critical_path, makespan_with_twice_the_lanes_s, retimed_makespan_s
 from syclsched.tracing.analysis.idle import lane_idle, overlap_share
 
 
@@ -107,8 +107,8 @@ def test_twice_the_lanes_help_independent_tasks_only() -> None:
     causes = find_start_causes(trace)
     apart = gpu_plan(*(task(f"t{i}", "x", f"y{i}") for i in range(4)))
     chain = gpu_plan(*(task(f"t{i}", f"y{i}", f"y{i + 1}") for i in range(4)))
-    assert makespan_with_more_lanes_s(causes, apart) == 2.0
-    assert makespan_with_more_lanes_s(causes, chain) == 4.0
+    assert makespan_with_twice_the_lanes_s(causes, apart) == 2.0
+    assert makespan_with_twice_the_lanes_s(causes, chain) == 4.0
     assert [(c.what, c.saved_s) for c in critical_path(causes, apart).changes] == [
         ("gemm in half the time", 2.0),
         ("twice the lanes", 2.0),

@@ -71,7 +71,7 @@ def snapshot_of(board: RunState, succ_bytes: Floats) -> RunSnapshot:
     )
 
 
-def plan_snapshot(frontier: RunSnapshot, stay: float = MIN_GAIN) -> tuple[Ints, Ints]:
+def plan_snapshot(frontier: RunSnapshot) -> tuple[Ints, Ints]:
     """Return the lane and the level of each task; tasks with lower levels come first on their lane."""
     seconds = frontier.seconds
     finite = np.isfinite(seconds)
@@ -81,7 +81,7 @@ def plan_snapshot(frontier: RunSnapshot, stay: float = MIN_GAIN) -> tuple[Ints, 
     order = np.lexsort((np.arange(len(seconds)), -rank)).astype(np.int64)
     lane, start_s = frontier.lane.copy(), np.zeros(len(seconds))
     ready_s = np.zeros((len(seconds), len(frontier.free_s)))
-    _place(frontier, order, lane, start_s, ready_s, frontier.free_s.copy(), stay)
+    _place(frontier, order, lane, start_s, ready_s, frontier.free_s.copy())
     level = np.empty(len(seconds), np.int64)
     level[np.lexsort((-rank, start_s))] = np.arange(len(seconds))
     return lane, level
@@ -109,9 +109,7 @@ def _rank(frontier: RunSnapshot, mean_s: Floats, rank: Floats) -> None:
 
 
 @lean
-def _place(
-    frontier: RunSnapshot, order: Ints, lane: Ints, start_s: Floats, ready_s: Floats, free_s: Floats, stay: float
-) -> None:
+def _place(frontier: RunSnapshot, order: Ints, lane: Ints, start_s: Floats, ready_s: Floats, free_s: Floats) -> None:
     """Place tasks where they end first; ``ready_s`` is the arrival, by lane, of their inputs."""
     for task in order:
         if frontier.lane[task] == NOTHING:
@@ -122,7 +120,7 @@ def _place(
                 seconds = frontier.seconds[task, frontier.device_of[p]]
                 end = max(free_s[p], ready_s[task, p]) + seconds
                 if p != frontier.planned[task]:
-                    end += stay * seconds
+                    end += MIN_GAIN * seconds
                 if end < best_end:
                     best, best_end = p, end
             lane[task] = best
