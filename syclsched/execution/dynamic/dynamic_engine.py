@@ -422,7 +422,7 @@ class DynamicEngine(ThreadedEngine):
             finally:  # ends its threads
                 submitter.close()
             if self._learn is not None and self.error is None and not self.failures.halted:
-                drift = self._tracker.drift if self._fast_path is None else self._fast_path.board.drift
+                drift = self._tracker.drift if self._fast_path is None else self._fast_path.run_state.drift
                 self._learn(measured_durations(self._layout, self._work, self._state.known, drift))
         self.counts.peak_bytes, self.counts.held_bytes = dict(self._table.peak_bytes), dict(self._table.held_bytes)
         self.program.get_executed_plan = lambda: self._happened()[0]
