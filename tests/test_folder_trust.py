@@ -72,7 +72,7 @@ def test_a_writable_parent_folder_is_untrusted_unless_sticky(folder: Path) -> No
     assert why_untrusted(folder) is None
 
 
-def test_a_group_writable_folder_is_trusted_for_the_users_own_group(folder: Path, owned: dict[Path, int]) -> None:
+def test_folder_writable_by_own_group_is_trusted(folder: Path, owned: dict[Path, int]) -> None:
     folder.chmod(0o770)
     gid = folder.stat().st_gid
     if folder_trust._is_own_group(gid):

@@ -77,7 +77,7 @@ def machine(tmp_path: Path, described: Platform) -> PlanningHarness:
     return PlanningHarness(tmp_path, described, lambda chosen: 1.0 if is_single(chosen.plan) else 0.1)
 
 
-def test_the_first_runs_try_the_plans_in_turn_and_the_fastest_is_kept(machine: PlanningHarness) -> None:
+def test_first_runs_try_all_plans_and_keep_the_fastest(machine: PlanningHarness) -> None:
     with machine.history() as history:
         predicted = machine.session(history).plan(cholesky())
     assert is_single(predicted), "the test needs a prediction that is wrong"

@@ -129,7 +129,7 @@ def test_a_noisy_time_may_differ_more(made: list[str]) -> None:
     assert len(made) == 1
 
 
-def test_plans_that_were_made_quickly_are_kept_in_this_process_only(
+def test_quickly_made_plans_are_kept_in_this_process(
     made: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(planning_session, "_KEPT_FROM_S", 1e9)

@@ -73,9 +73,7 @@ def test_simulate_a_plan_file(capsys: pytest.CaptureFixture[str], plan_file: Pat
     assert "potrf" in done.out
 
 
-def test_a_dependency_dropped_by_hand_is_refused_and_both_tasks_are_named(
-    capsys: pytest.CaptureFixture[str], plan_file: Path
-) -> None:
+def test_dropped_dependency_is_refused_naming_both_tasks(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
     document = json.loads(plan_file.read_text())
     dropped = 0
     for lane in document["lanes"]:

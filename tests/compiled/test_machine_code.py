@@ -299,7 +299,7 @@ def test_a_function_without_machine_code_is_compiled() -> None:
     assert functions.known_functions[made.name] is made
 
 
-def test_a_function_with_machine_code_is_made_ready_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_code_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_code, "fingerprinter", lambda: lambda _: b"types")
     monkeypatch.setattr(machine_code, "find", lambda *_: abs)
     made = functions.CompiledFunction(lambda value: value, {})

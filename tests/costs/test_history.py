@@ -67,9 +67,7 @@ KEY = HistoryKey("cpu", "op", "i", "1", "s")
         (Quantity(1.0, samples=9, uncertainty=1.0), Quantity(2.0, samples=1, uncertainty=0.5), 2.0),
     ],
 )
-def test_agreeing_times_in_runs_are_preferred_else_the_more_certain(
-    alone: Quantity | None, in_run: Quantity | None, expected: float
-) -> None:
+def test_agreeing_times_of_runs_are_preferred(alone: Quantity | None, in_run: Quantity | None, expected: float) -> None:
     both = {KEY: alone, in_run_key(KEY): in_run}
     history = MemoryHistory({key: quantity for key, quantity in both.items() if quantity is not None})
     found = measured_seconds(history, KEY)

@@ -157,7 +157,7 @@ def test_coroutines_are_woken_by_threads() -> None:
         assert asyncio.run(all_of(runner)) == expected
 
 
-def test_host_functions_are_called_between_commands_of_lane_threads(ways: list[bool]) -> None:
+def test_host_functions_between_lane_thread_commands(ways: list[bool]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("hosted")
     y, z = (graph.array(name, (50,), DTYPE) for name in "yz")

@@ -75,7 +75,7 @@ def test_dispatched_runs_use_native_calls() -> None:
 
 @needs_onednn
 @pytest.mark.parametrize("gives_event", [True, False])
-def test_the_first_call_of_a_run_waits_for_kernels_submitted_before_it_was_prepared(gives_event: bool) -> None:
+def test_first_call_waits_for_earlier_kernels(gives_event: bool) -> None:
     platform, live = live_on(None)
     size, steps = 1 << 20, 17
     graph = TaskGraph("late")

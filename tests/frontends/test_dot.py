@@ -71,7 +71,7 @@ def test_attributes_of_a_node_add_up_and_the_last_holds() -> None:
     assert cost_of(graph, "a") == StatedCost(7.0, cores=2.0)
 
 
-def test_several_edges_between_two_tasks_are_several_arrays_unless_strict() -> None:
+def test_parallel_edges_are_several_arrays_unless_strict() -> None:
     body = "{ node [cost=1] a -> b [bytes=1]; a -> b [bytes=2] }"
     assert sorted(sizes(parse("digraph " + body)).values()) == [1, 2]
     assert sizes(parse("strict digraph " + body)) == {"a->b": 2}

@@ -94,7 +94,7 @@ def test_host_tasks_copies_data_and_priorities_are_restored() -> None:
     assert task.operation.implementations[0].load(task.signature) is double
 
 
-def test_options_functions_joined_arrays_and_memory_kinds_are_restored() -> None:
+def test_options_functions_and_memory_kinds_are_restored() -> None:
     graph = TaskGraph("options")
     upper, lower = graph.array("upper", (2, 3), usm="host"), graph.array("lower", (4, 3))
     graph.join("whole", [upper, lower])

@@ -410,7 +410,7 @@ def test_a_deterministic_model_does_not_depend_on_measured_times(planned: list[s
     assert chosen[0] == chosen[1]
 
 
-def test_a_model_is_shown_with_its_inputs_and_the_report_of_its_plan() -> None:
+def test_html_of_a_model() -> None:
     with syclsched.compile(MODEL, devices="cpu") as made:
         assert "image: float32 [batch x 1 x 8 x 8]" in str(made)
         made(images(2))

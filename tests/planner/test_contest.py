@@ -51,7 +51,7 @@ def winner(held: Contest) -> str | None:
 # --- which plans take part --------------------------------------------------------------------------
 
 
-def test_the_plans_of_a_contest_are_close_in_prediction_and_differ_in_placement() -> None:
+def test_plans_of_a_contest_are_close_and_differ() -> None:
     graph, platform = cholesky(), syclsched.describe(["cpu", "max1550"])
     plans = plan_contenders(graph, platform, most=MOST)
     best = plans[0]

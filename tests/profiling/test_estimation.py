@@ -35,13 +35,13 @@ def test_a_single_quiet_sample_outweighs_all_busy_samples() -> None:
     assert (found.value, found.samples) == (2.0, 1)
 
 
-def test_busy_samples_count_by_their_lower_half_and_are_provisional() -> None:
+def test_lower_half_of_busy_samples_is_provisional() -> None:
     found = estimate(busy(2.0, 9.0, 2.2, 7.0, 2.1))
     assert found.value == 2.1
     assert is_provisional(found)
 
 
-def test_the_older_samples_lose_when_the_newest_differ_consistently() -> None:
+def test_consistent_new_samples_replace_older_ones() -> None:
     before, after = [4.0, 4.1, 3.9] * 5, [6.0, 6.1, 5.9, 6.0, 6.2]
     assert estimate(quiet(*before, *after[:-1])).value == pytest.approx(4.1, abs=0.11)
     found = estimate(quiet(*before, *after))

@@ -86,7 +86,7 @@ def busy(profile: Any) -> Any:
     return replace(profile, provenance=replace(profile.provenance, busy=True))
 
 
-def test_a_profile_of_a_busy_machine_does_not_replace_one_of_a_quiet_machine(tmp_path: Path) -> None:
+def test_busy_profile_does_not_replace_quiet_profile(tmp_path: Path) -> None:
     store = ProfileStore(tmp_path)
     quiet, noisy = device_profile("k", lanes=1), busy(device_profile("k", lanes=4))
     said = save_profiles(result(noisy), store, forget=False)

@@ -165,9 +165,7 @@ def test_a_step_that_is_not_finite_changes_no_replica(monkeypatch: pytest.Monkey
         assert found.step(x, y) == other.step(x, y) and bits(found) == bits(other)
 
 
-def test_after_a_failed_task_replicas_equal_the_last_step_or_are_lost(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_replicas_after_a_failed_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with trainer(monkeypatch, far(), copied=False) as found, trainer(monkeypatch, far(), copied=False) as other:
 
         def check() -> None:

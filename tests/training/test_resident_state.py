@@ -126,7 +126,7 @@ def test_after_a_failed_task_the_last_step_is_kept_or_all_is_lost(
 
 
 @pytest.mark.parametrize("after", [0, 5, 10])
-def test_a_device_that_is_lost_before_the_update_leaves_the_last_step(after: int) -> None:
+def test_device_lost_before_update_leaves_last_step(after: int) -> None:
     batch = MODEL.batch(24, 0)
     with trainer(apart()) as found:
         found.step(*batch)

@@ -483,7 +483,7 @@ class TestMemory:
         sent.result(5)
         assert b.kept_bytes == 0
 
-    def test_workers_that_send_before_they_receive_do_not_wait_for_each_other(self, network: Network) -> None:
+    def test_workers_sending_first_do_not_deadlock(self, network: Network) -> None:
         boxes = {name: network.add(name, window_bytes=1 << 20) for name in ("a", "b", "c")}
         data = np.arange(12 << 20, dtype=np.uint8)
 

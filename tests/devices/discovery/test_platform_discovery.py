@@ -187,7 +187,7 @@ def test_sub_devices_of_this_machine() -> None:
 
 
 @pytest.mark.sycl
-def test_a_predicate_selects_devices_and_refuses_an_empty_selection() -> None:
+def test_predicate_selects_devices() -> None:
     platform = discover(where=lambda device: device.filter_string == "opencl:cpu:0")
     assert [device.name for device in platform.compute_devices] == ["cpu"]
     assert [space.name for space in platform.spaces] == ["cpu", "host"]

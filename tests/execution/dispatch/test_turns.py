@@ -140,7 +140,7 @@ def held() -> tuple[ManualClock, Turns, Turn]:
     return clock, turns, turn
 
 
-def test_runs_without_turns_delay_lower_priorities_on_their_devices() -> None:
+def test_runs_without_turns_delay_lower_priorities() -> None:
     clock = ManualClock(1.0)
     turns = Turns(clock, threaded=False)
     background, elsewhere, equal = turns.join(-1, 1.0, CPU), turns.join(-1, 1.0, GPU), turns.join(0, 1.0, CPU)

@@ -104,7 +104,7 @@ def test_arrays_that_exceed_memory_are_evicted_and_restored(live: tuple[Platform
     assert any(i.kind == "free" for _, i in plan.instructions())
 
 
-def test_a_task_that_can_never_fit_fails_by_name_and_the_rest_is_done(live: tuple[Platform, Any]) -> None:
+def test_task_that_never_fits_fails_by_name(live: tuple[Platform, Any]) -> None:
     graph = TaskGraph("large")
     large = graph.array("large", data=np.zeros(1000, DTYPE))
     small = [graph.array(f"s{i}", data=np.arange(10, dtype=DTYPE)) for i in range(2)]

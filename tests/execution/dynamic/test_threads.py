@@ -133,7 +133,7 @@ def test_a_cancelled_run_ends_and_its_threads_with_it(
     assert closed
 
 
-def test_commands_of_a_cancelled_run_live_until_its_threads_have_done_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_cancelled_run_live_until_completed(monkeypatch: pytest.MonkeyPatch) -> None:
     owners: list[weakref.ref[EventLoop]] = []
     alive: list[bool] = []
     drive, close = EventLoop.drive, LaneThreads.close

@@ -303,9 +303,7 @@ def test_memory_is_freed_at_close(live: tuple[Platform, Any]) -> None:
         run.result("y")
 
 
-def test_kernels_are_submitted_without_dpctl_objects_of_their_arrays(
-    live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_need_no_dpctl_arrays(live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[MemoryRange] = []
     make = MemoryRange._on
 

@@ -94,7 +94,7 @@ def test_a_fault_at_any_point_changes_no_bit(kind: str) -> None:
         np.testing.assert_array_equal(value, np.arange(64, dtype=DTYPE) * (int(name[1:]) + 1))
 
 
-def test_an_input_that_was_written_before_the_failure_has_its_last_value() -> None:
+def test_input_written_before_failure_has_last_value() -> None:
     """No remaining task uses this input."""
     _, devices = live_on(2)
     graph = TaskGraph("two strands")
@@ -273,7 +273,7 @@ def test_completed_results_are_readable_after_all_devices_are_lost() -> None:
             run.result("late")
 
 
-def test_a_function_with_side_effects_is_not_called_twice_to_recover() -> None:
+def test_function_with_side_effects_is_called_once() -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("side effects")
     calls = []

@@ -143,7 +143,7 @@ def test_short_runs_are_tried_on_the_calling_thread(local_queues: None, on_calle
 
 
 @pytest.mark.parametrize(("submitted_ns", "runs"), [(1_000_000, 6), (1, 2)])
-def test_trials_end_early_where_the_calling_thread_is_clearly_faster(
+def test_trials_end_early_if_clearly_faster(
     local_queues: None, monkeypatch: pytest.MonkeyPatch, submitted_ns: int, runs: int
 ) -> None:
     made: list[NativeRun] = []

@@ -177,7 +177,7 @@ def test_a_failed_status_names_its_task_and_the_next_run_is_fine(live: tuple[Pla
         runner.run({"x": np.full(4, 1)}).wait()
 
 
-def test_a_refused_kernel_names_its_task_and_independent_tasks_finish(live: tuple[Platform, Any]) -> None:
+def test_refused_kernel_names_its_task(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = TaskGraph("refused")
     x = graph.array("x", data=np.arange(100))
@@ -197,7 +197,7 @@ def test_a_refused_kernel_names_its_task_and_independent_tasks_finish(live: tupl
                 run.result("y_child")
 
 
-def test_descendants_of_a_task_that_fails_on_its_device_are_cancelled(
+def test_descendants_of_a_failed_task_are_cancelled(
     live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform, devices = live
@@ -400,7 +400,7 @@ def test_a_plan_that_cannot_be_replayed_is_dispatched(
         np.testing.assert_array_equal(runner(inputs)["y"], sequential(graph, inputs)["y"])
 
 
-def test_close_frees_the_memory_of_a_runner_that_is_still_referenced(
+def test_close_frees_memory_of_a_referenced_runner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     platform, _ = live_on(None)

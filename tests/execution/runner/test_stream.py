@@ -248,7 +248,7 @@ def test_a_bad_input_and_a_producer_that_raises(live: Live) -> None:
         assert stream.closed and list(stream) == []
 
 
-def test_generations_that_do_not_fit_are_refused_with_the_sizes_or_fewer(live: Live) -> None:
+def test_generations_that_do_not_fit_are_refused_or_fewer(live: Live) -> None:
     platform, devices = live
     graph, plan = two_lane_graph(platform, 1000)  # three arrays of 8,000 bytes, two of them at a time
     spaces = [

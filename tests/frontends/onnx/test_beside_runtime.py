@@ -51,7 +51,7 @@ def check(made: Any, *inputs: Mapping[str, Any]) -> None:
 
 @pytest.mark.parametrize("given", [(), ("end",), ("start", "end", "step")])
 @pytest.mark.parametrize("largest", [LARGEST, (1 << 31) - 1])
-def test_a_slice_backwards_to_the_largest_integer_is_one_to_the_first_element(given: Any, largest: int) -> None:
+def test_backward_slice_to_the_largest_integer(given: Any, largest: int) -> None:
     """It was empty."""
     slices = [node("Slice", ["x", "start", "end", "", "step"], ["y"])]
     bounds = [

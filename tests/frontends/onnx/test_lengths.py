@@ -312,7 +312,7 @@ def test_empty_values_of_unknown_length() -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
-def test_an_axis_of_unknown_length_that_is_at_most_one_stays_where_it_is(axis: int) -> None:
+def test_axis_of_unknown_length_at_most_one(axis: int) -> None:
     """With other axes of extent 1, the shapes alone do not identify the axis."""
     nodes = [
         node("Constant", [], ["where"], value_ints=[axis]),

@@ -373,7 +373,7 @@ def test_results_of_unknown_length_in_a_body() -> None:
         imported(made)
 
 
-def test_a_loop_that_takes_long_for_some_values_leaves_other_threads_their_turn() -> None:
+def test_long_loop_releases_the_gil() -> None:
     """After short calls, which the calling thread would execute itself without releasing the GIL."""
     body = graph([*STEP[:1], node("Tanh", ["m"], ["h1"]), node("Identity", ["c"], ["d"])], "i c h", "d h1")
     looped = node("Loop", ["n", "", "H"], ["last"], body=body)

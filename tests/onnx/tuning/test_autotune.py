@@ -208,7 +208,7 @@ def test_kernels_alone_are_always_tried_for_short_models(monkeypatch, quiet, fas
 @pytest.mark.parametrize(
     ("expected_s", "kernels_s", "wins"), [(1e-4, 1.0, True), (1e-4, 1.8, False), (1e-2, 1.0, False)]
 )
-def test_on_a_busy_machine_short_models_take_kernels_that_are_clearly_faster(
+def test_busy_machine_takes_clearly_faster_kernels_only(
     monkeypatch, expected_s: float, kernels_s: float, wins: bool
 ) -> None:
     harness = TuningHarness(monkeypatch)
@@ -322,7 +322,7 @@ def builder(monkeypatch, bind: Bindings, fails: BaseException | None = None, **o
         (False, None, True, 1),
     ],
 )
-def test_a_plan_for_all_memory_is_made_for_less_if_it_is_not_replayed(
+def test_plan_not_replayed_is_made_for_less_memory(
     monkeypatch, is_limited: bool, fails: BaseException | None, replayed: bool, bound: int
 ) -> None:
     bind = Bindings(replayed=replayed)
@@ -337,13 +337,13 @@ def test_a_plan_for_less_memory_takes_part_in_trials(monkeypatch, tries: bool) -
     assert bind.keys == (["tried of all", "tried of less", "tried of all"] if tries else [None] * 3)
 
 
-def test_a_plan_for_less_memory_that_cannot_be_bound_leaves_the_first(monkeypatch) -> None:
+def test_first_plan_stays_if_the_smaller_cannot_be_bound(monkeypatch) -> None:
     bind = Bindings(fails=True)
     found = builder(monkeypatch, bind, is_limited=True)()
     assert len(bind.keys) == 3 and found.runner is bind.made[-1] and not found.runner.closed
 
 
-def test_an_interrupt_while_a_plan_for_less_memory_is_made_leaves_nothing_open(monkeypatch) -> None:
+def test_interrupt_while_planning_leaves_nothing_open(monkeypatch) -> None:
     bind = Bindings()
     with pytest.raises(KeyboardInterrupt):
         builder(monkeypatch, bind, KeyboardInterrupt(), is_limited=True)()

@@ -47,7 +47,7 @@ def test_a_kernel_is_taken_if_it_gains_more_than_two_changes() -> None:
     assert select_kernels("abc", library, {"b": 3.0}, 1.0) == frozenset()
 
 
-def test_fewer_switches_count_at_the_ends_and_beside_kernel_only_tasks() -> None:
+def test_number_of_switches_at_ends_and_kernel_only_tasks() -> None:
     library = {"a": 5.0, "b": 5.0, "c": 5.0}
     assert select_kernels("abc", library, {"c": 3.9}, 1.0) == {"c"}
     assert select_kernels("abcd", library, {"c": 5.5, "d": 9.0}, 1.0) == {"d"}
@@ -97,7 +97,7 @@ def test_on_cpus_all_but_some_tasks_are_left_to_the_library() -> None:
 
 
 @needs_onednn
-def test_tasks_with_shapes_refused_by_kernels_stay_with_the_library() -> None:
+def test_shapes_refused_by_kernels_use_the_library() -> None:
     """Kernels were selected for other shapes of the same task; 8-bit kernels support no empty rows."""
     graph = TaskGraph()
     y, x = graph.array("y", (0, 4), "int32"), graph.array("x", (0, 8), "uint8")
@@ -177,7 +177,7 @@ def test_times_of_kernels_that_never_ran_are_estimated() -> None:
 
 
 @needs_onednn
-def test_a_kernel_that_never_ran_is_guessed_by_the_time_of_the_library_if_that_is_less(quiet) -> None:
+def test_untimed_kernel_is_estimated_by_the_library_if_faster(quiet) -> None:
     platform = syclsched.describe(["cpu"])
     (device,) = platform.compute_devices
     graph = product_graph().with_implementations(lambda _, each: each.name in ("onednn", "opencl-c"))
@@ -247,7 +247,7 @@ def test_times_of_untimed_kernels_are_estimated_from_other_sizes(quiet, sizes_th
 
 
 @needs_onednn
-def test_kernel_times_are_estimated_from_another_model_until_measured(quiet) -> None:
+def test_kernel_times_come_from_another_model_until_measured(quiet) -> None:
     platform = syclsched.describe(["cpu"])
     (device,) = platform.compute_devices
     costs, history, other, graph = CostModel(platform), History(), products_of((16, 32)), products_of((48, 64))

@@ -92,7 +92,7 @@ def test_doubted_times_and_their_alternatives_are_provisional() -> None:
     ]  # fmt: skip
 
 
-def test_a_file_of_an_earlier_version_is_read_and_its_times_are_provisional(tmp_path: Path) -> None:
+def test_times_of_an_earlier_file_version_are_provisional(tmp_path: Path) -> None:
     import sqlite3
 
     path = tmp_path / "h.sqlite3"

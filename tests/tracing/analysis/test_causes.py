@@ -37,7 +37,7 @@ BY_HAND = trace_of(
 )
 
 
-def test_the_reasons_of_a_lane_that_waits_for_a_copy_and_for_the_host() -> None:
+def test_idle_reasons_copy_and_host() -> None:
     idle = lane_idle(find_start_causes(BY_HAND), "gpu:0", 12.0)
     assert (idle.copy_s, idle.submission_s, idle.no_task_s, idle.lanes_s, idle.memory_s) == (2.0, 3.0, 0.0, 0.0, 0.0)
     assert idle.starting_s == pytest.approx(1.0 + 0.5 + 0.5)  # the copy was late, too
@@ -61,7 +61,7 @@ def test_a_lane_without_work_and_one_that_copies_itself() -> None:
     assert (idle.copy_s, idle.total_s) == (1.0, 1.0)
 
 
-def test_the_critical_path_includes_copies_submission_and_lane_order() -> None:
+def test_critical_path_with_copies_submission_and_lane_order() -> None:
     path = critical_path(find_start_causes(BY_HAND))
     assert [(s.span.task, s.via) for s in path.steps if s.span.kind != "copy"] == [("first", "wait"), ("late", "lane")]
     first, late = path.steps[1:]

@@ -71,7 +71,7 @@ def test_busy_shares_stand_beside_the_lanes() -> None:
     assert {"25.0 %", "100.0 %"} <= set(texts)
 
 
-def test_a_simulated_trace_is_one_panel_unless_disturbed_or_stands_above_a_measured_one() -> None:
+def test_panels_of_simulated_and_measured_traces() -> None:
     trace = random_trace(10)
     disturbed = replace(trace, simulated=True)
     exact = replace(

@@ -60,7 +60,7 @@ def test_an_output_that_is_an_input_stays_a_copy() -> None:
     assert kinds(rewritten(made)) == ["elementwise"]
 
 
-def test_a_transposition_that_moves_axes_of_one_element_is_a_reshape() -> None:
+def test_transposition_of_unit_axes_is_a_reshape() -> None:
     made = Builder(dtype="float64")
     made.softmax(made.transpose(made.input("x", (1, 3, 1, 5)), 1, 0, 3, 2), 1)
     assert kinds(rewritten(made, "identities")) == ["reshape", "softmax"]

@@ -51,9 +51,7 @@ def end(state: RunState, lane: int, took_s: float, now_s: float) -> None:
 
 @settings(max_examples=examples(40), deadline=None)
 @given(problem=problems(channels=False), data=st.data())
-def test_every_task_is_started_once_where_it_can_run_whenever_plans_change(
-    problem: Problem, data: st.DataObject
-) -> None:
+def test_tasks_start_once_whenever_plans_change(problem: Problem, data: st.DataObject) -> None:
     state = board_of(problem, Heft().schedule(problem))
     release_sources(state)
     turns = Turns(state, Hybrid)
@@ -84,7 +82,7 @@ def test_every_task_is_started_once_where_it_can_run_whenever_plans_change(
 
 @settings(max_examples=examples(40), deadline=None)
 @given(problem=problems(channels=False))
-def test_started_tasks_stay_and_others_are_placed_on_eligible_lanes(problem: Problem) -> None:
+def test_started_tasks_stay_and_others_use_eligible_lanes(problem: Problem) -> None:
     state = board_of(problem, Heft().schedule(problem))
     release_sources(state)
     Turns(state, Hybrid).take(0)
@@ -117,7 +115,7 @@ def test_tasks_without_duration_stay_on_their_lane() -> None:
 
 
 @pytest.mark.parametrize(("nbytes", "lane"), [(0.0, 0), (1e6, 1)])
-def test_a_task_stays_with_its_data_where_a_copy_takes_longer_than_waiting(nbytes: float, lane: int) -> None:
+def test_task_stays_with_data_if_a_copy_takes_longer(nbytes: float, lane: int) -> None:
     apart = 1.0 - np.eye(2)
     frontier = RunSnapshot(
         seconds=np.ones((2, 2)),

@@ -182,7 +182,7 @@ def data_of(problem: Problem, hand: ByHand) -> DataDistribution:
     )
 
 
-def test_a_task_waits_for_the_last_of_each_other_lane_that_it_has_not_waited_for() -> None:
+def test_task_waits_for_the_last_command_of_each_lane() -> None:
     from syclsched.scheduling import problem_from_matrices
 
     # 0 and 1 on one lane, the others on the other: 2 follows both, 3 follows 2 and 0, which 2 has waited for.
@@ -201,7 +201,7 @@ def test_a_task_waits_for_the_last_of_each_other_lane_that_it_has_not_waited_for
 # --- drift ----------------------------------------------------------------------------------------
 
 
-def test_a_kind_is_corrected_by_the_median_and_spikes_are_set_aside() -> None:
+def test_kinds_are_corrected_by_the_median_without_spikes() -> None:
     drift = new_drift(np.ones((4, 2)), 2)
     for seconds in (2.0, 2.1, 1.9, 2.0, 90.0, 2.05):
         record_duration(drift, 1, 0, seconds, 1.0)
