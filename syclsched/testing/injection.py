@@ -30,15 +30,7 @@ class InjectedError(Exception):
 
 
 class Injection:
-    """Active fault injection with its counters and its record of injected faults; made by `inject`.
-
-    Parameters
-    ----------
-    faults : iterable of Fault
-        Faults to inject.
-    seed : int
-        Seed of random faults.
-    """
+    """Active fault injection with its counters and its record of injected faults; made by `inject`."""
 
     def __init__(self, faults: Iterable[Fault], seed: int) -> None:
         self._faults = tuple(faults)

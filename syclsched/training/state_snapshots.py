@@ -59,10 +59,7 @@ class Snapshot:
 class StateSnapshots:
     """Snapshots of the state of one training, as far as that is in memory that the host cannot reach.
 
-    Parameters
-    ----------
-    every : int, optional
-        Steps from one to the next; 0 for none. By default so many that they take 2 % of the time.
+    They are made ``every`` so many steps, 0 for never; by default at such intervals that they take 2 % of the time.
     """
 
     def __init__(self, every: int | None) -> None:

@@ -90,15 +90,8 @@ class PeerTraffic:
 class Mailbox:
     """The messages of one worker; usable from any thread.
 
-    Parameters
-    ----------
-    address : str
-        Of this worker.
-    connect : callable
-        Called with a worker's address, from the thread that sends first; returns the connection to it. An `OSError`
-        says that the worker cannot be reached.
-    window_bytes : int, optional
-        See the module.
+    ``connect`` is called with a worker's address, from the thread that sends first, and returns the connection to it,
+    or raises `OSError`. The module describes the window.
     """
 
     def __init__(self, address: str, connect: Callable[[str], Connection], *, window_bytes: int = WINDOW_BYTES) -> None:
@@ -123,27 +116,10 @@ class Mailbox:
     def send(
         self, run: str, message: int, destination: str, data: Array | None, timeout_s: float = SEND_TIMEOUT_S
     ) -> None:
-        """Send an array; return when the array may be changed.
+        """Send an array, or None for a message without data; return when the array may be changed.
 
-        Parameters
-        ----------
-        run : str
-            The run that the message belongs to.
-        message : int
-            Its number, which is used once for each destination.
-        destination : str
-            Address of the worker that receives it.
-        data : numpy.ndarray or None
-            The array; a contiguous one is not copied. None for a message without data.
-        timeout_s : float, optional
-            Longest time in which the other worker may take no data.
-
-        Raises
-        ------
-        RunCancelledError
-            If the run has been cancelled.
-        WorkerLostError
-            If the other worker cannot be reached, or takes no data.
+        The message has a number, which is used once for each destination. A contiguous array is not copied. Raises
+        `RunCancelledError`, or `WorkerLostError` if the other worker cannot be reached or takes no data in time.
         """
         data = _NOTHING if data is None else data
         description = _description(data)
@@ -195,27 +171,11 @@ class Mailbox:
     def receive(
         self, run: str, message: int, into: Array | None, timeout_s: float, *, source: str | None = None
     ) -> None:
-        """Wait for a message and write it into an array.
+        """Wait for a message and write it into an array of the same shape and element type.
 
-        Parameters
-        ----------
-        run, message
-            As they were sent.
-        into : numpy.ndarray or None
-            Array of the same shape and element type as the one sent; None for a message without data.
-        timeout_s : float
-            Longest time to wait.
-        source : str, optional
-            Address of the worker that sends it: the wait ends when that worker is lost.
-
-        Raises
-        ------
-        RunCancelledError
-            If the run is cancelled before the message has come.
-        WorkerLostError
-            If the sender is lost.
-        ClusterError
-            If the message has not come in time, is another array than the one expected, or has been fetched before.
+        There is no array for a message without data. The wait ends when the ``source``, given by its address, is lost.
+        Raises `RunCancelledError`, `WorkerLostError`, or `ClusterError` if the message does not come in time, is
+        another array than expected, or has been fetched before.
         """
         into = np.empty(0, np.uint8) if into is None else into
         with self._lock:

@@ -33,19 +33,8 @@ _LOGGER: Final = logging.getLogger("syclsched")
 class InputCopies:
     """Memory on devices for inputs of two runs: copies of the next run's are made while the last ones are read.
 
-    Parameters
-    ----------
-    devices : OpenDevices
-        Where the memory is.
-    wanted : Mapping[str, tuple of PoolKey and PlannedArray]
-        The inputs, with the pool of each.
-    forget : callable
-        Releases the memory that the runs still hold.
-
-    Raises
-    ------
-    MemoryLimitError
-        If there is no memory for them.
+    ``forget`` releases the memory that the runs still hold. Raises `MemoryLimitError` if there is no memory for the
+    inputs.
     """
 
     def __init__(

@@ -64,18 +64,10 @@ class _Filling:
 
 
 class Buckets:
-    """The buckets of a model's open dimensions.
+    """The buckets of a model's open dimensions, given as for `syclsched.compile`.
 
-    Parameters
-    ----------
-    given : Mapping
-        As for `syclsched.compile`.
-    model : OnnxModel
-        The model.
-    carried : iterable of str, optional
-        Inputs that are carried from call to call: they keep their extents.
-    pairs : Mapping[str, str], optional
-        For outputs the inputs of the next call that they are, in dimensions of which may grow.
+    Inputs that are ``carried`` from call to call keep their extents. ``pairs`` has, for outputs, the inputs of the next
+    call that they are; dimensions of these may grow.
     """
 
     def __init__(
@@ -185,12 +177,8 @@ class Buckets:
     def padded(self, values: CallValues, carried: Shapes) -> CallValues:
         """Return the values of a call with zeros up to the extents of the plan, and the extents.
 
-        Carried values, of which there are the shapes, are left out.
-
-        Raises
-        ------
-        ArgumentError
-            If the shapes do not fit the model.
+        Carried values, of which there are the shapes, are left out. Raises `ArgumentError` if the shapes do not fit the
+        model.
         """
         shapes = {name: tuple(value.shape) for name, value in values.items()}
         given: dict[str, int] = {}

@@ -19,10 +19,7 @@ Array = np.ndarray[Any, Any]
 def save_model(source: Any, values: Mapping[str, Array], path: str | os.PathLike[str]) -> None:
     """Write a model with given values of its initialisers, whole or not at all.
 
-    Raises
-    ------
-    StorageError
-        If the file cannot be written, or would exceed what an ONNX file without external data can hold.
+    Raises `StorageError` if the file cannot be written, or would be too large for ONNX without external data.
     """
     import onnx
     from onnx import numpy_helper

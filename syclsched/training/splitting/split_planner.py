@@ -79,13 +79,7 @@ class SplitPlanner:
     _known: dict[object, SplitChoice] = field(default_factory=dict)
 
     def choose(self, shapes: Shapes) -> SplitChoice:
-        """Return the choice for shapes of all inputs of a step.
-
-        Raises
-        ------
-        ArgumentError
-            If the way that the user wants is not possible.
-        """
+        """Return the choice for shapes of all inputs of a step; `ArgumentError` if the user's is not possible."""
         key = tuple(sorted(shapes.items()))
         if key not in self._known:
             self._known[key] = _Choosing(self, shapes).choice()
