@@ -168,7 +168,6 @@ class Calls:
 
 
 def _named(error: SyclschedError, worker: ClusterWorker) -> SyclschedError:
-    """Return an error with the worker's name."""
     if isinstance(error, ClusterError) and error.worker == worker.address:
         error.worker, error.where = str(worker), f"worker {worker}"
     return error

@@ -197,7 +197,6 @@ class Injection:
         return True
 
     def _delaying_faults(self, device: str, before: int) -> list[DeviceHang | DeviceSlowdown]:
-        """Return the faults that delay a submission."""
         delaying: list[DeviceHang | DeviceSlowdown] = []
         for fault in self._faults:
             if isinstance(fault, DeviceSlowdown) and fault.device == device:

@@ -174,7 +174,6 @@ class CompiledRun:
         return found
 
     def _spaces(self, task: int, device: int) -> tuple[int, ...]:
-        """Return the space of each access of a task on a device."""
         space = self._layout.home[device] if self._placement.single_space is None else self._placement.single_space
         return (space,) * len(self._layout.touches[task])
 
