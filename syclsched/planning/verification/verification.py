@@ -57,7 +57,7 @@ def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
     table = segment_table(plan)
     read = expand_segments(read, table)
     finding = proof.walk(read.numbers, shared_buffers(read.numbers, table))
-    if finding.code != proof.NOTHING:
+    if finding.code != proof.CORRECT:
         _refuse(read, finding)
     _repeated(read, finding)
     _complete(read, finding)
@@ -240,7 +240,7 @@ def _meeting(read: IndexedPlan, finding: proof.ProofResult, touched: PlannedArra
 def _author(read: IndexedPlan, value: int) -> str:
     if value == proof.INPUT:
         return "the input"
-    return "no task" if value == proof.NOBODY else read.plan.tasks[value].name
+    return "no task" if value == proof.NO_TASK else read.plan.tasks[value].name
 
 
 def _label(read: IndexedPlan, index: int) -> str:
