@@ -135,7 +135,7 @@ def test_the_user_can_trust_a_folder_by_name(folder: Path, monkeypatch: pytest.M
     assert why_untrusted(folder) is not None
 
 
-def test_a_refusal_is_logged_once_with_a_way_out(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_refusal_is_logged_once_with_a_hint(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder.chmod(0o777)
     with caplog.at_level(logging.WARNING, "syclsched"):
         assert not may_load_from(folder)

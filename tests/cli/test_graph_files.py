@@ -112,9 +112,7 @@ def test_compare_takes_ready_graphs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "20 tasks" in shown and "single:max1550" in shown
 
 
-def test_the_two_fastest_plans_stand_on_one_page(
-    capsys: pytest.CaptureFixture[str], fork: Path, tmp_path: Path
-) -> None:
+def test_two_fastest_plans_on_one_page(capsys: pytest.CaptureFixture[str], fork: Path, tmp_path: Path) -> None:
     page = tmp_path / "two.html"
     policies = "single:max1550,heft,single:xeon-8480"
     shown = done(capsys, "compare", fork, "--platform", "xeon-8480,max1550", "--policies", policies, "--report", page)

@@ -147,7 +147,7 @@ def test_unwritable_data_folder_is_reported(
     assert "The profile is not kept" in done.err and "right" in done.out
 
 
-def test_a_stream_and_a_look_at_its_record(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_stream_and_its_record(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     record, plan = tmp_path / "record.json", tmp_path / "plan.json"
     found = summary(
         capsys,

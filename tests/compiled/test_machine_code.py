@@ -231,7 +231,7 @@ def test_an_array_that_may_not_be_written_is_another_type() -> None:
 
 @built
 @pytest.mark.parametrize("value", ["text", [1], 1 << 64, object(), np.datetime64("2024-01-01")])
-def test_unusual_values_are_left_to_numba(value: Any) -> None:
+def test_unusual_values_are_typed_by_numba(value: Any) -> None:
     assert machine_code.fingerprinter()((value,)) is None
 
 

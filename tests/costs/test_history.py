@@ -44,7 +44,7 @@ def test_order_of_parameters_does_not_matter() -> None:
     assert signature_text(turned) == signature_text(SIGNATURE)
 
 
-def test_memory_history_forgets_older_revisions() -> None:
+def test_memory_history_drops_older_revisions() -> None:
     first = Implementation("i", "host", load=lambda _: None)
     operation = Operation("op", (Parameter("a", AccessMode.READ),), (first,), work=lambda _: Work(0.0, 0.0))
     history = MemoryHistory({history_key("cpu", operation, first, SIGNATURE): Quantity(2.0)})

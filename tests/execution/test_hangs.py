@@ -174,7 +174,7 @@ def test_hung_stream_fails_by_generation_and_can_be_closed(runner: Runner, monke
 
 
 @pytest.mark.sycl
-def test_the_watchdog_may_look_while_generations_begin(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watchdog_checks_while_generations_begin(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     with runner.stream([{}] * 3, in_flight=3) as stream:
         next(stream)
         launcher = stream._launcher

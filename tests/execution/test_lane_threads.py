@@ -184,7 +184,7 @@ def test_host_functions_between_lane_thread_commands(ways: list[bool]) -> None:
     assert ways and all(ways)
 
 
-def test_injected_faults_go_the_way_of_queues(ways: list[bool]) -> None:
+def test_injected_faults_act_as_those_of_queues(ways: list[bool]) -> None:
     _, devices = live_on(None)
     graph, plan = to_and_fro()
     with bind(plan, graph, devices) as runner:
@@ -241,7 +241,7 @@ def test_skipped_commands_keep_the_order_of_lane_threads(ways: list[bool]) -> No
     assert ways and all(ways)
 
 
-def test_skipped_commands_stay_alive_until_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skipped_commands_live_until_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     _, devices = live_on(None)
     graph, plan = to_and_fro(20_000_000)
     made: list[weakref.ref[CommandStructure]] = []

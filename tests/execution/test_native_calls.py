@@ -240,7 +240,7 @@ def test_several_runners_at_once() -> None:
 
 @needs_onednn
 @pytest.mark.parametrize("lanes", [1, 2])
-def test_dynamic_runs_learn_the_durations_of_library_calls(lanes: int) -> None:
+def test_dynamic_runs_record_durations_of_library_calls(lanes: int) -> None:
     """With several computing lanes, durations follow from when polling saw calls end: they have no timestamps."""
     platform = with_lanes(discover(), lanes).select(lambda device: device.kind == "cpu")
     given = np.arange(20_000, dtype=np.float32) % 500

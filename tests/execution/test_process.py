@@ -192,7 +192,7 @@ def run_program(program: str, *arguments: str, tasks: int = 2000) -> subprocess.
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_interpreter_exit_with_a_run_on_its_way() -> None:
+def test_interpreter_exit_during_a_run() -> None:
     process = run_program(LEAVE)
     assert process.returncode == 0, process.stderr
     assert process.stdout.split() == ["leaving", "False"]

@@ -58,7 +58,7 @@ def test_edges(body: str, edges: set[str]) -> None:
     assert {f"{before}->{after}" for before, after in graph.edges} == edges
 
 
-def test_defaults_hold_within_their_braces_from_where_they_stand() -> None:
+def test_defaults_hold_within_their_braces() -> None:
     graph = parse("digraph { node [cost=1] a; { node [cost=2, cores=3] b; a } c; node [cost=4] d; a }")
     assert {n: cost_of(graph, n).seconds for n in "abcd"} == {"a": 1.0, "b": 2.0, "c": 1.0, "d": 4.0}
     assert cost_of(graph, "b").cores == 3.0

@@ -180,7 +180,7 @@ def test_a_cycle_is_named() -> None:
     assert all(digraph.has_edge(*pair) for pair in pairwise(cycle))
 
 
-def test_a_graph_with_a_cycle_can_be_looked_at_as_a_digraph() -> None:
+def test_graph_with_a_cycle_as_a_digraph() -> None:
     graph = TaskGraph()
     for name in ("s", "t"):
         graph.host(print, name=name)
@@ -312,7 +312,7 @@ def test_costs_that_are_wrong_are_refused_with_their_place(change: Any, expected
         from_networkx(digraph)
 
 
-def test_costs_beside_operations_are_no_substitute() -> None:
+def test_costs_do_not_replace_operations() -> None:
     digraph = costs()
     digraph.add_node("code", operation=lambda: None)
     with pytest.raises(GraphError, match="attribute 'operation' is missing"):

@@ -75,7 +75,7 @@ def _task(graph, **arguments):
     return graph.kernel(AXPY, **arguments)
 
 
-def test_a_task_holds_its_constants_apart_from_its_arrays():
+def test_task_has_constants_and_arrays():
     graph = syclsched.TaskGraph()
     y = graph.array("y", (4,), "float64")
     w = syclsched.constant(np.ones(4))

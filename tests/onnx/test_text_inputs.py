@@ -143,7 +143,7 @@ def test_shapes_derived_from_text_inputs_are_known_before_a_call() -> None:
         ((CITIES.astype("S4"), X), "takes text.*bytes decoded"),
     ],
 )
-def test_values_of_a_wrong_kind_are_refused_with_the_way_out(given: Any, said: str) -> None:
+def test_values_of_a_wrong_kind_are_refused_with_a_hint(given: Any, said: str) -> None:
     with (
         syclsched.compile(pipeline(), devices="cpu", autotune=False) as model,
         pytest.raises(ArgumentError, match=said),

@@ -30,7 +30,7 @@ def test_scattered_samples_are_provisional_until_there_are_many() -> None:
     assert not is_provisional(estimate(quiet(*[1.0, 1.4] * 16)))
 
 
-def test_a_single_quiet_sample_outweighs_all_busy_samples() -> None:
+def test_single_quiet_sample_replaces_busy_samples() -> None:
     found = estimate([*busy(*[9.0] * 20), *quiet(2.0), *busy(*[8.0] * 20)])
     assert (found.value, found.samples) == (2.0, 1)
 

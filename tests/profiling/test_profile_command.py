@@ -245,7 +245,7 @@ def test_only_one_device_can_be_exported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("forget", "noisy"), [(True, False), (False, False), (True, True)])
-def test_task_times_are_forgotten_with_a_new_quiet_profile_only(
+def test_task_times_are_dropped_with_a_new_quiet_profile(
     forget: bool, noisy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from syclsched.costs.history import HistoryKey

@@ -93,7 +93,7 @@ def test_a_narrow_terminal_cuts_no_number_off() -> None:
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
-def test_long_names_take_no_room_from_numbers() -> None:
+def test_long_names_do_not_shorten_numbers() -> None:
     trace = random_trace(60)
     name = "conv2d s2x2 p1x1x1x1 g96 last bias silu " * 4
     spans = tuple(replace(each, family=name) if each.family == "gemm" else each for each in trace.spans)

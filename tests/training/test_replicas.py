@@ -97,7 +97,7 @@ def test_replicas_have_the_bits_of_copied_parameters(
     assert found[0] == found[1]
 
 
-def test_moments_of_batches_have_one_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_moments_are_not_replicated(monkeypatch: pytest.MonkeyPatch) -> None:
     model = convolutional((4, 4), size=8, classes=4)
     found: list[Bits] = []
     for copied in (True, False):

@@ -220,7 +220,7 @@ def test_a_result_is_readable_before_the_run_ends(performed: list[LaneThreadSubm
     assert performed
 
 
-def test_injected_faults_go_the_way_of_submissions(performed: list[LaneThreadSubmission]) -> None:
+def test_injected_faults_act_as_those_of_submissions(performed: list[LaneThreadSubmission]) -> None:
     _, devices = live_on(None)
     graph, plan = ladder(steps=4)
     with bind(plan, graph, devices) as runner:

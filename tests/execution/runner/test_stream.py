@@ -167,7 +167,7 @@ def test_inputs_are_produced_only_when_there_is_room(live: Live) -> None:
         assert len(runner._bound.instances.generations) == 1  # type: ignore[union-attr]
 
 
-def test_one_at_a_time_is_a_loop_that_may_look_at_its_results(live: Live) -> None:
+def test_loop_one_at_a_time_may_read_its_results(live: Live) -> None:
     platform, devices = live
     graph, plan = two_lane_graph(platform)
     state = inputs_of(graph, 0)

@@ -76,7 +76,7 @@ def test_a_model_larger_than_memory_is_refused_by_its_size(tmp_path: Path) -> No
     assert "protobuf" in refusal(lambda: read_model(path, limits=ModelLimits(memory_bytes=1 << 40)))
 
 
-def test_other_things_are_no_models() -> None:
+def test_values_of_other_types_are_no_models() -> None:
     assert "int" in refusal(lambda: read_model(3))
 
 

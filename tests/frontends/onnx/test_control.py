@@ -225,7 +225,7 @@ def test_a_loop_of_value_dependent_length_names_the_input() -> None:
     assert imported(model, known={"trips": np.array(2)}).values["all"].shape == (2, 3)
 
 
-def test_scans_go_both_ways() -> None:
+def test_scans_in_both_directions() -> None:
     body = helper.make_graph(
         [node("Add", ["s", "e"], ["s1"]), node("Identity", ["s1"], ["o"])],
         "body",

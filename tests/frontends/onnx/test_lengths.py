@@ -59,7 +59,7 @@ def check(nodes: list[Any], outputs: Mapping[str, str], *inputs: Mapping[str, An
 POSITIVE = [node("Greater", ["x", "zero"], ["mask"]), node("NonZero", ["mask"], ["places"])]
 
 
-def test_places_of_numbers_that_are_not_zero() -> None:
+def test_indices_of_non_zero_numbers() -> None:
     check(POSITIVE, {"places": "int64"}, *({"x": x} for x in (X, NOTHING, ALL)))
 
 

@@ -292,7 +292,7 @@ def test_long_expressions_of_bytes_use_a_lookup_table(on_device: Try, given: str
     np.testing.assert_array_equal(on_device(operation, table_lookup.NAME, y=y, x0=x)["y"], expected)
 
 
-def test_short_expressions_are_not_looked_up() -> None:
+def test_short_expressions_use_no_table() -> None:
     x = np.zeros((2, 3), "uint8")
     implementation = elementwise(("add", 0, 0), 1).implementation(table_lookup.NAME)
     assert implementation.requires.refuses is not None

@@ -36,7 +36,7 @@ def later(calls: list[int] | None = None) -> Lane:
     return lazy_lane(LANE, make)
 
 
-def test_a_lane_is_made_once_when_it_is_looked_at() -> None:
+def test_lane_is_created_on_first_access() -> None:
     calls: list[int] = []
     lane = later(calls)
     assert (lane.name, lane.device, lane.kind, calls) == ("a:0", "a", "compute", [])

@@ -32,7 +32,7 @@ MODEL = Path(__file__).parents[3] / "examples" / "data" / "digits.onnx"
 
 
 @pytest.mark.parametrize("wins", ["library", "kernels", None])
-def test_all_bound_variants_but_the_winner_are_closed(monkeypatch, wins: str | None) -> None:
+def test_bound_variants_not_chosen_are_closed(monkeypatch, wins: str | None) -> None:
     closed = []
 
     def bound(name: str) -> SimpleNamespace:
@@ -412,7 +412,7 @@ def test_a_variant_also_measures_kernels_without_known_times(monkeypatch, quiet,
 
 
 @needs_onednn
-def test_kernels_that_cannot_win_are_not_raced(monkeypatch, quiet) -> None:
+def test_kernels_that_cannot_be_faster_are_not_compared(monkeypatch, quiet) -> None:
     harness = TuningHarness(monkeypatch, kernel_s=3e-3)
     monkeypatch.setattr(autotune, "time_alternating", lambda runs: pytest.fail("raced"))
     winner = harness.faster_variant()

@@ -89,7 +89,7 @@ def test_tasks_without_kernel_and_library_are_skipped() -> None:
 
 
 @needs_onednn
-def test_on_cpus_all_but_some_tasks_are_left_to_the_library() -> None:
+def test_library_runs_most_tasks_on_cpus() -> None:
     platform = syclsched.describe(["cpu"])
     graph = on_devices(product_graph(), platform, {"second"})
     by = {task.name: {each.name for each in task.operation.implementations} for task in graph.tasks}
@@ -271,7 +271,7 @@ def test_kernel_times_come_from_another_model_until_measured(quiet) -> None:
     assert guessed() == pytest.approx(1e-8 * (2e-9 + gap_s) / 1e-7)
 
 
-def test_on_a_busy_machine_no_time_is_remembered(monkeypatch) -> None:
+def test_no_times_are_stored_on_a_busy_machine(monkeypatch) -> None:
     readings = iter([CpuTimes(busy_s=0, total_s=0, own_s=0), CpuTimes(busy_s=1.5, total_s=2, own_s=0.5)])
     for module in (plan_comparison, kernel_selection):
         monkeypatch.setattr(module, "read_times", lambda: next(readings))

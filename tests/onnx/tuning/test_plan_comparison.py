@@ -63,7 +63,7 @@ def noisy(seconds: float, share: float, seed: int):
     return lambda turn: seconds * (1.0 + share * float(random.random()))
 
 
-def test_a_race_ends_as_soon_as_it_is_clear() -> None:
+def test_comparison_ends_when_it_is_clear() -> None:
     clear = Runs(noisy(1e-3, 0.05, 1), noisy(0.7e-3, 0.05, 2))
     assert [len(each) for each in clear.race()] == [LEAST_RUNS] * 2
     lost = Runs(noisy(1e-3, 0.05, 1), noisy(1.5e-3, 0.05, 2))
@@ -72,7 +72,7 @@ def test_a_race_ends_as_soon_as_it_is_clear() -> None:
     assert [len(each) for each in close.race()] == [MOST_RUNS] * 2
 
 
-def test_a_close_race_of_large_models_ends_after_a_while() -> None:
+def test_close_comparison_of_large_models_ends() -> None:
     found = Runs(noisy(1.0, 0.1, 1), noisy(0.98, 0.1, 2)).race()
     assert [len(each) for each in found] == [FEW_RUNS] * 2
 
@@ -106,7 +106,7 @@ def test_clear_comparisons_are_stored(quiet, device) -> None:
         assert is_known_faster(device, history, "other") is False
 
 
-def test_a_narrow_race_is_run_again_until_there_were_enough(quiet, device) -> None:
+def test_close_comparison_is_repeated(quiet, device) -> None:
     with HistoryStore(":memory:") as history:
         races = 0
         while is_known_faster(device, history, "graph") is None:
@@ -116,7 +116,7 @@ def test_a_narrow_race_is_run_again_until_there_were_enough(quiet, device) -> No
         assert is_known_faster(device, history, "graph") is False
 
 
-def test_a_noisy_race_is_corrected_by_the_next(quiet, device) -> None:
+def test_noisy_comparison_is_corrected_by_the_next(quiet, device) -> None:
     random = np.random.default_rng(0)
     with HistoryStore(":memory:") as history:
         wild = [list(1.0 + random.random(9)), list(1.5 + random.random(9))]

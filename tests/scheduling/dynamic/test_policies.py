@@ -120,7 +120,7 @@ def test_stealing_order_of_own_and_other_queues() -> None:
     ]  # fmt: skip
 
 
-def test_a_thief_prefers_its_own_device_then_memory_it_reaches() -> None:
+def test_stealing_prefers_own_device_then_reachable_memory() -> None:
     what = known([[1.0, 1.0, 1.0]] * 4, device_of=[0, 1, 2, 2])
     victims = state(what, queues={0: [0], 1: [1], 2: [2]})
     for processor in range(3):

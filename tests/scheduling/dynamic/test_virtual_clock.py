@@ -102,7 +102,7 @@ def test_immovable_data_stay_or_are_refused(problem: Problem) -> None:
         validate(problem, run.timetable, policy=policy.name)
 
 
-def test_a_dead_end_names_the_task() -> None:
+def test_unreachable_data_names_the_task() -> None:
     problem = problem_from_matrices([[1.0, np.inf], [np.inf, 1.0]], {(0, 1): 1.0})
     latency = np.array([[0.0, np.inf], [np.inf, 0.0]])
     cut = with_tables(problem, latency_s=latency)

@@ -358,7 +358,7 @@ def test_resize_with_antialiasing(mode: str, attributes: dict[str, Any]) -> None
         {"kernel_shape": [2, 3], "strides": [2, 3], "pads": [1, 0, 1, 0]},
     ],
 )
-def test_largest_elements_back_in_their_places(attributes: dict[str, Any]) -> None:
+def test_largest_elements_are_scattered_back(attributes: dict[str, Any]) -> None:
     nodes = [
         node("MaxPool", "x", "p i", **attributes),
         node("Exp", "p", "e"),

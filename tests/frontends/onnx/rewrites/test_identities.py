@@ -85,7 +85,7 @@ def test_of_several_reshapes_the_last_stays() -> None:
     assert kinds(rewritten(made, "identities")) == ["reshape", "softmax"]
 
 
-def test_slices_that_turn_an_axis_around_stay() -> None:
+def test_reversing_slices_stay() -> None:
     made = Builder(dtype="float64")
     made.add("slice", (made.input("x", (4, 2)),), (4, 2), starts=(3, 0), steps=(-1, 1))
     assert kinds(rewritten(made, "identities")) == ["slice"]

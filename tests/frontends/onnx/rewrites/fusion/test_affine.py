@@ -66,7 +66,7 @@ def test_a_quotient_of_a_constant_is_no_scale() -> None:
     assert kinds(rewritten(made, "scale_shift")) == ["conv", "elementwise"]
 
 
-def test_constants_that_differ_by_place_stay() -> None:
+def test_constants_that_differ_by_pixel_stay() -> None:
     made = Builder(dtype="float64")
     made.elementwise(("mul", 0, 1), made.conv(image(made), 6), made.positive(6, 6, 5))
     assert kinds(rewritten(made, "scale_shift")) == ["conv", "elementwise"]
