@@ -181,7 +181,7 @@ class StateSnapshots:
             if not isinstance(value, ResidentArray):
                 np.copyto(values[name], value)
             elif values[name].nbytes:
-                queue = self._queues.beside(value.memory.queue)
+                queue = self._queues.queue_for(value.memory.queue)
                 before = [events[queue]] if queue in events else []
                 events[queue] = usm_memory.start_reading(values[name], value.memory.memory, queue, before)
                 self._events = (*events.values(),)

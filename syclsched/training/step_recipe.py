@@ -175,7 +175,7 @@ class StepRecipe:
         return replace(self, platform=platform, devices=None, options=options)
 
     @property
-    def may_try(self) -> bool:
+    def compares_runs(self) -> bool:
         """Whether steps that are divided among devices are compared with steps on one device by running both."""
         options = self.options
         is_free = (

@@ -20,7 +20,7 @@ from syclsched.model.operation import DeviceLimits, Launch, Signature
 _LOADS = {1: "load_vector", 2: "load_second"}
 
 
-def suits(signature: Signature, window: Window, kernel: Ints) -> bool:
+def has_full_vectors(signature: Signature, window: Window, kernel: Ints) -> bool:
     """Return whether lines contain at least a vector of windows within the array."""
     x, y = signature.shapes["x"][-1], signature.shapes["y"][-1]
     first, stride = _first(window), window.strides[-1]

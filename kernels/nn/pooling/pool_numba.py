@@ -184,7 +184,7 @@ def _strategy(signature: Signature, window: Window, kernel: Ints, last_: bool) -
     whole = kernel == sizes and not any(window.pads) and size(signature.shapes["y"][2:]) == 1
     if last_ or (whole and not signature.dtypes["y"].startswith("float")):
         return None
-    return "channels" if whole else "lines" if pool_lines_numba.suits(signature, window, kernel) else None
+    return "channels" if whole else "lines" if pool_lines_numba.has_full_vectors(signature, window, kernel) else None
 
 
 def _pool_load(signature: Signature, *, kernel: Ints, last_: bool, **attributes: Any) -> Any:

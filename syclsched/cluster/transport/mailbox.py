@@ -181,7 +181,7 @@ class Mailbox:
         with self._lock:
             state = self._state(run)
             if message in state.arrived:
-                memory, said = state.arrived.pop(message)
+                memory, description = state.arrived.pop(message)
                 self._kept_bytes -= memory.nbytes
                 self._room.notify_all()
                 waiter = None
@@ -191,9 +191,9 @@ class Mailbox:
                 self._blocked += 1
                 self._room.notify_all()
         if waiter is None:
-            misfit = _misfit(into, said, message)
-            if misfit is not None:
-                raise misfit
+            mismatch = _mismatch_error(into, description, message)
+            if mismatch is not None:
+                raise mismatch
             _write(into, memory)
             self._spare.release(memory)
             return
@@ -416,7 +416,7 @@ class Mailbox:
 
     # --- called by readers ------------------------------------------------------------------------
 
-    def place(self, run: str, message: int, nbytes: int, said: str, reader: Incoming | None) -> Place:
+    def place(self, run: str, message: int, nbytes: int, description: str, reader: Incoming | None) -> Place:
         """Return the memory for a message that comes in; wait while there is no room."""
         with self._lock:
             if run in self._listeners:
@@ -427,7 +427,7 @@ class Mailbox:
                     return Place(None)
                 waiter = state.waiting.get(message)
                 if waiter is not None:
-                    place = self._claim(state, message, waiter, nbytes, said, reader)
+                    place = self._claim(state, message, waiter, nbytes, description, reader)
                     state.seen.add(message)
                     return place
                 if self._blocked or self._kept_bytes + nbytes <= max(self._window_bytes, nbytes) or reader is None:
@@ -442,13 +442,13 @@ class Mailbox:
         return Place(memory)
 
     def _claim(
-        self, state: _Run, message: int, waiter: _Waiter, nbytes: int, said: str, reader: Incoming | None
+        self, state: _Run, message: int, waiter: _Waiter, nbytes: int, description: str, reader: Incoming | None
     ) -> Place:
         """Return the array of a thread that waits as the place of a message; the lock is held."""
-        misfit = _misfit(waiter.into, said, message)
-        if misfit is not None:
+        mismatch = _mismatch_error(waiter.into, description, message)
+        if mismatch is not None:
             del state.waiting[message]
-            waiter.finish(misfit)
+            waiter.finish(mismatch)
             return Place(None)
         if waiter.into.flags.c_contiguous:
             place = Place(waiter.into.reshape(-1).view(np.uint8), waiter)
@@ -458,7 +458,7 @@ class Mailbox:
         del state.waiting[message]
         return place
 
-    def arrived(self, run: str, message: int, place: Place, said: str, source: str) -> None:
+    def arrived(self, run: str, message: int, place: Place, description: str, source: str) -> None:
         """Note that a message is in its place."""
         memory, waiter = place.memory, place.waiter
         if memory is None:
@@ -482,14 +482,14 @@ class Mailbox:
                 return
             waiter = state.waiting.pop(message, None)
             if waiter is None:
-                state.arrived[message] = (memory, said)
+                state.arrived[message] = (memory, description)
                 return
             self._kept_bytes -= memory.nbytes  # a receive has begun to wait meanwhile
             waiter.claimed = True
-        misfit = _misfit(waiter.into, said, message)
-        if misfit is None:
+        mismatch = _mismatch_error(waiter.into, description, message)
+        if mismatch is None:
             _write(waiter.into, memory)
-        waiter.finish(misfit)
+        waiter.finish(mismatch)
         self._spare.release(memory)
 
     def broken(self, reader: Incoming, cause: str, unread: tuple[str, int, Place] | None) -> None:
@@ -514,12 +514,12 @@ class Mailbox:
         if ended:
             self.lose(reader.source, cause)
 
-    def _deliver(self, run: str, message: int, flat: Array, said: str) -> None:
+    def _deliver(self, run: str, message: int, flat: Array, description: str) -> None:
         """Give a message to this worker itself."""
-        place = self.place(run, message, flat.nbytes, said, None)
+        place = self.place(run, message, flat.nbytes, description, None)
         if place.memory is not None:
             np.copyto(place.memory, flat)
-            self.arrived(run, message, place, said, self.address)
+            self.arrived(run, message, place, description, self.address)
 
 
 class HasMailbox(Protocol):
@@ -538,12 +538,12 @@ def _description(data: Array) -> str:
     return f"{data.dtype.str}{data.shape}"
 
 
-def _misfit(into: Array, said: str, message: int) -> ClusterError | None:
+def _mismatch_error(into: Array, description: str, message: int) -> ClusterError | None:
     """Return the error of a message that does not fit the array that waits for it."""
     expected = _description(into)
-    if said == expected:
+    if description == expected:
         return None
-    return ClusterError(f"message {message} is an array {said}, not {expected} as expected")
+    return ClusterError(f"message {message} is an array {description}, not {expected} as expected")
 
 
 def _write(into: Array, memory: Array) -> None:

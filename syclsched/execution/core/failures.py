@@ -83,7 +83,7 @@ class Failures:
         if instruction.kind in ("launch", "host") and instruction.task is not None:
             self._dead.add(instruction.task)
 
-    def spoil(self, buffers: Iterable[Buffer]) -> None:
+    def invalidate(self, buffers: Iterable[Buffer]) -> None:
         """Mark the values of some buffers as invalid."""
         self._bad.update(buffers)
 

@@ -155,7 +155,7 @@ class DebugEngine(ProgramEngine):
         self._failed(instruction, failure, reason, begun=True)
         for inspection in self._inspections:
             if isinstance(inspection, UndeclaredWriteCheck):
-                self.failures.spoil(self._with_segments(inspection.changed))
+                self.failures.invalidate(self._with_segments(inspection.changed))
 
     def _perform(self, node: ProgramNode, work: InstructionWork | None) -> TaskFailedError | None:
         executable, lanes = self._executables.get(node.id), self._lanes

@@ -248,7 +248,7 @@ class DynamicEngine(ThreadedEngine):
     def _prepare(self) -> LiveClock:
         """Compile the tasks, create the lanes, and read the clocks."""
         layout = self._layout
-        with self._telling() as progress:
+        with self._reporting() as progress:
             self._work.compile(self._queues, self._table.uploads, progress)
         self.counts.constant_bytes = uploaded_bytes(self._work.executables())
         self._limits = limits_beside_constants(layout, self._limits, self.counts.constant_bytes)
@@ -342,7 +342,7 @@ class DynamicEngine(ThreadedEngine):
         """Forward a completion from a host lane's thread; that thread ends before the wake-up counter is freed."""
         self._tell(completion)
         if self._submitter is not None and self._submitter.wakeup is not None:
-            self._submitter.wakeup.ring()
+            self._submitter.wakeup.signal()
 
     def _loop(self, clock: LiveClock) -> None:
         executor = self._executor

@@ -237,7 +237,7 @@ class HostStepRun:
         try:
             self._run.submit(self._ends[level], last=level == last)
             if level < last and self._waits_on_worker and not self.is_exclusive[level]:
-                self._run.lend()
+                self._run.wait_on_worker()
         except BaseException as error:
             if not self.on_host_threads:  # still on the caller's thread
                 raise
@@ -397,7 +397,7 @@ class HostLaneRun:
                 return False
             self._alarm_set_for = at
             if not pending:  # all have completed in the meantime
-                alarm.ring()
+                alarm.signal()
         return True
 
     def fail(self, error: BaseException) -> None:

@@ -71,7 +71,9 @@ class InputCopies:
                 found[name] = CopiedArray(held, value)
                 if value.nbytes:
                     source = usm_memory.as_bytes(value)
-                    events.append(self._queues.beside(held.queue).memcpy_async(held.memory, source, value.nbytes, []))
+                    events.append(
+                        self._queues.queue_for(held.queue).memcpy_async(held.memory, source, value.nbytes, [])
+                    )
             is_done = complete_in_time(events)
         except Exception as error:  # the device is lost, which the run finds out
             _LOGGER.warning("inputs are not copied to the device ahead: %s", error)

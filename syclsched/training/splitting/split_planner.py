@@ -188,13 +188,13 @@ class _Choosing:
     def _data(self) -> _Drawn:
         self._check_shapes()
         fixed_s, each_s = self._speeds()
-        devices, counts = self._dealt(fixed_s, each_s)
+        devices, counts = self._deal_samples(fixed_s, each_s)
         if self._planner.kind == "data" and len(set(devices)) < 2:  # it is wanted, even if it takes longer
             whole_s = [fixed + each * self._samples for fixed, each in zip(fixed_s, each_s, strict=True)]
             # Of devices that are slow, two still get a part: the least part takes no longer than the others elsewhere.
             least = min(counts) if len(self._planner.shares) > 1 else 1
             most_s = 0.99 * min(whole_s) * (self._samples - least) / least
-            devices, counts = self._dealt(
+            devices, counts = self._deal_samples(
                 [0.0] * len(whole_s), [min(s, most_s) if s < math.inf else s for s in whole_s]
             )
         if sum(map(math.isfinite, each_s)) < 2:
@@ -236,7 +236,7 @@ class _Choosing:
         spaces = {each.space for each in devices}
         return len(alike) == 1 and len(spaces) == len(devices) <= _REPLICAS and not any(map(machine_of, names))
 
-    def _dealt(self, fixed_s: Sequence[float], each_s: Sequence[float]) -> tuple[list[int], list[int]]:
+    def _deal_samples(self, fixed_s: Sequence[float], each_s: Sequence[float]) -> tuple[list[int], list[int]]:
         """Return the device of each part, and its samples."""
         if len(self._planner.shares) > 1:
             counts = [part.count for part in self._planner.make(self._planner.shares).cut(self._shapes)]

@@ -85,7 +85,7 @@ def test_doubted_times_and_their_alternatives_are_provisional() -> None:
         for key in (KEY, other, elsewhere):
             history.record(key, [1.0] * 5)
         history.record(in_run_key(KEY), [1.0] * 5, source="run")
-        history.doubt(KEY)
+        history.distrust(KEY)
         found = {key: history.lookup(key) for key in (KEY, other, elsewhere, in_run_key(KEY))}
     assert [quantity is not None and is_provisional(quantity) for quantity in found.values()] == [
         True, True, False, False,

@@ -206,7 +206,7 @@ class CompiledRun:
         release_sources(self.run_state)
         driver = self._driver
         try:
-            self._lend_threads()
+            self._start_helpers()
             while not cancelled():
                 machine.state[RETURN_AFTER_BATCH] = watched()
                 machine.state[REPLAN_FROM] = NEVER if self._replanner is None else self._replanner.poll(machine.asked)
@@ -226,7 +226,7 @@ class CompiledRun:
             if self._replanner is not None:
                 self._replanner.stop()
 
-    def _lend_threads(self) -> None:
+    def _start_helpers(self) -> None:
         """Lend helper threads to devices that compute on host cores, until the loop ends."""
         driver, quiet = self._driver, self._submitter.idle_wakeup
         if self._submitter.needs_helpers:
@@ -236,7 +236,7 @@ class CompiledRun:
             def work(lanes: Sequence[int]) -> None:
                 wait_for_events(events, driver.lane_addresses(lanes))
 
-            self._submitter.lend(work)
+            self._submitter.run_on_helpers(work)
 
     def ask(self) -> None:
         """Make the loop read its messages; for any thread."""
