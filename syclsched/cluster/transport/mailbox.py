@@ -76,17 +76,6 @@ class _Run:
     cause: str | None = None  # of its cancellation
 
 
-@dataclass(frozen=True, slots=True)
-class PeerTraffic:
-    """Messages and bytes that have passed between this worker and another."""
-
-    peer: str
-    sent: int = 0
-    sent_bytes: int = 0
-    received: int = 0
-    received_bytes: int = 0
-
-
 class Mailbox:
     """The messages of one worker; usable from any thread.
 
@@ -370,24 +359,6 @@ class Mailbox:
     def kept_bytes(self) -> int:
         """Bytes of messages that have come, or are coming, and that no receive has asked for."""
         return self._kept_bytes
-
-    def traffic(self) -> tuple[PeerTraffic, ...]:
-        """Return the sent and received bytes of the open connections."""
-        with self._lock:
-            peers = sorted({*self._outgoing, *self._incoming})
-            found = []
-            for peer in peers:
-                out, into = self._outgoing.get(peer), self._incoming.get(peer)
-                found.append(
-                    PeerTraffic(
-                        peer,
-                        0 if out is None else out.messages,
-                        0 if out is None else out.nbytes,
-                        0 if into is None else into.messages,
-                        0 if into is None else into.nbytes,
-                    )
-                )
-        return tuple(found)
 
     def close(self) -> None:
         """Close all connections, and end all waits with an error."""

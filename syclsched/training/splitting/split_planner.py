@@ -115,7 +115,6 @@ class _Choosing:
             # Such as the last batch of an epoch.
             self._wanted, self._why = "single", "as a batch of one sample has no parts"
         self._graphs: dict[object, TaskGraph] = {}
-        self._quick_s: dict[str, float] = {}  # of the undivided step by device
 
     def choice(self) -> SplitChoice:
         wanted = self._wanted
@@ -174,7 +173,6 @@ class _Choosing:
     def _single(self) -> _Drawn:
         graph = self._graph(self._planner.shares)
         seconds = {device: self._seconds_on(device, graph) for device in self._devices}
-        self._quick_s = seconds
         device = min(self._devices, key=seconds.__getitem__)
         if seconds[device] == math.inf:
             CostModel(self._platform, self._history).require(graph.tasks[0])
