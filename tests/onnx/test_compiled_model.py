@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.planned_graphs import record_planned
 
 import syclsched
 from syclsched.errors import (
@@ -20,7 +21,6 @@ from syclsched.errors import (
     PolicyError,
     RemadeModelWarning,
 )
-from syclsched.planner import graph_planner
 
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 
@@ -353,14 +353,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr(planning_session, "_KEPT_FROM_S", 0.0)
-    names: list[str] = []
-    plan_contenders = graph_planner.plan_contenders
-
-    def counted(graph, *args, **named):
-        names.append(graph.name)
-        return plan_contenders(graph, *args, **named)
-
-    monkeypatch.setattr(graph_planner, "plan_contenders", counted)
+    names = record_planned(monkeypatch)
     return names
 
 

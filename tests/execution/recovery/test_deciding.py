@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.injected import FAULTS
 from support.opened import REFUSED
-from support.running import DTYPE, JUDGE, MIX, graphs, sequential
+from support.running import DTYPE, JUDGE, MIX, graphs, inputs_of, sequential
 from support.starting import live_called, start
 
 from syclsched.errors import TaskFailedError
@@ -83,8 +83,7 @@ def test_runs_continue_without_a_lost_device(policy: str, after: int) -> None:
 def test_random_faults_in_random_graphs_change_no_bit(where: str, data: st.DataObject) -> None:
     live = live_called(where)
     graph = data.draw(graphs(ranges=data.draw(st.booleans())))
-    rng = np.random.default_rng(len(graph))
-    inputs = {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
+    inputs = inputs_of(graph, len(graph))
     untouched = {name: value.copy() for name, value in inputs.items()}
     expected = sequential(graph, inputs)
     device = data.draw(st.sampled_from([d.name for d in live.platform.compute_devices]))

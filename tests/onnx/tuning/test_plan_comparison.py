@@ -8,11 +8,10 @@ import signal
 import numpy as np
 import pytest
 from support.onednn_calls import needs_onednn
+from support.product_graph import product_graph
 
 import syclsched
 from syclsched.costs.history import MemoryHistory
-from syclsched.kernels.nn import matmul
-from syclsched.model.graph import TaskGraph
 from syclsched.model.profile import Quantity
 from syclsched.onnx.tuning import plan_comparison
 from syclsched.onnx.tuning.implementations import on_devices, without_implementations
@@ -155,15 +154,6 @@ def test_ctrl_c_is_deferred_until_both_times_are_stored(quiet, device) -> None:
             assert is_known_faster(device, history, "graph") is True
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def product_graph() -> TaskGraph:
-    graph = TaskGraph()
-    a, b, c = (graph.array(name, (32, 32), "float32") for name in "abc")
-    weights = syclsched.constant(np.eye(32, dtype=np.float32))
-    graph.kernel(matmul(), name="first", y=b, a=a, b=weights)
-    graph.kernel(matmul(), name="second", y=c, a=b, b=weights)
-    return graph
 
 
 @needs_onednn
