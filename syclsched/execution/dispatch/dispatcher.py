@@ -162,7 +162,7 @@ class Dispatcher(ProgramEngine):
             self._allocate(node, force=False)
         elif instruction.kind == "free":
             if self._ending:  # keep values that recovery may need
-                self.failures.left_out.add(node.id)
+                self.failures.not_started.add(node.id)
             else:
                 self._admission.free(node)
             self._readiness.submitted(node)
@@ -364,7 +364,7 @@ class Dispatcher(ProgramEngine):
 
     def _note_overdue(self) -> None:
         for number, error in list(self._overdue.items()):
-            if number not in self.failures.spoilt:
+            if number not in self.failures.invalid:
                 self._failed(self.program.nodes[number].instruction, error, "deadline", begun=True)
                 if number in self.records:
                     self.records[number].outcome = "failed"

@@ -26,7 +26,7 @@ class HelperThread:
     """
 
     def __init__(self, name: str) -> None:
-        self._worker = WorkerThread(f"syclsched {name} lent")
+        self._worker = WorkerThread(f"syclsched {name} helper")
 
     def wait_for_event(self, event: SyclEvent) -> None:
         """Queue a wait for an event on the thread."""

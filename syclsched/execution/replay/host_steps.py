@@ -291,7 +291,7 @@ class HostStepRun:
         if not run.loop.any_failed(node.events):
             return False
         so_far = Failures(run.program.tasks)
-        so_far.left_out, so_far.spoilt = set(run.failures.left_out), set(run.failures.spoilt)
+        so_far.not_started, so_far.invalid = set(run.failures.not_started), set(run.failures.invalid)
         instructions = (instruction for _, instruction in run.program.plan.instructions())
         return node.id in propagate_device_failures(so_far, instructions, run.loop.failed())
 

@@ -356,7 +356,7 @@ class Replay(ProgressReporting):
         """Record the tasks that are past their deadlines, and cancel their dependents."""
         noted = object()
         for number, error in list(self._overdue.items()):
-            if number in self.failures.spoilt or self._noted_overdue.setdefault(number, noted) is not noted:
+            if number in self.failures.invalid or self._noted_overdue.setdefault(number, noted) is not noted:
                 continue  # another thread has, or does
             instruction = self.program.nodes[number].instruction
             self.failures.record(instruction, error, "deadline")
