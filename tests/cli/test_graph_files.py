@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.commands import CommandResult, call
+from support.commands import CommandResult, call, refused
 from support.graph_files import SAMPLES
 
 from syclsched.cli.commands.simulate import platforms_of
@@ -32,14 +32,6 @@ def done(capsys: pytest.CaptureFixture[str], *arguments: object) -> CommandResul
     outcome = call(capsys, *arguments)
     assert outcome.code == 0, outcome.err
     return outcome
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    outcome = call(capsys, *arguments)
-    assert outcome.code == 2, outcome
-    assert "Traceback" not in outcome.err
-    assert "error:" in outcome.err
-    return " ".join(outcome.err.split())
 
 
 @pytest.mark.parametrize("name", SAMPLES)

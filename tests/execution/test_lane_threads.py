@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.examples import examples
 from support.opened import REFUSED, live_on
-from support.running import ASSIGN, DTYPE, MIX, SPIN, graphs, plan_by, plan_on, sequential
+from support.running import ASSIGN, DTYPE, MIX, SPIN, graphs, inputs_of, plan_by, plan_on, sequential
 
 from syclsched.devices.submission import faultpoints
 from syclsched.devices.submission.commands import CommandStructure
@@ -42,11 +42,6 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(SubmissionLoop, "submit_listed", noted)
     return seen
-
-
-def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
-    rng = np.random.default_rng(seed)
-    return {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
 
 
 def to_and_fro(turns: int = 2_000) -> tuple[TaskGraph, Plan]:

@@ -93,6 +93,11 @@ def refused_beside(apart: int) -> TaskGraph:
     return graph
 
 
+def separate_cpu() -> Platform:
+    """Return the CPU device as if the host could not reach its memory."""
+    return with_own_memory(discover("cpu"), "cpu")
+
+
 def two_memories() -> Platform:
     """Return two halves of the CPU device, each with a memory of its own."""
     platform = api.discover("cpu", sub_devices=2)

@@ -163,6 +163,14 @@ def check_spans(trace: Trace, graph: TaskGraph) -> None:
     assert all(s.outcome == "done" and s.start_s <= s.finish_s <= trace.makespan_s for s in trace.spans)
 
 
+def check_results(run: Any, graph: TaskGraph, expected: Mapping[str, Any], timeout_s: float = 240.0) -> None:
+    """Wait for a run, and compare the bits of its arrays."""
+    run.wait(timeout_s)
+    for name, array in graph.arrays.items():
+        if not array.temporary:
+            np.testing.assert_array_equal(run.result(name, timeout=timeout_s), expected[name], err_msg=name)
+
+
 def mixed_chain(length: int, rows: int = 1000) -> tuple[TaskGraph, dict[str, Any]]:
     """Return a graph of tasks that all update the same array, and its data."""
     graph = TaskGraph("chain")

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.examples import examples
 from support.opened import REFUSED, check_refused, live_on, refused_graph
-from support.running import ASSIGN_KERNEL, DTYPE, SPIN, graphs, plan_by, plan_on, sequential
+from support.running import ASSIGN_KERNEL, DTYPE, SPIN, graphs, inputs_of, plan_by, plan_on, sequential
 
 from syclsched.errors import DeadlineError, RunCancelledError, TaskFailedError, WaitTimeoutError
 from syclsched.execution import bind
@@ -39,11 +39,6 @@ def performed(monkeypatch: pytest.MonkeyPatch) -> list[LaneThreadSubmission]:
 
     monkeypatch.setattr(LaneThreadSubmission, "start", noted)
     return seen
-
-
-def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
-    rng = np.random.default_rng(seed)
-    return {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
 
 
 @given(data=st.data())

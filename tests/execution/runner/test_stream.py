@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.gpu_shape import OTHER_DEVICE
 from support.opened import REFUSED, live_on
-from support.running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
+from support.running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, inputs_of, plan_by, plan_on, plans, sequential
 
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import ArgumentError, ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
@@ -30,11 +30,6 @@ from syclsched.model.platform import Platform
 
 pytestmark = pytest.mark.sycl
 Live = tuple[Platform, Any]
-
-
-def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
-    rng = np.random.default_rng(seed)
-    return {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
 
 
 def two_lane_graph(platform: Platform, size: int = 100) -> tuple[TaskGraph, Plan]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.small_training import bits
 from support.training_steps import HostStep
 
 import syclsched
@@ -67,10 +68,6 @@ def trainer(
     return syclsched.train(
         network() if graph is None else graph, loss, optimizer, devices="cpu", autotune=False, **more
     )
-
-
-def bits(found: dict[str, Any]) -> dict[str, bytes]:
-    return {name: value.tobytes() for name, value in found.items()}
 
 
 def test_fitting_evaluation_and_prediction_of_a_graph(tmp_path: Path) -> None:
