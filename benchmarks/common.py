@@ -69,12 +69,6 @@ def alternating(
     return found
 
 
-def deviation(values: Sequence[float]) -> float:
-    """Return the median absolute deviation."""
-    middle = statistics.median(values)
-    return statistics.median(abs(value - middle) for value in values)
-
-
 def format_quartiles(values: Sequence[float], digits: int = 3, width: int = 0) -> str:
     """Format a median with the quartiles."""
     low, middle, high = statistics.quantiles(values, n=4)

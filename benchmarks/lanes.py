@@ -14,7 +14,7 @@ import statistics
 from contextlib import ExitStack
 from typing import Any
 
-from common import deviation, one_core_queues, parser
+from common import one_core_queues, parser
 
 from syclsched import discover, workloads
 from syclsched.api import with_lanes
@@ -22,6 +22,7 @@ from syclsched.devices import open_devices
 from syclsched.execution import bind
 from syclsched.planner import plan_graph
 from syclsched.profiling import HistoryStore, calibrate
+from syclsched.profiling.statistics import median_absolute_deviation
 
 one_core_queues()
 
@@ -39,7 +40,8 @@ def describe(name: str, plan: Any, seconds: list[float]) -> None:
     """Print one row."""
     middle = statistics.median(seconds)
     print(
-        f"{name:10s} median {middle * 1e3:7.2f} ms ± {deviation(seconds) * 1e3:.2f}, least {min(seconds) * 1e3:.2f}; "
+        f"{name:10s} median {middle * 1e3:7.2f} ms ± {median_absolute_deviation(seconds) * 1e3:.2f}, "
+        f"least {min(seconds) * 1e3:.2f}; "
         f"predicted {plan.makespan_s * 1e3:.2f} ({100 * (plan.makespan_s / middle - 1):+.1f} %)"
     )
 

@@ -42,9 +42,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import alternating, deviation, format_range, parser, print_table, resident_bytes, seconds
+from common import alternating, format_range, parser, print_table, resident_bytes, seconds
 from model_families import FAMILIES, saved
 from quantised_models import QUANTISED
+
+from syclsched.profiling.statistics import median_absolute_deviation
 
 #: Target ratio to ONNX Runtime's time.
 TARGETS = {
@@ -178,9 +180,9 @@ def in_blocks(compiled: Any, path: Path, inputs: Arrays, options: argparse.Names
         theirs += block(lambda: session.run(None, inputs))
     return {
         "ours_ms": statistics.median(mine),
-        "ours_spread_ms": deviation(mine),
+        "ours_spread_ms": median_absolute_deviation(mine),
         "runtime_ms": statistics.median(theirs),
-        "runtime_spread_ms": deviation(theirs),
+        "runtime_spread_ms": median_absolute_deviation(theirs),
         "runtime_threads": best[0],
         "runtime_spinning": best[1],
         "ratio": statistics.median(mine) / statistics.median(theirs),
@@ -225,10 +227,10 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
         return {
             "model": name,
             "ours_ms": statistics.median(mine),
-            "ours_spread_ms": deviation(mine),
+            "ours_spread_ms": median_absolute_deviation(mine),
             "ours_least_ms": min(mine),
             "runtime_ms": statistics.median(theirs),
-            "runtime_spread_ms": deviation(theirs),
+            "runtime_spread_ms": median_absolute_deviation(theirs),
             "runtime_least_ms": min(theirs),
             "runtime_threads": threads,
             "openvino_ms": statistics.median(others) if others else None,

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import deviation, one_core_queues, opencl_operation, parser
+from common import one_core_queues, opencl_operation, parser
 
 from syclsched import TaskGraph
 from syclsched.devices import discover, open_devices
@@ -32,6 +32,7 @@ from syclsched.execution import bind
 from syclsched.model.platform import HOST
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.planning import build_plan
+from syclsched.profiling.statistics import median_absolute_deviation
 from syclsched.simulation import predict, simulate
 from syclsched.tracing import make_report
 from syclsched.tracing.charts.gantt import make_comparison
@@ -196,7 +197,7 @@ def table_row(title: str, way: Way, base_s: float) -> str:
     """Return a line of the table."""
     rows = [(device_row(report), report.makespan_s) for report in way.reports]
     middle_s = statistics.median(way.chunk_s)
-    spread_ms = deviation(way.chunk_s) * 1e3
+    spread_ms = median_absolute_deviation(way.chunk_s) * 1e3
     times = f"{way.predicted_s * 1e3:5.2f} {middle_s * 1e3:6.2f} ± {spread_ms:4.2f} ms {base_s / middle_s:5.2f} x"
     shares = [(row.overlap, row.utilisation, row.copying_s / whole_s) for row, whole_s in rows]
     hidden, kernels, copies = (100 * statistics.median(column) for column in zip(*shares, strict=True))

@@ -18,12 +18,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from common import deviation, one_core_queues, opencl_operation, parser, plan_by_hand
+from common import one_core_queues, opencl_operation, parser, plan_by_hand
 
 from syclsched import TaskGraph
 from syclsched.api import with_lanes
 from syclsched.devices import discover, open_devices
 from syclsched.execution import bind
+from syclsched.profiling.statistics import median_absolute_deviation
 from syclsched.simulation import predict
 
 SOURCE = """__kernel void spin(__global long *y, __global const long *x, long turns) {
@@ -141,7 +142,7 @@ def main() -> None:
         print("predicted with 1, 2, 3 in flight: " + ", ".join(f"{p:.2f} ms" for p in predicted))
         for name, found in times.items():
             middle = statistics.median(found)
-            times_s = f"{middle:7.2f} ± {deviation(found):4.2f} ms an input, least {min(found):6.2f}"
+            times_s = f"{middle:7.2f} ± {median_absolute_deviation(found):4.2f} ms an input, least {min(found):6.2f}"
             print(f"  {name:38} {times_s}, {base / middle:5.2f} x")
     live.close()
 

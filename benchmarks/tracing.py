@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import alternating, deviation, parser
+from common import alternating, parser
 from dispatch import edges, graph_of, plan_of
 
 from syclsched.api import with_lanes
@@ -23,6 +23,7 @@ from syclsched.devices import discover, open_devices
 from syclsched.devices.native import fences
 from syclsched.execution import bind
 from syclsched.execution.lanes import lanes
+from syclsched.profiling.statistics import median_absolute_deviation
 
 
 def run_once(runner: Any, inputs: dict[str, Any]) -> None:
@@ -60,7 +61,7 @@ def main() -> None:
         for base in ("not traced", "bare"):
             pairs = [a / b - 1.0 for a, b in zip(times["traced"], times[base], strict=True)]
             cost = statistics.median(times["traced"]) / statistics.median(times[base]) - 1.0
-            of_pairs = f"{100 * statistics.median(pairs):+.1f} ± {100 * deviation(pairs):.1f}"
+            of_pairs = f"{100 * statistics.median(pairs):+.1f} ± {100 * median_absolute_deviation(pairs):.1f}"
             costs.append(f"over {base} {100 * cost:+.1f} % ({of_pairs})")
         print(f"{shape:12} {said}; {', '.join(costs)}")
     live.close()

@@ -84,7 +84,7 @@ def test_a_collection_that_a_task_computes_is_computed_there(ours: Any) -> None:
         assert dask.delayed(sum)([nested(1), nested(2)]).compute() == 7
 
 
-def test_times_of_tasks_are_measured_and_runs_can_be_looked_at(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_times_are_measured_and_runs_shown(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     traces: list[Trace] = []
     scheduler = syclsched.dask_scheduler(

@@ -72,7 +72,7 @@ def test_a_writable_parent_folder_is_untrusted_unless_sticky(folder: Path) -> No
     assert why_untrusted(folder) is None
 
 
-def test_a_group_writable_folder_is_trusted_for_the_users_own_group(folder: Path, owned: dict[Path, int]) -> None:
+def test_folder_writable_by_own_group_is_trusted(folder: Path, owned: dict[Path, int]) -> None:
     folder.chmod(0o770)
     gid = folder.stat().st_gid
     if folder_trust._is_own_group(gid):
@@ -135,7 +135,7 @@ def test_the_user_can_trust_a_folder_by_name(folder: Path, monkeypatch: pytest.M
     assert why_untrusted(folder) is not None
 
 
-def test_a_refusal_is_logged_once_with_a_way_out(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_refusal_is_logged_once_with_a_hint(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder.chmod(0o777)
     with caplog.at_level(logging.WARNING, "syclsched"):
         assert not may_load_from(folder)

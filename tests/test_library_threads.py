@@ -131,7 +131,7 @@ def test_host_functions_get_their_lanes_share_of_the_cores(lanes: int, expected:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("dynamic", [None, "dmdas"])
-def test_host_functions_have_one_thread_beside_kernels_on_their_cores(dynamic: str | None) -> None:
+def test_host_functions_have_one_thread_beside_cpu_kernels(dynamic: str | None) -> None:
     seen: dict[str, int] = {}
     graph = graph_of(seen)
     graph.kernel(kernels.get("scale"), x=graph.array("x", data=np.ones(8)), alpha=2.0)
@@ -144,7 +144,7 @@ def test_host_functions_have_one_thread_beside_kernels_on_their_cores(dynamic: s
 
 
 @pytest.mark.sycl
-def test_host_functions_are_timed_with_as_many_threads_as_they_run_with(tmp_path: Path) -> None:
+def test_host_functions_are_timed_with_their_threads(tmp_path: Path) -> None:
     seen: dict[str, int] = {}
     callers.clear()
     platform = on_lanes(syclsched.discover("cpu"), 2)
@@ -204,5 +204,5 @@ assert found == {1}, found
 """
 
 
-def test_a_library_that_an_implementation_loads_has_the_threads_of_its_lane() -> None:
+def test_library_loaded_by_implementation_has_lane_threads() -> None:
     subprocess.run([sys.executable, "-c", COMPILED], check=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.planned_graphs import record_planned
 
 import syclsched
 from syclsched import workloads
@@ -21,7 +22,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import OpenCLSource
 from syclsched.model.platform import Platform
 from syclsched.model.profile import Quantity
-from syclsched.planner import PlanRequest, graph_planner
+from syclsched.planner import PlanRequest
 from syclsched.planner.contest import is_single
 from syclsched.planner.reuse import are_close
 from syclsched.planning_session import ChosenPlan, PlanningSession
@@ -77,7 +78,7 @@ def machine(tmp_path: Path, described: Platform) -> PlanningHarness:
     return PlanningHarness(tmp_path, described, lambda chosen: 1.0 if is_single(chosen.plan) else 0.1)
 
 
-def test_the_first_runs_try_the_plans_in_turn_and_the_fastest_is_kept(machine: PlanningHarness) -> None:
+def test_first_runs_try_all_plans_and_keep_the_fastest(machine: PlanningHarness) -> None:
     with machine.history() as history:
         predicted = machine.session(history).plan(cholesky())
     assert is_single(predicted), "the test needs a prediction that is wrong"
@@ -126,14 +127,7 @@ def test_processes_at_once_lose_no_measurement(machine: PlanningHarness) -> None
 
 def test_measurements_are_kept_after_replanning(machine: PlanningHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.run(10)
-    made: list[str] = []
-    plan_contenders = graph_planner.plan_contenders
-
-    def counted(graph: TaskGraph, *args: Any, **named: Any) -> Any:
-        made.append(graph.name)
-        return plan_contenders(graph, *args, **named)
-
-    monkeypatch.setattr(graph_planner, "plan_contenders", counted)
+    made = record_planned(monkeypatch)
     with machine.history() as history:
         kept = machine.session(history).plan(cholesky())
         assert not made

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.planned_graphs import record_planned
 
 import syclsched
 from syclsched import planning_session, workloads
@@ -20,10 +21,9 @@ from syclsched.costs import CostModel, MemoryHistory
 from syclsched.costs.history import HistoryKey, history_key
 from syclsched.kernels import get
 from syclsched.model.graph import TaskGraph
-from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.profile import Quantity
-from syclsched.planner import PlanRequest, graph_planner
+from syclsched.planner import PlanRequest
 from syclsched.profiling.storage import plan_store
 from syclsched.profiling.storage.plan_store import PlanStore
 
@@ -50,14 +50,7 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]
     """Record the names of planned graphs, with an empty data folder; every plan is kept."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr(planning_session, "_KEPT_FROM_S", 0.0)
-    planned: list[str] = []
-    plan_contenders = graph_planner.plan_contenders
-
-    def counted(graph: TaskGraph, *args: Any, **named: Any) -> tuple[Plan, ...]:
-        planned.append(graph.name)
-        return plan_contenders(graph, *args, **named)
-
-    monkeypatch.setattr(graph_planner, "plan_contenders", counted)
+    planned = record_planned(monkeypatch)
     yield planned
 
 
@@ -129,7 +122,7 @@ def test_a_noisy_time_may_differ_more(made: list[str]) -> None:
     assert len(made) == 1
 
 
-def test_plans_that_were_made_quickly_are_kept_in_this_process_only(
+def test_quickly_made_plans_are_kept_in_this_process(
     made: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(planning_session, "_KEPT_FROM_S", 1e9)

@@ -124,7 +124,7 @@ def test_too_little_memory_everywhere_is_refused_with_sizes() -> None:
         plan_graph(independent(1), two_devices(capacity=63))
 
 
-def test_candidates_that_do_not_fit_are_recorded_and_another_is_taken() -> None:
+def test_candidates_that_do_not_fit_are_recorded() -> None:
     platform = two_devices()
     small = tuple(replace(s, capacity_bytes=63) if s.name == "d0" else s for s in platform.spaces)
     plan = plan_graph(independent(), replace(platform, spaces=small))
@@ -204,7 +204,7 @@ def uneven() -> TaskGraph:
     return graph
 
 
-def test_the_search_is_a_candidate_like_the_others_and_never_makes_it_worse() -> None:
+def test_search_is_a_candidate_and_never_worse() -> None:
     without, with_it = (plan_graph(uneven(), two_devices(), steps=steps) for steps in (0, 3000))
     assert not any(c.policy.startswith("refined") for c in without.candidates)
     assert with_it.makespan_s <= without.makespan_s * (1 + 1e-9)
@@ -253,7 +253,7 @@ def test_a_described_platform_needs_no_filter_strings() -> None:
     assert plan_graph(independent(2), replace(platform, submission_s=1e-5)).makespan_s > 0
 
 
-def test_a_subset_that_cannot_run_a_task_is_recorded_and_passed_over() -> None:
+def test_device_subset_that_cannot_run_a_task_is_skipped() -> None:
     platform = two_devices()
     only_d1 = Operation(
         "gpu_only",

@@ -73,7 +73,7 @@ def test_a_task_takes_the_same_in_the_loop_as_in_a_plan(platform: Platform) -> N
     assert hybrid.makespans_s == pytest.approx(static.makespans_s, rel=0.05)
 
 
-def test_a_slow_device_is_left_to_others(platform: Platform) -> None:
+def test_slow_device_gets_no_tasks(platform: Platform) -> None:
     # A device a thousand times slower than estimated ruins a static plan; a policy that observes durations avoids it.
     disturbance = Disturbance(events=(SlowDown("xeon-8480", 0.0, 1000.0),))
     static = repeat(plan_graph(cholesky(), platform, policy="round-robin"), disturbance, [0])

@@ -13,5 +13,5 @@ def test_flags_count_only_where_every_core_has_them() -> None:
     assert parse_flags("Features\t: asimd\n") == frozenset()
 
 
-def test_no_cpuinfo_means_no_flags(tmp_path: Path) -> None:
+def test_no_flags_without_cpuinfo(tmp_path: Path) -> None:
     assert read_flags(tmp_path / "absent") == frozenset()

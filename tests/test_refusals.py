@@ -161,7 +161,7 @@ def run_by_policy(graph: TaskGraph) -> None:
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize("call", [calibrate, run, run_at_once, run_by_policy])
 @pytest.mark.parametrize(("kind", "error"), [("opencl-c", CapabilityError), ("python", KernelCompilationError)])
-def test_a_kernel_that_is_the_only_one_and_does_not_compile_is_an_error(
+def test_only_kernel_that_does_not_compile_is_an_error(
     call: Callable[[TaskGraph], None], kind: str, error: type[SyclschedError]
 ) -> None:
     with pytest.raises(error, match="no_such_name"):
@@ -171,9 +171,7 @@ def test_a_kernel_that_is_the_only_one_and_does_not_compile_is_an_error(
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize("call", [calibrate, run, run_by_policy])
 @pytest.mark.parametrize("kind", list(BROKEN))
-def test_a_kernel_that_does_not_compile_is_warned_of_where_another_is_used(
-    call: Callable[[TaskGraph], None], kind: str
-) -> None:
+def test_kernel_that_does_not_compile_gives_a_warning(call: Callable[[TaskGraph], None], kind: str) -> None:
     with pytest.warns(
         KernelCompilationWarning, match=rf"\({kind}\) on cpu cannot be compiled.*(\n.*)*no_such_name"
     ) as told:

@@ -27,7 +27,7 @@ def applied(activation: Activation, indent: str) -> str:
     return "".join(f"{indent}v = real({step})\n" for step in steps)
 
 
-def applied_wide(activation: Activation, indent: str) -> str:
+def applied_wide(activation: Activation) -> str:
     """Return source lines that apply an activation to a vector ``v``."""
     steps = (_VECTORS.step(str(name), "v", [*map(float, numbers)]) for name, *numbers in activation)
-    return "".join(f"{indent}v = {step}\n" for step in steps)
+    return "".join(f"v = {step}\n" for step in steps)

@@ -229,7 +229,7 @@ def _write(w: KernelWriter, *, gather_of: Callable[[Signature], _Gather]) -> Non
 
     if "status" in w.signature.shapes:
         first = w.first(plane=not space.indexed_by_element)
-        write_index_check(w, "indices", elements(w.signature, "indices"), [extent for extent, _ in axes], first)
+        write_index_check(w, elements(w.signature, "indices"), [extent for extent, _ in axes], first)
     if elements(w.signature):
         write_iteration(w, space, body)
 

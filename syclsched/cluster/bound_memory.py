@@ -29,11 +29,7 @@ class BoundMemory:
     """Memory that is held for the plans bound in this process; usable from any thread.
 
     Memory spaces that the host can address are in the machine's memory, and share it; each has a limit of its own, too.
-
-    Parameters
-    ----------
-    available : callable, optional
-        Returns the memory that the machine has left, in bytes; None if that is unknown.
+    ``available`` returns the bytes of memory that the machine has left; None if that is unknown.
     """
 
     def __init__(self, available: Callable[[], int | None] = available_bytes) -> None:

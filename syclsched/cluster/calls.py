@@ -67,15 +67,7 @@ class WorkerCall:
             self.answer.set_result(answer)
 
     def result(self, timeout_s: float | None = None) -> Any:
-        """Wait, and return the result or raise the error of the function.
-
-        Raises
-        ------
-        WorkerLostError
-            If the worker ends, or gives no sign of life, before the function has returned.
-        ClusterError
-            If the function does not return in time.
-        """
+        """Wait; return the result, or raise the function's error or that of a lost or late worker."""
         try:
             answer = self.answer.result(timeout_s)
         except FutureTimeoutError as error:
@@ -104,14 +96,7 @@ class WorkerCall:
 class Calls:
     """The calls of one process that are in progress.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        Client of the cluster.
-    mailbox : Mailbox
-        Of this process.
-    link : callable
-        Called with a worker; connects it to the mailbox and returns whether it can be reached.
+    ``link`` connects a worker to the mailbox and returns whether the worker can be reached.
     """
 
     def __init__(self, client: Client, mailbox: Mailbox, link: Callable[[ClusterWorker], bool]) -> None:
@@ -183,7 +168,6 @@ class Calls:
 
 
 def _named(error: SyclschedError, worker: ClusterWorker) -> SyclschedError:
-    """Return an error with the worker's name."""
     if isinstance(error, ClusterError) and error.worker == worker.address:
         error.worker, error.where = str(worker), f"worker {worker}"
     return error

@@ -52,16 +52,9 @@ WhenLost = Callable[[ClusterWorker, str], None]
 class Membership:
     """The workers of a cluster.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        Client of the cluster.
-    silent_s : float
-        Seconds without a heartbeat after which a worker counts as lost, until it gives one again.
-    lost : callable
-        Called at once, in Dask's thread, with a worker that is lost and the cause.
-    broken : callable
-        Called, in Dask's thread, with an error when the scheduler is lost.
+    Those without a heartbeat for ``silent_s`` seconds count as lost until they give one again. ``lost`` is called at
+    once, in Dask's thread, with a worker that is lost and the cause; ``broken`` with an error when the scheduler is
+    lost.
     """
 
     def __init__(

@@ -60,23 +60,9 @@ class NodeFacts:
 class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
     """One worker of a cluster; Dask makes a copy of it on each worker.
 
-    Parameters
-    ----------
-    cores : dict, optional
-        Core that each worker is bound to, by Dask's names of the workers.
-    local : bool, optional
-        Whether the process that connects has started the workers: they leave Ctrl-C to it.
-
-    Attributes
-    ----------
-    address : str
-        Of the worker.
-    mailbox : Mailbox
-        Its messages.
-    sockets : CommSockets
-        Its connections for them.
-    values : dict
-        Free for the functions that are called here; they lock it themselves.
+    ``cores`` are the cores that workers are bound to, by Dask's names of the workers. ``local`` workers were started by
+    the process that connects, and leave Ctrl-C to it. ``values`` is free for the functions that are called here; they
+    lock it themselves.
     """
 
     name = NODE_NAME
@@ -134,13 +120,7 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
 
     @property
     def platform(self) -> Platform:
-        """The machine's devices, with the profiles stored there; found on first use.
-
-        Raises
-        ------
-        ClusterError
-            If there are none.
-        """
+        """The machine's devices, with the profiles stored there; found on first use; `ClusterError` if none."""
         with self._lock:
             if self._platform is None:
                 try:
@@ -191,21 +171,6 @@ class Node(WorkerPlugin):  # type: ignore[misc]  # distributed is not checked
 def describe(node: Node, *, devices: bool = True) -> NodeFacts:
     """Return the description of a machine; see `Node.describe`."""
     return node.describe(devices=devices)
-
-
-def lose_peer(node: Node, peer: str, cause: str) -> None:
-    """Tell a worker that another is lost."""
-    node.mailbox.lose(peer, cause)
-
-
-def cancel_run(node: Node, run: str, cause: str) -> None:
-    """End all waits for messages of a run on a worker."""
-    node.mailbox.cancel(run, cause)
-
-
-def end_run(node: Node, run: str) -> None:
-    """Drop all messages of a run on a worker."""
-    node.mailbox.end(run)
 
 
 def _pin(core: int) -> None:

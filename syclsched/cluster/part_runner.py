@@ -102,26 +102,8 @@ class PartStatus:
 class PartRunner:
     """A part of a plan, bound to this machine's devices for repeated runs.
 
-    Parameters
-    ----------
-    key : str
-        Identity of the part, which its host tasks carry.
-    part : MachinePart
-        Its tasks, with the schedule of the plan.
-    platform : Platform
-        This machine.
-    mailbox : Mailbox
-        Sends and receives.
-    addresses : dict of str to str
-        The other machines' addresses by name.
-    message_timeout_s : float
-        Longest wait for one message.
-    safeguards : Safeguards
-        Limits of its runs.
-    dynamic : PartPolicy or None
-        The policy that decides its runs; None if they follow the schedule.
-    client : str
-        The client that has bound it: user, host and process.
+    Its host tasks carry its ``key``. ``addresses`` are those of the other machines by name. Without a ``dynamic``
+    policy, runs follow the schedule of the plan. ``client`` is who has bound it: user, host and process.
     """
 
     def __init__(

@@ -113,18 +113,10 @@ _NOTHING_HELD: Held = {}
 
 
 def divide(plan: Plan, graph: TaskGraph, send: Exchange, receive: Exchange, held: Held = _NOTHING_HELD) -> DividedPlan:
-    """Return the parts of a plan.
+    """Return the parts of a plan, which was made for a platform of `joined`.
 
-    Parameters
-    ----------
-    plan : Plan
-        A plan for a platform made by `joined`.
-    graph : TaskGraph
-        The graph in the form the plan was made for.
-    send, receive : callable
-        Functions of modules, called by the parts' host tasks as ``send(data, number=..., machine=...)``.
-    held : dict of str to sequence of HeldRows, optional
-        Initial values that machines have in memory; they go from machine to machine.
+    ``send`` and ``receive`` are functions of modules, called by the parts' host tasks as ``send(data, number=...,
+    machine=...)``. ``held`` are initial values that machines have in memory; they go from machine to machine.
     """
     return _Division(plan, graph, send, receive, held).divided()
 

@@ -100,15 +100,7 @@ class ConnectedWorkers:
         return self.members.workers()
 
     def worker(self, name: str) -> ClusterWorker:
-        """Return a worker by name.
-
-        Raises
-        ------
-        WorkerLostError
-            If it was there before.
-        ClusterError
-            If there has never been such a worker.
-        """
+        """Return a worker by name; raise `WorkerLostError` if it is lost, `ClusterError` if it is unknown."""
         return self.members.worker(name)
 
     def when_lost(self, call: WhenLost) -> Callable[[], None]:
@@ -118,23 +110,10 @@ class ConnectedWorkers:
     # --- functions on workers ---------------------------------------------------------------------
 
     def call(self, worker: str, function: str, *arguments: Any, timeout_s: float = ANSWER_S, **named: Any) -> Any:
-        """Call a function on a worker and return its result.
+        """Call a function, ``module:function``, on a worker and return its result.
 
-        Parameters
-        ----------
-        worker : str
-            Name of the worker.
-        function : str
-            ``module:function``.
-        timeout_s : float, optional
-            Longest time to wait.
-
-        Raises
-        ------
-        WorkerLostError
-            If the worker ends, or gives no sign of life, before the function has returned.
-        ClusterError
-            If the function does not return in time.
+        Raises `WorkerLostError` if the worker ends or gives no sign of life, `ClusterError` if the function takes too
+        long.
         """
         return self.start(worker, function, *arguments, **named).result(timeout_s)
 
@@ -171,12 +150,8 @@ class ConnectedWorkers:
     def link(self, worker: str) -> str:
         """Let a worker send messages to this process, with `address` as destination; return the worker's address.
 
-        This process can then send to it, too. Data goes from process to process, without the scheduler.
-
-        Raises
-        ------
-        WorkerLostError
-            If the worker cannot be reached from here, though the scheduler can reach it.
+        This process can then send to it, too. Data goes from process to process, without the scheduler. Raises
+        `WorkerLostError` if the worker cannot be reached from here, though the scheduler can reach it.
         """
         target = self.members.known_worker(worker)
         if not self._reached(target):

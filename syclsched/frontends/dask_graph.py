@@ -183,7 +183,6 @@ def import_graph(
 
 
 def _needed(nodes: Mapping[Key, Any], keys: Iterable[Key]) -> dict[Key, Any]:
-    """Return the nodes that some keys need."""
     needed: dict[Key, Any] = {}
     todo = list(keys)
     while todo:

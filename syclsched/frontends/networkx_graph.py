@@ -305,7 +305,6 @@ def _title(digraph: nx.DiGraph, name: str | None) -> str:
 
 
 def _submission(digraph: nx.DiGraph, names: Mapping[Hashable, str], order: tuple[str, ...]) -> list[str]:
-    """Return the submission order of the tasks."""
     places = {text: digraph.nodes[node].get("order") for node, text in names.items()}
     if not all(isinstance(place, int) for place in places.values()):
         return list(order)

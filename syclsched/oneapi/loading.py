@@ -93,7 +93,7 @@ def _load() -> Runtime:
     generation = stack_generation.installed()
     # With another NumPy, dpctl can be imported, but packages that use its arrays cannot.
     if "numpy" in generation.mismatched_packages(versions):
-        what, command = generation.mixture(versions)
+        what, command = generation.describe_mixed(versions)
         raise _cannot_load(what, command)
     wanted = libraries.groups(generation, libraries.needed_sycl_library(libraries.dpctl_folder()))
     values: dict[str, str] = {}
@@ -259,7 +259,7 @@ def explain_import_failure(
     generation = stack_generation.intended(versions, python)
     install_command = generation.install_command
     if generation.mismatched_packages(versions):
-        mixed, command = generation.mixture(versions)
+        mixed, command = generation.describe_mixed(versions)
         return f"dpctl cannot be imported ({message}); {mixed}", command
     if "dpctl" not in versions and "No module named 'dpctl'" in message:
         return "dpctl is not installed", install_command()

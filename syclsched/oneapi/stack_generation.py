@@ -68,7 +68,7 @@ class StackGeneration:
             found.append("numpy")
         return tuple(dict.fromkeys(found))
 
-    def mixture(self, versions: Mapping[str, str]) -> tuple[str, str]:
+    def describe_mixed(self, versions: Mapping[str, str]) -> tuple[str, str]:
         """Return a description of a mixed installation, and the command that makes it one of this generation."""
         mismatched = self.mismatched_packages(versions)
         rest = [name for name in self.required if name in versions and name not in mismatched][:_MOST_NAMED]

@@ -23,26 +23,16 @@ _OF_ARRAYS: Final = frozenset({"shape", "size", "ndim", "dtype", "strides", "ite
 
 @dataclass(slots=True)
 class ParameterUse:
-    """Use of one parameter in a kernel.
+    """Use of one parameter in a kernel."""
 
-    Parameters
-    ----------
-    is_array : bool, optional
-        Whether it is used as an array is.
-    loaded, stored : bool, optional
-        Whether elements are read, and written.
-    every_item : int or None, optional
-        If every work-item writes the element of its own index, and does nothing else with the array: the number of
-        dimensions of the index.
-    passed_to : str or None, optional
-        A function that it is passed to, and of which the code is not known.
-    """
-
-    is_array: bool = False
+    is_array: bool = False  # whether it is used as an array is
+    #: Whether elements are read, and written.
     loaded: bool = False
     stored: bool = False
+    #: If every work-item writes the element of its own index, and does nothing else with the array: the number of
+    #: dimensions of the index.
     every_item: int | None = None
-    passed_to: str | None = None
+    passed_to: str | None = None  # a function that it is passed to, and of which the code is not known
 
     def add(self, *, loaded: bool = False, stored: bool = False) -> None:
         """Note an access to elements."""
@@ -53,17 +43,7 @@ class ParameterUse:
 
 @dataclass(slots=True)
 class KernelSource:
-    """The definition of a kernel or device function, with the objects that its names stand for.
-
-    Parameters
-    ----------
-    function : function
-        The function.
-    definition : ast.FunctionDef
-        Its definition.
-    parameters : list of str
-        Names of its parameters.
-    """
+    """The definition of a kernel or device function, with the objects that its names refer to."""
 
     function: FunctionType
     definition: ast.FunctionDef
@@ -240,10 +220,7 @@ def access_modes(
 ) -> dict[str, tuple[AccessMode, int | None] | None]:
     """Return mode and dimensions (None: any) of each array parameter that is not annotated, and None for numbers.
 
-    Raises
-    ------
-    ArgumentError
-        If the mode of a parameter does not follow from the source.
+    Raises `ArgumentError` if the mode of a parameter does not follow from the source.
     """
     names = [name for name in list(inspect.signature(function).parameters)[1:] if name not in annotated]
     if source is None:

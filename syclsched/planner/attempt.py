@@ -73,7 +73,7 @@ class Attempt:
         value = rank(self.aim, self.metrics)[1]
         return (value, penalised_makespan_s(self.plan)) if self.aim.plain else (value,)
 
-    def beside(self, candidate: Candidate) -> Attempt:
+    def with_candidate(self, candidate: Candidate) -> Attempt:
         """Return this attempt with one more candidate."""
         return replace(self, plan=replace(self.plan, candidates=(*self.plan.candidates, candidate)))
 
@@ -123,10 +123,12 @@ def attempt(graph: TaskGraph, request: PlanTarget, budget: SearchBudget) -> Atte
     try:
         other = _attempt(graph, wider, budget.reduced(_WIDE_STEPS))
     except (PlanError, PolicyError) as error:
-        return found.beside(Candidate(_lanes_text(wide), None, str(error)))
+        return found.with_candidate(Candidate(_lanes_text(wide), None, str(error)))
     if other.plan.makespan_s * (1.0 + CROWDED) < found.plan.makespan_s and other.better_than(found):
-        return other.beside(Candidate(f"{_lanes_text(request.platform)}, {found.plan.policy}", found.plan.makespan_s))
-    return found.beside(Candidate(f"{_lanes_text(wide)}, {other.plan.policy}", other.plan.makespan_s))
+        return other.with_candidate(
+            Candidate(f"{_lanes_text(request.platform)}, {found.plan.policy}", found.plan.makespan_s)
+        )
+    return found.with_candidate(Candidate(f"{_lanes_text(wide)}, {other.plan.policy}", other.plan.makespan_s))
 
 
 def _may_need_host_lanes(graph: TaskGraph, wider: PlanTarget) -> bool:

@@ -109,7 +109,7 @@ class AutoPlanner:
         self._simulate(ranked, len(ranked) if all_of_them else _SIMULATED_LARGE if large else SIMULATED)
         others = [entry for entry in distinct([*ranked, *best_parts]) if entry not in ranked]
         self._simulate(others, _SIMULATED_PARTS_LARGE if large else _SIMULATED_PARTS)
-        self._simulate([*refined, *(e for e in singles if self._may_win(e))], len(singles) + 1)
+        self._simulate([*refined, *(e for e in singles if self._may_be_best(e))], len(singles) + 1)
         if self._may_search():
             self._search([*singles, *together, *chain.from_iterable(parts)])
         if self.plan is None:
@@ -246,7 +246,7 @@ class AutoPlanner:
                 kept = sorted(fastest[:count].tolist())
                 yield tuple([name for m in kept for name in problem.devices[starts[m] : starts[m + 1]]])
 
-    def _may_win(self, single: PolicyResult) -> bool:
+    def _may_be_best(self, single: PolicyResult) -> bool:
         """Return whether a single device's work alone takes less time than the best plan."""
         if self.plan is None:
             return True

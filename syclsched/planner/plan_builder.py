@@ -28,7 +28,7 @@ from syclsched.scheduling.objectives import (
     Metrics,
 )
 from syclsched.scheduling.portfolio import ROUNDING, PolicyResult
-from syclsched.scheduling.problem import on_devices, staying
+from syclsched.scheduling.problem import on_devices, with_fixed_devices
 from syclsched.simulation import predict
 
 #: Plans with more task-device pairs than this carry no options; `Plan.explain` then says less.
@@ -69,7 +69,7 @@ class PlanBuilder:
                 is_one_machine = not any(machine_of(device.name) for device in self.platform.devices)
                 resident = donated_inputs(self.graph) if is_one_machine else ()
                 problem = build_problem(self.graph, self.platform, self.costs, resident=resident)
-                self.problems[devices] = staying(problem, self.stay) if self.stay else problem
+                self.problems[devices] = with_fixed_devices(problem, self.stay) if self.stay else problem
             else:
                 self.problems[devices] = self._part(devices)
         return self.problems[devices]

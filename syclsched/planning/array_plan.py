@@ -137,7 +137,6 @@ class ArrayPlan:
         return texts_of((*self.draft.implementations, None))
 
     def _table(self, lane: int) -> InstructionTable:
-        """Return the instructions of a lane."""
         start, end = self._lane_starts[lane : lane + 2].tolist()
         number = self._by_lane[start:end]
         draft, steps, count = self.draft, self.draft.steps, len(self.draft.steps)

@@ -78,7 +78,7 @@ class RecordingHistory(Protocol):
         """Add samples taken under a load."""
         ...
 
-    def doubt(self, key: HistoryKey) -> None:
+    def distrust(self, key: HistoryKey) -> None:
         """Trust the samples of a key, and of its alternatives, no longer."""
         ...
 
@@ -123,7 +123,7 @@ def calibrate(
     cases, choices = _cases(graph, platform, costs, choices_only=choices_only)
     if again:
         for case in cases:
-            history.doubt(case.key)
+            history.distrust(case.key)
     known = {case.key: history.lookup(case.key) for case in cases}
     unknown = [c for c in cases if known[c.key] is None]
     doubtful = [c for c in cases if (found := known[c.key]) is not None and is_provisional(found)]

@@ -46,7 +46,7 @@ def estimate(samples: Sequence[Sample]) -> Quantity:
     return replace(found, uncertainty=_uncertainty(found))
 
 
-def pace(kinds: Iterable[Sequence[Sample]], since_s: float) -> float | None:
+def recent_slowdown(kinds: Iterable[Sequence[Sample]], since_s: float) -> float | None:
     """Return how much longer tasks take lately than usual: the median ratio over kinds of tasks in recent runs.
 
     Machines change speed by the hour without any load that can be seen. None if the last runs tell nothing else than
@@ -63,7 +63,7 @@ def pace(kinds: Iterable[Sequence[Sample]], since_s: float) -> float | None:
     return found if abs(found - 1.0) > _DRIFT_SHARE else None
 
 
-def paced(quantity: Quantity, samples: Sequence[Sample], factor: float | None, since_s: float) -> Quantity:
+def at_recent_speed(quantity: Quantity, samples: Sequence[Sample], factor: float | None, since_s: float) -> Quantity:
     """Return an estimate at today's pace, unless most of its trusted samples are as recent."""
     trusted = [sample.when_s for sample in samples if sample.quiet]
     if factor is None or not trusted or _median(trusted) >= since_s:

@@ -42,18 +42,18 @@ def split_spikes(samples: Sequence[float]) -> tuple[list[float], list[float]]:
     return [s for s in samples if s <= limit], [s for s in samples if s > limit]
 
 
-def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """Return a distribution-free confidence interval of the median, from two order statistics.
+def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
+    """Return a distribution-free 95 % confidence interval of the median, from two order statistics.
 
     The k-th smallest and k-th largest of n samples enclose the true median with probability
     ``1 - 2 P(B <= k - 1)``, B binomial with n trials of probability 1/2 (David and Nagaraja, Order Statistics,
-    3rd ed., 7.1). The largest k that keeps ``confidence`` is taken.
+    3rd ed., 7.1). The largest k that keeps 95 % is taken.
     """
     n = len(samples)
     tail, k = 0.0, 0
     while k < n:
         tail += math.comb(n, k) * 0.5**n
-        if 1.0 - 2.0 * tail < confidence:
+        if 1.0 - 2.0 * tail < 0.95:
             break
         k += 1
     if k == 0:

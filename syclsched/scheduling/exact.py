@@ -100,7 +100,7 @@ class _Programme:
         self.copies: dict[tuple[int, int, int], tuple[Any, Any, Any]] = {}
         self._channels: dict[int, list[Any]] = {}
         self._copies()
-        self._wishes()
+        self._constrain_results()
         for intervals in self._channels.values():
             self.model.add_no_overlap(intervals)
         self._hint_copies(start)
@@ -201,7 +201,7 @@ class _Programme:
                             after = self.begin[task] >= self.end[maker] + self._ticks(seconds)
                             self.model.add(after).only_enforce_if([lies, is_here])
 
-    def _wishes(self) -> None:
+    def _constrain_results(self) -> None:
         tables, want_s = self.problem.tables, self._evaluator.state.want_s
         for k, item in enumerate(tables.want_item.tolist()):
             for origin, lies in self._origin_of(self.lies, item).items():

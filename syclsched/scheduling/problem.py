@@ -248,7 +248,7 @@ def on_devices(problem: Problem, devices: Iterable[str]) -> Problem:
     )
 
 
-def staying(problem: Problem, places: Mapping[str, str]) -> Problem:
+def with_fixed_devices(problem: Problem, places: Mapping[str, str]) -> Problem:
     """Return the problem in which each of the given tasks runs on its device, or on a host if it is able to."""
     tables = problem.tables
     hosts = np.array([local_name(name) == HOST for name in problem.devices])

@@ -10,7 +10,7 @@ Copies do not interfere; they share channels (see `syclsched.simulation.channels
 A lane waits at an allocation until enough memory has been freed for it and for all allocations before it in the plan's
 order. A free does not block its lane: it takes effect once the lane has reached it and its waits are done.
 
-A lane has at most one pending event. All events of one instant are processed before channels are granted and rates are
+A lane has at most one flags event. All events of one instant are processed before channels are granted and rates are
 set for the time after it, so the result does not depend on the order of the lanes.
 """
 
@@ -31,25 +31,20 @@ _WAITING, _DUE, _RUNNING, _LATENCY, _MOVING, _QUEUED, _DEAD = 0, 1, 2, 3, 4, 5, 
 
 
 class _EngineState(NamedTuple):
-    """State of a run beside its machine. A list of lanes has its length as its first element.
+    """State of a run beside its machine. A list of lanes has its length as its first element."""
 
-    ``heap`` is the event queue. ``stack`` has the lanes to advance, and frees (as -2 minus their index). ``ported`` has
-    the lanes that wait for a channel, in order of submission; ``parked`` those that wait for memory. ``todo`` has
-    flags: whether rates, channels and bandwidth shares must be updated, and whether all is submitted. ``moving``,
-    ``flows`` and ``speed`` are buffers for the lanes whose copies move data, their instructions and their speeds.
-    """
-
-    heap: Ints
-    stack: Ints
-    ported: Ints
-    parked: Ints
-    todo: Ints
+    heap: Ints  # the event queue
+    stack: Ints  # lanes to advance, and frees (as -2 minus their index)
+    channel_waiters: Ints  # lanes that wait for a channel, in order of submission
+    memory_waiters: Ints  # lanes that wait for memory
+    flags: Ints  # whether rates, channels and bandwidth shares must be updated, and whether all is submitted
+    #: Buffers for the lanes whose copies move data, their instructions and their speeds.
     moving: Ints
     flows: Ints
     speed: Floats
 
 
-#: Indices into `_EngineState.todo`.
+#: Indices into `_EngineState.flags`.
 _RATES, _PORTS, _FLOWS, _SUBMITTED = 0, 1, 2, 3
 
 
@@ -69,10 +64,11 @@ def run_machine(m: Machine) -> Records:
 
 def _state(lanes: int, steps: int) -> _EngineState:
     """Return the initial state for some number of lanes and steps."""
-    heap, ported, parked = (np.zeros(lanes + 1, dtype=np.int64) for _ in range(3))
+    heap, channel_waiters, memory_waiters = (np.zeros(lanes + 1, dtype=np.int64) for _ in range(3))
     stack = np.zeros(lanes + steps + 1, dtype=np.int64)
     moving, flows = (np.zeros(lanes, dtype=np.int64) for _ in range(2))
-    return _EngineState(heap, stack, ported, parked, np.zeros(4, dtype=np.int64), moving, flows, np.zeros(lanes))
+    flags = np.zeros(4, dtype=np.int64)
+    return _EngineState(heap, stack, channel_waiters, memory_waiters, flags, moving, flows, np.zeros(lanes))
 
 
 @lean
@@ -82,8 +78,8 @@ def _run_machine(m: Machine, s: _EngineState) -> None:
     submitted_s = 0.0
     for i in range(len(m.steps)):
         submitted_s = max(submitted_s, m.steps[i].submit_s)
-    s.todo[_SUBMITTED] = submitted_s <= 0.0
-    if not s.todo[_SUBMITTED]:
+    s.flags[_SUBMITTED] = submitted_s <= 0.0
+    if not s.flags[_SUBMITTED]:
         _count_submission(m, 1)
     event = 0
     for lane in range(len(lanes)):
@@ -92,7 +88,7 @@ def _run_machine(m: Machine, s: _EngineState) -> None:
     _update_rates(m, s, 0.0)
     while True:
         now = lanes[heap[1]].due_s if heap[0] else np.inf
-        if not s.todo[_SUBMITTED]:
+        if not s.flags[_SUBMITTED]:
             now = min(now, submitted_s)
         if event < len(m.events):
             now = min(now, m.events[event].at_s)
@@ -106,8 +102,8 @@ def _run_machine(m: Machine, s: _EngineState) -> None:
             else:
                 _end(m, s, lane, now)
                 _advance_lanes(m, s, now)
-        if not s.todo[_SUBMITTED] and submitted_s <= now:
-            s.todo[_SUBMITTED] = s.todo[_RATES] = 1
+        if not s.flags[_SUBMITTED] and submitted_s <= now:
+            s.flags[_SUBMITTED] = s.flags[_RATES] = 1
             _count_submission(m, -1)
         while event < len(m.events) and m.events[event].at_s <= now:
             _apply_disturbance(m, s, event, now)
@@ -155,8 +151,8 @@ def _advance_lanes(m: Machine, s: _EngineState, now: float) -> None:
                 break
             if step.kind == ALLOC:
                 if m.freed_bytes[step.first] < step.room_bytes:
-                    s.parked[0] += 1
-                    s.parked[s.parked[0]] = lane
+                    s.memory_waiters[0] += 1
+                    s.memory_waiters[s.memory_waiters[0]] = lane
                     break
                 step.start_s = now
                 step.finish_s = now
@@ -188,7 +184,7 @@ def _apply_free(m: Machine, s: _EngineState, free: int, now: float) -> None:
     step.finish_s = now
     m.freed_bytes[step.first] += step.room_bytes
     _done(m, s, step)
-    if s.parked[0]:
+    if s.memory_waiters[0]:
         _resume_parked(m, s)
 
 
@@ -196,16 +192,16 @@ def _apply_free(m: Machine, s: _EngineState, free: int, now: float) -> None:
 def _resume_parked(m: Machine, s: _EngineState) -> None:
     """Resume the lanes whose allocations now fit."""
     kept = 0
-    for n in range(1, s.parked[0] + 1):
-        lane = s.parked[n]
+    for n in range(1, s.memory_waiters[0] + 1):
+        lane = s.memory_waiters[n]
         step = m.steps[m.lanes[lane].pointer]
         if m.freed_bytes[step.first] < step.room_bytes:
             kept += 1
-            s.parked[kept] = lane
+            s.memory_waiters[kept] = lane
         else:
             s.stack[0] += 1
             s.stack[s.stack[0]] = lane
-    s.parked[0] = kept
+    s.memory_waiters[0] = kept
 
 
 @lean
@@ -236,13 +232,13 @@ def _begin(m: Machine, s: _EngineState, lane: int, now: float) -> None:
         state.phase = _DEAD
     elif m.contention == ONE_PORT and step.first >= 0:
         state.phase = _QUEUED
-        s.todo[_PORTS] = 1
-        s.ported[0] += 1
-        place = s.ported[0]
-        while place > 1 and m.steps[m.lanes[s.ported[place - 1]].pointer].order > step.order:
-            s.ported[place] = s.ported[place - 1]
+        s.flags[_PORTS] = 1
+        s.channel_waiters[0] += 1
+        place = s.channel_waiters[0]
+        while place > 1 and m.steps[m.lanes[s.channel_waiters[place - 1]].pointer].order > step.order:
+            s.channel_waiters[place] = s.channel_waiters[place - 1]
             place -= 1
-        s.ported[place] = lane
+        s.channel_waiters[place] = lane
     else:
         _start(m, s, lane, now)
 
@@ -274,8 +270,8 @@ def _count(m: Machine, s: _EngineState, lane: int, change: int) -> None:
     state = m.lanes[lane]
     device = m.devices[state.device]
     device.running += change
-    if device.beside_start < device.beside_end:
-        s.todo[_RATES] = 1
+    if device.interference_start < device.interference_end:
+        s.flags[_RATES] = 1
     if state.processor >= 0:
         _want(m, s, state.processor, float(change * state.cores))
 
@@ -297,27 +293,27 @@ def _want(m: Machine, s: _EngineState, number: int, cores: float) -> None:
     before = processor.wanted
     processor.wanted += cores
     if max(before, processor.wanted) > processor.cores:
-        s.todo[_RATES] = 1
+        s.flags[_RATES] = 1
 
 
 @lean
 def _rate(m: Machine, s: _EngineState, lane: int) -> float:
     """Return the current rate of a lane's instruction: 1 if nothing slows it down."""
     state = m.lanes[lane]
-    load = 0.0 if s.todo[_SUBMITTED] else state.load
+    load = 0.0 if s.flags[_SUBMITTED] else state.load
     if m.steps[state.pointer].kind == COPY:
         return float(state.speed / (1.0 + load))
     device = m.devices[state.device]
     if state.mixes:
-        for n in range(device.beside_start, device.beside_end):
-            beside = m.beside[n]
-            load += beside.factor * (m.devices[beside.device].running - (beside.device == state.device))
-    crowding = 1.0
+        for n in range(device.interference_start, device.interference_end):
+            other = m.interference[n]
+            load += other.factor * (m.devices[other.device].running - (other.device == state.device))
+    oversubscription = 1.0
     if state.mixes and state.processor >= 0:
         processor = m.processors[state.processor]
         if processor.wanted > processor.cores:
-            crowding = processor.wanted / processor.cores
-    return float(1.0 / ((1.0 + load) * crowding * device.slowed))
+            oversubscription = processor.wanted / processor.cores
+    return float(1.0 / ((1.0 + load) * oversubscription * device.slowed))
 
 
 @lean
@@ -331,9 +327,9 @@ def _release(m: Machine, s: _EngineState, lane: int) -> None:
         return
     _use_cores(m, s, step, -1)
     if state.phase == _MOVING:
-        s.todo[_FLOWS] = 1
+        s.flags[_FLOWS] = 1
     elif m.contention == ONE_PORT and step.first >= 0:
-        s.todo[_PORTS] = 1
+        s.flags[_PORTS] = 1
         m.channels[step.first].taken = 0
         if step.second >= 0:
             m.channels[step.second].taken = 0
@@ -349,7 +345,7 @@ def _end(m: Machine, s: _EngineState, lane: int, now: float) -> None:
         state.left_s = step.duration_s - step.latency_s
         state.since_s = now
         state.rate = 0.0  # until `_update_rates` gives it a share of the bandwidth
-        s.todo[_FLOWS] = 1
+        s.flags[_FLOWS] = 1
         return
     _release(m, s, lane)
     step.finish_s = now
@@ -365,7 +361,7 @@ def _apply_disturbance(m: Machine, s: _EngineState, at: int, now: float) -> None
     event = m.events[at]
     if event.device >= 0:
         m.devices[event.device].slowed = event.factor
-        s.todo[_RATES] = 1
+        s.flags[_RATES] = 1
         return
     for lane in range(len(m.lanes)):
         state = m.lanes[lane]
@@ -375,8 +371,8 @@ def _apply_disturbance(m: Machine, s: _EngineState, at: int, now: float) -> None
         if step.lost_s > now:
             continue
         if state.phase == _QUEUED:
-            _remove(s.ported, lane)
-            s.todo[_PORTS] = 1
+            _remove(s.channel_waiters, lane)
+            s.flags[_PORTS] = 1
         else:
             _release(m, s, lane)
             step.finish_s = now
@@ -399,16 +395,16 @@ def _remove(lanes: Ints, lane: int) -> None:
 @lean
 def _update_rates(m: Machine, s: _EngineState, now: float) -> None:
     """Grant free channels, and update the rates if anything has changed."""
-    if s.todo[_PORTS]:
-        s.todo[_PORTS] = 0
+    if s.flags[_PORTS]:
+        s.flags[_PORTS] = 0
         _grant_channels(m, s, now)
-    if s.todo[_FLOWS]:
-        s.todo[_FLOWS] = 0
-        s.todo[_RATES] = 1
+    if s.flags[_FLOWS]:
+        s.flags[_FLOWS] = 0
+        s.flags[_RATES] = 1
         _share_bandwidth(m, s)
-    if not s.todo[_RATES]:
+    if not s.flags[_RATES]:
         return
-    s.todo[_RATES] = 0
+    s.flags[_RATES] = 0
     for lane in range(len(m.lanes)):
         state = m.lanes[lane]
         if state.phase == _RUNNING or state.phase == _LATENCY or state.phase == _MOVING:
@@ -428,8 +424,8 @@ _FREE, _TAKEN, _CLAIMED = 0, 1, 2
 def _grant_channels(m: Machine, s: _EngineState, now: float) -> None:
     """Start the copies whose channels are free; a blocked copy keeps later ones off its free channel."""
     kept = 0
-    for n in range(1, s.ported[0] + 1):
-        lane = s.ported[n]
+    for n in range(1, s.channel_waiters[0] + 1):
+        lane = s.channel_waiters[n]
         step = m.steps[m.lanes[lane].pointer]
         free = m.channels[step.first].taken == _FREE
         if step.second >= 0:
@@ -440,10 +436,10 @@ def _grant_channels(m: Machine, s: _EngineState, now: float) -> None:
             _start(m, s, lane, now)
         else:
             kept += 1
-            s.ported[kept] = lane
-    s.ported[0] = kept
+            s.channel_waiters[kept] = lane
+    s.channel_waiters[0] = kept
     for n in range(1, kept + 1):
-        step = m.steps[m.lanes[s.ported[n]].pointer]
+        step = m.steps[m.lanes[s.channel_waiters[n]].pointer]
         _mark(m, step.first, _CLAIMED, _FREE)
         _mark(m, step.second, _CLAIMED, _FREE)
 

@@ -60,17 +60,17 @@ LANE = np.dtype(
     ]
 )
 
-#: A device: the devices that slow it down are rows ``beside_start`` to ``beside_end`` of `BESIDE`. ``running``: number
-#: of its lanes that compute. ``slowed``: how many times slower than planned it is.
+#: A device: the devices that slow it down are rows ``interference_start`` to ``interference_end`` of `INTERFERENCE`.
+#: ``running``: number of its lanes that compute. ``slowed``: how many times slower than planned it is.
 DEVICE = np.dtype(
     [
-        *((name, np.int64) for name in ("beside_start", "beside_end", "running")),
+        *((name, np.int64) for name in ("interference_start", "interference_end", "running")),
         ("slowed", np.float64),
     ]
 )
 
 #: A device that interferes with another, and the interference factor.
-BESIDE = np.dtype([("device", np.int64), ("factor", np.float64)])
+INTERFERENCE = np.dtype([("device", np.int64), ("factor", np.float64)])
 
 #: A processor: its number of cores; how many of them the submitting thread uses until everything is submitted; state of
 #: the run: how many of them running instructions, and the submitting thread, could use.
@@ -92,7 +92,7 @@ class Machine(NamedTuple):
     steps: Records
     lanes: Records
     devices: Records
-    beside: Records
+    interference: Records
     processors: Records
     channels: Records
     events: Records

@@ -17,9 +17,9 @@ from syclsched.simulation.channels import share_channels
 from syclsched.simulation.instruction_columns import InstructionColumns, LaneLike, lane_devices, read_columns
 from syclsched.simulation.machine import (
     ALLOC,
-    BESIDE,
     DEVICE,
     EVENT,
+    INTERFERENCE,
     LANE,
     PROCESSOR,
     STEP,
@@ -224,8 +224,8 @@ def _devices(devices: dict[str, int], platform: Platform) -> tuple[Records, Reco
     start = [0, *accumulate(map(len, rows))]
     flat = list(chain.from_iterable(rows))
     return (
-        records(DEVICE, len(rows), beside_start=start[:-1], beside_end=start[1:], slowed=1.0),
-        records(BESIDE, len(flat), device=[d for d, _ in flat], factor=[f for _, f in flat]),
+        records(DEVICE, len(rows), interference_start=start[:-1], interference_end=start[1:], slowed=1.0),
+        records(INTERFERENCE, len(flat), device=[d for d, _ in flat], factor=[f for _, f in flat]),
     )
 
 
@@ -235,10 +235,10 @@ def _unshared(platform: Platform, pair: Interference) -> float:
     if first.processor is None or first.processor != second.processor:
         return pair.factor
     wanted = platform.lane_cores(first) + platform.lane_cores(second)
-    crowding = max(1.0, wanted / platform.processor_cores[first.processor])
+    oversubscription = max(1.0, wanted / platform.processor_cores[first.processor])
     if first.is_host or second.is_host:
-        return max(0.0, _DISPLACED / crowding - 1.0) if crowding > 1.0 else 0.0
-    return max(0.0, (1.0 + pair.factor) / crowding - 1.0)
+        return max(0.0, _DISPLACED / oversubscription - 1.0) if oversubscription > 1.0 else 0.0
+    return max(0.0, (1.0 + pair.factor) / oversubscription - 1.0)
 
 
 def _processors(platform: Platform) -> Records:

@@ -47,12 +47,12 @@ def time_machine(
     steps = run_machine(with_events(plan, actual, events) if events else actual)
     if (steps["outcome"] != DONE).any():
         if not any(isinstance(event, Failure) for event in events):
-            raise _stuck(plan, machine, steps)
+            raise _deadlock_error(plan, machine, steps)
         time_machine(plan, machine)  # raises if the plan does not end without failures either
     return steps
 
 
-def _stuck(plan: Plan, machine: Machine, steps: Records) -> IncompletePlanError:
+def _deadlock_error(plan: Plan, machine: Machine, steps: Records) -> IncompletePlanError:
     first = int(np.flatnonzero(steps["outcome"] != DONE)[0])
     lane = int(np.searchsorted(machine.lanes["end"], first, side="right"))
     return IncompletePlanError(

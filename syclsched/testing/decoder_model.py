@@ -191,7 +191,7 @@ class _GrowingDecoder:
         listed = [each if each.startswith("[") else self._add("Unsqueeze", each, "[0]") for each in extents]
         return self._add("Concat", *listed, axis=0)
 
-    def _parted(self, x: str, heads: str) -> str:
+    def _split_heads(self, x: str, heads: str) -> str:
         batch, new = self._extent(x, 0), self._extent(x, 1)
         return self._add(
             "Transpose", self._add("Reshape", x, self._list(batch, new, heads, "[size]")), perm=[0, 2, 1, 3]
@@ -235,10 +235,10 @@ class _GrowingDecoder:
         caches: list[str] = []
         for layer in range(self._layers):
             x = self._normalised(hidden)
-            q = self._turned(self._parted(self._product(x, width, width), "[heads]"), cosines, sines)
+            q = self._turned(self._split_heads(self._product(x, width, width), "[heads]"), cosines, sines)
             rows = self._groups * size
-            k = self._turned(self._parted(self._product(x, width, rows), "[groups]"), cosines, sines)
-            v = self._parted(self._product(x, width, rows), "[groups]")
+            k = self._turned(self._split_heads(self._product(x, width, rows), "[groups]"), cosines, sines)
+            v = self._split_heads(self._product(x, width, rows), "[groups]")
             for kind, new in (("key", k), ("value", v)):
                 self._nodes.append(
                     helper.make_node(

@@ -30,15 +30,7 @@ class InjectedError(Exception):
 
 
 class Injection:
-    """Active fault injection with its counters and its record of injected faults; made by `inject`.
-
-    Parameters
-    ----------
-    faults : iterable of Fault
-        Faults to inject.
-    seed : int
-        Seed of random faults.
-    """
+    """Active fault injection with its counters and its record of injected faults; made by `inject`."""
 
     def __init__(self, faults: Iterable[Fault], seed: int) -> None:
         self._faults = tuple(faults)
@@ -205,7 +197,6 @@ class Injection:
         return True
 
     def _delaying_faults(self, device: str, before: int) -> list[DeviceHang | DeviceSlowdown]:
-        """Return the faults that delay a submission."""
         delaying: list[DeviceHang | DeviceSlowdown] = []
         for fault in self._faults:
             if isinstance(fault, DeviceSlowdown) and fault.device == device:

@@ -53,13 +53,8 @@ def read_checkpoint(
 ) -> Checkpoint:
     """Read a checkpoint: values of the expected names, and of their slots in the optimiser.
 
-    Raises
-    ------
-    StorageError
-        If the file cannot be read.
-    FormatError
-        Unless it has a value of the right shape and dtype for all expected names; and after steps, an array of each of
-        the optimiser's slots. Or if it has other values than those that the model has ``held`` beside them.
+    Raises `StorageError` if the file cannot be read; `FormatError` if a value is missing or has another shape or dtype,
+    or if values differ from those that the model has ``held`` beside them.
     """
     where = str(path)
     try:

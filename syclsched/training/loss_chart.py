@@ -14,15 +14,7 @@ from syclsched.tracing.charts.output import INK, PALETTE, save_chart, set_title
 
 
 def draw_losses(epochs: Sequence[Sequence[float]], path: str | Path, *, title: str = "loss") -> None:
-    """Draw the loss of each step, and its mean over each epoch, to a .png, .svg or .pdf file.
-
-    Raises
-    ------
-    ArgumentError
-        If there are no losses.
-    StorageError
-        If the file cannot be written.
-    """
+    """Draw the loss of each step, and its mean over each epoch, to a .png, .svg or .pdf file."""
     from matplotlib.figure import Figure
 
     parts = [np.array(part) for part in epochs if len(part)]

@@ -251,7 +251,7 @@ class TrainingSession:
     def _try_split(self, values: Mapping[str, Array], target: Array) -> None:
         """If steps are divided among devices by prediction, keep that only if they are measured to be faster so."""
         planner = self._splits
-        if not isinstance(planner, SplitPlanner) or not self._recipe.may_try:
+        if not isinstance(planner, SplitPlanner) or not self._recipe.compares_runs:
             return
         target, _ = self._checked_target(values, target)
         shapes = self._model.full_shapes(

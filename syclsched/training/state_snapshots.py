@@ -59,10 +59,7 @@ class Snapshot:
 class StateSnapshots:
     """Snapshots of the state of one training, as far as that is in memory that the host cannot reach.
 
-    Parameters
-    ----------
-    every : int, optional
-        Steps from one to the next; 0 for none. By default so many that they take 2 % of the time.
+    They are made ``every`` so many steps, 0 for never; by default at such intervals that they take 2 % of the time.
     """
 
     def __init__(self, every: int | None) -> None:
@@ -184,7 +181,7 @@ class StateSnapshots:
             if not isinstance(value, ResidentArray):
                 np.copyto(values[name], value)
             elif values[name].nbytes:
-                queue = self._queues.beside(value.memory.queue)
+                queue = self._queues.queue_for(value.memory.queue)
                 before = [events[queue]] if queue in events else []
                 events[queue] = usm_memory.start_reading(values[name], value.memory.memory, queue, before)
                 self._events = (*events.values(),)

@@ -146,10 +146,7 @@ class StepRecipe:
     def on_platform(self) -> StepRecipe:
         """Return the recipe with the devices found.
 
-        Raises
-        ------
-        ArgumentError
-            If both a platform and devices were given, or a platform of several machines.
+        Raises `ArgumentError` if both a platform and devices were given, or a platform of several machines.
         """
         if self.cluster is not None:
             return replace(self, platform=self.cluster.platform())
@@ -178,7 +175,7 @@ class StepRecipe:
         return replace(self, platform=platform, devices=None, options=options)
 
     @property
-    def may_try(self) -> bool:
+    def compares_runs(self) -> bool:
         """Whether steps that are divided among devices are compared with steps on one device by running both."""
         options = self.options
         is_free = (
@@ -193,12 +190,8 @@ class StepRecipe:
         """Divide the steps of a model among devices; return the divided step, None if steps stay as they are.
 
         They are divided among several devices. On one they are cut into micro-batches where its memory is short, unless
-        the user has chosen these. A named policy places the tasks itself, unless a way is asked for.
-
-        Raises
-        ------
-        ArgumentError
-            If a division is asked for, and there is one device.
+        the user has chosen these. A named policy places the tasks itself, unless a way is asked for. Raises
+        `ArgumentError` if a division is asked for, and there is one device.
         """
         platform = self.on_platform().platform
         assert platform is not None

@@ -149,7 +149,6 @@ def train(
 
 
 def _shares(micro_batches: int | Sequence[float] | None) -> tuple[float, ...]:
-    """Return the shares of micro-batches."""
     if micro_batches is None:
         return (1.0,)
     if isinstance(micro_batches, int | np.integer) and not isinstance(micro_batches, bool):

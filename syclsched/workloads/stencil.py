@@ -70,7 +70,7 @@ def build(options: StencilOptions | None = None) -> Workload:
     graph = TaskGraph(NAME)
     now = _declare(graph, grid, rows, columns, "u0", with_data=True)
     new = _declare(graph, grid, rows, columns, "u1", with_data=False)
-    walls = _walls(graph, now)
+    boundaries = _boundaries(graph, now)
     for step in range(steps):
         for i, j in now:
             center = now[i, j]
@@ -78,10 +78,10 @@ def build(options: StencilOptions | None = None) -> Workload:
                 "out": new[i, j],
                 "center": center,
                 "coefficient": float(r),
-                "north": now.get((i - 1, j), walls[1, center.shape[1]]),
-                "south": now.get((i + 1, j), walls[1, center.shape[1]]),
-                "west": now.get((i, j - 1), walls[center.shape[0], 1]),
-                "east": now.get((i, j + 1), walls[center.shape[0], 1]),
+                "north": now.get((i - 1, j), boundaries[1, center.shape[1]]),
+                "south": now.get((i + 1, j), boundaries[1, center.shape[1]]),
+                "west": now.get((i, j - 1), boundaries[center.shape[0], 1]),
+                "east": now.get((i, j + 1), boundaries[center.shape[0], 1]),
             }
             graph.kernel(kernels.get("heat_step"), name=f"heat({step},{i},{j})", **arguments)
         now, new = new, now
@@ -117,15 +117,15 @@ def _declare(
     return found
 
 
-def _walls(graph: TaskGraph, parts: dict[tuple[int, int], LogicalArray]) -> dict[tuple[int, int], LogicalArray]:
+def _boundaries(graph: TaskGraph, parts: dict[tuple[int, int], LogicalArray]) -> dict[tuple[int, int], LogicalArray]:
     """Declare shared boundary arrays: a row and a column of zeros for every block size."""
-    walls: dict[tuple[int, int], LogicalArray] = {}
+    boundaries: dict[tuple[int, int], LogicalArray] = {}
     for block in parts.values():
         for shape in ((1, block.shape[1]), (block.shape[0], 1)):
-            if shape not in walls:
+            if shape not in boundaries:
                 name = f"wall[{shape[0]}x{shape[1]}]"
-                walls[shape] = graph.array(name, data=np.zeros(shape, block.dtype))
-    return walls
+                boundaries[shape] = graph.array(name, data=np.zeros(shape, block.dtype))
+    return boundaries
 
 
 def reference(grid: Array, coefficient: float, steps: int) -> Array:

@@ -16,7 +16,7 @@ from syclsched.cli.application import COMMANDS, load_command
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_summary_of_a_command_is_the_first_paragraph_of_its_help(name: str) -> None:
+def test_summary_of_a_command_is_its_first_paragraph(name: str) -> None:
     found = load_command(name)
     function = found.registered_callback.callback if isinstance(found, typer.Typer) else found
     assert COMMANDS[name].summary == " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
@@ -42,7 +42,7 @@ def imported_by(*arguments: str) -> str:
     return done.stderr
 
 
-def test_the_help_imports_no_parser_of_markdown_or_source_code_and_no_commands() -> None:
+def test_help_imports_no_parsers_and_no_commands() -> None:
     unwanted = ("rich", "pygments", "numpy", "syclsched.cli.options", "syclsched.cli.commands.plan")
     assert not [name for name in unwanted if f"'{name}'" in imported_by("--help")]
 

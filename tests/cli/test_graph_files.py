@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.commands import CommandResult, call
+from support.commands import CommandResult, call, refused
 from support.graph_files import SAMPLES
 
 from syclsched.cli.commands.simulate import platforms_of
@@ -32,14 +32,6 @@ def done(capsys: pytest.CaptureFixture[str], *arguments: object) -> CommandResul
     outcome = call(capsys, *arguments)
     assert outcome.code == 0, outcome.err
     return outcome
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    outcome = call(capsys, *arguments)
-    assert outcome.code == 2, outcome
-    assert "Traceback" not in outcome.err
-    assert "error:" in outcome.err
-    return " ".join(outcome.err.split())
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -112,9 +104,7 @@ def test_compare_takes_ready_graphs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "20 tasks" in shown and "single:max1550" in shown
 
 
-def test_the_two_fastest_plans_stand_on_one_page(
-    capsys: pytest.CaptureFixture[str], fork: Path, tmp_path: Path
-) -> None:
+def test_two_fastest_plans_on_one_page(capsys: pytest.CaptureFixture[str], fork: Path, tmp_path: Path) -> None:
     page = tmp_path / "two.html"
     policies = "single:max1550,heft,single:xeon-8480"
     shown = done(capsys, "compare", fork, "--platform", "xeon-8480,max1550", "--policies", policies, "--report", page)

@@ -137,7 +137,7 @@ def test_an_empty_selection(capsys: pytest.CaptureFixture[str]) -> None:
     assert "gpu7" in done.err and "Traceback" not in done.err
 
 
-def test_an_unwritable_data_folder_is_reported_and_the_run_continues(
+def test_unwritable_data_folder_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("not a folder")
@@ -147,7 +147,7 @@ def test_an_unwritable_data_folder_is_reported_and_the_run_continues(
     assert "The profile is not kept" in done.err and "right" in done.out
 
 
-def test_a_stream_and_a_look_at_its_record(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_stream_and_its_record(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     record, plan = tmp_path / "record.json", tmp_path / "plan.json"
     found = summary(
         capsys,

@@ -153,7 +153,7 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, place: str, calls: int) -> 
         ("syclsched.training.trainer.write_checkpoint", 0),
     ],
 )
-def test_control_c_writes_the_state_that_a_resumed_training_continues_with_the_same_bits(
+def test_interrupted_training_resumes_with_the_same_bits(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: str, calls: int
 ) -> None:
     choose_no_kernels(monkeypatch)

@@ -137,7 +137,6 @@ class TestUnreachable:
             apart.call("node1", f"{FUNCTIONS}:late")
         with pytest.raises(ClusterError, match=r"worker node0 .*sleep has not returned in 0\.1 s"):
             apart.call("node0", f"{FUNCTIONS}:sleep", 0.5, timeout_s=0.1)
-        assert not apart.mailbox.traffic()
 
     def test_messages_are_refused(self, apart: Cluster) -> None:
         with pytest.raises(WorkerLostError, match=r"node0 .*cannot be reached from this process: no route to host"):

@@ -129,7 +129,7 @@ def _times(
 @pytest.mark.parametrize("policy", POLICIES)
 @given(data=st.data())
 @settings(max_examples=examples(12), deadline=None)
-def test_every_message_arrives_and_only_messages_are_on_their_lanes(policy: str, data: st.DataObject) -> None:
+def test_messages_arrive_on_lanes_of_their_own(policy: str, data: st.DataObject) -> None:
     graph = data.draw(graphs(max_tasks=10, ranges=data.draw(st.booleans())))
     found = divided(data.draw(plans(graph, THREE)), graph)
     parts = prepared(found, policy)

@@ -218,7 +218,7 @@ def test_a_machine_without_work_has_no_part() -> None:
     assert found.messages == ()
 
 
-def test_a_function_without_arrays_runs_after_the_other_machine_by_an_edge() -> None:
+def test_edge_orders_functions_without_arrays_across_machines() -> None:
     graph = TaskGraph()
     order: list[str] = []
     graph.host(lambda: order.append("first"), name="first")

@@ -31,7 +31,7 @@ def test_devices_carry_their_machine() -> None:
     assert (machine_of(HOST), local_name(HOST)) == ("", HOST)
 
 
-def test_a_copy_between_machines_takes_every_step_of_the_way() -> None:
+def test_copy_between_machines_uses_every_link() -> None:
     platform, nbytes = cluster("a", "b"), 1e6
     space = MACHINE.compute_devices[0].space
     (link,) = platform.route(f"a/{space}", f"b/{space}")

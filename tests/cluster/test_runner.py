@@ -86,7 +86,7 @@ def test_a_run_is_planned_for_all_machines(cluster: Cluster) -> None:
         assert any("alone" in each.policy for each in run.plan.candidates)
 
 
-def test_a_plan_counts_the_time_to_send_inputs_of_runs_and_not_that_of_data_sent_once(cluster: Cluster) -> None:
+def test_plan_counts_sending_of_run_inputs_only(cluster: Cluster) -> None:
     def sent_s(**given: Any) -> dict[str, float]:
         graph = TaskGraph("inputs")
         for name in "xy":
@@ -135,7 +135,7 @@ def _copy(x: Any, y: Any) -> None:
     y[...] = x
 
 
-def test_any_error_of_one_part_ends_the_others_at_once_and_names_its_worker(cluster: Cluster) -> None:
+def test_error_of_one_part_ends_others_and_names_worker(cluster: Cluster) -> None:
     graph = TaskGraph("dividing")
     x, y = graph.array("x", (3,), data=np.zeros(3)), graph.array("y", (3,), data=np.ones(3))
     graph.host(_divides, name="divide0", x=x.update())
@@ -214,9 +214,7 @@ def test_a_cancel_before_a_part_has_begun_is_kept(cluster: Cluster, monkeypatch:
             short.wait(60)
 
 
-def test_a_message_that_is_waited_for_when_the_run_is_cancelled_is_no_failure(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cancelled_wait_for_a_message_is_no_failure(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = TaskGraph("waiting")
     x, y = graph.array("x", (3,), data=np.ones(3)), graph.array("y", (3,))
     graph.host(_copy, name="first0", x=x.read(), y=y.write())
@@ -378,7 +376,7 @@ def test_a_closed_runner_refuses_runs(cluster: Cluster) -> None:
         runner.run({"x": x})
 
 
-def test_a_run_restarts_without_the_killed_worker_if_the_rest_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_restarts_without_killed_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = TaskGraph("killed")
     x, y = graph.array("x", (100,)), graph.array("y", (100,))
     graph.host(_sleeps, name="slow0", x=x.update())
@@ -403,7 +401,7 @@ def _killed_place(name: str) -> str:
     return "node0/host" if name == "slow0" else "node1/cpu"
 
 
-def test_auto_keeps_everything_on_one_machine_where_the_network_is_slow() -> None:
+def test_auto_uses_one_machine_if_the_network_is_slow() -> None:
     from itertools import permutations
 
     from syclsched.cluster import NetworkPath, joined
@@ -420,7 +418,7 @@ def test_auto_keeps_everything_on_one_machine_where_the_network_is_slow() -> Non
         assert len({a.device.split("/")[0] for a in plan.schedule.assignments}) == count
 
 
-def test_auto_plans_once_for_each_kind_of_machine_and_for_its_own_host_only() -> None:
+def test_auto_plans_once_per_kind_of_machine() -> None:
     from itertools import permutations
 
     from syclsched.cluster import NetworkPath, joined

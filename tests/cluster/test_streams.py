@@ -76,7 +76,7 @@ def test_runs_of_a_stream_are_in_flight_at_the_same_time(cluster: Cluster) -> No
         assert [results["z"][0] for results in runner.stream(inputs(1, 2, 3, 4))] == [2, 8, 18, 32]
 
 
-def test_an_error_takes_the_place_of_its_result(cluster: Cluster) -> None:
+def test_error_replaces_its_result(cluster: Cluster) -> None:
     with bound(cluster) as runner:
         found = list(runner.stream(inputs(1, 13, 3), return_exceptions=True, results=["z"]))
         assert isinstance(found[1], ExecutionError) and "unlucky" in str(found[1]) and "generation 1" in str(found[1])

@@ -90,7 +90,7 @@ def files(folder: Path, stamp: str = "now") -> CacheFile:
     return CacheFile(str(folder), "f-1.py311", stamp)
 
 
-def test_concurrent_saves_of_two_processes_are_not_mixed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_saves_of_two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = files(tmp_path), files(tmp_path)
     one.save("floats", "code for floats")
     with monkeypatch.context() as early:

@@ -59,7 +59,7 @@ class _Allocated(ctypes.Structure):
     ]
 
 
-def test_a_function_that_compiled_code_calls_has_no_wrapper_for_python_until_python_calls_it() -> None:
+def test_wrapper_for_python_is_made_at_the_first_python_call() -> None:
     known: Any = halved
     assert quartered(6.0) == 1.5
     assert not known.dispatcher.overloads
@@ -99,7 +99,7 @@ def test_arguments_without_fingerprint_are_accepted() -> None:
     assert first(several=Several([2.5], ())) == 2.5
 
 
-def test_ctrl_c_during_the_return_of_a_result_is_keyboard_interrupt() -> None:
+def test_interrupt_during_return_is_keyboard_interrupt() -> None:
     """Before, the KeyboardInterrupt became a SystemError."""
     libc = ctypes.CDLL(None)
     to_this_thread, to_nobody = (ctypes.cast(getattr(libc, n), ctypes.c_void_p).value or 0 for n in ("raise", "abs"))

@@ -231,7 +231,7 @@ def test_an_array_that_may_not_be_written_is_another_type() -> None:
 
 @built
 @pytest.mark.parametrize("value", ["text", [1], 1 << 64, object(), np.datetime64("2024-01-01")])
-def test_unusual_values_are_left_to_numba(value: Any) -> None:
+def test_unusual_values_are_typed_by_numba(value: Any) -> None:
     assert machine_code.fingerprinter()((value,)) is None
 
 
@@ -299,7 +299,7 @@ def test_a_function_without_machine_code_is_compiled() -> None:
     assert functions.known_functions[made.name] is made
 
 
-def test_a_function_with_machine_code_is_made_ready_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_code_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_code, "fingerprinter", lambda: lambda _: b"types")
     monkeypatch.setattr(machine_code, "find", lambda *_: abs)
     made = functions.CompiledFunction(lambda value: value, {})

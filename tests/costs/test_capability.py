@@ -58,7 +58,7 @@ def test_complex_needs_its_real_part_only() -> None:
     assert unsupported(task("complex64"), implementation(), GPU) is None
 
 
-def test_a_double_scalar_needs_fp64_in_a_kernel_but_not_in_a_library_call() -> None:
+def test_double_scalar_needs_fp64_in_kernels_only() -> None:
     double = task("float32", Parameter("alpha", dtype="float64"))
     assert unsupported(double, implementation("python"), GPU) == "no aspect fp64 (scalar 'alpha' is float64)"
     assert unsupported(double, implementation("library"), GPU) is None

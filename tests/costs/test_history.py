@@ -44,7 +44,7 @@ def test_order_of_parameters_does_not_matter() -> None:
     assert signature_text(turned) == signature_text(SIGNATURE)
 
 
-def test_memory_history_forgets_older_revisions() -> None:
+def test_memory_history_drops_older_revisions() -> None:
     first = Implementation("i", "host", load=lambda _: None)
     operation = Operation("op", (Parameter("a", AccessMode.READ),), (first,), work=lambda _: Work(0.0, 0.0))
     history = MemoryHistory({history_key("cpu", operation, first, SIGNATURE): Quantity(2.0)})
@@ -67,9 +67,7 @@ KEY = HistoryKey("cpu", "op", "i", "1", "s")
         (Quantity(1.0, samples=9, uncertainty=1.0), Quantity(2.0, samples=1, uncertainty=0.5), 2.0),
     ],
 )
-def test_agreeing_times_in_runs_are_preferred_else_the_more_certain(
-    alone: Quantity | None, in_run: Quantity | None, expected: float
-) -> None:
+def test_agreeing_times_of_runs_are_preferred(alone: Quantity | None, in_run: Quantity | None, expected: float) -> None:
     both = {KEY: alone, in_run_key(KEY): in_run}
     history = MemoryHistory({key: quantity for key, quantity in both.items() if quantity is not None})
     found = measured_seconds(history, KEY)

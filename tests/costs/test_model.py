@@ -191,7 +191,7 @@ def test_copies_go_along_the_route() -> None:
         copy_s(1, HOST, "nowhere")
 
 
-def test_times_of_a_lane_with_fewer_threads_are_its_own_or_assume_perfect_use_of_all() -> None:
+def test_times_of_lanes_with_fewer_threads() -> None:
     op = operation(Implementation("blas", "host", lambda _: None))
     task = tasks(op, 100)[0]
     assert task.signature is not None
@@ -208,7 +208,7 @@ def test_times_of_a_lane_with_fewer_threads_are_its_own_or_assume_perfect_use_of
     assert (measured.seconds, measured.origin) == (0.375, "measured")
 
 
-def test_the_same_code_in_another_language_is_expected_to_take_as_long() -> None:
+def test_same_code_in_another_language_takes_as_long() -> None:
     """Otherwise it would be compiled whenever a kernel turned out to be slower than modelled."""
     op = operation(replace(kernel("a"), same_code_as="b"), replace(kernel("b"), same_code_as="a"), kernel("c", 0.1))
     task = tasks(op, 100)[0]

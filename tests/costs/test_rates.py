@@ -65,11 +65,11 @@ def test_a_device_without_profile_is_assumed() -> None:
     ("dtype", "peak"),
     [("complex64", 2e11), ("complex128", 1e11), ("float16", 2e11), ("int64", 5e10), ("bool", 5e10)],
 )
-def test_other_dtypes_have_stand_ins(dtype: str, peak: float) -> None:
+def test_peaks_of_other_dtypes(dtype: str, peak: float) -> None:
     assert rates_of(CPU, PLATFORM).peak(dtype) == peak
 
 
-def test_without_a_stand_in_the_lowest_peak_counts() -> None:
+def test_lowest_peak_counts_without_a_similar_dtype() -> None:
     poor = replace(profile(), peak_flops={"float32": Quantity(3.0), "float16": Quantity(2.0)})
     assert rates_of(replace(CPU, profile=poor), PLATFORM).peak("float64") == 2.0
 

@@ -96,7 +96,7 @@ def test_a_run_that_was_stopped_submits_no_sequence(queue: Any, loop: Submission
     assert not loop.has_event(0)
 
 
-def test_a_first_step_that_is_refused_leaves_the_rest_to_be_tried_otherwise(queue: Any, loop: SubmissionLoop) -> None:
+def test_refused_first_step_leaves_the_rest(queue: Any, loop: SubmissionLoop) -> None:
     mixed = Mixed(queue)
     batch = loop.submit([loop.fence(0, 0, []), loop.sequence(1, 0, [], [mixed.wrong, mixed.kernel])])
     loop.wait(batch)

@@ -77,7 +77,7 @@ def run_without_cure(tmp_path: Path, **variables: str) -> list[list[Any]]:
 
 
 @pytest.mark.sycl
-def test_without_the_target_architecture_the_verdict_is_the_truth(tmp_path: Path) -> None:
+def test_verdict_without_the_target_architecture(tmp_path: Path) -> None:
     # On a processor unknown to the runtime results are wrong; on a known one they are right.
     found = run_without_cure(tmp_path)
     assert found

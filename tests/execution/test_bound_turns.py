@@ -24,7 +24,7 @@ from syclsched.model.platform import Platform
 pytestmark = pytest.mark.sycl
 
 
-def test_a_cancelled_coroutine_lets_the_others_take_their_turns(live: tuple[Platform, Any]) -> None:
+def test_cancelled_coroutine_releases_its_turn(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = chain(3)
 

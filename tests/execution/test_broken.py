@@ -77,9 +77,7 @@ def test_a_broken_dynamic_run_waits_for_submitted_commands(workers: str, monkeyp
 
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("recover", [False, True])
-def test_a_broken_submission_ends_a_dynamic_run_without_false_results(
-    recover: bool, number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_submission_ends_a_dynamic_run(recover: bool, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = TaskGraph("broken")
     x, y, z, scrap = (graph.array(name, data=np.arange(8, dtype=DTYPE)) for name in ("x", "y", "z", "scrap"))
     graph.kernel(with_library(Called(0)), name="by a library", x=x, y=scrap)  # so that policies run in Python
@@ -111,7 +109,7 @@ def test_a_broken_submission_ends_a_dynamic_run_without_false_results(
         run.close()
 
 
-def test_a_host_task_behind_one_that_raises_still_waits_for_its_kernel() -> None:
+def test_host_task_after_a_raising_one_waits_for_its_kernel() -> None:
     """Both are on the host's lane when the first one raises, and compiled code has started both."""
     graph = TaskGraph("behind")
     x, y, z = (graph.array(name, data=np.zeros(4, DTYPE)) for name in "xyz")

@@ -234,7 +234,7 @@ def test_calibration_passes_constants_to_tasks() -> None:
     assert calls
 
 
-def test_reshaped_arrays_are_seen_as_such_by_kernels_that_take_descriptors() -> None:
+def test_kernels_with_descriptors_get_reshaped_arrays() -> None:
     platform, live = live_on(None)
     graph = TaskGraph()
     x, y = graph.array("x", (4, 6), "float64"), graph.array("y", (24,), "float64")

@@ -54,7 +54,7 @@ def test_rows_are_cut_out_and_put_together(live: Live, way: str, monkeypatch: py
             np.testing.assert_array_equal(found["again"], np.concatenate([x[6:], x[5:6], x[:5]]))
 
 
-def test_a_copy_waits_for_a_kernel_of_another_lane_and_holds_up_the_next(live: Live) -> None:
+def test_copy_waits_for_kernel_of_another_lane(live: Live) -> None:
     platform, devices = live
     graph = TaskGraph("through a copy")
     x, y, z = (graph.array(name, data=np.arange(1000, dtype=DTYPE)) for name in "xyz")

@@ -131,7 +131,7 @@ def test_close_can_be_given_a_limit() -> None:
 
 
 @pytest.mark.sycl
-def test_deleting_a_hung_bound_plan_does_not_block_the_garbage_collector() -> None:
+def test_hung_bound_plan_does_not_block_garbage_collection() -> None:
     graph, plan, live = graph_and_plan()
     gc.collect()
     before = in_use()
@@ -155,9 +155,7 @@ def test_deleting_a_hung_bound_plan_does_not_block_the_garbage_collector() -> No
 
 @pytest.mark.sycl
 @pytest.mark.usefixtures("impatient")
-def test_a_stream_that_hangs_fails_generation_by_generation_and_can_be_left(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hung_stream_fails_by_generation_and_can_be_closed(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     if not runner.replayed:
         return  # without the compiled parts there is no replay
     with faults.inject(faults.hang(DEVICE, after=1)) as injection:
@@ -176,7 +174,7 @@ def test_a_stream_that_hangs_fails_generation_by_generation_and_can_be_left(
 
 
 @pytest.mark.sycl
-def test_the_watchdog_may_look_while_generations_begin(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watchdog_checks_while_generations_begin(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     with runner.stream([{}] * 3, in_flight=3) as stream:
         next(stream)
         launcher = stream._launcher

@@ -256,7 +256,7 @@ def chain_like(graph: TaskGraph) -> TaskGraph:
     return same
 
 
-def test_a_function_past_its_deadline_fails_and_the_next_run_is_fine(live: Live, watchdog_time: Any) -> None:
+def test_function_past_its_deadline_fails(live: Live, watchdog_time: Any) -> None:
     platform, devices = live
     gate = Gate()
     watchdog_time(lambda: gate.entered.is_set() and not gate.opened.is_set())

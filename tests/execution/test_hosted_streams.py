@@ -23,7 +23,7 @@ from syclsched.model.platform import HOST
 pytestmark = pytest.mark.sycl
 
 
-def test_functions_of_generations_are_called_in_order_and_overlap_with_devices(live: Live) -> None:
+def test_functions_of_generations_run_in_order(live: Live) -> None:
     platform, devices = live
     graph = TaskGraph("stream")
     x, y = graph.array("x", (SIZE,), DTYPE), graph.array("y", (SIZE,), DTYPE)

@@ -172,7 +172,7 @@ def test_submissions_of_an_interrupted_c_call_are_awaited(monkeypatch: pytest.Mo
         np.testing.assert_array_equal(runner(inputs)["y"], wanted["y"])
 
 
-def test_a_flight_that_was_interrupted_twice_is_awaited_and_its_results_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_run_interrupted_twice_keeps_its_results(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second interrupt comes during the hand-over, when only the runner refers to the run."""
     platform, live = live_on(None)
     graph = TaskGraph()
@@ -230,7 +230,7 @@ def test_ctrl_c_while_a_generation_is_ended_is_no_failure_of_it(monkeypatch: pyt
             np.testing.assert_array_equal(found["y"], wanted["y"])
 
 
-def test_ctrl_c_before_clocks_are_read_does_not_affect_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_before_reading_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     runner, inputs, wanted = bound(set())
     monkeypatch.setattr(stall_timeout, "HANG_S", 30.0)
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.examples import examples
 from support.opened import REFUSED, live_on
-from support.running import ASSIGN, DTYPE, MIX, SPIN, graphs, plan_by, plan_on, sequential
+from support.running import ASSIGN, DTYPE, MIX, SPIN, graphs, inputs_of, plan_by, plan_on, sequential
 
 from syclsched.devices.submission import faultpoints
 from syclsched.devices.submission.commands import CommandStructure
@@ -42,11 +42,6 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(SubmissionLoop, "submit_listed", noted)
     return seen
-
-
-def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
-    rng = np.random.default_rng(seed)
-    return {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
 
 
 def to_and_fro(turns: int = 2_000) -> tuple[TaskGraph, Plan]:
@@ -157,7 +152,7 @@ def test_coroutines_are_woken_by_threads() -> None:
         assert asyncio.run(all_of(runner)) == expected
 
 
-def test_host_functions_are_called_between_commands_of_lane_threads(ways: list[bool]) -> None:
+def test_host_functions_between_lane_thread_commands(ways: list[bool]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("hosted")
     y, z = (graph.array(name, (50,), DTYPE) for name in "yz")
@@ -184,7 +179,7 @@ def test_host_functions_are_called_between_commands_of_lane_threads(ways: list[b
     assert ways and all(ways)
 
 
-def test_injected_faults_go_the_way_of_queues(ways: list[bool]) -> None:
+def test_injected_faults_act_as_those_of_queues(ways: list[bool]) -> None:
     _, devices = live_on(None)
     graph, plan = to_and_fro()
     with bind(plan, graph, devices) as runner:
@@ -241,7 +236,7 @@ def test_skipped_commands_keep_the_order_of_lane_threads(ways: list[bool]) -> No
     assert ways and all(ways)
 
 
-def test_skipped_commands_stay_alive_until_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skipped_commands_live_until_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     _, devices = live_on(None)
     graph, plan = to_and_fro(20_000_000)
     made: list[weakref.ref[CommandStructure]] = []

@@ -208,7 +208,7 @@ def test_inputs_in_usm_memory_are_read_in_place(device: str, apart: bool) -> Non
         np.testing.assert_array_equal(buffer, given[-1])
 
 
-def test_values_given_in_usm_memory_are_read_in_place_and_others_still_are_right() -> None:
+def test_usm_values_are_read_in_place() -> None:
     platform, live = live_on(None)
     tensor = usm_arrays()
 
@@ -251,7 +251,7 @@ def test_inputs_in_usm_are_read_in_place_after_a_failed_start() -> None:
     np.testing.assert_array_equal(found["b"], value(1))
 
 
-def test_memory_for_inputs_that_are_read_in_place_counts_against_limits() -> None:
+def test_memory_of_inputs_read_in_place_counts() -> None:
     platform, live = live_on(None)
     nbytes = 8 * SIZE
     graph = TaskGraph("limited")

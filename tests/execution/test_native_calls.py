@@ -75,7 +75,7 @@ def test_dispatched_runs_use_native_calls() -> None:
 
 @needs_onednn
 @pytest.mark.parametrize("gives_event", [True, False])
-def test_the_first_call_of_a_run_waits_for_kernels_submitted_before_it_was_prepared(gives_event: bool) -> None:
+def test_first_call_waits_for_earlier_kernels(gives_event: bool) -> None:
     platform, live = live_on(None)
     size, steps = 1 << 20, 17
     graph = TaskGraph("late")
@@ -240,7 +240,7 @@ def test_several_runners_at_once() -> None:
 
 @needs_onednn
 @pytest.mark.parametrize("lanes", [1, 2])
-def test_dynamic_runs_learn_the_durations_of_library_calls(lanes: int) -> None:
+def test_dynamic_runs_record_durations_of_library_calls(lanes: int) -> None:
     """With several computing lanes, durations follow from when polling saw calls end: they have no timestamps."""
     platform = with_lanes(discover(), lanes).select(lambda device: device.kind == "cpu")
     given = np.arange(20_000, dtype=np.float32) % 500

@@ -204,7 +204,7 @@ def run_program(program: str, *arguments: str, tasks: int = 2000) -> subprocess.
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_interpreter_exit_with_a_run_on_its_way() -> None:
+def test_interpreter_exit_during_a_run() -> None:
     process = run_program(LEAVE)
     assert process.returncode == 0, process.stderr
     assert process.stdout.split() == ["leaving", "False"]
@@ -250,12 +250,12 @@ def test_an_endless_kernel_does_not_block_the_exit() -> None:
 
 
 @pytest.mark.usefixtures("leaves_at_exit")
-def test_a_forked_process_is_refused_devices_and_the_parent_continues() -> None:
+def test_forked_process_is_refused_devices() -> None:
     process = run_program(FORK, tasks=4000)  # still in flight after all calls
     assert process.stdout.splitlines() == [" ".join(["ForkedError"] * 8 + ["nothing"]), "5 False", "7"], process.stderr
 
 
-def test_interrupts_at_random_times_end_runs_and_leave_the_rest_right() -> None:
+def test_interrupts_at_random_times() -> None:
     process = run_program(INTERRUPTS, "30")
     assert process.returncode == 0, process.stderr
     assert process.stdout == "interrupted True\n", process.stderr

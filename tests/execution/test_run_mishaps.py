@@ -73,7 +73,7 @@ def test_failed_host_task_cancels_its_descendants_only(live: tuple[Platform, Any
     run.close()
 
 
-def test_descendants_of_a_task_that_fails_on_its_device_are_cancelled(
+def test_descendants_of_a_failed_task_are_cancelled(
     live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform, devices = live

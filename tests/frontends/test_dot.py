@@ -58,7 +58,7 @@ def test_edges(body: str, edges: set[str]) -> None:
     assert {f"{before}->{after}" for before, after in graph.edges} == edges
 
 
-def test_defaults_hold_within_their_braces_from_where_they_stand() -> None:
+def test_defaults_hold_within_their_braces() -> None:
     graph = parse("digraph { node [cost=1] a; { node [cost=2, cores=3] b; a } c; node [cost=4] d; a }")
     assert {n: cost_of(graph, n).seconds for n in "abcd"} == {"a": 1.0, "b": 2.0, "c": 1.0, "d": 4.0}
     assert cost_of(graph, "b").cores == 3.0
@@ -71,7 +71,7 @@ def test_attributes_of_a_node_add_up_and_the_last_holds() -> None:
     assert cost_of(graph, "a") == StatedCost(7.0, cores=2.0)
 
 
-def test_several_edges_between_two_tasks_are_several_arrays_unless_strict() -> None:
+def test_parallel_edges_are_several_arrays_unless_strict() -> None:
     body = "{ node [cost=1] a -> b [bytes=1]; a -> b [bytes=2] }"
     assert sorted(sizes(parse("digraph " + body)).values()) == [1, 2]
     assert sizes(parse("strict digraph " + body)) == {"a->b": 2}

@@ -94,7 +94,7 @@ def test_host_tasks_copies_data_and_priorities_are_restored() -> None:
     assert task.operation.implementations[0].load(task.signature) is double
 
 
-def test_options_functions_joined_arrays_and_memory_kinds_are_restored() -> None:
+def test_options_functions_and_memory_kinds_are_restored() -> None:
     graph = TaskGraph("options")
     upper, lower = graph.array("upper", (2, 3), usm="host"), graph.array("lower", (4, 3))
     graph.join("whole", [upper, lower])
@@ -180,7 +180,7 @@ def test_a_cycle_is_named() -> None:
     assert all(digraph.has_edge(*pair) for pair in pairwise(cycle))
 
 
-def test_a_graph_with_a_cycle_can_be_looked_at_as_a_digraph() -> None:
+def test_graph_with_a_cycle_as_a_digraph() -> None:
     graph = TaskGraph()
     for name in ("s", "t"):
         graph.host(print, name=name)
@@ -312,7 +312,7 @@ def test_costs_that_are_wrong_are_refused_with_their_place(change: Any, expected
         from_networkx(digraph)
 
 
-def test_costs_beside_operations_are_no_substitute() -> None:
+def test_costs_do_not_replace_operations() -> None:
     digraph = costs()
     digraph.add_node("code", operation=lambda: None)
     with pytest.raises(GraphError, match="attribute 'operation' is missing"):

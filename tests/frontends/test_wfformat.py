@@ -105,7 +105,7 @@ def test_tasks_listed_before_their_parents_are_put_in_order() -> None:
     assert {(d.before, d.after) for d in graph.dependencies()} == {("split_1", "work_1"), ("split_1", "work_2")}
 
 
-def test_a_file_that_several_tasks_write_keeps_the_order_of_the_parents() -> None:
+def test_file_with_several_writers_keeps_parent_order() -> None:
     document = changed(WFFORMAT_15, "workflow.specification.tasks.1.outputFiles", ["half.1", "out.1"])
     document = changed(document, "workflow.specification.tasks.2.inputFiles", ["half.1", "half.2"])
     document = changed(document, "workflow.specification.tasks.2.parents", ["split_1", "work_1"])

@@ -44,7 +44,7 @@ def _nd_item(item: Any, out: Any) -> None:
 
 
 @pytest.mark.parametrize("extents", [(7,), (3, 5), (2, 3, 4)])
-def test_items_know_their_place(extents: tuple[int, ...]) -> None:
+def test_index_and_range_of_items(extents: tuple[int, ...]) -> None:
     found = np.zeros((np.prod(extents), 8), np.int64)
     wanted = found.copy()
     launch(_item, extents, found)
@@ -54,7 +54,7 @@ def test_items_know_their_place(extents: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(("extents", "local"), [((12,), (4,)), ((4, 6), (2, 3)), ((2, 4, 6), (1, 2, 3))])
-def test_items_of_groups_know_their_place(extents: tuple[int, ...], local: tuple[int, ...]) -> None:
+def test_index_and_range_of_items_of_groups(extents: tuple[int, ...], local: tuple[int, ...]) -> None:
     found = np.zeros((np.prod(extents), 29), np.int64)
     wanted = found.copy()
     launch(_nd_item, extents, found, local_range=local)

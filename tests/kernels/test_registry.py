@@ -43,7 +43,7 @@ def test_importing_loads_no_sycl_package() -> None:
 
 
 @pytest.mark.parametrize("operation", ALL, ids=lambda each: each.name)
-def test_the_table_of_operations_has_their_parameters_and_element_types(operation: Operation) -> None:
+def test_table_of_operations(operation: Operation) -> None:
     rows = [
         [cell.strip() for cell in line.strip("| ").split(" | ")]
         for line in (ROOT / "docs" / "reference" / "operations.md").read_text().splitlines()

@@ -75,7 +75,7 @@ def _task(graph, **arguments):
     return graph.kernel(AXPY, **arguments)
 
 
-def test_a_task_holds_its_constants_apart_from_its_arrays():
+def test_task_has_constants_and_arrays():
     graph = syclsched.TaskGraph()
     y = graph.array("y", (4,), "float64")
     w = syclsched.constant(np.ones(4))
@@ -102,7 +102,7 @@ def test_unsuitable_constants_are_refused():
         _task(graph, x=syclsched.constant(np.ones(4)), y=y, alpha=syclsched.constant(2.0))
 
 
-def test_the_fingerprint_depends_on_identity_of_constants_not_values():
+def test_fingerprint_depends_on_identity_of_constants():
     def made(first, second):
         graph = syclsched.TaskGraph()
         y = graph.array("y", (4,), "float64")

@@ -89,7 +89,7 @@ def test_cores_of_a_processor_and_of_its_lanes() -> None:
     assert from_json(Platform, to_json(both), where="platform") == both
 
 
-def test_interference_is_the_same_both_ways() -> None:
+def test_interference_is_symmetric() -> None:
     assert PLATFORM.interference("cpu", HOST) == PLATFORM.interference(HOST, "cpu") == 0.5
     assert PLATFORM.interference("gpu", "gpu") == 1.0
     assert PLATFORM.interference("cpu", "cpu") == 0.0

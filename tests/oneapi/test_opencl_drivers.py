@@ -173,7 +173,7 @@ def test_a_driver_that_begins_to_crash_kills_one_process_only(tmp_path: Path, fr
 
 
 @pytest.mark.sycl
-def test_intels_driver_in_a_second_place_is_one_device(tmp_path: Path, fresh: Any) -> None:
+def test_same_intel_driver_twice_is_one_device(tmp_path: Path, fresh: Any) -> None:
     intel = Path(str(libraries.find_library(libraries.CPU_ICD_LIBRARY, libraries.sources(os.environ))))
     copy = tmp_path / "copy"
     copy.mkdir()

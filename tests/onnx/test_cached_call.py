@@ -295,7 +295,7 @@ def test_a_forked_process_does_not_wait_for_runners(one_runner, monkeypatch) -> 
 
 
 @pytest.mark.parametrize("given", [False, True])
-def test_an_interrupted_caller_does_not_keep_its_turn(one_runner, monkeypatch, given: bool) -> None:
+def test_interrupted_caller_releases_its_turn(one_runner, monkeypatch, given: bool) -> None:
     model, path = one_runner
     runner = path._idle.pop()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.planned_graphs import record_planned
 
 import syclsched
 from syclsched.errors import (
@@ -20,7 +21,6 @@ from syclsched.errors import (
     PolicyError,
     RemadeModelWarning,
 )
-from syclsched.planner import graph_planner
 
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 
@@ -131,7 +131,7 @@ def test_threads_get_the_results_of_their_own_inputs(compiled) -> None:
         np.testing.assert_allclose(probabilities, expected(image), atol=1e-5)
 
 
-def test_streams_keep_the_order_though_shapes_change(compiled) -> None:
+def test_streams_keep_order_with_other_shapes(compiled) -> None:
     given = [images(1 + seed // 3, seed) for seed in range(7)]
     found = [outputs["probabilities"] for outputs in compiled.stream(given, in_flight=2)]
     for image, probabilities in zip(given, found, strict=True):
@@ -366,14 +366,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr(planning_session, "_KEPT_FROM_S", 0.0)
-    names: list[str] = []
-    plan_contenders = graph_planner.plan_contenders
-
-    def counted(graph, *args, **named):
-        names.append(graph.name)
-        return plan_contenders(graph, *args, **named)
-
-    monkeypatch.setattr(graph_planner, "plan_contenders", counted)
+    names = record_planned(monkeypatch)
     return names
 
 
@@ -423,7 +416,7 @@ def test_a_deterministic_model_does_not_depend_on_measured_times(planned: list[s
     assert chosen[0] == chosen[1]
 
 
-def test_a_model_is_shown_with_its_inputs_and_the_report_of_its_plan() -> None:
+def test_html_of_a_model() -> None:
     with syclsched.compile(MODEL, devices="cpu") as made:
         assert "image: float32 [batch x 1 x 8 x 8]" in str(made)
         made(images(2))

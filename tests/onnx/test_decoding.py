@@ -393,7 +393,7 @@ def model_of(nodes: list[Any], inputs: dict[str, Any], outputs: dict[str, Any], 
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_carried_values_and_the_plan_can_be_read_from_a_closed_model(apart: bool) -> None:
+def test_closed_model_has_carried_values_and_plan(apart: bool) -> None:
     inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "xs"]
     outputs = [helper.make_tensor_value_info("t", TensorProto.FLOAT, [3])]
     graph = helper.make_graph([helper.make_node("Add", ["x", "s"], ["t"])], "sums", inputs, outputs)
@@ -424,7 +424,7 @@ def test_a_value_passes_from_one_carried_input_to_another() -> None:
 
 
 @pytest.mark.parametrize("as_output", [False, True])
-def test_a_cache_that_others_read_through_a_view_is_not_overwritten(as_output: bool) -> None:
+def test_cache_read_through_a_view_is_not_overwritten(as_output: bool) -> None:
     nodes = [
         helper.make_node("TensorScatter", ["past", "rows", "before"], ["present"], name="write"),
         helper.make_node("Reshape", ["past", "shape"], ["flat"]),
@@ -503,7 +503,7 @@ def test_a_state_of_bfloat16_is_carried(growing: bool) -> None:
             assert [float(add(np.ones(3, narrow))["y"]) for _ in range(2)] == [18, 21]
 
 
-def test_a_value_of_any_fitting_shape_is_given_before_the_first_call() -> None:
+def test_value_of_any_fitting_shape_before_the_first_call() -> None:
     one = np.ones(3, np.float32)
     for shapes in ({"length": 0}, None):
         with syclsched.compile(accumulator(True), devices="cpu", shapes=shapes, carried=True, autotune=False) as append:

@@ -89,7 +89,7 @@ def test_default_values_may_decide_shapes() -> None:
                 np.testing.assert_array_equal(compiled(X)["y"], X.reshape(3, 2))
 
 
-def test_the_optional_input_that_decides_shapes_may_be_left_out_again() -> None:
+def test_optional_input_that_decides_shapes() -> None:
     """The second call looked for a value that it was not given."""
     optional = helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.INT64, [None]))
     value = helper.make_node("OptionalGetElement", ["shape"], ["given"])
@@ -151,7 +151,7 @@ def test_constants_of_old_models_are_no_inputs() -> None:
         compiled(X, scale=np.float32([1, 1, 1]))
 
 
-def test_default_values_have_buckets_and_may_be_given_to_streams_and_runs() -> None:
+def test_default_values_in_buckets_streams_and_runs() -> None:
     nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
     inputs = {"x": (TensorProto.FLOAT, ["n"]), "w": (TensorProto.FLOAT, ["n"])}
     proto = model_of(nodes, inputs, {"w": np.float32([5, 6, 7, 8])})

@@ -62,7 +62,7 @@ def test_failed_constructions_are_retried() -> None:
         assert bound.runner.name == "a"
 
 
-def test_threads_that_need_the_same_make_it_once_and_closing_waits_for_them() -> None:
+def test_concurrent_threads_make_a_value_once() -> None:
     log: list[str] = []
     kept = BoundModelCache(2)
     start, inside, go = threading.Barrier(5), threading.Semaphore(0), threading.Event()
@@ -114,7 +114,7 @@ def test_acquired_ready_objects_are_not_closed() -> None:
     assert log[-1] == "close c"
 
 
-def test_a_closed_cache_makes_nothing_and_waits_for_no_unawaited_use() -> None:
+def test_closed_cache_makes_nothing() -> None:
     log: list[str] = []
     kept = BoundModelCache(2)
     with kept.using("a", maker(log, "a"), awaited=False):

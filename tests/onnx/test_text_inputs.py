@@ -143,7 +143,7 @@ def test_shapes_derived_from_text_inputs_are_known_before_a_call() -> None:
         ((CITIES.astype("S4"), X), "takes text.*bytes decoded"),
     ],
 )
-def test_values_of_a_wrong_kind_are_refused_with_the_way_out(given: Any, said: str) -> None:
+def test_values_of_a_wrong_kind_are_refused_with_a_hint(given: Any, said: str) -> None:
     with (
         syclsched.compile(pipeline(), devices="cpu", autotune=False) as model,
         pytest.raises(ArgumentError, match=said),
@@ -212,7 +212,7 @@ def test_text_chosen_by_a_result_follows_the_devices() -> None:
     check(model_of(nodes, inputs, ["y", "k"]), np.eye(3, 4, 1, dtype=np.float32), WORDS)
 
 
-def test_numbers_computed_before_text_are_left_to_the_host_with_a_warning() -> None:
+def test_numbers_computed_before_text_run_on_the_host() -> None:
     nodes = [
         node("ArgMax", ["x"], ["k"], axis=1, keepdims=0),
         node("Gather", ["t", "k"], ["chosen"]),

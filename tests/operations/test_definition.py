@@ -132,7 +132,7 @@ def test_arrays_not_certainly_written_whole_are_updates() -> None:
         assert modes(operation) == {"x": AccessMode.UPDATE, "y": AccessMode.READ}, operation.name
 
 
-def test_an_array_written_by_every_item_has_the_shape_of_the_index_space() -> None:
+def test_written_array_has_the_shape_of_the_index_space() -> None:
     @syclsched.operation(over="a")
     def copied(item, out, a):  # type: ignore[no-untyped-def]
         out[item.get_id(0), item.get_id(1)] = a[item.get_id(0), item.get_id(1)]
@@ -274,7 +274,7 @@ def with_all() -> Any:
     return made.host(lambda x, slope: np.multiply(x, np.float32(slope), out=x, where=x < 0))
 
 
-def test_a_function_for_the_host_takes_arrays_of_any_number_of_dimensions() -> None:
+def test_host_function_takes_any_number_of_dimensions() -> None:
     @syclsched.operation
     def halved(y: Write, x: Read) -> None:
         y[...] = x / 2

@@ -59,7 +59,7 @@ def test_functions_are_short_and_take_few_parameters() -> None:
     assert [where for where, node in _functions() if _parameters(node) > 12] == []
 
 
-def test_docstrings_name_the_thing() -> None:
+def test_docstrings_do_not_begin_with_questions() -> None:
     first = {
         f"{path} {getattr(node, 'name', '')}": (ast.get_docstring(node) or "").partition(" ")[0]
         for path, nodes in _nodes("syclsched", "kernels", "tests", "tools", "benchmarks", "examples").items()

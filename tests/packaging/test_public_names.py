@@ -83,7 +83,7 @@ def test_every_package_declares_its_public_names() -> None:
         ("syclsched.scheduling.refine", "syclsched.scheduling.search", "refine"),
     ],
 )
-def test_an_old_place_works_with_a_warning(monkeypatch: pytest.MonkeyPatch, old: str, new: str, name: str) -> None:
+def test_old_module_works_with_a_warning(monkeypatch: pytest.MonkeyPatch, old: str, new: str, name: str) -> None:
     monkeypatch.delitem(sys.modules, old, raising=False)
     with pytest.warns(DeprecationWarning, match=rf"{name} and \w+ from {new}$"):
         module = importlib.import_module(old)

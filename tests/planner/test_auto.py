@@ -85,7 +85,7 @@ def test_more_steps_never_make_it_worse(case: tuple[TaskGraph, Platform]) -> Non
     assert found == sorted(found, reverse=True)
 
 
-def test_refine_is_a_candidate_unless_there_is_nothing_to_search_with() -> None:
+def test_refine_is_a_candidate() -> None:
     graph, where = TaskGraph("two"), two_devices_with_memory()
     for n in range(4):
         result = graph.array(f"a{n}", (8,))

@@ -51,7 +51,7 @@ def winner(held: Contest) -> str | None:
 # --- which plans take part --------------------------------------------------------------------------
 
 
-def test_the_plans_of_a_contest_are_close_in_prediction_and_differ_in_placement() -> None:
+def test_plans_of_a_contest_are_close_and_differ() -> None:
     graph, platform = cholesky(), syclsched.describe(["cpu", "max1550"])
     plans = plan_contenders(graph, platform, most=MOST)
     best = plans[0]
@@ -142,7 +142,7 @@ def test_runs_under_load_count_only_where_there_are_many() -> None:
     assert winner(contest(a=a, b={"later": runs(*[0.5] * 4, quiet=False) + runs(3.0)})) == "a"
 
 
-def test_a_winner_that_becomes_slow_is_compared_again() -> None:
+def test_chosen_plan_that_becomes_slow_is_compared_again() -> None:
     fast, other = runs(1.0, 1.0, 1.0, 1.0), runs(1.5, 1.5)
     assert winner(contest(a={"later": fast}, b={"later": other})) == "a"
     slowed = fast + runs(4.0)
@@ -161,7 +161,7 @@ def test_a_plan_that_fails_and_never_succeeds_is_given_up() -> None:
     assert contest(a={"failed": failed}, b={"failed": failed}).next_to_run().identity == "a"
 
 
-def test_a_plan_without_rivals_wins_at_once() -> None:
+def test_only_plan_is_taken_at_once() -> None:
     assert winner(contest(a={})) == "a"
     assert contest(a={}).trials(contest(a={}).next_to_run()) == ()
 

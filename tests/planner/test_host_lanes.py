@@ -76,7 +76,7 @@ def test_a_chain_of_library_calls_keeps_all_cores() -> None:
     assert lanes_of(graph, history_of(graph, 1.0, 3.0)) == (1, pytest.approx(8.0))
 
 
-def test_without_a_measurement_on_one_thread_nothing_is_assumed_to_be_gained() -> None:
+def test_no_gain_is_assumed_without_one_thread_measurement() -> None:
     graph = graph_of(8)
     assert lanes_of(graph, history_of(graph, 1.0, None))[0] == 1
     plan = syclsched.plan(graph, PLATFORM, history=history_of(graph, 1.0, None))
@@ -130,13 +130,13 @@ def times_of(graph: TaskGraph, lanes: dict[int, float]) -> MemoryHistory:
     return found
 
 
-def test_functions_that_only_runs_call_get_a_lane_for_each_core_from_the_first_run_on() -> None:
+def test_functions_called_only_by_runs_get_a_lane_per_core() -> None:
     assert lanes_of(called_graph(8), MemoryHistory())[0] == 4
     assert lanes_of(called_graph(8, pure=True), MemoryHistory())[0] == 1  # it is timed first: nothing is assumed
     assert lanes_of(called_graph(8, chain=True), MemoryHistory())[0] == 1
 
 
-def test_functions_that_only_runs_call_take_the_time_of_another_number_of_lanes_until_it_is_measured() -> None:
+def test_functions_called_only_by_runs_use_times_of_other_lanes() -> None:
     graph = called_graph(8)
     assert lanes_of(graph, times_of(graph, {1: 1.0})) == (4, pytest.approx(2.0))
     assert lanes_of(graph, times_of(graph, {4: 1.0})) == (4, pytest.approx(2.0))

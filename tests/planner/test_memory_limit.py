@@ -46,7 +46,7 @@ def test_one_size_is_for_every_device_and_not_for_the_host() -> None:
     assert after[HOST] == capacities(PLATFORM)[HOST]
 
 
-def test_a_device_stands_for_its_memory_and_the_smallest_of_several_limits_counts() -> None:
+def test_device_names_its_memory_and_smallest_limit_counts() -> None:
     cut = replace(PLATFORM, devices=tuple(replace(d, name=f"{d.name}.0") for d in PLATFORM.devices))
     assert capacities(with_memory_limit(cut, {"a770.0": 200, GPU: 300}))[GPU] == 200
 

@@ -14,7 +14,7 @@ from syclsched.planner import plan_graph
 from syclsched.planning.initiation_interval import stream_interval_s
 
 
-def test_a_chain_of_unequal_tasks_is_cut_once_though_others_are_as_well_balanced() -> None:
+def test_chain_of_unequal_tasks_is_cut_once() -> None:
     graph = TaskGraph("network")
     sizes = [1, 7, 2, 9, 4, 3, 8, 1, 6, 5, 2, 7, 3, 9, 1, 4, 8, 2, 6, 5]
     here = graph.array("x", (256, 64), "float32")

@@ -67,9 +67,7 @@ def cases(draw: st.DrawFn, simple: bool = False) -> tuple[TaskGraph, Platform]:
 
 @given(cases(simple=True), st.sampled_from(["heft", "min-min", "random", "round-robin"]))
 @settings(max_examples=examples(40), deadline=None)
-def test_the_makespan_of_an_order_and_placement_is_that_of_its_plan(
-    case: tuple[TaskGraph, Platform], policy: str
-) -> None:
+def test_makespan_equals_that_of_the_plan(case: tuple[TaskGraph, Platform], policy: str) -> None:
     graph, platform = case
     builder = PlanBuilder(graph, platform, CostModel(platform))
     problem = builder.problem()

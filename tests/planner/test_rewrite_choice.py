@@ -129,7 +129,7 @@ def test_tiny_tasks_are_merged_and_large_tasks_cut() -> None:
     assert both.recipe.cuts and both.recipe.merges
 
 
-def test_of_plans_that_are_predicted_equal_the_one_of_fewer_tasks_is_better() -> None:
+def test_equal_predictions_prefer_fewer_tasks() -> None:
     request = PlanTarget(ONE, CostModel(ONE), "heft", Aim())
     first = attempt(chain(), request, SearchBudget(0, None, None, 0))
     fewer = replace(first, plan=replace(first.plan, tasks=first.plan.tasks[:1]))
@@ -221,7 +221,7 @@ def without_host(graph: TaskGraph) -> TaskGraph:
     return new
 
 
-def test_an_operation_that_is_wrong_about_its_chunks_is_planned_whole() -> None:
+def test_operation_with_wrong_chunks_is_planned_whole() -> None:
     wrong = Operation(
         "wrong", (Parameter("x", AccessMode.UPDATE),),
         (Implementation("kernel", "opencl-c", load=lambda s: s, launch=lambda s, d: Launch((1,))),),

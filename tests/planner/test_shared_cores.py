@@ -66,7 +66,7 @@ def library_calls(*, beside: bool) -> TaskGraph:
 
 
 @pytest.mark.parametrize("policy", ["auto", "heft"])
-def test_libraries_on_the_host_have_one_thread_beside_kernels_on_its_cores(policy: str) -> None:
+def test_host_libraries_have_one_thread_beside_cpu_kernels(policy: str) -> None:
     history = MemoryHistory()
     signature = library_calls(beside=False).find_task("call0").signature
     assert signature is not None
@@ -86,7 +86,7 @@ def test_libraries_on_the_host_have_one_thread_beside_kernels_on_its_cores(polic
     assert durations == {False: 1.0, True: 1.5}
 
 
-def test_libraries_keep_their_threads_beside_devices_with_cores_of_their_own() -> None:
+def test_host_libraries_keep_threads_beside_other_devices() -> None:
     assert PLATFORM.with_single_threads([HOST]) is PLATFORM
     assert PLATFORM.with_single_threads(["cpu"]) is PLATFORM
     apart = replace(PLATFORM, devices=tuple(replace(d, processor=None) for d in PLATFORM.devices))

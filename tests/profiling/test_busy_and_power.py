@@ -44,7 +44,7 @@ def test_watching_pauses_between_two_readings() -> None:
     assert pauses == [0.3]
 
 
-def test_load_is_measured_over_a_quarter_of_a_second_at_least_and_not_much_more() -> None:
+def test_load_is_measured_over_a_quarter_of_a_second() -> None:
     # All cores together: at first idle, then half of the machine is busy.
     readings = iter(
         CpuTimes(busy, total, 0.0)

@@ -113,7 +113,7 @@ def test_single_implementations_are_not_timed_with_choices_only(machine: tuple[P
 
 
 @pytest.mark.sycl
-def test_a_task_without_a_choice_is_not_timed_because_an_equal_one_has_others(machine: tuple[Platform, Any]) -> None:
+def test_task_without_a_choice_is_not_timed(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     both = scale_operation()
     one, other = (replace(both, implementations=(each,)) for each in both.implementations[:2])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syclsched.costs.history import PROVISIONAL, Sample, is_provisional
-from syclsched.profiling.estimation import ENOUGH, estimate, pace, paced
+from syclsched.profiling.estimation import ENOUGH, at_recent_speed, estimate, recent_slowdown
 
 
 def quiet(*seconds: float, when_s: float = 0.0) -> list[Sample]:
@@ -30,18 +30,18 @@ def test_scattered_samples_are_provisional_until_there_are_many() -> None:
     assert not is_provisional(estimate(quiet(*[1.0, 1.4] * 16)))
 
 
-def test_a_single_quiet_sample_outweighs_all_busy_samples() -> None:
+def test_single_quiet_sample_replaces_busy_samples() -> None:
     found = estimate([*busy(*[9.0] * 20), *quiet(2.0), *busy(*[8.0] * 20)])
     assert (found.value, found.samples) == (2.0, 1)
 
 
-def test_busy_samples_count_by_their_lower_half_and_are_provisional() -> None:
+def test_lower_half_of_busy_samples_is_provisional() -> None:
     found = estimate(busy(2.0, 9.0, 2.2, 7.0, 2.1))
     assert found.value == 2.1
     assert is_provisional(found)
 
 
-def test_the_older_samples_lose_when_the_newest_differ_consistently() -> None:
+def test_consistent_new_samples_replace_older_ones() -> None:
     before, after = [4.0, 4.1, 3.9] * 5, [6.0, 6.1, 5.9, 6.0, 6.2]
     assert estimate(quiet(*before, *after[:-1])).value == pytest.approx(4.1, abs=0.11)
     found = estimate(quiet(*before, *after))
@@ -75,16 +75,16 @@ def kinds(factor: float, count: int = 3) -> list[list[Sample]]:
 
 
 def test_recent_runs_determine_the_current_pace() -> None:
-    assert pace(kinds(1.7), 80_000.0) == pytest.approx(1.7)
-    assert pace(kinds(1.05), 80_000.0) is None
-    assert pace(kinds(1.7, count=2), 80_000.0) is None  # two kinds of tasks are too few
-    assert pace(kinds(1.7), 99_000.0) is None  # the runs were yesterday's
+    assert recent_slowdown(kinds(1.7), 80_000.0) == pytest.approx(1.7)
+    assert recent_slowdown(kinds(1.05), 80_000.0) is None
+    assert recent_slowdown(kinds(1.7, count=2), 80_000.0) is None  # two kinds of tasks are too few
+    assert recent_slowdown(kinds(1.7), 99_000.0) is None  # the runs were yesterday's
 
 
 def test_older_estimates_are_scaled_to_the_current_speed() -> None:
     old, new = quiet(*[2.0] * 8), quiet(*[2.0] * 8, when_s=90_000.0)
-    slower = paced(estimate(old), old, 1.7, 80_000.0)
+    slower = at_recent_speed(estimate(old), old, 1.7, 80_000.0)
     assert slower.value == pytest.approx(3.4)
     assert (slower.uncertainty or 0.0) > (estimate(old).uncertainty or 0.0)
-    assert paced(estimate(new), new, 1.7, 80_000.0) == estimate(new)
-    assert paced(estimate(old), old, None, 80_000.0) == estimate(old)
+    assert at_recent_speed(estimate(new), new, 1.7, 80_000.0) == estimate(new)
+    assert at_recent_speed(estimate(old), old, None, 80_000.0) == estimate(old)

@@ -88,7 +88,7 @@ def busy(profile: Any) -> Any:
     return replace(profile, provenance=replace(profile.provenance, busy=True))
 
 
-def test_a_profile_of_a_busy_machine_does_not_replace_one_of_a_quiet_machine(tmp_path: Path) -> None:
+def test_busy_profile_does_not_replace_quiet_profile(tmp_path: Path) -> None:
     store = ProfileStore(tmp_path)
     quiet, noisy = device_profile("k", lanes=1), busy(device_profile("k", lanes=4))
     said = save_profiles(result(noisy), store, forget=False)
@@ -279,7 +279,7 @@ def test_only_one_device_can_be_exported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("forget", "noisy"), [(True, False), (False, False), (True, True)])
-def test_task_times_are_forgotten_with_a_new_quiet_profile_only(
+def test_task_times_are_dropped_with_a_new_quiet_profile(
     forget: bool, noisy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from syclsched.costs.history import HistoryKey

@@ -36,7 +36,7 @@ TINY = replace(
 
 @pytest.mark.sycl
 @pytest.mark.usefixtures("small_triad")
-def test_a_session_measures_everything_and_its_profile_survives_a_file(machine: tuple[Platform, Any]) -> None:
+def test_session_measures_everything(machine: tuple[Platform, Any]) -> None:
     from syclsched.model.text.json_serialisation import to_json
 
     platform, live = machine

@@ -80,7 +80,7 @@ def dense_pair(rows: int = 40) -> tuple[TaskGraph, dict[str, Any]]:
     return graph, data
 
 
-def test_neighbours_of_one_cut_hand_on_chunks() -> None:
+def test_consecutive_split_tasks_pass_chunks_on() -> None:
     graph, _ = dense_pair()
     found = cut(graph, [Cut(("d1", "d2", "s"), (16, 24))])
     assert (found.counters.scatters, found.counters.gathers, found.counters.chunks) == (0, 0, 6)

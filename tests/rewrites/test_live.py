@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
 from support.gpu_shape import OTHER_DEVICE
-from support.running import DTYPE, JUDGE, MIX, graphs, plan_by, plan_on, plans, sequential
+from support.running import JUDGE, MIX, graphs, inputs_of, mixed_chain, plan_by, plan_on, plans, sequential
 from support.samples import COLUMNS, values
 
 from syclsched.api import with_lanes
@@ -43,8 +43,7 @@ def test_merged_tasks_have_the_bits_of_numpy_on_every_device(data: st.DataObject
     platform, live = live_here()
     found = coarsen(graph, platform, CostModel(platform))
     plan = data.draw(plans(found.graph, platform))
-    rng = np.random.default_rng(len(graph))
-    inputs = {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
+    inputs = inputs_of(graph, len(graph))
     with execute(plan, found.graph, live, inputs) as run:
         run.wait()
         expected = sequential(graph, inputs)
@@ -56,20 +55,11 @@ def test_merged_tasks_have_the_bits_of_numpy_on_every_device(data: st.DataObject
     assert trace.submissions >= sum(1 for s in trace.spans if s.lane_kind != "host")
 
 
-def chain(length: int, rows: int = 1000) -> tuple[TaskGraph, dict[str, Any]]:
-    graph = TaskGraph("chain")
-    data = {"x": np.arange(rows, dtype=DTYPE), "y": np.arange(rows, dtype=DTYPE) * 7}
-    x, y = (graph.array(name, data=value) for name, value in data.items())
-    for i in range(length):
-        graph.kernel(MIX, name=f"mix{i}", x=x, y=y, a=i)
-    return graph, data
-
-
 @pytest.mark.parametrize("device", ["cpu", OTHER_DEVICE])
 @pytest.mark.parametrize("names", [("opencl-c",) * 6, ("opencl-c", "python") * 3])
 def test_a_merged_task_is_one_instruction_and_spans_all_its_steps(device: str, names: tuple[str, ...]) -> None:
     platform, live = live_here()
-    graph, data = chain(6)
+    graph, data = mixed_chain(6)
     merged = replay(graph, Recipe(merges=(Merge(tuple(t.name for t in graph.tasks), (names,), "all"),))).graph
     with execute(plan_on(merged, platform, device), merged, live) as run:
         np.testing.assert_array_equal(run.result("y"), sequential(graph, data)["y"])

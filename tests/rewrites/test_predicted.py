@@ -82,7 +82,7 @@ def layers(rows: int) -> TaskGraph:
     return graph
 
 
-def test_cut_over_two_devices_a_graph_is_as_much_faster_as_they_are_together() -> None:
+def test_split_over_two_devices_adds_their_speeds() -> None:
     where = platform(device("fast", flops=3e11), device("slow"), bandwidth=1e11)
     graph = layers(8192)
     found = split(graph, where, CostModel(where))

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
 from support.gpu_shape import OTHER_DEVICE
-from support.running import DTYPE, MIX, graphs, plan_by, sequential
+from support.running import DTYPE, MIX, graphs, inputs_of, mixed_chain, plan_by, sequential
 from support.samples import COLUMNS
 from support.samples import graphs as graphs_by_rows
 
@@ -68,8 +68,7 @@ def assert_results(graph: TaskGraph, plan: Plan, live: Any, inputs: dict[str, An
 @settings(max_examples=examples(25), deadline=None)
 def test_a_rewritten_plan_gives_the_bits_of_the_original(graph: TaskGraph, rewrite: str, device: str | None) -> None:
     platform, live = live_here()
-    rng = np.random.default_rng(len(graph))
-    inputs = {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
+    inputs = inputs_of(graph, len(graph))
     single = device if device in {each.name for each in platform.devices} else None
     assert_results(graph, planned(graph, platform, rewrite, single), live, inputs)
 
@@ -138,18 +137,9 @@ def test_how_rows_are_dealt_out_changes_no_bit_of_a_sum(operation: str, dtype: s
     assert tried >= 2
 
 
-def chain(length: int, rows: int = 1000) -> tuple[TaskGraph, dict[str, Any]]:
-    graph = TaskGraph("chain")
-    data = {"x": np.arange(rows, dtype=DTYPE), "y": np.arange(rows, dtype=DTYPE) * 7}
-    x, y = (graph.array(name, data=value) for name, value in data.items())
-    for i in range(length):
-        graph.kernel(MIX, name=f"mix{i}", x=x, y=y, a=i)
-    return graph, data
-
-
 def test_run_rewrites_by_itself_and_again_with_a_stored_plan() -> None:
     platform, live = live_here()
-    graph, data = chain(8)
+    graph, data = mixed_chain(8)
     expected = sequential(graph, data)["y"]
     with syclsched.run(graph, platform, calibrate=False) as run:
         np.testing.assert_array_equal(run.result("y"), expected)
@@ -186,16 +176,16 @@ def test_chunks_are_timed_before_they_are_compared_with_the_whole(
 
 def test_another_graph_is_refused_before_anything_runs() -> None:
     platform, live = live_here()
-    graph, _ = chain(8)
+    graph, _ = mixed_chain(8)
     plan = plan_graph(graph, platform, steps=0)
     assert plan.recipe
     with pytest.raises(IncompletePlanError, match="another graph"):
-        execute(plan, chain(7)[0], live)
+        execute(plan, mixed_chain(7)[0], live)
 
 
 def test_a_task_that_fails_is_named_as_the_user_named_it() -> None:
     platform, _ = live_here()
-    graph, data = chain(4)
+    graph, data = mixed_chain(4)
     expected = sequential(graph, data)["y"]
     z, w = graph.array("z", data=np.zeros(4)), graph.array("w", (4,))
 

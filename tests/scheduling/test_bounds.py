@@ -88,7 +88,7 @@ def test_the_textbook_instances(costs, edges, optimum) -> None:
     assert 0.5 * optimum < bound.best_s <= optimum
 
 
-def test_a_chain_is_as_long_as_its_tasks_and_copies_where_they_must_be() -> None:
+def test_length_of_a_chain_with_copies() -> None:
     problem = problem_from_matrices([[1.0, math.inf], [math.inf, 2.0]], {(0, 1): 5.0})
     bound = lower_bound(problem)
     assert (bound.path_s, bound.transfer_s) == (3.0, 8.0)

@@ -119,7 +119,7 @@ def test_a_policy_too_slow_for_the_number_of_tasks_is_no_candidate(most: int | N
 
 
 @pytest.mark.parametrize(("most", "there"), [(19, False), (20, True)])
-def test_a_policy_too_slow_for_the_number_of_devices_is_no_candidate(most: int, there: bool) -> None:
+def test_policy_too_slow_for_many_devices_is_no_candidate(most: int, there: bool) -> None:
     problem = problem_from_matrices([[1.0] * 8] * 10, {})  # twice the usual number of devices
     registry.register(Backwards(max_tasks=most))
     try:

@@ -15,7 +15,7 @@ from syclsched.errors import CapabilityError, DeviceNotFoundError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Platform
 from syclsched.scheduling import build_problem, problem_from_arrays
-from syclsched.scheduling.problem import on_devices, staying
+from syclsched.scheduling.problem import on_devices, with_fixed_devices
 from syclsched.scheduling.tables import Tables
 
 
@@ -51,11 +51,11 @@ def test_the_subset_equals_a_problem_built_for_its_devices(graph: TaskGraph, pla
 
 def test_tasks_stay_on_the_given_devices() -> None:
     whole = problem_from_arrays([[1.0, 2.0], [1.0, 2.0], [3.0, 4.0]], [], [], [])
-    found = staying(whole, {"t0": "p1", "t2": "p0"})
+    found = with_fixed_devices(whole, {"t0": "p1", "t2": "p0"})
     assert found.tables.task_seconds().tolist() == [[math.inf, 2.0], [1.0, 2.0], [3.0, math.inf]]
     assert len(whole.tables.seconds) == 3 and not found.tables.seconds.flags.writeable
     with pytest.raises(DeviceNotFoundError, match="no device 'p7'"):
-        staying(whole, {"t0": "p7"})
+        with_fixed_devices(whole, {"t0": "p7"})
     unable = problem_from_arrays([[1.0, math.inf]], [], [], [])
     with pytest.raises(CapabilityError, match="task 't0': it is to stay on 'p1', which cannot run it"):
-        staying(unable, {"t0": "p1"})
+        with_fixed_devices(unable, {"t0": "p1"})

@@ -250,7 +250,7 @@ def test_listed_copies_without_contention_are_violations() -> None:
     assert violations(free, replace(FORKED, copies=None)) == ()
 
 
-def test_a_copy_serves_all_later_readers_in_its_space_and_an_update_lies_where_it_was_read() -> None:
+def test_copies_serve_later_readers_and_updates_stay() -> None:
     problem = spaces(contention="one-port")
     gpu, cpu, host = (problem.spaces.index(s) for s in ("gpu", "cpu", HOST))
     item = problem.tables.make_item.tolist()

@@ -138,7 +138,7 @@ def test_seeds_decide_and_tasks_keep_their_factor_in_every_plan() -> None:
 
 
 @given(random_plans(), st.integers(0, 3), st.floats(0.0, 20.0))
-def test_disturbed_traces_are_consistent_and_equal_for_equal_arguments(plan: Plan, seed: int, at_s: float) -> None:
+def test_disturbed_traces_are_consistent_and_repeatable(plan: Plan, seed: int, at_s: float) -> None:
     try:
         time_plan(plan)
     except IncompletePlanError:

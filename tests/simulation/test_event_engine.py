@@ -70,7 +70,7 @@ def test_submission_is_sequential_on_the_host() -> None:
     assert [times[n].start_s for n in (0, 1, 10)] == pytest.approx([each, 2 * each, 3 * each])
 
 
-def test_the_submitting_thread_takes_its_share_of_cores_that_are_all_taken() -> None:
+def test_submitting_thread_shares_busy_cores() -> None:
     plan = plan_of([(4.0, ())], submission_s=1.0 - DISPATCH_S)
     one = replace(plan.platform.devices[0], compute_units=2)
     host = plan.platform.devices[1]
@@ -134,7 +134,7 @@ def test_a_host_function_and_a_kernel_displace_each_other() -> None:
     assert finishes(on_processor(plan, (1, 1), (2, 2))) == pytest.approx({0: 2.0, 100: 1.0})
 
 
-def test_host_functions_on_as_many_lanes_as_cores_slow_each_other_down_only_beside_a_kernel() -> None:
+def test_host_functions_on_all_cores_slow_down_beside_a_kernel() -> None:
     assert finishes(on_processor(with_host(plan_of(), [1.0], [2.0]), (2, 2))) == pytest.approx({100: 1.0, 200: 2.0})
     plan = with_host(plan_of([(1.0, ())]), [1.0], [2.0])
     # Four needed, two present. Beside one kernel a function takes twice as long again, beside two
@@ -146,7 +146,7 @@ def test_host_functions_on_as_many_lanes_as_cores_slow_each_other_down_only_besi
     assert finishes(on_processor(few, (2, 3))) == pytest.approx({100: 1.0, 200: 1.0})
 
 
-def test_library_calls_on_several_threads_and_kernels_displace_each_other() -> None:
+def test_threaded_library_calls_and_kernels_share_cores() -> None:
     plan = with_host(plan_of([(1.0, ())]), [1.0])
     # Half speed by sharing, and half as long again.
     assert finishes(on_processor(plan, (1, 2), (1, 2))) == pytest.approx({0: 3.0, 100: 3.0})

@@ -57,7 +57,7 @@ def test_host_overheads_are_measured_or_assumed(platform: Platform, expected: Ov
     assert host_overheads(platform) == pytest.approx(expected)
 
 
-def test_work_that_waits_for_a_host_function_starts_a_hand_off_later() -> None:
+def test_work_after_a_host_function_starts_a_hand_off_later() -> None:
     platform = host(submission_s=1e-6, dispatch_s=1e-6, handoff_s=0.5)
     times = time_plan(plan_on(platform, host__0=[launch(0, 1.0)], a__0=[launch(1, 1.0, 0), launch(2, 1.0)]))
     assert times[1].start_s == pytest.approx(1.5)

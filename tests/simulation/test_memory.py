@@ -44,7 +44,7 @@ def test_allocations_wait_for_frees_and_for_earlier_allocations() -> None:
     assert predict(replace(plan, peak_bytes={"a": 20})).makespan_s == 3.0
 
 
-def test_a_free_takes_effect_after_its_waits_without_blocking_a_lane() -> None:
+def test_free_waits_without_blocking_its_lane() -> None:
     plan = plan_on(
         platform_of("a"),
         a__0=[memory(0, "alloc", "a", 8), launch(1, 1.0), memory(3, "free", "a", 8, 2), launch(6, 1.0)],

@@ -33,3 +33,12 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> CommandResul
     code = left.value.code
     assert isinstance(code, int) or code is None
     return CommandResult(code or 0, captured.out, captured.err)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """Check that a command ends with exit code 2 and an error message without a traceback; return the message."""
+    outcome = call(capsys, *arguments)
+    assert outcome.code == 2, outcome
+    assert "Traceback" not in outcome.err
+    assert "error:" in outcome.err
+    return " ".join(outcome.err.split())

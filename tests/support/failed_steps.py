@@ -42,7 +42,7 @@ def fail_each_submission(
             break
         if found.steps == done:
             try:
-                assert _bits(found) == _bits(other)
+                assert parameter_bits(found) == parameter_bits(other)
                 begun.append(False)
             except ExecutionError as error:
                 begun.append(True)
@@ -53,9 +53,10 @@ def fail_each_submission(
             found.step(*batch)
         other.step(*batch)
         check()
-        assert _bits(found) == _bits(other)
+        assert parameter_bits(found) == parameter_bits(other)
     return begun
 
 
-def _bits(trainer: Trainer) -> dict[str, bytes]:
+def parameter_bits(trainer: Trainer) -> dict[str, bytes]:
+    """Return the bits of all parameters."""
     return {name: value.tobytes() for name, value in trainer.parameters.items()}

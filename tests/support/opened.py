@@ -10,13 +10,17 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pytest
 
 from support.gpu_shape import OTHER_DEVICE
-from support.running import MIX, OPENCL
+from support.running import DTYPE, MIX, OPENCL
 from syclsched import api
 from syclsched.api import with_lanes
 from syclsched.devices import discover, open_devices
+from syclsched.errors import TaskFailedError
+from syclsched.execution import Run
+from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, OpenCLSource
 from syclsched.model.platform import Platform
 
@@ -55,6 +59,43 @@ REFUSED = replace(
         ),
     ),
 )
+
+
+def refused_graph() -> TaskGraph:
+    """Return a graph with a kernel, *bad*, that is refused at its submission, and one that depends on it, *child*."""
+    graph = TaskGraph("refused")
+    x = graph.array("x", data=np.arange(100))
+    for name, operation in (("before", MIX), ("bad", REFUSED), ("after", MIX), ("child", MIX)):
+        y = graph.array(f"y_{name}", data=np.zeros(100, DTYPE))
+        graph.kernel(operation, name=name, x=graph.arrays["y_bad"] if name == "child" else x, y=y, a=1)
+    return graph
+
+
+def check_refused(run: Run) -> None:
+    """Check that a run of `refused_graph` fails by the name of the kernel, and does the independent tasks."""
+    with pytest.raises(TaskFailedError, match=r"task 'bad' .*could not be submitted"):
+        run.wait(60)
+    outcome = {s.task: s.outcome for s in run.trace().spans if s.kind == "launch"}
+    assert outcome == {"before": "done", "bad": "failed", "after": "done", "child": "cancelled"}
+    np.testing.assert_array_equal(run.result("y_after"), 2 * np.arange(100))
+
+
+def refused_beside(apart: int) -> TaskGraph:
+    """Return a graph with a refused kernel, whose successor is lost, and tasks that do not depend on it."""
+    graph = TaskGraph("refused")
+    x, y, z = (graph.array(n, data=np.arange(100, dtype=DTYPE)) for n in "xyz")
+    for i in range(3):
+        graph.kernel(MIX, name=f"before{i}", x=x, y=z, a=i)
+    graph.kernel(REFUSED, name="refused", x=x, y=y, a=1)
+    graph.kernel(MIX, name="after", x=y, y=x, a=1)
+    for i in range(apart):
+        graph.kernel(MIX, name=f"apart{i}", x=graph.array(f"w{i}", data=np.arange(100, dtype=DTYPE)), y=z, a=i)
+    return graph
+
+
+def separate_cpu() -> Platform:
+    """Return the CPU device as if the host could not reach its memory."""
+    return with_own_memory(discover("cpu"), "cpu")
 
 
 def two_memories() -> Platform:

@@ -19,6 +19,7 @@ from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.model.task import LogicalArray, Task
+from syclsched.model.trace import Trace
 from syclsched.planning import build_plan
 from syclsched.simulation import predict
 
@@ -154,6 +155,30 @@ def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
     """Return values for every array a run has to be given."""
     rng = np.random.default_rng(seed)
     return {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
+
+
+def check_spans(trace: Trace, graph: TaskGraph) -> None:
+    """Check that a trace has all tasks, each done, and that all spans lie within the makespan."""
+    assert {s.task for s in trace.spans if s.kind != "copy"} == {t.name for t in graph.tasks}
+    assert all(s.outcome == "done" and s.start_s <= s.finish_s <= trace.makespan_s for s in trace.spans)
+
+
+def check_results(run: Any, graph: TaskGraph, expected: Mapping[str, Any], timeout_s: float = 240.0) -> None:
+    """Wait for a run, and compare the bits of its arrays."""
+    run.wait(timeout_s)
+    for name, array in graph.arrays.items():
+        if not array.temporary:
+            np.testing.assert_array_equal(run.result(name, timeout=timeout_s), expected[name], err_msg=name)
+
+
+def mixed_chain(length: int, rows: int = 1000) -> tuple[TaskGraph, dict[str, Any]]:
+    """Return a graph of tasks that all update the same array, and its data."""
+    graph = TaskGraph("chain")
+    data = {"x": np.arange(rows, dtype=DTYPE), "y": np.arange(rows, dtype=DTYPE) * 7}
+    x, y = (graph.array(name, data=value) for name, value in data.items())
+    for i in range(length):
+        graph.kernel(MIX, name=f"mix{i}", x=x, y=y, a=i)
+    return graph, data
 
 
 JUDGE = Operation(

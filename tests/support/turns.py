@@ -22,8 +22,8 @@ def _function(arguments: int, body: Any) -> Any:
 class Turns:
     """Turns of a policy on a run's state; all that it starts is submitted, and ends when the test ends it."""
 
-    def __init__(self, board: RunState, policy: type[RulePolicy] | RulePolicy) -> None:
-        self.board, self._now_ns = board, 0
+    def __init__(self, run_state: RunState, policy: type[RulePolicy] | RulePolicy) -> None:
+        self.run_state, self._now_ns = run_state, 0
         self._functions = [
             _function(1, lambda _: self._now_ns),
             _function(9, lambda *given: given[3]),  # every command is submitted
@@ -39,20 +39,20 @@ class Turns:
             new_event_array=lambda count: (ctypes.c_int64 * (3 * count))(),
             keep=lambda *_: None,
         )
-        places, lanes = board.places, len(board.known.device_of)
-        words = np.zeros((len(board.waiting), lanes, WORDS), np.int64)
+        places, lanes = run_state.places, len(run_state.known.device_of)
+        words = np.zeros((len(run_state.waiting), lanes, WORDS), np.int64)
         pieces = np.zeros((len(places.pieces), places.links.shape[0]), np.int64)
-        self._loop = EventLoop(board, policy.rule, made_up, made_up, made_up, words, pieces, None)
+        self._loop = EventLoop(run_state, policy.rule, made_up, made_up, made_up, words, pieces, None)
         self._loop.make_ready()
 
     def take(self, now_ns: int, lane: int = 0, measured_s: Sequence[float] = ()) -> int:
         """End the next tasks of a lane, then start the policy's choice; return the number of started tasks."""
-        board, machine = self.board, self._loop.machine
+        run_state, machine = self.run_state, self._loop.machine
         self._now_ns = now_ns
         if measured_s:
             machine.counts[lane] = len(measured_s)
-            ended = board.flight[lane, board.done[lane] :][: len(measured_s)]
+            ended = run_state.flight[lane, run_state.done[lane] :][: len(measured_s)]
             machine.end_ns[ended] = np.array(measured_s) * 1e9
         machine.asked[0] = machine.state[CHANGED] = 1
         assert self._loop.drive() in (ASKED, ALL_DONE)
-        return int(board.counters[STARTED])
+        return int(run_state.counters[STARTED])

@@ -42,7 +42,7 @@ def test_an_empty_trace_has_an_empty_report() -> None:
     assert "nothing was measured" in text
 
 
-def test_lines_are_left_between_families_only_where_one_has_several_rows() -> None:
+def test_blank_lines_between_families_of_several_rows() -> None:
     alone = tuple(span(i, "cpu:0", i, i + 1.0, family=f"f{i}") for i in range(3))
     twice = (*alone, span(3, "emu:0", 3.0, 4.0, family="f0"))
     for spans, empty in ((alone, 0), (twice, 2)):
@@ -62,7 +62,7 @@ def test_failures_are_shown_and_long_tables_truncated() -> None:
     assert len(text.splitlines()) < 100
 
 
-def test_overlap_utilisation_and_idle_reasons_stand_beside_each_device() -> None:
+def test_overlap_utilisation_and_idle_reasons_per_device() -> None:
     spans = (
         span(0, "gpu:copy", 0.0, 2.0, kind="copy", family="copy", nbytes=8),
         span(1, "gpu:0", 2.0, 8.0, waits=(0,)),
@@ -93,7 +93,7 @@ def test_a_narrow_terminal_cuts_no_number_off() -> None:
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
-def test_long_names_take_no_room_from_numbers() -> None:
+def test_long_names_do_not_shorten_numbers() -> None:
     trace = random_trace(60)
     name = "conv2d s2x2 p1x1x1x1 g96 last bias silu " * 4
     spans = tuple(replace(each, family=name) if each.family == "gemm" else each for each in trace.spans)

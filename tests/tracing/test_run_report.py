@@ -107,7 +107,7 @@ def test_an_idle_device_of_the_plan_is_listed() -> None:
     assert [(r.device, r.utilisation) for r in report.devices] == [("a", 0.0), ("b", 0.0), ("host", 0.0)]
 
 
-def test_the_gap_of_a_plan_is_that_of_its_simulation_and_its_makespan_that_of_its_runs() -> None:
+def test_gap_by_simulation_and_makespan_by_runs() -> None:
     plan = replace(predict(build_plan(*_one_task())), lower_bound_s=1.0)
     measured = PlanTrial("heft", plan.makespan_s, measured_s=3.0 * plan.makespan_s, runs=2)
     plan = replace(plan, trials=(measured,))

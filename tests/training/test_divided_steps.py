@@ -44,7 +44,7 @@ def check_alike(found: dict[str, tuple[list[float], dict[str, bytes]]]) -> None:
 
 
 @pytest.mark.parametrize("memories", [1, 2])
-def test_every_way_trains_the_same_and_one_way_gives_the_same_bits(memories: int) -> None:
+def test_all_splits_train_alike_and_repeat_bitwise(memories: int) -> None:
     model = perceptron((16, 48, 32, 8))
     platform = two_memories() if memories == 2 else syclsched.discover("cpu", sub_devices=2)
     found = {split: trained(model, platform, split) for split in WAYS}
@@ -72,7 +72,7 @@ def test_batches_of_two_sizes_are_divided_each_by_itself() -> None:
 
 
 @pytest.mark.parametrize("memories", [1, 2])
-def test_a_last_batch_of_fewer_samples_than_devices_is_trained_as_on_one_device(memories: int) -> None:
+def test_last_batch_of_fewer_samples_than_devices(memories: int) -> None:
     model = perceptron((16, 48, 32, 8))
     platform = two_memories() if memories == 2 else syclsched.discover("cpu", sub_devices=2)
     with trainer(model, platform, "data") as found, trainer(model, platform, "single") as alone:

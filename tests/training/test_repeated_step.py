@@ -95,7 +95,7 @@ def one_trainer() -> Any:
         yield found
 
 
-def test_a_repeated_step_refuses_labels_out_of_range_and_changes_nothing() -> None:
+def test_repeated_step_refuses_labels_out_of_range() -> None:
     x, y = batch(6)
     with trainer() as found:
         for _ in range(3):
@@ -112,7 +112,7 @@ def test_a_repeated_step_refuses_labels_out_of_range_and_changes_nothing() -> No
         assert np.isfinite(found.step(x, ignored))
 
 
-def test_a_repeated_step_names_the_task_with_a_result_that_is_not_finite() -> None:
+def test_repeated_step_names_task_with_non_finite_result() -> None:
     x, y = batch(6)
     with trainer() as found:
         for _ in range(3):

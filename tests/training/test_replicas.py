@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.failed_steps import fail_each_submission
+from support.failed_steps import fail_each_submission, parameter_bits
 from support.opened import two_memories, with_own_memory
 
 import syclsched
@@ -57,10 +57,6 @@ def trainer(patch: pytest.MonkeyPatch, platform: Platform, model: Any = MODEL, *
     return syclsched.train(model.onnx, platform=platform, optimizer=Adam(0.01), **given)
 
 
-def bits(found: Trainer) -> dict[str, bytes]:
-    return {name: value.tobytes() for name, value in found.parameters.items()}
-
-
 def copied_state(found: Trainer) -> set[str]:
     copies = (each for _, each in found.plan.instructions() if each.kind == "copy")
     return {use.array for each in copies for use in each.uses} & set(found.plan.residents)
@@ -84,7 +80,7 @@ def test_replicas_have_the_bits_of_copied_parameters(
     for copied in (True, False):
         with trainer(monkeypatch, far() if apart else two_memories(), copied=copied, **more) as each:
             losses = [each.step(*MODEL.batch(samples, seed)) for seed, samples in enumerate(SIZES)]
-            found.append((losses, bits(each)))
+            found.append((losses, parameter_bits(each)))
             count = 3 * len(each.parameters)
             check_replicas(each, 0 if copied else count)
             state = set(each.parameters) if copied else {PARITY}
@@ -97,13 +93,13 @@ def test_replicas_have_the_bits_of_copied_parameters(
     assert found[0] == found[1]
 
 
-def test_moments_of_batches_have_one_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_moments_are_not_replicated(monkeypatch: pytest.MonkeyPatch) -> None:
     model = convolutional((4, 4), size=8, classes=4)
     found: list[Bits] = []
     for copied in (True, False):
         with trainer(monkeypatch, far(), model, copied=copied) as each:
             losses = [each.step(*model.batch(12, seed)) for seed in range(3)]
-            found.append((losses, bits(each)))
+            found.append((losses, parameter_bits(each)))
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-5)
 
 
@@ -146,9 +142,9 @@ def test_checkpoints_are_read_from_one_replica_and_written_to_all(
             first.step(*each)
         first.checkpoint(tmp_path / "run.ckpt")
         wanted = [first.step(*each) for each in batches[2:]]
-        left = bits(first)
+        left = parameter_bits(first)
         first.restore(tmp_path / "run.ckpt")
-        assert [first.step(*each) for each in batches[2:]] == wanted and bits(first) == left
+        assert [first.step(*each) for each in batches[2:]] == wanted and parameter_bits(first) == left
         check_replicas(first, 3 * len(left))
 
 
@@ -162,12 +158,10 @@ def test_a_step_that_is_not_finite_changes_no_replica(monkeypatch: pytest.Monkey
         with pytest.raises(NotFiniteError, match="nothing is updated"):
             found.step(wrong, y)
         check_replicas(found, 3 * len(found.parameters))
-        assert found.step(x, y) == other.step(x, y) and bits(found) == bits(other)
+        assert found.step(x, y) == other.step(x, y) and parameter_bits(found) == parameter_bits(other)
 
 
-def test_after_a_failed_task_replicas_equal_the_last_step_or_are_lost(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_replicas_after_a_failed_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with trainer(monkeypatch, far(), copied=False) as found, trainer(monkeypatch, far(), copied=False) as other:
 
         def check() -> None:
@@ -184,7 +178,7 @@ def test_a_snapshot_is_written_to_all_replicas(monkeypatch: pytest.MonkeyPatch, 
         found.checkpoint(tmp_path / "first.ckpt")
         found.step(*batches[1])
         found.step(*batches[2])
-        wanted = bits(found)
+        wanted = parameter_bits(found)
         for number in count(1):
             found.restore(tmp_path / "first.ckpt")
             found.step(*batches[1])
@@ -197,6 +191,6 @@ def test_a_snapshot_is_written_to_all_replicas(monkeypatch: pytest.MonkeyPatch, 
                 break
             while found.steps < 3:
                 found.step(*batches[found.steps])
-            assert bits(found) == wanted
+            assert parameter_bits(found) == wanted
             check_replicas(found, 3 * len(found.parameters))
         assert lost

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from support.failed_steps import fail_each_submission
 from support.gpu_shape import OTHER_DEVICE
-from support.opened import two_memories, with_own_memory
+from support.opened import separate_cpu, two_memories, with_own_memory
+from support.small_training import bits
 
 import syclsched
 from syclsched.devices.memory import usm_memory
@@ -31,18 +32,9 @@ MODEL = perceptron((16, 48, 32, 8))
 SIZES = (24, 24, 9, 24)
 
 
-def apart() -> Platform:
-    """Return the CPU device as if the host could not reach its memory."""
-    return with_own_memory(syclsched.discover("cpu"), "cpu")
-
-
 def trainer(platform: Platform, model: Any = MODEL, **more: Any) -> Trainer:
     given = {"autotune": False, "deterministic": True, "without": ["python"], "policy": "heft", "snapshots": 0, **more}
     return syclsched.train(model.onnx, platform=platform, **given)
-
-
-def bits(found: dict[str, Any]) -> dict[str, bytes]:
-    return {name: value.tobytes() for name, value in found.items()}
 
 
 def copied(plan: Plan) -> set[str]:
@@ -51,7 +43,7 @@ def copied(plan: Plan) -> set[str]:
 
 @pytest.mark.parametrize("model", [MODEL, convolutional((4, 4), size=8, classes=4)])
 def test_steps_copy_no_state_and_give_the_same_bits(model: Any) -> None:
-    with trainer(syclsched.discover("cpu"), model) as near, trainer(apart(), model) as far:
+    with trainer(syclsched.discover("cpu"), model) as near, trainer(separate_cpu(), model) as far:
         for seed, samples in enumerate(SIZES):
             batch = model.batch(samples, seed)
             assert far.step(*batch) == near.step(*batch)
@@ -66,7 +58,7 @@ def test_steps_copy_no_state_and_give_the_same_bits(model: Any) -> None:
 
 
 def test_a_step_reads_and_writes_nothing_but_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    with trainer(apart()) as found:
+    with trainer(separate_cpu()) as found:
         found.step(*MODEL.batch(24, 0))
         wanted = bits(found.parameters)
 
@@ -89,7 +81,7 @@ def test_checkpoints_go_from_one_kind_of_memory_to_another(tmp_path: Path) -> No
         near.checkpoint(tmp_path / "run.ckpt")
         wanted = [near.step(*each) for each in batches[2:]]
         predicted = near.predict(batches[0][0])
-        with trainer(apart()) as far:
+        with trainer(separate_cpu()) as far:
             far.step(*batches[3])
             far.restore(tmp_path / "run.ckpt")
             assert [far.step(*each) for each in batches[2:]] == wanted
@@ -101,7 +93,7 @@ def test_checkpoints_go_from_one_kind_of_memory_to_another(tmp_path: Path) -> No
 
 def test_a_step_that_is_not_finite_changes_nothing() -> None:
     x, y = MODEL.batch(24, 0)
-    with trainer(apart()) as found:
+    with trainer(separate_cpu()) as found:
         found.step(x, y)
         wanted = bits(found.parameters)
         with pytest.raises(NotFiniteError, match="nothing is updated"):
@@ -117,7 +109,7 @@ def test_after_a_failed_task_the_last_step_is_kept_or_all_is_lost(
     if kept == "all but the parity":
         donated = zero_copy.donated_inputs
         monkeypatch.setattr(zero_copy, "donated_inputs", lambda graph: donated(graph) - {PARITY})
-    with trainer(apart()) as found, trainer(apart()) as other:
+    with trainer(separate_cpu()) as found, trainer(separate_cpu()) as other:
         begun = fail_each_submission(found, other, MODEL.batch(8, 0), tmp_path)
         missing = len(found.plan.residents) - 3 * len(found.parameters) - 1
         assert missing == (0 if kept == "all" else -1)
@@ -126,9 +118,9 @@ def test_after_a_failed_task_the_last_step_is_kept_or_all_is_lost(
 
 
 @pytest.mark.parametrize("after", [0, 5, 10])
-def test_a_device_that_is_lost_before_the_update_leaves_the_last_step(after: int) -> None:
+def test_device_lost_before_update_leaves_last_step(after: int) -> None:
     batch = MODEL.batch(24, 0)
-    with trainer(apart()) as found:
+    with trainer(separate_cpu()) as found:
         found.step(*batch)
         wanted = bits(found.parameters)
         with faults.inject(faults.lose("cpu", after=after)), pytest.raises(ExecutionError):
@@ -145,7 +137,7 @@ def test_memory_lost_with_its_device_raises_an_error_with_a_hint(
     def lost(*_: object) -> None:
         raise RuntimeError("device lost")
 
-    with trainer(apart()) as found:
+    with trainer(separate_cpu()) as found:
         found.step(*batch)
         found.checkpoint(tmp_path / "run.ckpt")
         wanted = found.step(*batch)
@@ -161,11 +153,11 @@ def test_memory_lost_with_its_device_raises_an_error_with_a_hint(
 
 def test_results_with_half_of_the_memory_have_the_same_bits() -> None:
     batches = [MODEL.batch(256, seed) for seed in range(3)]
-    with trainer(apart()) as whole:
+    with trainer(separate_cpu()) as whole:
         wanted = [whole.step(*each) for each in batches]
         left, needed, held = bits(whole.parameters), whole.plan.needed_bytes["cpu"], whole.plan.resident_bytes["cpu"]
     for limit in (held + (needed - held) * 2 // 3, held - 1, held // 4):
-        with trainer(apart(), memory_limit={"cpu": limit}) as limited:
+        with trainer(separate_cpu(), memory_limit={"cpu": limit}) as limited:
             losses = [limited.step(*each) for each in batches]
             assert limited.plan.needed_bytes["cpu"] <= limit
             # If the memory is too small for all of them, or it is predicted to be faster, some are in host memory, and

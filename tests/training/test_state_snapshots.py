@@ -10,8 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.failed_steps import parameter_bits
 from support.gpu_shape import OTHER_DEVICE
-from support.opened import two_memories, with_own_memory
+from support.opened import separate_cpu, two_memories, with_own_memory
 
 import syclsched
 from syclsched.devices.memory import usm_memory
@@ -29,27 +30,18 @@ MODEL = perceptron((16, 48, 32, 8))
 BATCHES = [MODEL.batch(24, seed) for seed in range(6)]
 
 
-def apart() -> Platform:
-    """Return the CPU device as if the host could not reach its memory."""
-    return with_own_memory(syclsched.discover("cpu"), "cpu")
-
-
 def trainer(platform: Platform, **more: Any) -> Trainer:
     given = {"autotune": False, "deterministic": True, "without": ["python"], "policy": "heft", **more}
     return syclsched.train(MODEL.onnx, platform=platform, **given)
 
 
-def bits(trainer: Trainer) -> dict[str, bytes]:
-    return {name: value.tobytes() for name, value in trainer.parameters.items()}
-
-
 def of_steps(platform: Platform, **more: Any) -> list[dict[str, bytes]]:
     """Return the parameters after each number of steps."""
     with trainer(platform, snapshots=0, **more) as found:
-        made = [bits(found)]
+        made = [parameter_bits(found)]
         for each in BATCHES:
             found.step(*each)
-            made.append(bits(found))
+            made.append(parameter_bits(found))
     return made
 
 
@@ -58,8 +50,8 @@ def lose(*_: object) -> None:
 
 
 def test_a_step_that_fails_in_the_update_leaves_a_step_before(tmp_path: Path) -> None:
-    wanted, losses = of_steps(apart()), set[int]()
-    with trainer(apart(), snapshots=2) as found:
+    wanted, losses = of_steps(separate_cpu()), set[int]()
+    with trainer(separate_cpu(), snapshots=2) as found:
         found.step(*BATCHES[0])
         found.checkpoint(tmp_path / "first.ckpt")
         for number in count(1):
@@ -75,21 +67,21 @@ def test_a_step_that_fails_in_the_update_leaves_a_step_before(tmp_path: Path) ->
                         assert f"those after {found.steps} steps again" in str(error)
             if not seen.injected:
                 break
-            assert bits(found) == wanted[found.steps]
+            assert parameter_bits(found) == wanted[found.steps]
             found.step(*BATCHES[found.steps])
-            assert bits(found) == wanted[found.steps]
+            assert parameter_bits(found) == wanted[found.steps]
     # Those after four steps, if a copy was incomplete, so that another was made at once.
     assert losses and losses <= {1, 3, 4}
 
 
 def test_a_negative_number_of_steps_is_refused() -> None:
     with pytest.raises(ArgumentError, match="snapshots is -1"):
-        trainer(apart(), snapshots=-1)
+        trainer(separate_cpu(), snapshots=-1)
 
 
 def test_the_state_of_a_lost_device_can_be_read_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = of_steps(apart())
-    with trainer(apart(), snapshots=1) as found:
+    wanted = of_steps(separate_cpu())
+    with trainer(separate_cpu(), snapshots=1) as found:
         for each in BATCHES[:3]:
             found.step(*each)
         with monkeypatch.context() as patched, faults.inject(faults.lose("cpu", after=10)):
@@ -98,20 +90,20 @@ def test_the_state_of_a_lost_device_can_be_read_and_saved(tmp_path: Path, monkey
             with pytest.raises(ExecutionError, match="step 4 failed, and the state was lost"):
                 found.step(*BATCHES[3])
             left = found.steps
-            assert left >= 2 and bits(found) == wanted[left]
+            assert left >= 2 and parameter_bits(found) == wanted[left]
             found.checkpoint(tmp_path / "left.ckpt")
             found.save(tmp_path / "left.onnx")
             with pytest.raises((ExecutionError, MemoryLimitError)):
                 found.step(*BATCHES[left])
-            assert bits(found) == wanted[left] and found.steps == left
+            assert parameter_bits(found) == wanted[left] and found.steps == left
         # The device works again.
         found.step(*BATCHES[left])
-        assert bits(found) == wanted[left + 1]
-    with trainer(apart()) as other:
+        assert parameter_bits(found) == wanted[left + 1]
+    with trainer(separate_cpu()) as other:
         other.restore(tmp_path / "left.ckpt")
-        assert other.steps == left and bits(other) == wanted[left]
+        assert other.steps == left and parameter_bits(other) == wanted[left]
         other.step(*BATCHES[left])
-        assert bits(other) == wanted[left + 1]
+        assert parameter_bits(other) == wanted[left + 1]
 
 
 @pytest.mark.parametrize("is_limited", [False, True])
@@ -159,7 +151,7 @@ class LateCopies:
 
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_copy_that_an_update_overtakes_is_not_taken(monkeypatch: pytest.MonkeyPatch, ends: bool) -> None:
-    wanted, copies, end = of_steps(apart()), LateCopies(), StateSnapshots._end
+    wanted, copies, end = of_steps(separate_cpu()), LateCopies(), StateSnapshots._end
 
     def late(*given: Any) -> None:
         if ends:  # after the update, before the next check
@@ -168,7 +160,7 @@ def test_a_copy_that_an_update_overtakes_is_not_taken(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(usm_memory, "start_reading", copies.start_reading)
     monkeypatch.setattr(StateSnapshots, "_end", late)
-    with trainer(apart(), snapshots=1) as found:
+    with trainer(separate_cpu(), snapshots=1) as found:
         for steps, copied in enumerate((0, 1, 1, 3, 4), 1):
             found.step(*BATCHES[steps - 1])
             last = found._session.snapshots.last
@@ -239,10 +231,10 @@ def test_copies_take_two_percent_of_the_time(monkeypatch: pytest.MonkeyPatch, hi
 def test_another_devices_state_is_copied_while_it_computes() -> None:
     platform = syclsched.discover(OTHER_DEVICE)
     with trainer(with_own_memory(platform, platform.compute_devices[0].space), snapshots=1) as found:
-        made = [bits(found)]
+        made = [parameter_bits(found)]
         for each in BATCHES:
             found.step(*each)
-            made.append(bits(found))
+            made.append(parameter_bits(found))
             last = found._session.snapshots.last
             assert last is not None
             assert {name: last.values[name].tobytes() for name in made[0]} == made[last.steps]

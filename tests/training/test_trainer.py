@@ -76,7 +76,7 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch() -> None:
 
 @pytest.mark.parametrize("given", [{"micro_batches": 2}, {"micro_batches": (0.7, 0.3)}, {"memory_limit": 100}], ids=str)
 @pytest.mark.parametrize("operator", ["Mul", "Gather"])
-def test_an_input_of_fixed_extent_is_not_cut_in_a_batch_of_as_many_samples(operator: str, given: Any) -> None:
+def test_input_of_fixed_extent_is_not_split(operator: str, given: Any) -> None:
     random = np.random.default_rng(0)
     factors = "table" if operator == "Mul" else "picked"
     nodes = [helper.make_node("Gather", ["table", "place"], ["picked"])] if operator == "Gather" else []
@@ -269,7 +269,7 @@ def test_results_with_half_of_the_memory_have_the_same_bits() -> None:
 
 
 @pytest.mark.parametrize("share", [0.7, 0.5, 0.1])
-def test_less_memory_than_the_state_takes_gives_the_same_bits_without_copies_of_it(share: float) -> None:
+def test_memory_below_the_state_gives_the_same_bits(share: float) -> None:
     """Before, the host executed the tasks that did not fit, by NumPy, in 4 to 8 times the time."""
     model = perceptron((64, 128, 128, 8))
     batches = [model.batch(16, seed) for seed in range(3)]
@@ -465,7 +465,7 @@ def test_the_loss_of_a_step_that_control_c_ends_is_recorded(monkeypatch: pytest.
     assert told == list(enumerate(losses[: at + 1], 1))
 
 
-def test_control_c_before_the_first_run_leaves_the_first_parameters() -> None:
+def test_interrupt_before_first_run_keeps_parameters() -> None:
     def interrupt(_: int, __: int, step: str) -> None:
         if step and not ended:
             ended.append(step)
@@ -480,7 +480,7 @@ def test_control_c_before_the_first_run_leaves_the_first_parameters() -> None:
         assert found.step(*blobs(16)) == other.step(*blobs(16))
 
 
-def test_data_that_can_be_gone_through_once_is_refused_for_several_epochs() -> None:
+def test_one_pass_data_is_refused_for_several_epochs() -> None:
     with trainer() as found:
         with pytest.raises(ArgumentError, match="only once"):
             found.fit((blobs(16) for _ in range(3)), epochs=2, progress=False)

@@ -56,14 +56,14 @@ def test_pickled_objects_are_refused_and_not_executed(tmp_path: Path) -> None:
     assert not (tmp_path / "executed").exists()
 
 
-def test_a_header_that_promises_too_much_is_refused(tmp_path: Path) -> None:
+def test_header_with_too_large_sizes_is_refused(tmp_path: Path) -> None:
     content = npy(np.zeros(8)).replace(b"(8,)", b"(8888888888888,)")
     (tmp_path / "a.npy").write_bytes(content)
     with pytest.raises(FormatError, match=r"a\.npy"):
         read_npy(tmp_path / "a.npy")
 
 
-def test_an_archive_is_not_an_array_and_the_other_way_round(tmp_path: Path) -> None:
+def test_archives_and_arrays_are_distinguished(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(npz(x=np.ones(2)))
     (tmp_path / "b").write_bytes(npy(np.ones(2)))
     with pytest.raises(FormatError, match=r"not a \.npy file"):

@@ -163,7 +163,7 @@ def transformed_inputs(
     def inner(i: int) -> str:
         return f"READV(__global, p{i} + j * (long){inside})"
 
-    def careful(i: int) -> str:
+    def guarded(i: int) -> str:
         return f"((uint)(iy + {i}) < (uint){high} && (uint)(ix + j) < (uint){wide} ? {inner(i)} : (AV)0)"
 
     return [
@@ -180,7 +180,7 @@ def transformed_inputs(
         "if (whole) {",
         *transformed(inner, unrolled=True),
         "} else {",
-        *transformed(careful, unrolled=False),  # few tiles are at the edge
+        *transformed(guarded, unrolled=False),  # few tiles are at the edge
         "}",
         f"T* to_s = {to} + t * {row} + c;",
         loop("i", n, unrolled=True),

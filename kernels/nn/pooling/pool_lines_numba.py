@@ -20,7 +20,7 @@ from syclsched.model.operation import DeviceLimits, Launch, Signature
 _LOADS = {1: "load_vector", 2: "load_second"}
 
 
-def suits(signature: Signature, window: Window, kernel: Ints) -> bool:
+def has_full_vectors(signature: Signature, window: Window, kernel: Ints) -> bool:
     """Return whether lines contain at least a vector of windows within the array."""
     x, y = signature.shapes["x"][-1], signature.shapes["y"][-1]
     first, stride = _first(window), window.strides[-1]
@@ -84,7 +84,7 @@ def lines_text(
         outer, window, kernel, f"e = {_line(outer)} * x{last} + o * {stride} - {window.begins[last]}\n{taps}", 3
     )
     text += indented(f"s = s / real(count * {kernel[last]})", 3) if mode == "average" else ""
-    text += indented(f"v = s\n{applied_wide(activation, '')}store_vector(y, line * y{last} + o, v)", 3)
+    text += indented(f"v = s\n{applied_wide(activation)}store_vector(y, line * y{last} + o, v)", 3)
     # The windows before and after them.
     text += indented(f"for q in range(first + y{last} - end):\n    o = q if q < first else q - first + end", 2)
     text += indented(f"b{last} = o * {stride} - {window.begins[last]}\nt = real({start})", 3)

@@ -168,7 +168,7 @@ def _pool_lines_text(
                 2,
             )
         text += per_vector(vectors, "s{0} = s{0} / real(total_count)", 2)
-    finish = f"v = s{{0}}\n{applied_wide(activation, '')}s{{0}} = v\n" if activation else ""
+    finish = f"v = s{{0}}\n{applied_wide(activation)}s{{0}} = v\n" if activation else ""
     return text + per_vector(vectors, f"{finish}store_vector(y, start + o{axes[-1]} * yc + {{1}}, s{{0}})", 2)
 
 
@@ -184,7 +184,7 @@ def _strategy(signature: Signature, window: Window, kernel: Ints, last_: bool) -
     whole = kernel == sizes and not any(window.pads) and size(signature.shapes["y"][2:]) == 1
     if last_ or (whole and not signature.dtypes["y"].startswith("float")):
         return None
-    return "channels" if whole else "lines" if pool_lines_numba.suits(signature, window, kernel) else None
+    return "channels" if whole else "lines" if pool_lines_numba.has_full_vectors(signature, window, kernel) else None
 
 
 def _pool_load(signature: Signature, *, kernel: Ints, last_: bool, **attributes: Any) -> Any:

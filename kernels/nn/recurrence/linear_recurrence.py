@@ -17,7 +17,7 @@ from syclsched.kernels.tensor.operation_factory import (
 from syclsched.kernels.tensor.reductions.reduction_kernels import split_axes
 from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.kernels.tensor.writing.iteration_space import iteration_launch, write_iteration
-from syclsched.kernels.tensor.writing.kernel_writer import BLOCK_VECTORS, KernelWriter, compute_dtype
+from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter, compute_dtype
 from syclsched.kernels.tensor.writing.row_column_blocks import block_launch, block_vectors, write_blocks
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Work
 
@@ -69,7 +69,7 @@ def _write(w: KernelWriter, *, reverse: bool) -> None:
     plan = split_axes(w.signature.shapes["y"], (0,))
     extent, stride = plan.reduced[0]
     t = compute_dtype(w.signature.dtypes["y"])
-    vectors = block_vectors(plan.kept, BLOCK_VECTORS, t)
+    vectors = block_vectors(plan.kept, t)
     if vectors:
         write_blocks(w, plan.kept, vectors, partial(_write_block, w, t, (extent, stride), vectors, reverse))
         return
@@ -111,5 +111,5 @@ def _write_block(
 
 def _launch(signature: Signature, limits: DeviceLimits) -> Launch:
     kept = split_axes(signature.shapes["y"], (0,)).kept
-    vectors = block_vectors(kept, BLOCK_VECTORS, compute_dtype(signature.dtypes["y"]))
+    vectors = block_vectors(kept, compute_dtype(signature.dtypes["y"]))
     return block_launch(kept, vectors, limits) if vectors else iteration_launch(kept, limits)

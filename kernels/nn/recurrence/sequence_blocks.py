@@ -100,19 +100,10 @@ def products(
 ) -> str:
     """Return code that computes sums of products for all sequences of a block.
 
-    Parameters
-    ----------
-    block : RegisterBlock
-        Sequences and vectors.
-    columns : tuple of int
-        The first column, and that behind the last.
-    terms : list of tuple
-        Factors: a number for the sequence ``{row}`` and the term ``k``, the address of a vector of weights from column
-        ``j`` on, and the range of ``k``.
-    start : str
-        First value of a vector of sums, for columns from ``{j}`` on.
-    store : Callable
-        Returns the statement that stores a vector of sums, given its sequence, its first column and its name.
+    ``columns`` are the first column, and that behind the last. ``terms`` are factors: a number for the sequence
+    ``{row}`` and the term ``k``, the address of a vector of weights from column ``j`` on, and the range of ``k``.
+    ``start`` is the first value of a vector of sums, for columns from ``{j}`` on; ``store`` returns the statement that
+    stores one, given its sequence, its first column and its name.
     """
     rows, vectors = range(block.rows), range(block.vectors)
     sums = [(row, number, f"j + {number * block.width}", f"s{row}_{number}") for row in rows for number in vectors]

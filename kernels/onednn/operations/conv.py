@@ -76,7 +76,6 @@ def _grouped(signature: Signature, name: str, groups: int) -> Tensor:
 
 
 def _settings(window: Window) -> tuple[Shape, ...]:
-    """Return the settings of a convolution."""
     return window.strides, gaps(window), window.begins, window.ends
 
 

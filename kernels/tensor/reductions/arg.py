@@ -27,7 +27,7 @@ from syclsched.kernels.tensor.reductions.reduction_kernels import (
 )
 from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.kernels.tensor.writing.iteration_space import iteration_launch, write_iteration
-from syclsched.kernels.tensor.writing.kernel_writer import BLOCK_VECTORS, LANES, KernelWriter, compute_dtype
+from syclsched.kernels.tensor.writing.kernel_writer import LANES, KernelWriter, compute_dtype
 from syclsched.kernels.tensor.writing.row_column_blocks import (
     block_launch,
     block_vectors,
@@ -145,7 +145,7 @@ def _by_rows(signature: Signature, plan: ReductionAxes) -> bool:
 def _block_vectors(signature: Signature, plan: ReductionAxes) -> int:
     if plan.is_contiguous or not _in_vectors(signature, plan):
         return 0
-    return block_vectors(plan.kept, BLOCK_VECTORS, signature.dtypes["x"])
+    return block_vectors(plan.kept, signature.dtypes["x"])
 
 
 def _write_row(w: KernelWriter, t: str, extent: int, mode: str, last: bool, row: str) -> None:

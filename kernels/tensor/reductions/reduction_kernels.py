@@ -32,7 +32,6 @@ from syclsched.kernels.tensor.writing.iteration_space import (
     write_iteration,
 )
 from syclsched.kernels.tensor.writing.kernel_writer import (
-    BLOCK_VECTORS,
     LANES,
     ROW_VECTORS,
     KernelWriter,
@@ -175,7 +174,7 @@ def _block_vectors(plan: ReductionAxes, mode: str, dtype: str) -> int:
     if mode == "logsumexp":
         return even_vectors(plan.kept, MAX_COLUMN_VECTORS)
     least = 1 if plan.kept.elements * count * ITEM_BYTES[dtype] <= _CACHED_BYTES else 2
-    return block_vectors(plan.kept, BLOCK_VECTORS, dtype, least)
+    return block_vectors(plan.kept, dtype, least)
 
 
 def _write_block(
@@ -308,9 +307,9 @@ class _RowReduction:
             totals = w.vector_group(t, w.constant(start, t), vectors)
             at = count // step * step
             with w.loop("0", str(at), str(step)) as k:
-                w.update_vectors(totals, vectors, t, "x", f"{self._base} + {k}", change)
+                w.update_vectors(totals, vectors, t, f"{self._base} + {k}", change)
             while count - at >= LANES:
-                w.update_vectors(totals, 1, t, "x", f"{self._base} + {at}", change)
+                w.update_vectors(totals, 1, t, f"{self._base} + {at}", change)
                 at += LANES
             (found,) = w.reduce_lanes([(totals, t)], vectors, lambda a, b: [combine(*a, *b)])
             w.assign(total, t, combine(total, found))

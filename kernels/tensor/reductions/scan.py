@@ -19,7 +19,7 @@ from syclsched.kernels.tensor.operation_factory import (
 from syclsched.kernels.tensor.reductions.reduction_kernels import split_axes
 from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.kernels.tensor.writing.iteration_space import iteration_launch, write_iteration
-from syclsched.kernels.tensor.writing.kernel_writer import BLOCK_VECTORS, KernelWriter, compute_dtype
+from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter, compute_dtype
 from syclsched.kernels.tensor.writing.row_column_blocks import block_launch, block_vectors, write_blocks
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
 
@@ -75,7 +75,7 @@ def _write(w: KernelWriter, *, axis: int, exclusive: bool, reverse: bool) -> Non
     plan = split_axes(w.signature.shapes["x"], (axis,))
     extent, stride = plan.reduced[0]
     t = compute_dtype(w.signature.dtypes["x"])
-    vectors = block_vectors(plan.kept, BLOCK_VECTORS, t)
+    vectors = block_vectors(plan.kept, t)
     if vectors:
         write_blocks(w, plan.kept, vectors, partial(_write_block, w, t, (extent, stride), vectors, exclusive, reverse))
         return
@@ -117,5 +117,5 @@ def _write_block(
 
 def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
     kept = split_axes(signature.shapes["x"], (axis,)).kept
-    vectors = block_vectors(kept, BLOCK_VECTORS, compute_dtype(signature.dtypes["x"]))
+    vectors = block_vectors(kept, compute_dtype(signature.dtypes["x"]))
     return block_launch(kept, vectors, limits) if vectors else iteration_launch(kept, limits)

@@ -280,12 +280,12 @@ class KernelWriter(ABC):
         """Emit, in `over_wide`, the store of a vector of dtype ``given`` to an array at an index."""
 
     def update_vectors(
-        self, wide: str, vectors: int, dtype: str, array: str, index: str, change: Callable[[str, str], str]
+        self, wide: str, vectors: int, dtype: str, index: str, change: Callable[[str, str], str]
     ) -> None:
-        """Emit the update of each vector of a wide, from itself and the matching vector of an array."""
+        """Emit the update of each vector of a wide, from itself and the matching vector of x."""
 
         def body(pick: Callable[[str], str], offset: str) -> None:
-            given = self.value(dtype, self.load_vector(array, f"{index} + {offset}"))
+            given = self.value(dtype, self.load_vector("x", f"{index} + {offset}"))
             self.assign(pick(wide), dtype, change(pick(wide), given))
 
         self.each_vector(vectors, body)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from syclsched.kernels.common import ITEM_BYTES, ceil_div
 from syclsched.kernels.tensor.writing.iteration_space import IterationSpace, unravel_index
-from syclsched.kernels.tensor.writing.kernel_writer import LANES, KernelWriter
+from syclsched.kernels.tensor.writing.kernel_writer import BLOCK_VECTORS, LANES, KernelWriter
 from syclsched.model.operation import DeviceLimits, Launch
 
 #: Desired number of blocks, for all compute units to have some.
@@ -37,9 +37,9 @@ def rows_launch(rows: int, length: int, limits: DeviceLimits) -> Launch:
     return Launch((max(items, min(rows, 1)),), (1,))
 
 
-def block_vectors(space: IterationSpace, most: int, dtype: str, least: int = 2) -> int:
+def block_vectors(space: IterationSpace, dtype: str, least: int = 2) -> int:
     """Return the number of column vectors per work-item; 0 if columns are not contiguous, or fewer than the least."""
-    most = most * 4 // max(ITEM_BYTES[dtype], 4)
+    most = BLOCK_VECTORS * 4 // max(ITEM_BYTES[dtype], 4)
     if not space.shape or 0 in space.shape or space.strides[0][-1] != 1:
         return 0
     *outer, inner = space.shape

@@ -477,7 +477,6 @@ def _show(outcome: _Outcome, plan: Plan, as_json: bool, console: Console, ratio:
 
 
 def _document(outcome: _Outcome, plan: Plan, ratio: float | None) -> RunDocument:
-    """Return the outcome as a JSON document."""
     from dataclasses import asdict
 
     from syclsched.cli.documents import RunDocument

@@ -82,7 +82,6 @@ def show_front(
 
 
 def _document(graph: str, aims: Sequence[Aim], found: Sequence[FrontPlan]) -> FrontDocument:
-    """Return the front as a JSON document."""
     from syclsched.scheduling.objectives.aims import METRICS
 
     keys = [f"{aim.label}_{_UNITS[METRICS[aim.metric]]}" for aim in aims]

@@ -31,17 +31,7 @@ _HERE: Final = "syclsched.cluster.measurements.host_clocks"
 
 @dataclass(frozen=True, slots=True)
 class ClockOffset:
-    """Offset of a worker's clock.
-
-    Parameters
-    ----------
-    worker : str
-        Name of the worker.
-    offset_ns : int
-        Offset of its clock from that of this process.
-    error_ns : int
-        The offset is wrong by at most this.
-    """
+    """Offset of a worker's clock from that of this process, wrong by at most ``error_ns``."""
 
     worker: str
     offset_ns: int

@@ -197,33 +197,11 @@ def measure_network(
     rounds: int = ROUNDS,
     tell: Callable[[int, int, str], None] | None = None,
 ) -> NetworkProfile:
-    """Measure the network of a cluster.
+    """Measure latency and bandwidth of the pairs of workers of an otherwise idle cluster, in each direction.
 
-    Parameters
-    ----------
-    cluster : ConnectedWorkers
-        The cluster. Runs at the same time disturb the measurement.
-    sizes : sequence of int, optional
-        Sizes of arrays in bytes; at least two, ascending.
-    size_s : float, optional
-        Seconds for each size of each pair.
-    rounds : int, optional
-        Rounds of pairs in which every worker sends to one other. With fewer than there are other workers, the pairs
-        that are left out get the median of the others.
-    tell : callable, optional
-        Called before each measurement as ``tell(done, total, what)``.
-
-    Returns
-    -------
-    NetworkProfile
-        Latency and bandwidth of each pair that was measured, in each direction.
-
-    Raises
-    ------
-    MeasurementError
-        If the sizes are not usable.
-    WorkerLostError
-        If a worker is lost meanwhile.
+    ``sizes`` are ascending bytes of arrays, measured for ``size_s`` seconds each. In each of the ``rounds`` every
+    worker sends to one other; pairs that are left out get the median of the others. ``tell(done, total, what)`` is
+    called before each measurement. Raises `MeasurementError` for unusable sizes, and `WorkerLostError`.
     """
     if len(set(sizes)) < 2 or sorted(sizes) != list(sizes) or sizes[0] < 1:
         raise MeasurementError("two or more sizes are needed, ascending", where="sizes", hint=f"Such as {SIZES}")

@@ -26,19 +26,7 @@ _Placed = tuple[Lane, Instruction]
 def merge_parts(
     plan: Plan, messages: Sequence[Message], parts: Mapping[str, PartTrace], clocks: Mapping[str, ClockOffset]
 ) -> EngineTrace:
-    """Return one trace of all parts, with its origin on this process's clock.
-
-    Parameters
-    ----------
-    plan : Plan
-        The plan that was divided.
-    messages : sequence of Message
-        The messages between the parts.
-    parts : dict of str to PartTrace
-        The traces by machine.
-    clocks : dict of str to ClockOffset
-        The machines' clocks.
-    """
+    """Return one trace of all parts of a divided plan, given by machine, with its origin on this process's clock."""
     origins_ns = {machine: clocks[machine].here_ns(part.origin_ns) for machine, part in parts.items()}
     begun_ns = min((origins_ns[machine] for machine, part in parts.items() if part.trace.spans), default=0)
     planned, spans = _PlannedInstructions(plan, messages), list[Span]()

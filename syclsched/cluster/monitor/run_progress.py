@@ -38,17 +38,7 @@ class WatchedRun(Protocol):
 
 
 class RunProgress:
-    """Reports the progress of a run from `start` until `end`; without effect if there is no callback.
-
-    Parameters
-    ----------
-    run : WatchedRun
-        The run.
-    what : str
-        Description of the run for a bar and for messages.
-    progress : Progress or bool or None
-        See `syclsched.progress.reported`.
-    """
+    """Reports the progress of a run from `start` until `end`; without effect if there is no callback."""
 
     def __init__(self, run: WatchedRun, what: str, progress: Progress | bool | None) -> None:
         self._run, self._what, self._wanted = run, what, progress

@@ -36,15 +36,7 @@ class RemainingEstimate(NamedTuple):
 
 
 class RunLineage:
-    """The lineage of all values of one run.
-
-    Parameters
-    ----------
-    plan : Plan
-        The plan with which the run began.
-    graph : TaskGraph
-        The graph in the form the plan was made for.
-    """
+    """The lineage of all values of one run, of the plan with which it began."""
 
     def __init__(self, plan: Plan, graph: TaskGraph) -> None:
         self._tasks = {task.name: task for task in plan.tasks}

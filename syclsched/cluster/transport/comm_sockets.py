@@ -70,16 +70,9 @@ class CommSocket:
 
 
 class CommSockets:
-    """The connections of one end.
+    """The connections of one end, whose ``name`` is a worker's address or the name of a client.
 
-    Parameters
-    ----------
-    name : str
-        The name of the end for others: a worker's address, or the name of a client.
-    loop : asyncio.AbstractEventLoop
-        Dask's event loop.
-    connection_args : dict
-        Dask's arguments for connections, such as certificates.
+    ``connection_args`` are Dask's arguments for connections, such as certificates.
     """
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop, connection_args: Mapping[str, Any]) -> None:

@@ -76,29 +76,11 @@ class _Run:
     cause: str | None = None  # of its cancellation
 
 
-@dataclass(frozen=True, slots=True)
-class PeerTraffic:
-    """Messages and bytes that have passed between this worker and another."""
-
-    peer: str
-    sent: int = 0
-    sent_bytes: int = 0
-    received: int = 0
-    received_bytes: int = 0
-
-
 class Mailbox:
     """The messages of one worker; usable from any thread.
 
-    Parameters
-    ----------
-    address : str
-        Of this worker.
-    connect : callable
-        Called with a worker's address, from the thread that sends first; returns the connection to it. An `OSError`
-        says that the worker cannot be reached.
-    window_bytes : int, optional
-        See the module.
+    ``connect`` is called with a worker's address, from the thread that sends first, and returns the connection to it,
+    or raises `OSError`. The module describes the window.
     """
 
     def __init__(self, address: str, connect: Callable[[str], Connection], *, window_bytes: int = WINDOW_BYTES) -> None:
@@ -123,27 +105,10 @@ class Mailbox:
     def send(
         self, run: str, message: int, destination: str, data: Array | None, timeout_s: float = SEND_TIMEOUT_S
     ) -> None:
-        """Send an array; return when the array may be changed.
+        """Send an array, or None for a message without data; return when the array may be changed.
 
-        Parameters
-        ----------
-        run : str
-            The run that the message belongs to.
-        message : int
-            Its number, which is used once for each destination.
-        destination : str
-            Address of the worker that receives it.
-        data : numpy.ndarray or None
-            The array; a contiguous one is not copied. None for a message without data.
-        timeout_s : float, optional
-            Longest time in which the other worker may take no data.
-
-        Raises
-        ------
-        RunCancelledError
-            If the run has been cancelled.
-        WorkerLostError
-            If the other worker cannot be reached, or takes no data.
+        The message has a number, which is used once for each destination. A contiguous array is not copied. Raises
+        `RunCancelledError`, or `WorkerLostError` if the other worker cannot be reached or takes no data in time.
         """
         data = _NOTHING if data is None else data
         description = _description(data)
@@ -154,17 +119,10 @@ class Mailbox:
             return
         self._send(run, message, destination, description, [flat.data], timeout_s)
 
-    def send_pieces(
-        self,
-        run: str,
-        message: int,
-        destination: str,
-        pieces: Sequence[memoryview],
-        timeout_s: float = SEND_TIMEOUT_S,
-    ) -> None:
+    def send_pieces(self, run: str, message: int, destination: str, pieces: Sequence[memoryview]) -> None:
         """Send bytes in pieces to another worker, for a function that listens to the run; see `send` and `listen`."""
         self._check(run)
-        self._send(run, message, destination, "", pieces, timeout_s)
+        self._send(run, message, destination, "", pieces, SEND_TIMEOUT_S)
 
     def _send(
         self,
@@ -202,33 +160,17 @@ class Mailbox:
     def receive(
         self, run: str, message: int, into: Array | None, timeout_s: float, *, source: str | None = None
     ) -> None:
-        """Wait for a message and write it into an array.
+        """Wait for a message and write it into an array of the same shape and element type.
 
-        Parameters
-        ----------
-        run, message
-            As they were sent.
-        into : numpy.ndarray or None
-            Array of the same shape and element type as the one sent; None for a message without data.
-        timeout_s : float
-            Longest time to wait.
-        source : str, optional
-            Address of the worker that sends it: the wait ends when that worker is lost.
-
-        Raises
-        ------
-        RunCancelledError
-            If the run is cancelled before the message has come.
-        WorkerLostError
-            If the sender is lost.
-        ClusterError
-            If the message has not come in time, is another array than the one expected, or has been fetched before.
+        There is no array for a message without data. The wait ends when the ``source``, given by its address, is lost.
+        Raises `RunCancelledError`, `WorkerLostError`, or `ClusterError` if the message does not come in time, is
+        another array than expected, or has been fetched before.
         """
         into = np.empty(0, np.uint8) if into is None else into
         with self._lock:
             state = self._state(run)
             if message in state.arrived:
-                memory, said = state.arrived.pop(message)
+                memory, description = state.arrived.pop(message)
                 self._kept_bytes -= memory.nbytes
                 self._room.notify_all()
                 waiter = None
@@ -238,9 +180,9 @@ class Mailbox:
                 self._blocked += 1
                 self._room.notify_all()
         if waiter is None:
-            misfit = _misfit(into, said, message)
-            if misfit is not None:
-                raise misfit
+            mismatch = _mismatch_error(into, description, message)
+            if mismatch is not None:
+                raise mismatch
             _write(into, memory)
             self._spare.release(memory)
             return
@@ -418,24 +360,6 @@ class Mailbox:
         """Bytes of messages that have come, or are coming, and that no receive has asked for."""
         return self._kept_bytes
 
-    def traffic(self) -> tuple[PeerTraffic, ...]:
-        """Return the sent and received bytes of the open connections."""
-        with self._lock:
-            peers = sorted({*self._outgoing, *self._incoming})
-            found = []
-            for peer in peers:
-                out, into = self._outgoing.get(peer), self._incoming.get(peer)
-                found.append(
-                    PeerTraffic(
-                        peer,
-                        0 if out is None else out.messages,
-                        0 if out is None else out.nbytes,
-                        0 if into is None else into.messages,
-                        0 if into is None else into.nbytes,
-                    )
-                )
-        return tuple(found)
-
     def close(self) -> None:
         """Close all connections, and end all waits with an error."""
         with self._lock:
@@ -463,7 +387,7 @@ class Mailbox:
 
     # --- called by readers ------------------------------------------------------------------------
 
-    def place(self, run: str, message: int, nbytes: int, said: str, reader: Incoming | None) -> Place:
+    def place(self, run: str, message: int, nbytes: int, description: str, reader: Incoming | None) -> Place:
         """Return the memory for a message that comes in; wait while there is no room."""
         with self._lock:
             if run in self._listeners:
@@ -474,7 +398,7 @@ class Mailbox:
                     return Place(None)
                 waiter = state.waiting.get(message)
                 if waiter is not None:
-                    place = self._claim(state, message, waiter, nbytes, said, reader)
+                    place = self._claim(state, message, waiter, nbytes, description, reader)
                     state.seen.add(message)
                     return place
                 if self._blocked or self._kept_bytes + nbytes <= max(self._window_bytes, nbytes) or reader is None:
@@ -489,13 +413,13 @@ class Mailbox:
         return Place(memory)
 
     def _claim(
-        self, state: _Run, message: int, waiter: _Waiter, nbytes: int, said: str, reader: Incoming | None
+        self, state: _Run, message: int, waiter: _Waiter, nbytes: int, description: str, reader: Incoming | None
     ) -> Place:
         """Return the array of a thread that waits as the place of a message; the lock is held."""
-        misfit = _misfit(waiter.into, said, message)
-        if misfit is not None:
+        mismatch = _mismatch_error(waiter.into, description, message)
+        if mismatch is not None:
             del state.waiting[message]
-            waiter.finish(misfit)
+            waiter.finish(mismatch)
             return Place(None)
         if waiter.into.flags.c_contiguous:
             place = Place(waiter.into.reshape(-1).view(np.uint8), waiter)
@@ -505,7 +429,7 @@ class Mailbox:
         del state.waiting[message]
         return place
 
-    def arrived(self, run: str, message: int, place: Place, said: str, source: str) -> None:
+    def arrived(self, run: str, message: int, place: Place, description: str, source: str) -> None:
         """Note that a message is in its place."""
         memory, waiter = place.memory, place.waiter
         if memory is None:
@@ -529,14 +453,14 @@ class Mailbox:
                 return
             waiter = state.waiting.pop(message, None)
             if waiter is None:
-                state.arrived[message] = (memory, said)
+                state.arrived[message] = (memory, description)
                 return
             self._kept_bytes -= memory.nbytes  # a receive has begun to wait meanwhile
             waiter.claimed = True
-        misfit = _misfit(waiter.into, said, message)
-        if misfit is None:
+        mismatch = _mismatch_error(waiter.into, description, message)
+        if mismatch is None:
             _write(waiter.into, memory)
-        waiter.finish(misfit)
+        waiter.finish(mismatch)
         self._spare.release(memory)
 
     def broken(self, reader: Incoming, cause: str, unread: tuple[str, int, Place] | None) -> None:
@@ -561,12 +485,12 @@ class Mailbox:
         if ended:
             self.lose(reader.source, cause)
 
-    def _deliver(self, run: str, message: int, flat: Array, said: str) -> None:
+    def _deliver(self, run: str, message: int, flat: Array, description: str) -> None:
         """Give a message to this worker itself."""
-        place = self.place(run, message, flat.nbytes, said, None)
+        place = self.place(run, message, flat.nbytes, description, None)
         if place.memory is not None:
             np.copyto(place.memory, flat)
-            self.arrived(run, message, place, said, self.address)
+            self.arrived(run, message, place, description, self.address)
 
 
 class HasMailbox(Protocol):
@@ -585,12 +509,12 @@ def _description(data: Array) -> str:
     return f"{data.dtype.str}{data.shape}"
 
 
-def _misfit(into: Array, said: str, message: int) -> ClusterError | None:
+def _mismatch_error(into: Array, description: str, message: int) -> ClusterError | None:
     """Return the error of a message that does not fit the array that waits for it."""
     expected = _description(into)
-    if said == expected:
+    if description == expected:
         return None
-    return ClusterError(f"message {message} is an array {said}, not {expected} as expected")
+    return ClusterError(f"message {message} is an array {description}, not {expected} as expected")
 
 
 def _write(into: Array, memory: Array) -> None:

@@ -46,8 +46,8 @@ _SIGN_S: Final = 1.0
 
 def header(run: str, message: int, description: str, nbytes: int) -> bytes:
     """Return the header that precedes the bytes of an array."""
-    name, said = run.encode(), description.encode()
-    return _HEADER.pack(_MARK, len(name), len(said), message, nbytes) + name + said
+    name, text = run.encode(), description.encode()
+    return _HEADER.pack(_MARK, len(name), len(text), message, nbytes) + name + text
 
 
 class Connection(Protocol):
@@ -71,10 +71,10 @@ class Place:
 class Receiver(Protocol):
     """Consumer of the messages of a connection; called by its thread."""
 
-    def place(self, run: str, message: int, nbytes: int, said: str, reader: Incoming) -> Place:
+    def place(self, run: str, message: int, nbytes: int, description: str, reader: Incoming) -> Place:
         """Return the memory for a message that comes in; wait while there is no room."""
 
-    def arrived(self, run: str, message: int, place: Place, said: str, source: str) -> None:
+    def arrived(self, run: str, message: int, place: Place, description: str, source: str) -> None:
         """Note that a message is in its place."""
 
     def broken(self, reader: Incoming, cause: str, unread: tuple[str, int, Place] | None) -> None:
@@ -91,7 +91,6 @@ class Outgoing:
         self._runs: set[str] = set()  # whose messages were sent on it
         self._used_s = 0.0  # when the last was
         self._closed = False
-        self.messages = self.nbytes = 0
 
     def send(
         self, run: str, header: bytes, pieces: Sequence[memoryview], timeout_s: float, check: Callable[[], None]
@@ -115,8 +114,6 @@ class Outgoing:
             self._transmit(header, pieces, nbytes, timeout_s, check)
             self._used_s = time.monotonic()
             self._runs.add(run)
-            self.messages += 1
-            self.nbytes += nbytes
         finally:
             self._lock.release()
 
@@ -247,7 +244,6 @@ class Incoming:
         self._view = memoryview(self._buffer)
         self._start = self._end = 0  # of what is in the buffer
         self.closed = False
-        self.messages = self.nbytes = 0
 
     def start(self) -> None:
         """Begin to read."""
@@ -264,23 +260,21 @@ class Incoming:
         try:
             while True:
                 unread = None
-                mark, name_bytes, said_bytes, message, nbytes = _HEADER.unpack(self._take(_HEADER.size))
+                mark, name_bytes, description_bytes, message, nbytes = _HEADER.unpack(self._take(_HEADER.size))
                 if mark == _ASK:
                     self._socket.sendall(_SIGN)
                     continue
                 if mark != _MARK:
                     raise OSError("what it sends is not a message")
                 run = str(self._take(name_bytes), "utf-8")
-                said = str(self._take(said_bytes), "utf-8")
-                place = self._receiver.place(run, message, nbytes, said, self)
+                description = str(self._take(description_bytes), "utf-8")
+                place = self._receiver.place(run, message, nbytes, description, self)
                 unread = (run, message, place)
                 if place.memory is None:
                     self._skip(nbytes)
                 else:
                     self._fill(place.memory.data)
-                self.messages += 1
-                self.nbytes += nbytes
-                self._receiver.arrived(run, message, place, said, self.source)
+                self._receiver.arrived(run, message, place, description, self.source)
         except EOFError:
             pass
         except (OSError, ValueError, MemoryError) as error:

@@ -38,13 +38,7 @@ class ResidentArray:
         return bool(self.memory.queue.sycl_context == queue.sycl_context)
 
     def read(self) -> NumpyArray:
-        """Return a copy of the value in the host's memory.
-
-        Raises
-        ------
-        ExecutionError
-            If the device does not give it, such as one that was lost.
-        """
+        """Return a copy of the value in host memory; raise `ExecutionError` if the device is lost."""
         made = np.empty(self.shape, self.dtype)
         try:
             usm_memory.read_into(made, self.memory.memory)
@@ -53,13 +47,7 @@ class ResidentArray:
         return made
 
     def write(self, value: Any) -> None:
-        """Set the value, as NumPy's assignment to all elements does.
-
-        Raises
-        ------
-        ExecutionError
-            If the device does not take it, such as one that was lost.
-        """
+        """Set the value, as by NumPy's assignment; raise `ExecutionError` if the device is lost."""
         given = np.ascontiguousarray(np.broadcast_to(np.asarray(value, self.dtype), self.shape))
         try:
             usm_memory.write_from(given, self.memory.memory)

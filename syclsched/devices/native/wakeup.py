@@ -18,12 +18,12 @@ class Wakeup:
         self.address: int = handle
         self._rings = 0
 
-    def ring(self) -> None:
+    def signal(self) -> None:
         """Wake the waiting thread: let `wait` return."""
         self._library.bell_ring(self.address)
 
     def wait(self, longest_s: float) -> None:
-        """Wait until `ring` is called, at most ``longest_s`` seconds; return at once if it was since the last wait."""
+        """Wait until `signal` is called, at most ``longest_s`` seconds; no wait if it was since the last."""
         self._rings = self._library.bell_wait(self.address, self._rings, int(longest_s * 1e9))
 
     def close(self) -> None:

@@ -94,7 +94,7 @@ class Command:
         """The slots that its event completes."""
         return (self.slot,)
 
-    def apart(self) -> Sequence[Command]:
+    def split_by_slot(self) -> Sequence[Command]:
         """Return equivalent commands, one for each slot."""
         return (self,)
 
@@ -176,7 +176,7 @@ class JointCommand(Command):
         """The slots that its event completes."""
         return self._slots
 
-    def apart(self) -> Sequence[Command]:
+    def split_by_slot(self) -> Sequence[Command]:
         """Return a command for each slot; the one with the slot of all comes last, as others wait for its event."""
         return [self._apart(slot) for slot in (self._slots if self._in_order else reversed(self._slots))]
 

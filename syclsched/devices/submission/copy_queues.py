@@ -21,7 +21,7 @@ class CopyQueues:
     def __init__(self) -> None:
         self._queues: dict[Any, SyclQueue] = {}
 
-    def beside(self, queue: SyclQueue) -> SyclQueue:
+    def queue_for(self, queue: SyclQueue) -> SyclQueue:
         """Return the queue of the same context and device as another one."""
         key = queue.sycl_context, queue.sycl_device
         if key not in self._queues:

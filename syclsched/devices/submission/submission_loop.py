@@ -125,9 +125,9 @@ class SubmissionLoop(CommandMaker):
 
     def reset(self) -> None:
         """Release all events, which must have completed, and reset for the same commands again."""
-        self.let_go()()
+        self.detach_events()()
 
-    def let_go(self) -> Callable[[], None]:
+    def detach_events(self) -> Callable[[], None]:
         """Reset for the same commands again; return a function that releases the events, which must have completed.
 
         It must be called after the last wait for these events.

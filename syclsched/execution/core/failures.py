@@ -46,9 +46,9 @@ class Failures:
         self._dead: set[str] = set()
         self._failures: list[InstructionFailure] = []
         #: Instructions that were never started.
-        self.left_out: set[int] = set()
+        self.not_started: set[int] = set()
         #: Instructions that were started but whose results are invalid.
-        self.spoilt: set[int] = set()
+        self.invalid: set[int] = set()
         #: Returns whether a failure will be recovered from; then no more instructions start.
         self.halts: Callable[[Instruction, FailureReason], bool] | None = None
         #: Whether a failure has stopped the run, so that no more instructions start.
@@ -79,12 +79,12 @@ class Failures:
 
     def lost(self, instruction: Instruction, *, begun: bool = False) -> None:
         """Note that an instruction failed or was cancelled: the values it writes are missing."""
-        (self.spoilt if begun else self.left_out).add(instruction.id)
+        (self.invalid if begun else self.not_started).add(instruction.id)
         self._bad.update((use.array, use.space) for use in instruction.uses if use.mode.writes)
         if instruction.kind in ("launch", "host") and instruction.task is not None:
             self._dead.add(instruction.task)
 
-    def spoil(self, buffers: Iterable[Buffer]) -> None:
+    def invalidate(self, buffers: Iterable[Buffer]) -> None:
         """Mark the values of some buffers as invalid."""
         self._bad.update(buffers)
 
@@ -130,7 +130,7 @@ class Failures:
     def renew(self, walked: Failures) -> None:
         """Replace the invalid values by those of a walk over all instructions, and add its failures."""
         self._bad, self._dead = walked._bad, walked._dead
-        self.spoilt |= walked.spoilt
+        self.invalid |= walked.invalid
 
 
 def task_failed_error(instruction: Instruction, cause: BaseException, verb: str) -> TaskFailedError:
@@ -159,8 +159,8 @@ def propagate_device_failures(
     walked = Failures(failures._tasks)
     for instruction in instructions:
         number = instruction.id
-        if number in failures.left_out or number in failures.spoilt:
-            walked.lost(instruction, begun=number in failures.spoilt)
+        if number in failures.not_started or number in failures.invalid:
+            walked.lost(instruction, begun=number in failures.invalid)
         elif walked.cancels(instruction):
             found[number] = "cancelled"
             walked.lost(instruction, begun=True)

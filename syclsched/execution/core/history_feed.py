@@ -123,7 +123,7 @@ class HistoryFeed:
             wrong = [key for key in samples if quiet and _is_contradicted(store, key)]
             said = ", ".join(_difference(store, key) for key in wrong[:2])
             for key in wrong:
-                store.doubt(key)
+                store.distrust(key)
         if wrong:
             _LOGGER.warning(
                 "%s took other times in runs than when timed alone (%s%s): timed again, and planned again, before the "

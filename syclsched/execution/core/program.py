@@ -229,7 +229,6 @@ class Program:
         return self.plan.lanes[lane].instructions[position]
 
     def _nodes(self, lane_index: int, lane: Lane) -> list[ProgramNode]:
-        """Return the nodes of a lane."""
         each, first = lane.instructions, self._memory_first
         on_host = lane.kind == "host"
         # Most instructions wait for nothing but their lane.

@@ -94,7 +94,7 @@ class ThreadedEngine(ABC):
     def _finish(self) -> None:
         """Wait for submitted instructions and read the outcomes, even if `_go` failed; on the engine's thread."""
 
-    def _telling(self) -> AbstractContextManager[Progress | None]:
+    def _reporting(self) -> AbstractContextManager[Progress | None]:
         """Return a context in which compilation is reported."""
         return reported(f"compilation of {self._place}", self.progress)
 
@@ -185,7 +185,7 @@ class ProgramEngine(ThreadedEngine, ProgressReporting):
     def _compile(self) -> None:
         """Compile all work not compiled yet, before the first submission."""
         if not self._executables:
-            with self._telling() as progress:
+            with self._reporting() as progress:
                 self._executables = compile_work(self.program, self._work, self._queues, self.buffers.uploads, progress)
         self.counts.constant_bytes = uploaded_bytes(self._executables.values())
 

@@ -142,7 +142,7 @@ class DebugEngine(ProgramEngine):
         if failure is None and work is not None and (failure := failed_status(work, self.buffers)) is not None:
             reason = "status"
         if work is not None:
-            # Run all inspections even after a failure: they find spoilt buffers, which must not be used.
+            # Run all inspections even after a failure: they find invalid buffers, which must not be used.
             for found in [inspection.after(instruction, work) for inspection in self._inspections]:
                 if failure is None and found is not None:
                     failure, reason = found, "check"
@@ -155,7 +155,7 @@ class DebugEngine(ProgramEngine):
         self._failed(instruction, failure, reason, begun=True)
         for inspection in self._inspections:
             if isinstance(inspection, UndeclaredWriteCheck):
-                self.failures.spoil(self._with_segments(inspection.changed))
+                self.failures.invalidate(self._with_segments(inspection.changed))
 
     def _perform(self, node: ProgramNode, work: InstructionWork | None) -> TaskFailedError | None:
         executable, lanes = self._executables.get(node.id), self._lanes

@@ -162,7 +162,7 @@ class Dispatcher(ProgramEngine):
             self._allocate(node, force=False)
         elif instruction.kind == "free":
             if self._ending:  # keep values that recovery may need
-                self.failures.left_out.add(node.id)
+                self.failures.not_started.add(node.id)
             else:
                 self._admission.free(node)
             self._readiness.submitted(node)
@@ -316,9 +316,9 @@ class Dispatcher(ProgramEngine):
                     self._host_lane(node).restart(node)
             return
         if message == "memory":
-            self._admission.woken()
+            self._admission.note_wakeup()
             if not self._ending:  # instructions that are skipped then do not wait for those before
-                self._admission.reap()
+                self._admission.execute_due_frees()
         elif message == "room":
             self._throttled -= 1
         elif message == "overdue":
@@ -364,7 +364,7 @@ class Dispatcher(ProgramEngine):
 
     def _note_overdue(self) -> None:
         for number, error in list(self._overdue.items()):
-            if number not in self.failures.spoilt:
+            if number not in self.failures.invalid:
                 self._failed(self.program.nodes[number].instruction, error, "deadline", begun=True)
                 if number in self.records:
                     self.records[number].outcome = "failed"
@@ -400,7 +400,7 @@ class Dispatcher(ProgramEngine):
 
     def _retry_allocations(self) -> bool:
         """Retry parked allocations; return False if the dispatcher must wait for a message."""
-        if self._ending or self._admission.reap():
+        if self._ending or self._admission.execute_due_frees():
             self._readiness.unpark()
             return True
         if self._admission.expect() or self._readiness.running or self._signals_due or self._throttled:
@@ -422,7 +422,7 @@ class Dispatcher(ProgramEngine):
             if self.turn is not None:
                 self.turn.end()
         self._admission.stop()
-        self._admission.reap()
+        self._admission.execute_due_frees()
         self._read_outcomes()
         if self.recording and self._lanes is not None and self.error is None:
             self.clocks = self._lanes.with_new_last_anchor(self.clocks, self._loop_in_c.stamp)

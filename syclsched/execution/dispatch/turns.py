@@ -136,12 +136,7 @@ class _OtherRun:
 class Turns:
     """The runs of this process that take turns, and those that others wait for; usable from any thread.
 
-    Parameters
-    ----------
-    clock : callable, optional
-        Returns seconds.
-    threaded : bool, optional
-        Whether a thread wakes waiting runs; otherwise the caller does, by `wake_due`.
+    If not ``threaded``, the caller wakes waiting runs, by `wake_due`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, threaded: bool = True) -> None:

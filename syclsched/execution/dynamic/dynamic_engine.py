@@ -248,7 +248,7 @@ class DynamicEngine(ThreadedEngine):
     def _prepare(self) -> LiveClock:
         """Compile the tasks, create the lanes, and read the clocks."""
         layout = self._layout
-        with self._telling() as progress:
+        with self._reporting() as progress:
             self._work.compile(self._queues, self._table.uploads, progress)
         self.counts.constant_bytes = uploaded_bytes(self._work.executables())
         self._limits = limits_beside_constants(layout, self._limits, self.counts.constant_bytes)
@@ -342,7 +342,7 @@ class DynamicEngine(ThreadedEngine):
         """Forward a completion from a host lane's thread; that thread ends before the wake-up counter is freed."""
         self._tell(completion)
         if self._submitter is not None and self._submitter.wakeup is not None:
-            self._submitter.wakeup.ring()
+            self._submitter.wakeup.signal()
 
     def _loop(self, clock: LiveClock) -> None:
         executor = self._executor
@@ -422,7 +422,7 @@ class DynamicEngine(ThreadedEngine):
             finally:  # ends its threads
                 submitter.close()
             if self._learn is not None and self.error is None and not self.failures.halted:
-                drift = self._tracker.drift if self._fast_path is None else self._fast_path.board.drift
+                drift = self._tracker.drift if self._fast_path is None else self._fast_path.run_state.drift
                 self._learn(measured_durations(self._layout, self._work, self._state.known, drift))
         self.counts.peak_bytes, self.counts.held_bytes = dict(self._table.peak_bytes), dict(self._table.held_bytes)
         self.program.get_executed_plan = lambda: self._happened()[0]

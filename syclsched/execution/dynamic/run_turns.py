@@ -15,16 +15,9 @@ _ON_HOST = SubmissionLookahead(fewest=1, most=1)
 class RunTurns:
     """The turns of one run; used on the thread that decides.
 
-    Parameters
-    ----------
-    turn : Turn
-        Its turn among the runs of this process.
-    hosts : collection of int
-        Lanes of the host, by processor.
-    messages : collection of int
-        Those of them that only exchange data with other machines, which needs no turn.
-    wake : callable
-        Called, on any thread, when a task that must wait may ask again; then call `ask_again`.
+    ``hosts`` are the processors of the host's lanes; ``messages`` are those that only exchange data with other
+    machines, which needs no turn. ``wake`` is called, on any thread, when a task that must wait may ask again by
+    `ask_again`.
     """
 
     def __init__(self, turn: Turn, hosts: Collection[int], messages: Collection[int], wake: Callable[[], None]) -> None:

@@ -51,15 +51,7 @@ def _not_kept(array: str) -> UnknownArrayError:
 
 
 class ResultAccess(ABC):
-    """Result access of a run; base class of `Run`.
-
-    Parameters
-    ----------
-    resources : Resources
-        Engines and memory of the run.
-    devices, values, joined
-        As for `syclsched.execution.Run`.
-    """
+    """Result access of a run; base class of `Run`, which documents the parameters."""
 
     def __init__(
         self,

@@ -26,9 +26,9 @@ class HelperThread:
     """
 
     def __init__(self, name: str) -> None:
-        self._worker = WorkerThread(f"syclsched {name} lent")
+        self._worker = WorkerThread(f"syclsched {name} helper")
 
-    def lend(self, event: SyclEvent) -> None:
+    def wait_for_event(self, event: SyclEvent) -> None:
         """Queue a wait for an event on the thread."""
         self._worker.post(lambda: wait_for(event))
 

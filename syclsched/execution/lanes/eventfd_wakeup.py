@@ -65,7 +65,7 @@ class EventFd:
             loop.remove_reader(self._fd)
             self._drain()
 
-    def ring(self) -> None:
+    def signal(self) -> None:
         """Wake the sleeping thread, or one that is about to sleep; callable on any thread."""
         if self._fd is not None:
             os.eventfd_write(self._fd, 1)

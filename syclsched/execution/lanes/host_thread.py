@@ -70,7 +70,7 @@ class HostThread:
 
     def wake(self) -> None:
         """Wake the thread to check its runs again."""
-        self._alarm.ring()
+        self._alarm.signal()
 
     def stop(self) -> None:
         """Stop the thread; it must have no runs."""

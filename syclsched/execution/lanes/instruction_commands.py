@@ -196,7 +196,6 @@ def command_of(
 
 
 def _flat_steps(submission: Submission) -> list[Submission]:
-    """Return the steps of a submission, flattened, in order."""
     if isinstance(submission, SequenceSubmission):
         return [each for step in submission.steps for each in _flat_steps(step)]
     return [submission]

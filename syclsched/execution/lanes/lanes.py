@@ -134,7 +134,7 @@ class DeviceLane:
                 raise ExecutionError("the runtime refuses it", where=f"device {self.device!r}")
         self._finish_before()
         if len(depends) > self._longest_list and not is_copy:
-            self._lend(self._fence(depends))
+            self._wait_on_helper(self._fence(depends))
             depends = []
         if verdict == "skip":
             event = self._fence(depends)
@@ -149,7 +149,7 @@ class DeviceLane:
             if verdict != "pass":
                 self._events.loop.fail(node.id)
             faults.submitted(self.device, self._events.loop, node.id)
-        self._lend(event)
+        self._wait_on_helper(event)
         return event
 
     def order(self, events: list[SyclEvent]) -> SyclEvent | None:
@@ -163,7 +163,7 @@ class DeviceLane:
                 wait_for(before)
             self.wait()
             return None
-        self._lend(event)
+        self._wait_on_helper(event)
         return event
 
     def submitted(self, node: ProgramNode) -> None:
@@ -199,9 +199,9 @@ class DeviceLane:
         """Return the events that have not completed."""
         return [e for e in events if e.execution_status != self._complete]
 
-    def _lend(self, event: SyclEvent) -> None:
+    def _wait_on_helper(self, event: SyclEvent) -> None:
         if self.helper is not None:
-            self.helper.lend(event)
+            self.helper.wait_for_event(event)
 
     def _fence(self, depends: list[SyclEvent]) -> SyclEvent:
         self._counts.barriers += 1
@@ -222,7 +222,7 @@ class DeviceLane:
         events = submission.submissions(self.queue, depends)
         event = self.first_event = next(events)
         for following in events:
-            self._lend(event)
+            self._wait_on_helper(event)
             event = following
             self._counts.submissions += 1
         return event

@@ -148,7 +148,7 @@ class MemoryAdmission:
         use = instruction.uses[0]
         buffer = (use.array, use.space)
         if not force and not self._fits(instruction, buffer):
-            self.reap()
+            self.execute_due_frees()
             if not self._fits(instruction, buffer):
                 return False
         self._limit.allocated(instruction)
@@ -169,7 +169,7 @@ class MemoryAdmission:
         after = self._program.frees_after(node.instruction)
         self._frees.add(node.lane, DeferredFree((use.array, use.space), after))
 
-    def reap(self) -> bool:
+    def execute_due_frees(self) -> bool:
         """Execute the frees whose predecessors have completed; return whether there were any."""
         due = self._frees.take(self._events.is_complete)
         for free in due:
@@ -194,7 +194,7 @@ class MemoryAdmission:
             self._watcher.post(lambda: self._wait_and_wake(events))
         return True
 
-    def woken(self) -> None:
+    def note_wakeup(self) -> None:
         """Note that the dispatcher has received the wake-up."""
         self._watching = False
 

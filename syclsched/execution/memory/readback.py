@@ -99,10 +99,7 @@ def completed(array: Any) -> Any:
 def converted_to(value: NumpyArray, like: Any) -> Any:
     """Return a value as an array of another array's library, over the same memory if that library can.
 
-    Raises
-    ------
-    ArgumentError
-        If the library makes no arrays of memory of the host.
+    Raises `ArgumentError` if the library makes no arrays of host memory.
     """
     if isinstance(like, np.ndarray):
         return value

@@ -52,6 +52,6 @@ def read_statuses(
         error = failed_status(piece, buffers)
         if error is not None:
             failures.record(program.nodes[number].instruction, error, "status")
-            failures.spoilt.add(number)
+            failures.invalid.add(number)
             found[number] = "failed"
     return found

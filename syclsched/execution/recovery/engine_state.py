@@ -25,18 +25,18 @@ def engine_state(engine: EndedEngine, plan: Plan) -> EngineState:
     """Return the state of an engine of a plan that has failed, was cancelled, or has executed everything."""
     failures = engine.failures
     work = [i for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
-    left_out, spoilt = set(failures.left_out), set(failures.spoilt)
+    not_started, invalid = set(failures.not_started), set(failures.invalid)
     for instruction in work:
-        if not engine.passed(instruction.id) and instruction.id not in left_out | spoilt:
+        if not engine.passed(instruction.id) and instruction.id not in not_started | invalid:
             # After an error of the engine itself it is unknown whether the instruction was submitted.
-            (left_out if engine.error is None else spoilt).add(instruction.id)
-    undone = left_out | spoilt
+            (not_started if engine.error is None else invalid).add(instruction.id)
+    undone = not_started | invalid
     if not engine.owns_buffers and (failures.halted or engine.cancelled):
         # Buffers of a bound plan share memory, reused when commands run: skip allocations and frees after the last
         # submitted command.
-        last = max((i.id for i in work if i.id not in left_out), default=-1)
-        left_out |= {i.id for _, i in plan.instructions() if i.kind in MEMORY_KINDS and i.id > last}
+        last = max((i.id for i in work if i.id not in not_started), default=-1)
+        not_started |= {i.id for _, i in plan.instructions() if i.kind in MEMORY_KINDS and i.id > last}
     done = {i.task for i in work if i.kind in ("launch", "host", "barrier") and i.id not in undone}
     versions = find_versions(plan.tasks)
-    contents = find_contents(plan, versions, left_out, spoilt)
+    contents = find_contents(plan, versions, not_started, invalid)
     return EngineState(versions, frozenset(task for task in done if task is not None), contents)

@@ -6,7 +6,7 @@ Segments of an array count as arrays of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from syclsched.execution.core.program import MEMORY_KINDS, Buffer
@@ -52,9 +52,10 @@ def find_versions(tasks: Iterable[PlannedTask]) -> Versions:
     return Versions(read, written, {array: tuple(known) for array, known in writers.items()})
 
 
-def find_contents(plan: Plan, versions: Versions, left_out: Iterable[int], spoilt: Iterable[int]) -> dict[Buffer, int]:
+def find_contents(
+    plan: Plan, versions: Versions, not_started: Collection[int], invalid: Collection[int]
+) -> dict[Buffer, int]:
     """Return the version that each buffer holds completely when the run has ended."""
-    skipped, broken = frozenset(left_out), frozenset(spoilt)
     segments: dict[str, list[str]] = {}
     for array in plan.arrays:
         if array.rows is not None:
@@ -63,7 +64,7 @@ def find_contents(plan: Plan, versions: Versions, left_out: Iterable[int], spoil
     found: dict[Buffer, int] = {(a.name, residents.get(a.name, HOST)): GIVEN for a in plan.arrays if a.is_input}
     for _, instruction in plan.instructions():
         number = instruction.id
-        if number in skipped:
+        if number in not_started:
             continue
         if instruction.kind in MEMORY_KINDS:
             use = instruction.uses[0]
@@ -78,7 +79,7 @@ def find_contents(plan: Plan, versions: Versions, left_out: Iterable[int], spoil
             mine = versions.written[instruction.task]
             made = {(u.array, u.space): mine.get(u.array) for u in instruction.uses if u.mode.writes}
         for buffer, version in made.items():
-            if version is None or number in broken:
+            if version is None or number in invalid:
                 found.pop(buffer, None)
             else:
                 found[buffer] = version

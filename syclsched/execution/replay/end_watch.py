@@ -70,7 +70,7 @@ class PolledEndWatch(EndWatch):
         if run.cancelled or run.error is not None:
             run.post_end()
             return
-        run.lend()
+        run.wait_on_worker()
         fd = None if self._eventfd is None else self._eventfd.fd
         last = [number for number in run.program.last_of_lanes if run.loop.has_event(number)]
         self.signals = fd is not None and all(run.loop.signal_eventfd(number, fd) for number in last)

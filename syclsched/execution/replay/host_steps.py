@@ -237,7 +237,7 @@ class HostStepRun:
         try:
             self._run.submit(self._ends[level], last=level == last)
             if level < last and self._waits_on_worker and not self.is_exclusive[level]:
-                self._run.lend()
+                self._run.wait_on_worker()
         except BaseException as error:
             if not self.on_host_threads:  # still on the caller's thread
                 raise
@@ -291,7 +291,7 @@ class HostStepRun:
         if not run.loop.any_failed(node.events):
             return False
         so_far = Failures(run.program.tasks)
-        so_far.left_out, so_far.spoilt = set(run.failures.left_out), set(run.failures.spoilt)
+        so_far.not_started, so_far.invalid = set(run.failures.not_started), set(run.failures.invalid)
         instructions = (instruction for _, instruction in run.program.plan.instructions())
         return node.id in propagate_device_failures(so_far, instructions, run.loop.failed())
 
@@ -397,7 +397,7 @@ class HostLaneRun:
                 return False
             self._alarm_set_for = at
             if not pending:  # all have completed in the meantime
-                alarm.ring()
+                alarm.signal()
         return True
 
     def fail(self, error: BaseException) -> None:

@@ -113,7 +113,7 @@ class Replay(ProgressReporting):
         self._device_ns: dict[int, tuple[int, int]] = {}
         #: Records of host instructions.
         self.host_records: dict[int, Record] = {}
-        self._lent = 0
+        self._waited_events = 0
         #: Executes the host steps; None without, and after the end.
         self._step_run = None if steps is None else HostStepRun(self, steps, shared=watch.shares_lanes)
 
@@ -290,13 +290,13 @@ class Replay(ProgressReporting):
                 if last or self.cancelled:
                     self.close_submission()
 
-    def lend(self) -> None:
+    def wait_on_worker(self) -> None:
         """Have the worker wait for the latest submissions: a CPU device computes on the waiting thread, too."""
         with self._lock:
             if self._ended or self.loop.uses_lane_threads:  # lane threads need no waiting thread
                 return
-            commands, portions = self.commands, self.commands.event_ranges(self._lent)
-            self._lent += len(portions)
+            commands, portions = self.commands, self.commands.event_ranges(self._waited_events)
+            self._waited_events += len(portions)
             self.worker.post(lambda: commands.wait(portions))
 
     def close_submission(self) -> None:
@@ -356,7 +356,7 @@ class Replay(ProgressReporting):
         """Record the tasks that are past their deadlines, and cancel their dependents."""
         noted = object()
         for number, error in list(self._overdue.items()):
-            if number in self.failures.spoilt or self._noted_overdue.setdefault(number, noted) is not noted:
+            if number in self.failures.invalid or self._noted_overdue.setdefault(number, noted) is not noted:
                 continue  # another thread has, or does
             instruction = self.program.nodes[number].instruction
             self.failures.record(instruction, error, "deadline")
@@ -420,15 +420,15 @@ class Replay(ProgressReporting):
                     self.when_finished = None
 
     def _recycle_events(self) -> None:
-        if not self._lent:
+        if not self._waited_events:
             self.loop.reset()
             self.commands.begin()  # a run cancelled before its start must find none of these events
             return
         # On the worker, after its pending waits: it may be waiting for one of these events.
-        give_back = self.loop.let_go()
+        release = self.loop.detach_events()
         self.commands.begin()
         self.commands.use_new_events()
-        self.worker.post(give_back)
+        self.worker.post(release)
 
     def _record(self, submitted: list[int]) -> None:
         """Read the times before the events are recycled; the trace is built on request."""

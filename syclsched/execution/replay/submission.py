@@ -116,7 +116,7 @@ class SubmissionStrategy:
 
     def _submit_singly(self, run: Replay, commands: Iterable[Command], *, begun: bool = False) -> None:
         """Submit commands one by one, except cancelled ones; they may be the rest of a partly submitted command."""
-        for command in (each for joint in commands for each in joint.apart()):
+        for command in (each for joint in commands for each in joint.split_by_slot()):
             instruction = run.program.nodes[command.slot].instruction
             if run.ending or run.failures.cancels(instruction):
                 run.outcomes[command.slot] = "cancelled"

@@ -33,19 +33,8 @@ _LOGGER: Final = logging.getLogger("syclsched")
 class InputCopies:
     """Memory on devices for inputs of two runs: copies of the next run's are made while the last ones are read.
 
-    Parameters
-    ----------
-    devices : OpenDevices
-        Where the memory is.
-    wanted : Mapping[str, tuple of PoolKey and PlannedArray]
-        The inputs, with the pool of each.
-    forget : callable
-        Releases the memory that the runs still hold.
-
-    Raises
-    ------
-    MemoryLimitError
-        If there is no memory for them.
+    ``forget`` releases the memory that the runs still hold. Raises `MemoryLimitError` if there is no memory for the
+    inputs.
     """
 
     def __init__(
@@ -82,7 +71,9 @@ class InputCopies:
                 found[name] = CopiedArray(held, value)
                 if value.nbytes:
                     source = usm_memory.as_bytes(value)
-                    events.append(self._queues.beside(held.queue).memcpy_async(held.memory, source, value.nbytes, []))
+                    events.append(
+                        self._queues.queue_for(held.queue).memcpy_async(held.memory, source, value.nbytes, [])
+                    )
             is_done = complete_in_time(events)
         except Exception as error:  # the device is lost, which the run finds out
             _LOGGER.warning("inputs are not copied to the device ahead: %s", error)

@@ -125,7 +125,7 @@ class StagedLauncher:
                 replay_at[stage].submit_until(end)
         self._active = {r: stage + 1 for r, stage in self._active.items() if stage + 1 < self._rounds.stages}
         for replay in self._active:
-            replay.lend()
+            replay.wait_on_worker()
 
 
 class DispatchedLauncher:

@@ -64,10 +64,10 @@ class DurationRecorder:
     def add_run(self, engine: Engine, recoveries: tuple[Recovery, ...], *, overlaps: bool, due: bool = False) -> None:
         """Queue the durations of a run that has ended, and its makespan unless it overlapped with others."""
         ended_ns = time.perf_counter_ns()
-        spoilt = engine.error is not None or not engine.failures.none or bool(recoveries)
+        failed = engine.error is not None or not engine.failures.none or bool(recoveries)
         if self._makespans is not None and not engine.cancelled and (engine.error is not None or recoveries):
             self._feed.add(None, self._makespans.failed())
-        if spoilt or not engine.recording or (overlaps and self.is_concurrent) or not (due or self._is_due()):
+        if failed or not engine.recording or (overlaps and self.is_concurrent) or not (due or self._is_due()):
             return
         times: Times | Mapping[int, Record] | None = None
         skipped = self._library_calls

@@ -125,7 +125,6 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> Operatio
 
 
 def _own_call(node: CanonicalNode) -> OperationCall:
-    """Return the call of a node that names its operation."""
     operation: Operation = node.attributes["operation"]
     given = [each for each in operation.parameters if each.mode is not None and each.mode.reads]
     made = [each for each in operation.parameters if each.mode is not None and each.mode.writes]

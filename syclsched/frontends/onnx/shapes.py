@@ -12,6 +12,7 @@ from syclsched.errors import ModelError
 from syclsched.frontends.onnx.network import CanonicalNode, Value
 from syclsched.kernels.nn.product.matmul_blocks import by_matrices
 from syclsched.kernels.nn.recurrence.recurrent import CELLS
+from syclsched.kernels.tensor.reductions.reduce import reduced_shape
 from syclsched.kernels.tensor.writing.expression import result_dtype
 
 Shape = tuple[int, ...]
@@ -228,25 +229,18 @@ def _block_matmul(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tup
 
 def _reduce(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     (x,) = inputs
-    return ((_reduced(x.shape, attributes["axes"], attributes["keepdims"]), x.dtype),)
+    return ((reduced_shape(x.shape, attributes["axes"], attributes["keepdims"]), x.dtype),)
 
 
 def _moments(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     return _reduce(inputs, attributes) * 2
 
 
-def _reduced(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
-    """Return a shape with some axes removed, or reduced to extent 1."""
-    if keepdims:
-        return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
-    return tuple(extent for axis, extent in enumerate(shape) if axis not in axes)
-
-
 def _arg(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     (x,) = inputs
     if x.shape[attributes["axis"]] == 0:
         raise ModelError(f"axis {attributes['axis']} of {x.shape} has no elements")
-    return ((_reduced(x.shape, (attributes["axis"],), attributes["keepdims"]), "int64"),)
+    return ((reduced_shape(x.shape, (attributes["axis"],), attributes["keepdims"]), "int64"),)
 
 
 def _topk(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:

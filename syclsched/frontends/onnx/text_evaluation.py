@@ -37,11 +37,6 @@ def _as_array(value: Any) -> Any:
     return [_as_array(each) for each in value] if isinstance(value, list) else value
 
 
-def check_part(part: HostPart) -> None:
-    """Raise `ModelError` if the reference implementation lacks an operator of a part."""
-    _evaluator(part)
-
-
 @lru_cache(maxsize=64)
 def _evaluator(part: HostPart) -> Any:
     import onnx

@@ -34,7 +34,7 @@ def _getitem(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     if is_whole_index(kind, index_kind):
         pointer = element_pointer(context, builder, kind, arguments[0], index_kind, arguments[1])
         return load_element(context, builder, kind.dtype, pointer)
-    kinds, values = index_values(context, builder, index_kind, arguments[1])
+    kinds, values = index_values(builder, index_kind, arguments[1])
     return _view(context, builder, kind, arguments[0], kinds, values, signature.return_type)
 
 
@@ -81,7 +81,7 @@ def _setitem(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         value = context.cast(builder, arguments[2], value_kind, kind.dtype)
         store_element(context, builder, kind.dtype, value, pointer)
         return context.get_dummy_value()
-    kinds, values = index_values(context, builder, index_kind, arguments[1])
+    kinds, values = index_values(builder, index_kind, arguments[1])
     ndim = kind.ndim - sum(isinstance(each, types.Integer) for each in kinds) + kinds.count(types.none)
     part_kind = kind.copy(ndim=ndim, layout="A")
     part = _view(context, builder, kind, arguments[0], kinds, values, part_kind)

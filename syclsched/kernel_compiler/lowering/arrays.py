@@ -26,7 +26,7 @@ def contiguous_strides(builder: Any, extents: list[Any], size: Any, layout: str)
     return strides if layout == "F" else strides[::-1]
 
 
-def index_values(context: Any, builder: Any, kind: Any, value: Any) -> tuple[list[Any], list[Any]]:
+def index_values(builder: Any, kind: Any, value: Any) -> tuple[list[Any], list[Any]]:
     """Return types and values of an index, which is one integer or a tuple of them."""
     if isinstance(kind, types.BaseTuple):
         return list(kind), [builder.extract_value(value, axis) for axis in range(len(kind))]
@@ -69,7 +69,7 @@ def element_pointer(context: Any, builder: Any, kind: Any, value: Any, index_kin
     array = Fields(builder, value)
     places = [
         from_start(context, builder, each, given, array.extent(axis) if counts_from_end(each) else None)
-        for axis, (each, given) in enumerate(zip(*index_values(context, builder, index_kind, index), strict=True))
+        for axis, (each, given) in enumerate(zip(*index_values(builder, index_kind, index), strict=True))
     ]
     return builder.gep(array.data, [element_offset(context, builder, kind, array, places)], inbounds=True)
 

@@ -66,7 +66,7 @@ def _mismatched_packages(generation: StackGeneration, facts: Facts) -> Iterator[
     """Report distributions that are of another release than the rest."""
     mismatched = generation.mismatched_packages(facts.versions)
     if mismatched:
-        what, command = generation.mixture(facts.versions)
+        what, command = generation.describe_mixed(facts.versions)
         is_fatal = bool(_LINKED.intersection(mismatched))
         yield Finding("packages", "missing" if is_fatal else "warning", what, _meaning(generation, mismatched), command)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from syclsched.errors import ArgumentError, RemadeModelWarning, SyclschedError, ValueNeededError, did_you_mean
 from syclsched.frontends.onnx.importing.lengths import EXTENT_INPUT, CountedAxes, CountedSum
+from syclsched.kernels.groups import ceil_power_of_two
 from syclsched.onnx.call_inputs import CallValues
 from syclsched.onnx.model import OnnxModel, fitting_shape
 from syclsched.onnx.shapes.growth import Growth, growing_dimensions
@@ -38,7 +39,7 @@ class _Bucket:
             return next((each for each in self.extents if each >= extent), None)
         if self.multiple is not None:
             return max(-(-extent // self.multiple), 1) * self.multiple
-        return _power(extent)
+        return int(ceil_power_of_two(extent))
 
 
 #: Shapes of a call's values, by name.
@@ -64,18 +65,10 @@ class _Filling:
 
 
 class Buckets:
-    """The buckets of a model's open dimensions.
+    """The buckets of a model's open dimensions, given as for `syclsched.compile`.
 
-    Parameters
-    ----------
-    given : Mapping
-        As for `syclsched.compile`.
-    model : OnnxModel
-        The model.
-    carried : iterable of str, optional
-        Inputs that are carried from call to call: they keep their extents.
-    pairs : Mapping[str, str], optional
-        For outputs the inputs of the next call that they are, in dimensions of which may grow.
+    Inputs that are ``carried`` from call to call keep their extents. ``pairs`` has, for outputs, the inputs of the next
+    call that they are; dimensions of these may grow.
     """
 
     def __init__(
@@ -160,7 +153,10 @@ class Buckets:
             if extents is None or not (extents[0] or counted):
                 continue
             before, after = extents
-            fixed, room = after - before - sum(known[each] for each in counted), max(_LEAST_ROOM, _power(after))
+            fixed, room = (
+                after - before - sum(known[each] for each in counted),
+                max(_LEAST_ROOM, ceil_power_of_two(after)),
+            )
             terms = (growth.name, *counted)
             counts = tuple(map(EXTENT_INPUT.format, terms))
             total = EXTENT_INPUT.format(" + ".join((*terms, f"{fixed} up to {room}")))
@@ -185,12 +181,8 @@ class Buckets:
     def padded(self, values: CallValues, carried: Shapes) -> CallValues:
         """Return the values of a call with zeros up to the extents of the plan, and the extents.
 
-        Carried values, of which there are the shapes, are left out.
-
-        Raises
-        ------
-        ArgumentError
-            If the shapes do not fit the model.
+        Carried values, of which there are the shapes, are left out. Raises `ArgumentError` if the shapes do not fit the
+        model.
         """
         shapes = {name: tuple(value.shape) for name, value in values.items()}
         given: dict[str, int] = {}
@@ -267,10 +259,6 @@ def _wrong(name: str, given: object) -> ArgumentError:
         where=_WHERE,
         hint=f"Give extents, as (1, 8, 32), a number for its multiples, or {POWERS!r}",
     )
-
-
-def _power(extent: int) -> int:
-    return 1 << max(extent - 1, 0).bit_length()
 
 
 def _key(shapes: Shapes) -> _Key:

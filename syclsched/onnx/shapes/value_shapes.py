@@ -23,14 +23,8 @@ _KEPT: Final = 64
 class ValueShapes:
     """Input values that decide shapes within a model: the observations of calls.
 
-    Parameters
-    ----------
-    model : OnnxModel
-        The model.
-    bounded : bool
-        Whether plans have upper bounds of extents, and runs say if values exceed them.
-    carried : Mapping[str, str]
-        For outputs that are carried from call to call the input of the next call.
+    If ``bounded``, plans have upper bounds of extents, and runs say if values exceed them. ``carried`` has, for outputs
+    that are carried from call to call, the input of the next call.
     """
 
     def __init__(self, model: OnnxModel, *, bounded: bool, carried: Mapping[str, str]) -> None:

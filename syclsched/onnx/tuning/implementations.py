@@ -208,9 +208,6 @@ def without_dominated(graph: TaskGraph, costs: CostModel) -> TaskGraph:
     def supporting(task: Task, each: Implementation) -> set[str]:
         return {device.name for device in devices if costs.supports(task, each, device) is None}
 
-    def is_timed(task: Task, each: Implementation) -> bool:
-        return any(costs.task_seconds(task, each, device).origin == "measured" for device in devices)
-
     def keep(task: Task, each: Implementation) -> bool:
         if task.operation is None or not _is_on_devices(each):
             return True
@@ -222,7 +219,7 @@ def without_dominated(graph: TaskGraph, costs: CostModel) -> TaskGraph:
             and (other.kind == "opencl-c" or (other.kind == "sequence" and not _is_python(other)))
             and share * other.efficiency >= each.efficiency
         ]
-        if not better or is_timed(task, each):
+        if not better or _is_timed(costs, task, each):
             return True
         on = supporting(task, each)
         return not any(on <= supporting(task, other) for other in better)
@@ -237,9 +234,6 @@ def without_untimed(graph: TaskGraph, costs: CostModel) -> TaskGraph:
     """
     devices = costs.platform.compute_devices
 
-    def is_timed(task: Task, each: Implementation) -> bool:
-        return any(costs.task_seconds(task, each, device).origin == "measured" for device in devices)
-
     def has_other(task: Task) -> bool:
         return task.operation is not None and any(
             each.kind != "host" and not _is_python(each) and costs.supports(task, each, device) is None
@@ -248,7 +242,7 @@ def without_untimed(graph: TaskGraph, costs: CostModel) -> TaskGraph:
         )
 
     return graph.with_implementations(
-        lambda task, each: not _is_python(each) or is_timed(task, each) or not has_other(task)
+        lambda task, each: not _is_python(each) or _is_timed(costs, task, each) or not has_other(task)
     )
 
 
@@ -311,3 +305,8 @@ def without_implementations(graph: TaskGraph, names: Collection[str]) -> TaskGra
     if not names:
         return graph
     return graph.with_implementations(lambda _, each: not any(name in names for name in (each.name, *each.parts)))
+
+
+def _is_timed(costs: CostModel, task: Task, each: Implementation) -> bool:
+    devices = costs.platform.compute_devices
+    return any(costs.task_seconds(task, each, device).origin == "measured" for device in devices)

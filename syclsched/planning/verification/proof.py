@@ -18,12 +18,12 @@ from syclsched.compiled import compiled, lean
 from syclsched.planning.draft import Flags, Ints
 from syclsched.planning.plan_indices import ALLOC, COPY, FREE, LAUNCH, READING, WRITING, PlanIndices
 
-#: Result codes of the walk: `NOTHING` if the plan is right, or its first defect.
-NOTHING, NO_MEMORY, FREED, RACE, VALUE, TWICE, TASK_ORDER, TWO_BLOCKS, FOREIGN, FREE_ORDER, ONCE_ONLY = range(11)
+#: Result codes of the walk: `CORRECT` if the plan is right, or its first defect.
+CORRECT, NO_MEMORY, FREED, RACE, VALUE, TWICE, TASK_ORDER, TWO_BLOCKS, FOREIGN, FREE_ORDER, ONCE_ONLY = range(11)
 
 #: Values of a buffer that no task has written: the user's input, or undefined.
 INPUT: Final = -1
-NOBODY: Final = -2
+NO_TASK: Final = -2
 
 _READING = READING
 _WRITING = WRITING
@@ -38,7 +38,7 @@ class ProofResult(NamedTuple):
     other: int
     use: int  # index of the last use examined
     done: Ints  # of each task: the instruction that ran it first; -1 if none did
-    value: Ints  # of each buffer: the task that wrote its final value, or `INPUT` or `NOBODY`
+    value: Ints  # of each buffer: the task that wrote its final value, or `INPUT` or `NO_TASK`
     live: Flags  # of each buffer: whether it has memory at the end
     expected: Ints  # of each access of each task: the task whose value it must read
     last: Ints  # of each array: the task that writes it last; `INPUT` if none does
@@ -85,7 +85,7 @@ def _new_buffers(numbers: PlanIndices) -> _Buffers:
         np.full(buffers, -1, np.int64),
         np.full(uses, -1, np.int64),
         np.full(uses, -1, np.int64),
-        np.where(numbers.is_input, INPUT, NOBODY),
+        np.where(numbers.is_input, INPUT, NO_TASK),
     )
 
 
@@ -108,7 +108,7 @@ def _new_clocks(numbers: PlanIndices) -> _Clocks:
 def _expected_values(access_starts: Ints, access_array: Ints, access_mode: Ints, array_count: int) -> tuple[Ints, Ints]:
     """Return the task whose value each access reads in the sequential program, and each array's last writer."""
     current = np.full(array_count, INPUT, np.int64)
-    expected = np.full(len(access_array), NOBODY, np.int64)
+    expected = np.full(len(access_array), NO_TASK, np.int64)
     for task in range(len(access_starts) - 1):
         for k in range(access_starts[task], access_starts[task + 1]):
             if _READING[access_mode[k]]:
@@ -165,7 +165,7 @@ def _begin_task(runs: _Runs, numbers: PlanIndices, me: int, clock: Ints) -> tupl
             return TASK_ORDER, numbers.after[k]
     if runs.first[task] < 0:
         runs.first[task] = me
-    return NOTHING, -1
+    return CORRECT, -1
 
 
 @lean
@@ -193,12 +193,12 @@ def _allocate(
     buffers: _Buffers, numbers: PlanIndices, buffer: int, me: int, clock: Ints, shared: Flags
 ) -> tuple[int, int]:
     """Give a buffer memory without a value; return a defect."""
-    code, other, freed = NOTHING, -1, buffers.freed[buffer]
+    code, other, freed = CORRECT, -1, buffers.freed[buffer]
     if buffers.live[buffer]:
         code = TWO_BLOCKS
     elif freed >= 0 and clock[numbers.lane[freed]] <= numbers.position[freed]:
         code, other = FREE_ORDER, freed
-    buffers.live[buffer], buffers.value[buffer] = True, NOBODY
+    buffers.live[buffer], buffers.value[buffer] = True, NO_TASK
     buffers.allocated[buffer] = -1 if shared[buffer] else me
     buffers.writer[buffer], buffers.newest[buffer] = -1, -1
     return code, other
@@ -210,7 +210,7 @@ def _access(
 ) -> tuple[int, int]:
     """Record a read or write of a buffer with memory; return a defect of its order or of the value it reads."""
     buffer, mode = numbers.use_buffer[use], numbers.use_mode[use]
-    code, other = NOTHING, _conflict(buffers, numbers, buffer, _WRITING[mode], me, clock)
+    code, other = CORRECT, _conflict(buffers, numbers, buffer, _WRITING[mode], me, clock)
     if other >= 0:
         code = RACE
     elif kind >= LAUNCH and _READING[mode]:
@@ -245,7 +245,7 @@ def _use(
     if kind == FREE and numbers.is_input[buffer]:
         return FOREIGN, -1
     code, other = _access(buffers, numbers, use, me, kind, clock, expected)
-    if code == NOTHING:
+    if code == CORRECT:
         if kind == FREE:
             buffers.live[buffer], buffers.freed[buffer] = False, me
         elif kind == COPY and _WRITING[numbers.use_mode[use]]:
@@ -273,20 +273,20 @@ def walk(numbers: PlanIndices, shared: Flags) -> ProofResult:
     )
     buffers, clocks = _new_buffers(numbers), _new_clocks(numbers)
     runs = _Runs(np.full(tasks, -1, np.int64), np.zeros(tasks, np.int64))
-    code, me, other, use = NOTHING, -1, -1, -1
+    code, me, other, use = CORRECT, -1, -1, -1
     for me in range(len(numbers.lane)):
         _start(clocks, numbers, me)
         kind = numbers.kind[me]
         if kind >= LAUNCH:
             code, other = _begin_task(runs, numbers, me, clocks.now)
-            if code != NOTHING:
+            if code != CORRECT:
                 break
         for k in range(numbers.use_starts[me], numbers.use_starts[me + 1]):
             use = k
             code, other = _use(buffers, numbers, use, me, kind, clocks.now, shared, expected)
-            if code != NOTHING:
+            if code != CORRECT:
                 break
-        if code != NOTHING:
+        if code != CORRECT:
             break
         if kind >= LAUNCH:
             _write_results(buffers, numbers, me)

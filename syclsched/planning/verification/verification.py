@@ -57,7 +57,7 @@ def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
     table = segment_table(plan)
     read = expand_segments(read, table)
     finding = proof.walk(read.numbers, shared_buffers(read.numbers, table))
-    if finding.code != proof.NOTHING:
+    if finding.code != proof.CORRECT:
         _refuse(read, finding)
     _repeated(read, finding)
     _complete(read, finding)
@@ -192,7 +192,7 @@ def _refuse(read: IndexedPlan, finding: proof.ProofResult) -> NoReturn:
     buffer = f"array {touched.name!r} in space {space!r}"
     if finding.code == proof.RACE or finding.code == proof.FREE_ORDER:
         first, second = _label(read, finding.other), _label(read, finding.instruction)
-        both = f"array {_meeting(read, finding, touched)!r} in space {space!r}"
+        both = f"array {_conflicting_array(read, finding, touched)!r} in space {space!r}"
         raise RaceError(
             f"{first} and {second} both touch {both}, one of them writes, and nothing orders them",
             where=f"instructions {read.instructions[finding.other].id} and {instruction.id}",
@@ -201,8 +201,8 @@ def _refuse(read: IndexedPlan, finding: proof.ProofResult) -> NoReturn:
     if finding.code == proof.VALUE:
         found = finding.value[read.numbers.use_buffer[finding.use]]
         raise IncompletePlanError(
-            f"task {instruction.task!r} would read array {touched.name!r} as left by {_author(read, found)}, "
-            f"not by {_author(read, finding.other)}, in space {space!r}",
+            f"task {instruction.task!r} would read array {touched.name!r} as left by {_writer_name(read, found)}, "
+            f"not by {_writer_name(read, finding.other)}, in space {space!r}",
             where=where,
         )
     reasons = {
@@ -214,7 +214,7 @@ def _refuse(read: IndexedPlan, finding: proof.ProofResult) -> NoReturn:
     raise IncompletePlanError(reasons[finding.code], where=where)
 
 
-def _meeting(read: IndexedPlan, finding: proof.ProofResult, touched: PlannedArray) -> str:
+def _conflicting_array(read: IndexedPlan, finding: proof.ProofResult, touched: PlannedArray) -> str:
     """Return the array in conflict, or the union of its rows in conflict if it is divided."""
     if touched.rows is None:
         return touched.name
@@ -237,10 +237,10 @@ def _meeting(read: IndexedPlan, finding: proof.ProofResult, touched: PlannedArra
     return next(row_range_name(whole, rows) for whole, rows in joined_rows(meeting) if rows[0] <= start < rows[1])
 
 
-def _author(read: IndexedPlan, value: int) -> str:
+def _writer_name(read: IndexedPlan, value: int) -> str:
     if value == proof.INPUT:
         return "the input"
-    return "no task" if value == proof.NOBODY else read.plan.tasks[value].name
+    return "no task" if value == proof.NO_TASK else read.plan.tasks[value].name
 
 
 def _label(read: IndexedPlan, index: int) -> str:

@@ -122,7 +122,6 @@ def _power(bench: Bench, budget: SessionBudget) -> Power:
 
 
 def _identity_of(device: Device, lanes: int, *, host_accessible: bool) -> DeviceIdentity:
-    """Return the identity of a device for its profile."""
     if device.kind == "host" or device.backend == "host":
         raise MeasurementError("the host has no profile", where=f"device {device.name!r}")
     return DeviceIdentity(

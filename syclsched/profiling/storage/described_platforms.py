@@ -22,7 +22,6 @@ ASSUMED_COPY_LATENCY_S = 10e-6
 
 
 def _shipped_folder() -> Path:
-    """Return the folder of the shipped profiles."""
     try:
         # Fails in a checkout that is not installed.
         return Path(str(resources.files("syclsched.device_profiles")))

@@ -19,7 +19,7 @@ from syclsched.costs.history import HistoryKey, Sample, Source
 from syclsched.errors import FormatError, MeasurementError, StorageError
 from syclsched.model.profile import Quantity
 from syclsched.profiling.busy import is_quiet
-from syclsched.profiling.estimation import estimate, pace, paced
+from syclsched.profiling.estimation import at_recent_speed, estimate, recent_slowdown
 from syclsched.profiling.storage.idle_connection import HeldConnection, hold, leave_idle, take_idle
 from syclsched.profiling.storage.profile_store import data_folder
 from syclsched.profiling.storage.set_aside import set_aside
@@ -35,7 +35,7 @@ _VERSION = 2
 #: Age up to which runs tell a device's speed today.
 _TODAY_S = 1800.0
 
-#: Age up to which read data is used by the next store of the file in this process, and up to which a pace holds.
+#: Age up to which read data is used by the next store of the file in this process, and that of slowdowns.
 _RECALLED_S = 10.0
 
 #: Most damaged files that are set aside in turn, when other processes damage the file again.
@@ -120,7 +120,7 @@ class HistoryStore:
         self.note: str | None = None
         self._lock = threading.RLock()
         self._cache: dict[HistoryKey, Quantity | None] = {}
-        #: By device: when its pace was read, and the pace.
+        #: By device: when its recent slowdown was read, and that.
         self._paces: dict[str, tuple[float, float | None]] = {}
         self._since_s = clock()  # since when the cache is filled
         self._held: HeldConnection | None = take_idle(self.path)
@@ -242,7 +242,7 @@ class HistoryStore:
         return len(new)
 
     @_without_damage
-    def doubt(self, key: HistoryKey) -> None:
+    def distrust(self, key: HistoryKey) -> None:
         """Trust the samples of a key no longer, nor those of its alternatives: runs contradict them.
 
         Alternatives are the other implementations for the same device, operation and sizes: they were timed under the
@@ -320,7 +320,7 @@ class HistoryStore:
                     "AND quiet = 1 AND when_s >= ?",
                     (device_key, since_s),
                 ).fetchall()
-            found = pace((self.stored(HistoryKey(*row)) for row in rows), since_s)
+            found = recent_slowdown((self.stored(HistoryKey(*row)) for row in rows), since_s)
             self._paces[device_key] = now_s, found
         return found
 
@@ -330,7 +330,7 @@ class HistoryStore:
             if not samples:
                 return None
             since_s = self._clock() - _TODAY_S
-            return paced(estimate(samples), samples, self._pace(key.device_key, since_s), since_s)
+            return at_recent_speed(estimate(samples), samples, self._pace(key.device_key, since_s), since_s)
         except MeasurementError as error:
             raise self._no_duration(key) from error
 

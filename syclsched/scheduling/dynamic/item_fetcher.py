@@ -95,7 +95,7 @@ class Fetcher:
         """Return whether an input of a task is lost."""
         return any(item in self.lost for item in self._state.known.reads[task])
 
-    def spoil(self, task: int, device: int) -> None:
+    def lose_updates(self, task: int, device: int) -> None:
         """Record that a running task was stopped: arrays that it updates in place are lost there."""
         reached = self._reached(device)
         for replaced in self._replaces[task]:

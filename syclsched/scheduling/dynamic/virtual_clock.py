@@ -279,7 +279,7 @@ class _VirtualClock:
         """Stop a running task; arrays that it was updating in place are lost."""
         start_s, now_s = self._start_s[task], self._state.now_s
         if start_s < now_s:
-            self._fetcher.spoil(task, self._state.known.device_of[processor])
+            self._fetcher.lose_updates(task, self._state.known.device_of[processor])
         self._interrupted.append(InterruptedTask(task, processor, start_s, now_s))
         self._start_s[task] = self._finish_s[task] = self._takes_s[task] = math.nan
         self._processor[task] = NOTHING

@@ -194,7 +194,7 @@ class _ConstrainedSearch:
             elif constraint.metric == "memory":
                 space = self.problem.spaces.index(constraint.space or "")
                 limits[space] = min(limits[space], constraint.limit)
-        self.evaluator.state.room[:, LIMIT] = limits
+        self.evaluator.state.memory[:, LIMIT] = limits
 
     def _set_goal(self, aim: Aim) -> None:
         weight, limit = np.zeros(3), np.full(3, np.inf)

@@ -117,13 +117,13 @@ def retimed_makespan_s(
     return max(end_s.values(), default=0.0)
 
 
-def makespan_with_more_lanes_s(causes: StartCauses, plan: Plan, factor: int = 2) -> float:
-    """Return the makespan of the trace when its tasks are list-scheduled on ``factor`` times as many lanes."""
+def makespan_with_twice_the_lanes_s(causes: StartCauses, plan: Plan) -> float:
+    """Return the makespan of the trace when its tasks are list-scheduled on twice as many lanes."""
     predecessors = _dependencies(plan)
     lanes: dict[str, set[str]] = {}
     for span in causes.spans:
         lanes.setdefault(span.device, set()).add(span.lane)
-    free = {device: [0.0] * (factor * len(names)) for device, names in lanes.items()}
+    free = {device: [0.0] * (2 * len(names)) for device, names in lanes.items()}
     end_s: dict[int, float] = {}
     done_s: dict[tuple[int, str], float] = {}
     for span in causes.spans:
@@ -193,7 +193,7 @@ def _changes(causes: StartCauses, plan: Plan | None, slowest: list[str]) -> list
     for family in slowest:
         tried[f"{family} in half the time"] = retimed_makespan_s(causes, factors={family: 0.5})
     if plan is not None:
-        tried["twice the lanes"] = makespan_with_more_lanes_s(causes, plan)
+        tried["twice the lanes"] = makespan_with_twice_the_lanes_s(causes, plan)
     found = [_Improvement(what, base_s - seconds) for what, seconds in tried.items()]
     return sorted((c for c in found if c.saved_s >= MIN_SHARE * base_s > 0.0), key=lambda c: (-c.saved_s, c.what))
 

@@ -196,7 +196,7 @@ def _draw_edges(axis: Axes, edges: Mapping[Pair, int], places: Mapping[str, Poin
     for passing, colour in ((True, "#777777"), (False, "#AAAAAA")):
         pairs = [pair for pair, nbytes in edges.items() if bool(nbytes) is passing]
         ends = [(places[first], places[second]) for first, second in pairs]
-        curves = [_curve(*pair, _bow(*pair, rows)) for pair in ends]
+        curves = [_curve(*pair, _detour(*pair, rows)) for pair in ends]
         widths = [0.7 + (1.5 * edges[pair] / most if passing else 0.0) for pair in pairs]
         style = "-" if passing else (0, (3, 3))
         axis.add_collection(LineCollection(curves, linewidths=widths, colors=colour, linestyles=style, zorder=1))
@@ -212,7 +212,7 @@ def _draw_edges(axis: Axes, edges: Mapping[Pair, int], places: Mapping[str, Poin
             )  # fmt: skip
 
 
-def _bow(first: Point, second: Point, rows: Mapping[int, Sequence[float]]) -> float:
+def _detour(first: Point, second: Point, rows: Mapping[int, Sequence[float]]) -> float:
     """Return how far the line of an edge must go to a side to keep clear of the boxes between its ends; 0 if it can."""
     (x0, y0), (x1, y1) = first, second
     between = range(int(y0) + 1, int(y1))

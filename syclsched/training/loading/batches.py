@@ -30,10 +30,7 @@ _LOGGER = logging.getLogger("syclsched")
 def batch_of(x: Any, y: Any, inputs: Sequence[DeclaredValue], *, copy: bool = False) -> tuple[dict[str, Array], Array]:
     """Return a batch by input of the model in its dtypes, and the target; with ``copy``, in memory of its own.
 
-    Raises
-    ------
-    ArgumentError
-        If inputs are missing or unknown, or cannot be converted.
+    Raises `ArgumentError` if inputs are missing or unknown, or cannot be converted.
     """
     names = [each.name for each in inputs]
     if isinstance(x, Mapping):

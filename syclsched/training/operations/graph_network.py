@@ -50,19 +50,8 @@ def output_name(graph: TaskGraph, array: str) -> str:
 def graph_network(graph: TaskGraph, inputs: Collection[str], outputs: Sequence[str]) -> Network:
     """Return the network of a graph.
 
-    Parameters
-    ----------
-    graph : TaskGraph
-        The graph.
-    inputs : collection of str
-        Arrays whose first value is an input; those of others with initial data are constants.
-    outputs : sequence of str
-        Arrays whose last values are outputs.
-
-    Raises
-    ------
-    GraphError
-        If a task reads what no task has written and that has no initial value.
+    The first values of ``inputs`` are inputs; those of other arrays with initial data are constants. ``outputs`` are
+    arrays whose last values are outputs. Raises `GraphError` if a task reads what has no value.
     """
     return _Conversion(graph, inputs).network(outputs)
 

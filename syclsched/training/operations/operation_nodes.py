@@ -20,25 +20,10 @@ def emit_operation(
     scalars: Mapping[str, Any],
     results: Mapping[str, ShapeDtype],
 ) -> dict[str, str]:
-    """Add the nodes of an operation's call to a builder.
+    """Add the nodes of an operation's call to a builder that has the values it reads.
 
-    Parameters
-    ----------
-    b : NetworkBuilder
-        Has the values that are read.
-    operation : Operation
-        The operation.
-    reads : Mapping[str, str]
-        Value of each parameter that is read or updated.
-    scalars : Mapping[str, number]
-        Number of each scalar parameter.
-    results : Mapping[str, (shape, dtype)]
-        Shape and dtype of each parameter that is written or updated.
-
-    Returns
-    -------
-    dict of str to str
-        The new value of each parameter that is written or updated, in the order of the parameters.
+    ``reads`` and ``scalars`` have the value of each parameter that is read or updated, and of each scalar; ``results``
+    shape and dtype of each that is written or updated. Returns the new values of these, in the order of the parameters.
     """
     emit = emitter_of(operation)
     if emit is not None and all(dtype in ALL_DTYPES for _, dtype in results.values()):

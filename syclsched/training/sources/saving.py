@@ -22,10 +22,7 @@ _OF_GRAPHS: Final = (5, 10)
 def save_model(source: Any, values: Mapping[str, Array], path: str | os.PathLike[str]) -> None:
     """Write a model, without training mode, with given values of its initialisers, whole or not at all.
 
-    Raises
-    ------
-    StorageError
-        If the file cannot be written, or would exceed what an ONNX file without external data can hold.
+    Raises `StorageError` if the file cannot be written, or would be too large for ONNX without external data.
     """
     import onnx
     from onnx import numpy_helper

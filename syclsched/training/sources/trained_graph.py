@@ -86,7 +86,6 @@ class _GraphModel(OnnxModel):
         super().__init__(trained.source)
 
     def _network(self, model: Model, shapes: Shapes, *_: Any, **__: Any) -> Network:
-        """Return the network of the graph."""
         return self._trained.forward(shapes)
 
 
@@ -98,23 +97,10 @@ def trained_graph(
 ) -> TrainedGraph:
     """Return a task graph with the parameters that are trained.
 
-    Parameters
-    ----------
-    graph : TaskGraph
-        The graph. Arrays without initial data that it reads are a batch's.
-    parameters : iterable of str, optional
-        Names or patterns of arrays with initial data; by default all floating-point ones that have a dimension and that
-        no task writes.
-    frozen : iterable of str, optional
-        Names or patterns of those that are not trained.
-    output : str, optional
-        The array that the loss is computed from; by default the only floating-point one that tasks write and none
-        reads.
-
-    Raises
-    ------
-    ArgumentError
-        If a name fits no array with data, or one that cannot be trained; or the output does not follow.
+    Arrays without initial data that it reads are a batch's. ``parameters`` and ``frozen`` are names or patterns of
+    arrays with initial data; by default all floating-point ones that have a dimension and that no task writes are
+    trained. The loss is computed from ``output``, by default the only floating-point array that tasks write and none
+    reads. Raises `ArgumentError` if a name fits no array that can be trained, or the output does not follow.
     """
     if not graph.tasks:
         raise ArgumentError("it has no tasks", where=f"graph {graph.name!r}")

@@ -153,24 +153,11 @@ def _in_inference(graph: ModelGraph) -> ModelGraph:
 
 
 def trained_model(given: Any, parameters: Iterable[str] | None = None, frozen: Iterable[str] = ()) -> TrainedModel:
-    """Return an ONNX model with the parameters that are trained.
+    """Return an ONNX model, given as a path, bytes or a proto, with the parameters that are trained.
 
-    Parameters
-    ----------
-    given : path, bytes or onnx.ModelProto
-        The model.
-    parameters : iterable of str, optional
-        Names of initialisers, or patterns such as ``head.*``. By default all floating-point initialisers that have a
-        dimension, except running moments.
-    frozen : iterable of str, optional
-        Names or patterns of those that are not trained.
-
-    Raises
-    ------
-    ArgumentError
-        If a name fits no initialiser, or one that is not floating-point.
-    ModelError
-        If inputs or outputs are not all tensors of numbers.
+    ``parameters`` and ``frozen`` are names of initialisers, or patterns such as ``head.*``; by default all
+    floating-point ones that have a dimension, except running moments, are trained. Raises `ArgumentError` if a name
+    fits no floating-point initialiser, `ModelError` if inputs or outputs are not all tensors of numbers.
     """
     model = read_model(given)
     others = [each.name for each in model.inputs if each.is_sequence or each.is_optional]
@@ -210,10 +197,7 @@ def choose_parameters(
 ) -> tuple[str, ...]:
     """Return the trained arrays, by names or patterns; some are ``refused``, with a reason and a remedy.
 
-    Raises
-    ------
-    ArgumentError
-        If a name fits no array, or one that cannot be trained.
+    Raises `ArgumentError` if a name fits no array, or one that cannot be trained.
     """
     possible = [name for name, array in arrays.items() if array.dtype.kind == "f" and name not in refused]
     if parameters is None:

@@ -79,13 +79,7 @@ class SplitPlanner:
     _known: dict[object, SplitChoice] = field(default_factory=dict)
 
     def choose(self, shapes: Shapes) -> SplitChoice:
-        """Return the choice for shapes of all inputs of a step.
-
-        Raises
-        ------
-        ArgumentError
-            If the way that the user wants is not possible.
-        """
+        """Return the choice for shapes of all inputs of a step; `ArgumentError` if the user's is not possible."""
         key = tuple(sorted(shapes.items()))
         if key not in self._known:
             self._known[key] = _Choosing(self, shapes).choice()
@@ -121,7 +115,6 @@ class _Choosing:
             # Such as the last batch of an epoch.
             self._wanted, self._why = "single", "as a batch of one sample has no parts"
         self._graphs: dict[object, TaskGraph] = {}
-        self._quick_s: dict[str, float] = {}  # of the undivided step by device
 
     def choice(self) -> SplitChoice:
         wanted = self._wanted
@@ -180,7 +173,6 @@ class _Choosing:
     def _single(self) -> _Drawn:
         graph = self._graph(self._planner.shares)
         seconds = {device: self._seconds_on(device, graph) for device in self._devices}
-        self._quick_s = seconds
         device = min(self._devices, key=seconds.__getitem__)
         if seconds[device] == math.inf:
             CostModel(self._platform, self._history).require(graph.tasks[0])
@@ -194,13 +186,13 @@ class _Choosing:
     def _data(self) -> _Drawn:
         self._check_shapes()
         fixed_s, each_s = self._speeds()
-        devices, counts = self._dealt(fixed_s, each_s)
+        devices, counts = self._deal_samples(fixed_s, each_s)
         if self._planner.kind == "data" and len(set(devices)) < 2:  # it is wanted, even if it takes longer
             whole_s = [fixed + each * self._samples for fixed, each in zip(fixed_s, each_s, strict=True)]
             # Of devices that are slow, two still get a part: the least part takes no longer than the others elsewhere.
             least = min(counts) if len(self._planner.shares) > 1 else 1
             most_s = 0.99 * min(whole_s) * (self._samples - least) / least
-            devices, counts = self._dealt(
+            devices, counts = self._deal_samples(
                 [0.0] * len(whole_s), [min(s, most_s) if s < math.inf else s for s in whole_s]
             )
         if sum(map(math.isfinite, each_s)) < 2:
@@ -242,7 +234,7 @@ class _Choosing:
         spaces = {each.space for each in devices}
         return len(alike) == 1 and len(spaces) == len(devices) <= _REPLICAS and not any(map(machine_of, names))
 
-    def _dealt(self, fixed_s: Sequence[float], each_s: Sequence[float]) -> tuple[list[int], list[int]]:
+    def _deal_samples(self, fixed_s: Sequence[float], each_s: Sequence[float]) -> tuple[list[int], list[int]]:
         """Return the device of each part, and its samples."""
         if len(self._planner.shares) > 1:
             counts = [part.count for part in self._planner.make(self._planner.shares).cut(self._shapes)]

@@ -47,29 +47,10 @@ Division = tuple[tuple[float, ...], tuple[int, ...], Mapping[str, str]]
 class StepModel(OnnxModel):
     """A model whose call is a training step. All inputs but a batch and the optimiser's numbers are carried.
 
-    Parameters
-    ----------
-    trained : TrainedModel
-        The model and its parameters.
-    loss : Loss
-        The loss function.
-    optimiser : Optimiser
-        The optimiser.
-    target_dtype : str
-        The dtype of targets.
-    output : str, optional
-        The model's output that the loss is computed from; by default the first.
-    shapes : Mapping, optional
-        As for `syclsched.onnx.load`.
-    parts : sequence of float, optional
-        Shares of a batch that are computed apart, as micro-batches.
-    clip_norm : float, optional
-        Largest norm of all gradients together.
-    activations : str, optional
-        As what values are stored from the forward to the backward pass.
-    replicas : sequence of int, optional
-        For each part the number of the replica of the parameters that it reads, one of them 0; all of them are updated
-        alike. By default there are no replicas.
+    The loss is computed from ``output``, by default the first. ``parts`` are shares of a batch that are computed apart,
+    as micro-batches; ``replicas`` has for each part the number of the replica of the parameters that it reads, one of
+    them 0, and all are updated alike. ``clip_norm`` is the largest norm of all gradients together. ``activations`` is
+    the dtype of values stored from the forward to the backward pass. ``shapes`` are as for `syclsched.onnx.load`.
     """
 
     #: To try kernels takes as long as many steps.
@@ -310,10 +291,7 @@ def _before_softmax(network: Network, output: str, loss: Loss) -> str:
 def without_gradient(model: StepModel, shapes: Shapes, *, named: bool = False) -> frozenset[str]:
     """Return parameters that a loss does not depend on, or whose values decide shapes, for shapes of a batch.
 
-    Raises
-    ------
-    ArgumentError
-        If there are any although the parameters were ``named``.
+    Raises `ArgumentError` if there are any although the parameters were ``named``.
     """
     trained = model.trained
     full = model.input_shapes(shapes)

@@ -88,12 +88,8 @@ class StepSettings:
 def step_network(parts: Sequence[BatchPart], samples: int, settings: StepSettings) -> Network:
     """Return the network of a step over a batch of a number of samples, computed in parts.
 
-    Raises
-    ------
-    GradientError
-        If a node between a parameter and the loss has no gradient.
-    ArgumentError
-        If no parameter is trained.
+    Raises `GradientError` if a node between a parameter and the loss has no gradient, `ArgumentError` if nothing is
+    trained.
     """
     builder = _StepBuilder(parts, samples, settings)
     network = builder.built()

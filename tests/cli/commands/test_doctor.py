@@ -38,7 +38,7 @@ def test_a_faulty_installation_gets_the_remedy_on_one_line(monkeypatch: pytest.M
     assert "No device can be used." in output
 
 
-def test_the_well_are_sent_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_on_a_working_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     code, output = run(monkeypatch, WELL)
     assert code == 0 and "Ready." in output and "To mend it" not in output
 

@@ -67,7 +67,7 @@ def test_an_unsafe_folder_is_an_error(
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "a request to end"])
-def test_the_live_view_is_left_with_a_clean_terminal(one_process: None, by: signal.Signals) -> None:
+def test_live_view_restores_the_terminal(one_process: None, by: signal.Signals) -> None:
     controller, terminal = pty.openpty()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
     with subprocess.Popen(

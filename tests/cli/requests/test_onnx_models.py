@@ -37,7 +37,7 @@ def test_run_writes_the_results_for_an_input_file(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
-def test_outputs_that_do_not_fit_on_the_disk_are_refused_with_a_sentence() -> None:
+def test_outputs_that_do_not_fit_on_the_disk_are_refused() -> None:
     with pytest.raises(StorageError, match="No space left"):
         write_outputs(Path("/dev/full"), {"y": np.zeros(100_000)})
     gc.collect()  # a half-written file must not cause a second error

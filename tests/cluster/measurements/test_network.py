@@ -154,7 +154,7 @@ class TestCluster:
         assert {total for _, total, _ in told} == {len(told)}
         assert all(path.measured for path in found.network_paths())
 
-    def test_some_pairs_stand_for_all(self, cluster: Cluster) -> None:
+    def test_unmeasured_pairs_get_the_median(self, cluster: Cluster) -> None:
         found = measure_network(cluster, sizes=(8, 10_000), size_s=0.001, rounds=1)
         between = [each for each in found.paths if HOST not in (each.source, each.destination)]
         assert len(between) == 3

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from support.opened import until
 
-from syclsched.cluster.transport.mailbox import Mailbox, PeerTraffic
+from syclsched.cluster.transport.mailbox import Mailbox
 from syclsched.errors import ClusterError, RunCancelledError, WorkerLostError
 
 
@@ -138,7 +138,7 @@ class TestArrays:
             a.send("run", 5, "b", data)
         else:
             a.send("run", 5, "b", data)
-            until(lambda: any(each.received for each in b.traffic()))
+            until(lambda: b.kept_bytes == data.nbytes)
             received = in_thread(lambda: b.receive("run", 5, into, 10.0, source="a"))
         received.result(10)
         assert into.tobytes() == data.tobytes()
@@ -305,15 +305,6 @@ class TestEnds:
         b.receive("run", 0, None, 10.0)
         assert heard == [("a", 0, b"one"), ("a", 1, b""), ("a", 2, b"three" * 100_000)]
         assert b.kept_bytes == 0
-
-    def test_traffic_is_counted(self, a: Mailbox, b: Mailbox) -> None:
-        for number in range(3):
-            a.send("run", number, "b", np.zeros(10))
-            b.receive("run", number, np.zeros(10), 10.0)
-        b.send("run", 0, "a", np.zeros(2))
-        a.receive("run", 0, np.zeros(2), 10.0)
-        assert a.traffic() == (PeerTraffic("b", 3, 240, 1, 16),)
-        assert b.traffic() == (PeerTraffic("a", 1, 16, 3, 240),)
 
 
 class TestLosses:
@@ -483,7 +474,7 @@ class TestMemory:
         sent.result(5)
         assert b.kept_bytes == 0
 
-    def test_workers_that_send_before_they_receive_do_not_wait_for_each_other(self, network: Network) -> None:
+    def test_workers_sending_first_do_not_deadlock(self, network: Network) -> None:
         boxes = {name: network.add(name, window_bytes=1 << 20) for name in ("a", "b", "c")}
         data = np.arange(12 << 20, dtype=np.uint8)
 

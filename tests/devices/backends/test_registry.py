@@ -116,7 +116,7 @@ def test_a_loop_makes_fences_where_kernels_do_not_wait(
     loop.close()
 
 
-def test_planning_profiling_and_discovery_ask_the_facts(fake: Fake) -> None:
+def test_planning_profiling_and_discovery_use_the_facts(fake: Fake) -> None:
     from syclsched.devices.discovery.duplicates import group_physical
     from syclsched.model.platform import Device
     from syclsched.profiling.measure.throughput import measurable_dtypes

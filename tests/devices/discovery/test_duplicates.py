@@ -56,7 +56,7 @@ def test_name_and_memory_decide_where_the_pci_device_is_unknown() -> None:
     assert len(group_physical((replace(opencl, name="NVIDIA A30"), CUDA_GPU))) == 2
 
 
-def test_one_cpu_driver_in_two_places_is_one_device_but_two_emulators_are_two() -> None:
+def test_same_cpu_driver_twice_is_one_device() -> None:
     again = replace(CPU, backend_index=4, filter_string="opencl:cpu:1")
     newer = replace(again, driver_version="2.0", platform="opencl of cpu | 2.0")
     assert group_physical((CPU, again)) == ((CPU, again),)

@@ -84,7 +84,7 @@ def test_parts_of_a_cpu_share_memory_unlike_parts_of_the_emulator() -> None:
     assert len({device.key for device in platform.devices}) == 5
 
 
-def test_devices_of_one_processor_interfere_unless_they_are_parts_of_one_partition() -> None:
+def test_devices_of_one_processor_interfere() -> None:
     platform = build(whole("cpu", CPU), *parts("cpu", CPU), whole("accelerator", EMULATOR))
     assert platform.interference("cpu.0", "cpu.1") == 0.0
     assert platform.interference("cpu", "cpu.0") == platform.interference("cpu", "cpu.1") == 1.0
@@ -116,7 +116,7 @@ def test_parts_of_a_gpu_share_its_memory_and_run_at_once() -> None:
     assert with_the_whole.interference("gpu.0", "gpu.1") == 0.0
 
 
-def test_cards_have_separate_memory_and_copy_through_the_host_unless_peers() -> None:
+def test_cards_copy_through_the_host_unless_peers() -> None:
     platform = build(
         whole("cpu", CPU),
         whole("gpu", ZE_GPU0),
@@ -169,7 +169,7 @@ MACHINE = [CPU, EMULATOR, ZE_GPU0, ZE_GPU1, CUDA_GPU, HIP_GPU, replace(INTEGRATE
 
 
 @given(st.lists(st.sampled_from(MACHINE), unique=True, min_size=1), st.booleans())
-def test_any_machine_makes_a_connected_platform_that_survives_a_file(devices: list[DeviceFacts], cut: bool) -> None:
+def test_platforms_are_connected_and_survive_a_file(devices: list[DeviceFacts], cut: bool) -> None:
     candidates: list[SelectedDevice] = []
     for index, facts in enumerate(devices):
         candidates += parts(f"d{index}", facts) if cut else [whole(f"d{index}", facts)]

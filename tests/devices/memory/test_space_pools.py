@@ -96,7 +96,7 @@ def test_all_open_devices_are_added_up(platform: Platform) -> None:
         del kept
 
 
-def test_closed_devices_are_not_counted_while_references_to_them_are_left(platform: Platform) -> None:
+def test_referenced_closed_devices_are_not_counted(platform: Platform) -> None:
     space = platform.compute_devices[0].space
     before = memory_info().get(space)
     with open_devices(platform) as live:

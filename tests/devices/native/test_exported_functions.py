@@ -25,7 +25,7 @@ assert abs(scipy.linalg.cholesky([[4.0]])[0, 0] - 2.0) < 1e-12
 """
 
 
-def test_a_module_is_loaded_without_its_package_and_imported_with_it_later() -> None:
+def test_module_loaded_alone_is_imported_with_package_later() -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", ALONE], check=True)
 
 

@@ -32,7 +32,7 @@ def streams() -> int:
 
 
 @needs_onednn
-def test_closed_models_leave_no_streams_and_an_open_one_computes_on() -> None:
+def test_closed_models_leave_no_streams() -> None:
     x = np.ones((4, 32), np.float32)
     with syclsched.compile(perceptron(32), devices="cpu", autotune=False) as kept:
         wanted = kept(x=x)["y"].copy()

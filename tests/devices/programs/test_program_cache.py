@@ -276,7 +276,7 @@ class MadeUpDevice:
     sycl_platform: Any = None
 
 
-def test_a_key_changes_with_device_driver_processor_environment_and_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_changes_with_everything_it_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = SimpleNamespace(boot_environment={"CL_CONFIG_CPU_TARGET_ARCH": "skx"}, versions={"numba": "1"})
     device = MadeUpDevice(backend=kind("opencl"), device_type=kind("cpu"), sycl_platform=kind("Intel(R) OpenCL"))
 

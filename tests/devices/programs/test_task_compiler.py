@@ -226,9 +226,7 @@ def test_library_call_without_an_event_is_refused() -> None:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_same_signature_is_compiled_once_and_another_shape_shares_the_program(
-    compiler: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_compiled_once_per_signature_and_shared_between_shapes(compiler: Any, caplog: pytest.LogCaptureFixture) -> None:
     queue = queue_on("cpu")
     implementation = python_implementation(compiler)
     op = operation(implementation)
@@ -330,7 +328,7 @@ def test_extents_count_as_arguments(queue: Any) -> None:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize(("given", "count"), [("int a, int b", "4 arguments"), ("", "2 arguments")])
-def test_another_number_of_kernel_arguments_is_found_when_it_is_compiled(given: str, count: str, queue: Any) -> None:
+def test_wrong_number_of_kernel_arguments_is_found(given: str, count: str, queue: Any) -> None:
     source = (
         f"__kernel void grid(__global const float *x, __global float *y{', ' * bool(given)}{given}) {{ y[0] = x[0]; }}"
     )

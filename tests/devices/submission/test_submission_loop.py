@@ -166,9 +166,7 @@ def test_waits_for_events_submitted_from_python(queues: list[Any], new_loop: New
     assert event.execution_status.name == "complete"
 
 
-def test_submissions_from_python_and_of_the_loop_keep_their_order_on_a_split_lane(
-    queues: list[Any], new_loop: NewLoop
-) -> None:
+def test_python_and_loop_submissions_keep_order(queues: list[Any], new_loop: NewLoop) -> None:
     """After a refusal the rest is submitted from Python; SYCL does not see commands on the native queue."""
     loop = new_loop(queues)
     loop.use_native_queues()

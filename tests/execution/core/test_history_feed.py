@@ -90,7 +90,7 @@ def test_disagreeing_runs_do_not_override_the_calibration(store: HistoryStore) -
     assert best(store).value == 5.0
 
 
-def test_the_makespan_of_a_run_is_kept_and_a_failed_run_is_never_trusted(store: HistoryStore) -> None:
+def test_makespans_are_kept_of_successful_runs_only(store: HistoryStore) -> None:
     feed, plan, failed = feed_of(store), replace(KEY, operation="plan"), replace(KEY, operation="failed plan")
     feed.add(lambda: [(KEY, 2.0)], (plan, 9.0))
     feed.add(None, (failed, math.inf))

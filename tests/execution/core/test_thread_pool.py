@@ -86,7 +86,7 @@ def test_a_raising_job_ends_only_its_thread(monkeypatch: pytest.MonkeyPatch) -> 
     pool.stop()
 
 
-def test_a_pool_that_is_stopped_has_no_threads_left_and_starts_others_that_end() -> None:
+def test_stopped_pool_has_no_threads_and_starts_others() -> None:
     pool, threads = ThreadPool(), []
     pool.start(lambda: threads.append(threading.current_thread()), "test").join()
     pool.stop()
@@ -116,7 +116,7 @@ def test_more_idle_threads_than_are_kept_end(monkeypatch: pytest.MonkeyPatch) ->
     assert not any(thread.is_alive() for thread in threads)
 
 
-def test_a_worker_stopped_by_a_job_of_its_own_does_not_wait_for_itself() -> None:
+def test_worker_stopped_by_its_own_job_does_not_deadlock() -> None:
     worker, done = WorkerThread("test"), threading.Event()
     worker.post(lambda: (worker.stop(), done.set()))
     assert done.wait(60)

@@ -27,7 +27,7 @@ class Interrupted:
         return self.leases[-1]
 
 
-def test_an_interrupted_beginning_leaves_no_second_thread_at_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_start_leaves_no_second_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = Interrupted(ThreadPool())
     monkeypatch.setattr(module, "THREADS", threads)
     worker, entered, go = WorkerThread("test"), threading.Event(), threading.Event()

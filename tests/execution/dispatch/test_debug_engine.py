@@ -157,7 +157,7 @@ def test_a_write_into_any_other_array_is_found() -> None:
         started.wait()
 
 
-def test_a_write_into_a_constant_is_found_and_the_next_run_has_its_value_again() -> None:
+def test_write_into_a_constant_is_found_and_undone() -> None:
     operation = kernel_of(
         "weighs", Parameter("x", AccessMode.READ), Parameter("y", AccessMode.WRITE), Parameter("w", AccessMode.READ)
     )
@@ -314,7 +314,7 @@ def test_the_story_of_a_task_has_its_arrays_and_dependencies(safeguards: Safegua
     assert re.search(r"it took .*, predicted .* times\)", told)
 
 
-def test_devices_without_memory_in_common_with_the_host_are_looked_at(platform_and_live: tuple[Platform, Any]) -> None:
+def test_devices_without_host_memory_are_checked(platform_and_live: tuple[Platform, Any]) -> None:
     platform, live = platform_and_live
     graph = wrong("writes_input")
     plan = plan_on(graph, platform, platform.compute_devices[0].name)

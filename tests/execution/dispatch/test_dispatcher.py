@@ -19,7 +19,7 @@ pytestmark = pytest.mark.sycl
 SIZE = 100_000
 
 
-def test_memory_is_not_freed_under_a_kernel_because_a_later_one_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skipped_kernel_does_not_free_memory_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last task that reads ``x`` is skipped while its lane still executes one that updates ``x``."""
     graph = TaskGraph("skipped")
     given = graph.array("given", data=np.full(SIZE, 5, DTYPE))

@@ -88,7 +88,7 @@ class MockDevices:
 
 
 @given(case=st.one_of(cases(), cases(ranges=True)), seed=st.integers(0, 2**20))
-def test_every_instruction_is_submitted_once_for_any_order_of_answers(case: ScheduledGraph, seed: int) -> None:
+def test_instructions_are_submitted_once_in_any_order(case: ScheduledGraph, seed: int) -> None:
     program = program_of(case)
     machine = MockDevices(program, random.Random(seed))
     machine.run()
@@ -189,7 +189,7 @@ def test_a_wait_for_a_memory_instruction_is_for_its_predecessor(kind: str) -> No
     assert program.nodes[2].events == (0,)
 
 
-def test_lowest_number_is_taken_first_and_parked_instructions_return() -> None:
+def test_lowest_number_first_and_parked_instructions_return() -> None:
     lanes = (
         Lane("d0:0", "d0", "compute", (instruction(3), instruction(4))),
         Lane("d0:1", "d0", "compute", (instruction(1),)),

@@ -140,7 +140,7 @@ def held() -> tuple[ManualClock, Turns, Turn]:
     return clock, turns, turn
 
 
-def test_runs_without_turns_delay_lower_priorities_on_their_devices() -> None:
+def test_runs_without_turns_delay_lower_priorities() -> None:
     clock = ManualClock(1.0)
     turns = Turns(clock, threaded=False)
     background, elsewhere, equal = turns.join(-1, 1.0, CPU), turns.join(-1, 1.0, GPU), turns.join(0, 1.0, CPU)
@@ -198,7 +198,7 @@ def test_work_of_the_predicted_length_is_not_charged_again() -> None:
     assert woken
 
 
-def test_a_busy_run_that_takes_no_turn_does_not_starve_others() -> None:
+def test_run_without_turns_does_not_starve_others() -> None:
     clock = ManualClock(1.0)
     turns = Turns(clock, threaded=False)
     silent, ahead = turns.join(0, 1.0, CPU), Client(turns.join(0, 1.0, CPU), 1e-3)

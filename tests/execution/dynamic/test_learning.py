@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("compiled_policies")]
         ([2.0] * (ENOUGH - 1), None),
     ],
 )
-def test_the_first_call_of_a_function_of_the_host_is_not_remembered(
+def test_first_call_of_a_host_function_is_not_recorded(
     live: tuple[Any, Any], ratios: list[float], remembered: float | None
 ) -> None:
     platform, _ = live

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.examples import examples
 from support.gpu_shape import OTHER_DEVICE
-from support.opened import REFUSED
-from support.running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, sequential, with_host
+from support.opened import refused_beside
+from support.running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, inputs_of, sequential, with_host
 from support.starting import POLICIES, Anywhere, live_called, start
 
 from syclsched.costs import CostModel
@@ -55,8 +55,7 @@ def nothing_is_left_running() -> Iterator[None]:
 
 def check(graph: Any, live: Any, policy: str, **options: Any) -> Any:
     """Run a graph, compare every array with NumPy, and verify that the executed plan has no race."""
-    rng = np.random.default_rng(len(graph))
-    inputs = {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
+    inputs = inputs_of(graph, len(graph))
     untouched = {name: value.copy() for name, value in inputs.items()}
     expected = sequential(graph, inputs)
     with start(graph, live, policy, inputs, **options) as run:
@@ -104,7 +103,7 @@ def test_arrays_that_exceed_memory_are_evicted_and_restored(live: tuple[Platform
     assert any(i.kind == "free" for _, i in plan.instructions())
 
 
-def test_a_task_that_can_never_fit_fails_by_name_and_the_rest_is_done(live: tuple[Platform, Any]) -> None:
+def test_task_that_never_fits_fails_by_name(live: tuple[Platform, Any]) -> None:
     graph = TaskGraph("large")
     large = graph.array("large", data=np.zeros(1000, DTYPE))
     small = [graph.array(f"s{i}", data=np.arange(10, dtype=DTYPE)) for i in range(2)]
@@ -226,14 +225,7 @@ def test_tasks_behind_a_skipped_task_wait_for_its_predecessors(live: tuple[Platf
 
 
 def test_a_kernel_that_the_runtime_refuses_fails_by_name(live: tuple[Platform, Any], submission: None) -> None:
-    graph = TaskGraph("refused")
-    x, y, z = (graph.array(n, data=np.arange(100, dtype=DTYPE)) for n in "xyz")
-    for i in range(3):
-        graph.kernel(MIX, name=f"before{i}", x=x, y=z, a=i)
-    graph.kernel(REFUSED, name="refused", x=x, y=y, a=1)
-    graph.kernel(MIX, name="after", x=y, y=x, a=1)
-    for i in range(3):
-        graph.kernel(MIX, name=f"apart{i}", x=graph.array(f"w{i}", data=np.arange(100, dtype=DTYPE)), y=z, a=i)
+    graph = refused_beside(3)
     with start(graph, live[1], "eager") as run:
         with pytest.raises(TaskFailedError, match="refused") as caught:
             run.wait(60)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.opened import REFUSED, until
+from support.opened import refused_beside, until
 from support.running import DTYPE, MIX, SPIN, sequential, with_host
 from support.starting import POLICIES, live_called, start
 
@@ -68,14 +68,7 @@ def test_lanes_execute_in_order_and_wait_for_each_other(policy: str, closed: lis
 def test_a_kernel_refused_at_submission_fails_by_name(
     closed: list[LaneThreads],
 ) -> None:
-    graph = TaskGraph("refused")
-    x, y, z = (graph.array(n, data=np.arange(100, dtype=DTYPE)) for n in "xyz")
-    for i in range(3):
-        graph.kernel(MIX, name=f"before{i}", x=x, y=z, a=i)
-    graph.kernel(REFUSED, name="refused", x=x, y=y, a=1)
-    graph.kernel(MIX, name="after", x=y, y=x, a=1)
-    for i in range(40):
-        graph.kernel(MIX, name=f"apart{i}", x=graph.array(f"w{i}", data=np.arange(100, dtype=DTYPE)), y=z, a=i)
+    graph = refused_beside(40)
     part = TaskGraph("part")
     u, v = (part.array(n, data=np.arange(100, dtype=DTYPE)) for n in "xz")
     for i in range(3):
@@ -133,7 +126,7 @@ def test_a_cancelled_run_ends_and_its_threads_with_it(
     assert closed
 
 
-def test_commands_of_a_cancelled_run_live_until_its_threads_have_done_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_cancelled_run_live_until_completed(monkeypatch: pytest.MonkeyPatch) -> None:
     owners: list[weakref.ref[EventLoop]] = []
     alive: list[bool] = []
     drive, close = EventLoop.drive, LaneThreads.close

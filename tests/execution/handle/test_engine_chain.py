@@ -117,7 +117,7 @@ def test_no_query_waits_for_the_recovery_of_an_engine_that_hangs() -> None:
     assert first.hung and not engines.ended
 
 
-def test_a_cancelled_run_is_not_recovered_and_an_error_of_recovery_is_its_error() -> None:
+def test_cancelled_run_is_not_recovered() -> None:
     first, second = Engine(fails=True), Engine(fails=False)
     engines = chain(first, second)
     engines.cancel()

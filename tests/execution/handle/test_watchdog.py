@@ -117,7 +117,7 @@ def test_the_time_of_the_watchdog_can_be_set(engine: MockEngine, caplog: pytest.
     assert len(caplog.records) == 1
 
 
-def test_a_late_run_without_active_lane_is_cancelled_then_abandoned(
+def test_late_run_is_cancelled_then_abandoned(
     engine: MockEngine,
 ) -> None:
     watching, resources = watch(engine, Safeguards(deadline_s=2.0))
@@ -253,7 +253,7 @@ def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.other_device
 @pytest.mark.sycl
-def test_a_late_task_fails_its_descendants_are_cancelled_and_the_rest_is_done(release_when_late: Any) -> None:
+def test_late_task_fails_and_descendants_are_cancelled(release_when_late: Any) -> None:
     with faults.inject(faults.hang(DEVICE, after=COPIES)) as injection, started(graph_with_deadline(0.1)) as run:
         release_when_late(injection)
         with pytest.raises(DeadlineError, match=r"task 'a'.*its deadline is 0\.1 s") as found:

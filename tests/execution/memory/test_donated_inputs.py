@@ -37,7 +37,7 @@ def test_a_donated_input_is_updated_in_place() -> None:
         assert (runner({"x": np.ones(50), "total": other}, ["total"])["total"] == 1).all()
 
 
-def test_a_donated_input_stays_in_memory_that_the_host_cannot_reach() -> None:
+def test_donated_input_stays_in_device_memory() -> None:
     platform = with_own_memory(syclsched.discover("cpu"), "cpu")
     with syclsched.bind(accumulating(donated=True), platform, policy="single:cpu") as runner:
         assert runner.plan.residents == {"total": "cpu"} and runner.replayed
@@ -61,7 +61,7 @@ def test_a_donated_input_stays_in_memory_that_the_host_cannot_reach() -> None:
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_a_single_run_begins_with_the_given_value_of_a_donated_input(debug: bool) -> None:
+def test_run_begins_with_given_value_of_donated_input(debug: bool) -> None:
     platform = with_own_memory(syclsched.discover("cpu"), "cpu")
     given = {"x": np.ones(50), "total": np.full(50, 2.0)}
     graph = accumulating(donated=True)

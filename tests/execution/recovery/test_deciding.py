@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.injected import FAULTS
 from support.opened import REFUSED
-from support.running import DTYPE, JUDGE, MIX, graphs, sequential
+from support.running import DTYPE, JUDGE, MIX, check_results, graphs, inputs_of, sequential
 from support.starting import live_called, start
 
 from syclsched.errors import TaskFailedError
@@ -39,13 +39,6 @@ def coupled_updates(tasks: int = 12) -> TaskGraph:
     return graph
 
 
-def check(run: Any, graph: TaskGraph, expected: dict[str, Any]) -> None:
-    run.wait(DEADLINE_S)
-    for name, array in graph.arrays.items():
-        if not array.temporary:
-            np.testing.assert_array_equal(run.result(name, timeout=DEADLINE_S), expected[name], err_msg=name)
-
-
 @pytest.mark.parametrize("kind", FAULTS)
 @pytest.mark.parametrize("where", ["all", "cpu"])
 def test_a_fault_at_any_point_changes_no_bit(where: str, kind: str) -> None:
@@ -56,7 +49,7 @@ def test_a_fault_at_any_point_changes_no_bit(where: str, kind: str) -> None:
     for number in range(1, 40, 5):
         policy = POLICIES[number // 5 % len(POLICIES)]
         with faults.inject(FAULTS[kind](number)) as seen, start(graph, live, policy, recover=True) as run:
-            check(run, graph, expected)
+            check_results(run, graph, expected)
             injected += len(seen.injected)
             assert len(run.recoveries) == len(seen.injected)
             assert run.trace().recoveries == run.recoveries
@@ -72,7 +65,7 @@ def test_runs_continue_without_a_lost_device(policy: str, after: int) -> None:
     graph = coupled_updates()
     lost = live.platform.compute_devices[0].name
     with faults.inject(faults.lose(lost, after=after)) as seen, start(graph, live, policy, recover=True) as run:
-        check(run, graph, sequential(graph, graph.data))
+        check_results(run, graph, sequential(graph, graph.data))
         if seen.injected:
             assert run.recoveries[0].lost == (lost,)
 
@@ -83,8 +76,7 @@ def test_runs_continue_without_a_lost_device(policy: str, after: int) -> None:
 def test_random_faults_in_random_graphs_change_no_bit(where: str, data: st.DataObject) -> None:
     live = live_called(where)
     graph = data.draw(graphs(ranges=data.draw(st.booleans())))
-    rng = np.random.default_rng(len(graph))
-    inputs = {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
+    inputs = inputs_of(graph, len(graph))
     untouched = {name: value.copy() for name, value in inputs.items()}
     expected = sequential(graph, inputs)
     device = data.draw(st.sampled_from([d.name for d in live.platform.compute_devices]))
@@ -157,7 +149,7 @@ def test_memory_is_freed_after_a_recovery() -> None:
     held: list[int] = []
     for number in range(3):
         with faults.inject(faults.fail_submission(4 + number)), start(graph, live, "dmdas", recover=True) as run:
-            check(run, graph, expected)
+            check_results(run, graph, expected)
         del run
         gc.collect()
         held.append(sum(info.in_use_bytes for info in live.memory().values()))
@@ -181,7 +173,7 @@ def test_results_after_a_failed_copy_raise_its_error(recover: bool) -> None:
         assert run._resources.engine.wait_submitted(2, DEADLINE_S)
         seen.release()
         if recover:
-            check(run, graph, expected)
+            check_results(run, graph, expected)
             return
         with pytest.raises(TaskFailedError):
             run.wait(DEADLINE_S)

@@ -15,7 +15,7 @@ THE_HOST = Device(HOST, HOST, HOST, HOST, "", HOST, (HOST, "cpu"), compute_units
 PLATFORM = Platform("four cores", (CPU, THE_HOST), (MemorySpace("cpu", 0, True), MemorySpace(HOST, 0, True)))
 
 
-def test_the_host_has_all_threads_when_the_device_on_its_cores_is_lost() -> None:
+def test_host_has_all_threads_after_loss_of_cpu_device() -> None:
     devices: Any = SimpleNamespace(platform=replace(PLATFORM, devices=(replace(CPU, profile=None), THE_HOST)))
     planned = PLATFORM.with_single_threads()
     assert planned.host.library_threads == 1

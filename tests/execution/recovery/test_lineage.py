@@ -60,7 +60,7 @@ def test_unstarted_tasks_continue_from_the_current_version() -> None:
     assert (found.tasks, found.redone, found.start) == (("c",), (), {"y": 2})
 
 
-def test_an_array_written_in_place_is_recomputed_from_the_beginning() -> None:
+def test_array_updated_in_place_is_recomputed() -> None:
     found = left(CHAIN, {"x": {0}, "y": set()}, "a b", wanted="y")
     assert (found.tasks, found.redone, found.start) == (("a", "b", "c"), ("a", "b"), {"x": 0})
 
@@ -81,7 +81,7 @@ def test_recomputing_an_old_version_repeats_later_writers() -> None:
     assert found.tasks == ("a", "r", "u")
 
 
-def test_lost_values_of_unrepeatable_tasks_and_their_readers_are_dead() -> None:
+def test_lost_values_of_unrepeatable_tasks() -> None:
     found = left(CHAIN, {"x": {0}, "y": set()}, "a b", wanted="y", repeatable={"a", "c"})
     assert (found.tasks, found.lost, found.dead) == ((), {"y"}, {"c"})
 

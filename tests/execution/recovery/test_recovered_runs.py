@@ -14,7 +14,7 @@ from support.examples import examples
 from support.gpu_shape import OTHER_DEVICE
 from support.injected import FAULTS
 from support.opened import REFUSED, live_on
-from support.running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
+from support.running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, check_results, graphs, plan_by, plan_on, plans, sequential
 
 from syclsched.errors import MemoryLimitError, RunCancelledError, TaskFailedError
 from syclsched.execution import bind, execute
@@ -55,13 +55,6 @@ def spread(graph: TaskGraph, platform: Platform) -> Plan:
     return plan_by(graph, platform, place)
 
 
-def check(run: Any, graph: TaskGraph, expected: dict[str, Any]) -> None:
-    run.wait(DEADLINE_S)
-    for name, array in graph.arrays.items():
-        if not array.temporary:
-            np.testing.assert_array_equal(run.result(name, timeout=DEADLINE_S), expected[name], err_msg=name)
-
-
 def passed(plan: Plan, graph: TaskGraph, devices: Any, point: Any) -> int:
     """Return how often an undisturbed run passes a point of fault injection."""
     with faults.inject() as seen, execute(plan, graph, devices) as run:
@@ -83,7 +76,7 @@ def test_a_fault_at_any_point_changes_no_bit(kind: str) -> None:
     held = {space: info.in_use_bytes for space, info in devices.pools.info().items()}
     for number in range(1, points + 1, step):
         with faults.inject(FAULTS[kind](number)) as seen, execute(plan, graph, devices, recover=True) as run:
-            check(run, graph, expected)
+            check_results(run, graph, expected)
             assert len(seen.injected) == 1
             assert len(run.recoveries) == 1
         del run
@@ -94,7 +87,7 @@ def test_a_fault_at_any_point_changes_no_bit(kind: str) -> None:
         np.testing.assert_array_equal(value, np.arange(64, dtype=DTYPE) * (int(name[1:]) + 1))
 
 
-def test_an_input_that_was_written_before_the_failure_has_its_last_value() -> None:
+def test_input_written_before_failure_has_last_value() -> None:
     """No remaining task uses this input."""
     _, devices = live_on(2)
     graph = TaskGraph("two strands")
@@ -106,7 +99,7 @@ def test_an_input_that_was_written_before_the_failure_has_its_last_value() -> No
     with faults.inject(faults.fail_submission(last)), execute(plan, graph, devices, recover=True) as run:
         run.wait(DEADLINE_S)
         assert run.recoveries
-        check(run, graph, sequential(graph, graph.data))
+        check_results(run, graph, sequential(graph, graph.data))
 
 
 @pytest.mark.gpu_shape
@@ -119,7 +112,7 @@ def test_runs_continue_without_a_lost_device(device: str, after: int) -> None:
     graph = coupled_updates()
     plan = spread(graph, platform)
     with faults.inject(faults.lose(device, after=after)) as seen, execute(plan, graph, devices, recover=True) as run:
-        check(run, graph, sequential(graph, graph.data))
+        check_results(run, graph, sequential(graph, graph.data))
         assert seen.injected[0].what == "lost"
         assert run.recoveries[0].lost == run.recoveries[0].left_out == (device,)
         begun = run.trace().spans
@@ -138,7 +131,7 @@ def test_bound_plans_recover_and_later_runs_avoid_lost_devices() -> None:
             for turn in range(3):
                 inputs = {f"x{n}": np.arange(64, dtype=DTYPE) + turn * n for n in range(3)}
                 run = runner.run(inputs)
-                check(run, graph, sequential(graph, inputs))
+                check_results(run, graph, sequential(graph, inputs))
                 assert bool(run.recoveries) == (turn == 0)
                 assert lost not in {lane.device for lane in runner.plan.lanes} or turn == 0
 
@@ -156,7 +149,7 @@ def test_a_replay_recovers_and_the_runner_keeps_its_plan(number: int) -> None:
         for fault in (faults.fail_submission(number), faults.fail_on_device(number, done=True)):
             with faults.inject(fault) as seen:
                 for _ in range(2):
-                    check(runner.run(), graph, expected)
+                    check_results(runner.run(), graph, expected)
                 assert len(seen.injected) == 1
         assert runner.plan is plan
 
@@ -194,10 +187,10 @@ def test_random_faults_in_random_graphs_change_no_bit(sub_devices: int | None, d
             except MemoryLimitError:
                 return  # before anything ran
             with runner:
-                check(runner.run(inputs), graph, sequential(graph, inputs))
+                check_results(runner.run(inputs), graph, sequential(graph, inputs))
         else:
             with execute(plan, graph, devices, inputs, recover=True) as run:
-                check(run, graph, sequential(graph, inputs))
+                check_results(run, graph, sequential(graph, inputs))
     for name, value in untouched.items():
         np.testing.assert_array_equal(inputs[name], value, err_msg=f"input {name} was written to")
 
@@ -238,7 +231,7 @@ def test_the_host_takes_over_if_all_devices_are_lost(after: int, dynamic: bool) 
             else execute(spread(graph, platform), graph, devices, recover=True)
         )
         with start as run:
-            check(run, graph, sequential(graph, graph.data))
+            check_results(run, graph, sequential(graph, graph.data))
             assert seen.injected
             assert run.recoveries
             assert {s.device for s in run.trace().spans if s.kind == "host"} == {"host"}
@@ -252,7 +245,7 @@ def test_a_bound_plan_continues_on_the_host_alone() -> None:
             for turn in range(3):
                 inputs = {f"x{n}": np.arange(64, dtype=DTYPE) + turn * n for n in range(3)}
                 run = runner.run(inputs)
-                check(run, graph, sequential(graph, inputs))
+                check_results(run, graph, sequential(graph, inputs))
         assert {lane.device for lane in runner.plan.lanes} == {"host"}
 
 
@@ -273,7 +266,7 @@ def test_completed_results_are_readable_after_all_devices_are_lost() -> None:
             run.result("late")
 
 
-def test_a_function_with_side_effects_is_not_called_twice_to_recover() -> None:
+def test_function_with_side_effects_is_called_once() -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("side effects")
     calls = []

@@ -83,7 +83,7 @@ def test_a_stream_continues_without_a_lost_device(in_flight: int) -> None:
         check([runner(inputs[0])], inputs[:1], graph)
 
 
-def test_a_replayed_stream_that_lost_a_device_is_replayed_on_the_other() -> None:
+def test_stream_is_replayed_on_the_other_device() -> None:
     platform, devices = live_on(2)
     graph, inputs = coupled_updates(), given_inputs(9)
     with bind(spread(graph, platform, ["cpu.0", "cpu.1"]), graph, devices, recover=True) as runner:
@@ -163,7 +163,7 @@ def test_waiting_for_another_generation_does_not_count_as_late() -> None:
 @pytest.mark.other_device
 @pytest.mark.gpu_shape
 @pytest.mark.parametrize("times", [1, 2, 4])
-def test_bind_recovers_from_failed_allocations_in_the_end_without_the_device(times: int) -> None:
+def test_bind_recovers_from_failed_allocations(times: int) -> None:
     platform, devices = live_on(2)
     graph, inputs = coupled_updates(), given_inputs(4)
     plan = spread(graph, platform, [d.name for d in platform.compute_devices])

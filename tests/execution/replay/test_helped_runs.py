@@ -159,7 +159,7 @@ def test_a_call_with_refused_helpers_is_completed(runs: list[NativeRun], monkeyp
         assert right(model(given(1)), given(1))
 
 
-def test_kernels_that_ask_for_their_launch_or_update_are_not_divided() -> None:
+def test_kernels_with_launch_queries_or_updates_are_not_split() -> None:
     def source(query: str) -> OpenCLSource:
         return OpenCLSource(f"kernel void f(global float *x) {{ x[{query}] = 1; }}", "f")
 

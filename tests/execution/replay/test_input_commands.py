@@ -167,7 +167,7 @@ def test_inputs_with_one_reader_are_read_in_place(runner: Runner, begun: list[bo
     assert begun == [True] * 12
 
 
-def test_repeated_calls_are_refused_after_a_run_until_the_next_call(runner: Runner, begun: list[bool]) -> None:
+def test_repeated_calls_are_refused_until_the_next_call(runner: Runner, begun: list[bool]) -> None:
     again = repeat_of(runner, ("y1",))
     with runner.run({"x": values(1)}) as run:
         assert again((values(2),)) is None

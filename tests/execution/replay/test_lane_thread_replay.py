@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.examples import examples
-from support.opened import REFUSED, live_on
-from support.running import ASSIGN_KERNEL, DTYPE, MIX, SPIN, graphs, plan_by, plan_on, sequential
+from support.opened import REFUSED, check_refused, live_on, refused_graph
+from support.running import ASSIGN_KERNEL, DTYPE, SPIN, graphs, inputs_of, plan_by, plan_on, sequential
 
 from syclsched.errors import DeadlineError, RunCancelledError, TaskFailedError, WaitTimeoutError
 from syclsched.execution import bind
@@ -39,11 +39,6 @@ def performed(monkeypatch: pytest.MonkeyPatch) -> list[LaneThreadSubmission]:
 
     monkeypatch.setattr(LaneThreadSubmission, "start", noted)
     return seen
-
-
-def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
-    rng = np.random.default_rng(seed)
-    return {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
 
 
 @given(data=st.data())
@@ -151,19 +146,11 @@ def test_the_run_after_a_cancelled_run_completes(performed: list[LaneThreadSubmi
 
 def test_a_refused_kernel_is_named_and_the_rest_completes(performed: list[LaneThreadSubmission]) -> None:
     platform, devices = live_on(None)
-    graph = TaskGraph("refused")
-    x = graph.array("x", data=np.arange(100))
-    for name, operation in (("before", MIX), ("bad", REFUSED), ("after", MIX), ("child", MIX)):
-        y = graph.array(f"y_{name}", data=np.zeros(100, DTYPE))
-        graph.kernel(operation, name=name, x=graph.arrays["y_bad"] if name == "child" else x, y=y, a=1)
+    graph = refused_graph()
     with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
         for _ in range(2):
             run = runner.run()
-            with pytest.raises(TaskFailedError, match=r"task 'bad' .*could not be submitted"):
-                run.wait(timeout=60)
-            outcome = {s.task: s.outcome for s in run.trace().spans if s.kind == "launch"}
-            assert outcome == {"before": "done", "bad": "failed", "after": "done", "child": "cancelled"}
-            np.testing.assert_array_equal(run.result("y_after"), 2 * np.arange(100))
+            check_refused(run)
     assert len(performed) == 2
 
 
@@ -220,7 +207,7 @@ def test_a_result_is_readable_before_the_run_ends(performed: list[LaneThreadSubm
     assert performed
 
 
-def test_injected_faults_go_the_way_of_submissions(performed: list[LaneThreadSubmission]) -> None:
+def test_injected_faults_act_as_those_of_submissions(performed: list[LaneThreadSubmission]) -> None:
     _, devices = live_on(None)
     graph, plan = ladder(steps=4)
     with bind(plan, graph, devices) as runner:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.gpu_shape import OTHER_DEVICE
 from support.opened import live_on
-from support.running import DTYPE, MIX, graphs, plan_by, sequential
+from support.running import DTYPE, MIX, graphs, inputs_of, plan_by, sequential
 
 from syclsched.devices.programs import joined_launches
 from syclsched.errors import TaskFailedError
@@ -62,11 +62,6 @@ def units_of(
     return [
         tuple(node.instruction.task or "" for node in unit) for unit in units if unit[0].instruction.kind == "launch"
     ]
-
-
-def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
-    rng = np.random.default_rng(seed)
-    return {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
 
 
 def together(units: list[tuple[str, ...]], first: str, second: str) -> bool:

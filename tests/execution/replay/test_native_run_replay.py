@@ -143,7 +143,7 @@ def test_short_runs_are_tried_on_the_calling_thread(local_queues: None, on_calle
 
 
 @pytest.mark.parametrize(("submitted_ns", "runs"), [(1_000_000, 6), (1, 2)])
-def test_trials_end_early_where_the_calling_thread_is_clearly_faster(
+def test_trials_end_early_if_clearly_faster(
     local_queues: None, monkeypatch: pytest.MonkeyPatch, submitted_ns: int, runs: int
 ) -> None:
     made: list[NativeRun] = []
@@ -212,36 +212,34 @@ def test_slow_calls_continue_as_runs(runner: Any, flown: list[int], monkeypatch:
     assert STILL_RUNNING in flown
 
 
+def check_interrupted(runner: Any, monkeypatch: pytest.MonkeyPatch, interrupted: Any) -> None:
+    """Check the results of calls after others that were interrupted."""
+    bound, wanted = runner
+    for turn in range(5):
+        with monkeypatch.context() as patch:
+            patch.setattr(NativeRun, "run_blocking", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                bound({"y": inputs(turn)})
+        assert np.array_equal(bound({"y": inputs(turn)})["y"], wanted(inputs(turn)))
+
+
 @needs_onednn
 def test_an_interrupted_run_ends_before_the_next_begins(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    bound, wanted = runner
     run_blocking = NativeRun.run_blocking
 
     def interrupted(self: NativeRun, targets: Any, seconds: float) -> int:
         run_blocking(self, targets, 0.0)
         raise KeyboardInterrupt
 
-    for turn in range(5):
-        with monkeypatch.context() as patch:
-            patch.setattr(NativeRun, "run_blocking", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                bound({"y": inputs(turn)})
-        assert np.array_equal(bound({"y": inputs(turn)})["y"], wanted(inputs(turn)))
+    check_interrupted(runner, monkeypatch, interrupted)
 
 
 @needs_onednn
 def test_a_run_interrupted_at_its_begin_ends_before_the_next(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    bound, wanted = runner
-
     def interrupted(self: NativeRun, targets: Any, seconds: float) -> int:
         raise KeyboardInterrupt
 
-    for turn in range(5):
-        with monkeypatch.context() as patch:
-            patch.setattr(NativeRun, "run_blocking", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                bound({"y": inputs(turn)})
-        assert np.array_equal(bound({"y": inputs(turn)})["y"], wanted(inputs(turn)))
+    check_interrupted(runner, monkeypatch, interrupted)
 
 
 @needs_onednn

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.gpu_shape import OTHER_DEVICE
 from support.opened import REFUSED, live_on
-from support.running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
+from support.running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, inputs_of, plan_by, plan_on, plans, sequential
 
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import ArgumentError, ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
@@ -30,11 +30,6 @@ from syclsched.model.platform import Platform
 
 pytestmark = pytest.mark.sycl
 Live = tuple[Platform, Any]
-
-
-def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
-    rng = np.random.default_rng(seed)
-    return {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
 
 
 def two_lane_graph(platform: Platform, size: int = 100) -> tuple[TaskGraph, Plan]:
@@ -167,7 +162,7 @@ def test_inputs_are_produced_only_when_there_is_room(live: Live) -> None:
         assert len(runner._bound.instances.generations) == 1  # type: ignore[union-attr]
 
 
-def test_one_at_a_time_is_a_loop_that_may_look_at_its_results(live: Live) -> None:
+def test_loop_one_at_a_time_may_read_its_results(live: Live) -> None:
     platform, devices = live
     graph, plan = two_lane_graph(platform)
     state = inputs_of(graph, 0)
@@ -248,7 +243,7 @@ def test_a_bad_input_and_a_producer_that_raises(live: Live) -> None:
         assert stream.closed and list(stream) == []
 
 
-def test_generations_that_do_not_fit_are_refused_with_the_sizes_or_fewer(live: Live) -> None:
+def test_generations_that_do_not_fit_are_refused_or_fewer(live: Live) -> None:
     platform, devices = live
     graph, plan = two_lane_graph(platform, 1000)  # three arrays of 8,000 bytes, two of them at a time
     spaces = [

@@ -115,7 +115,7 @@ def test_incomplete_or_failed_runs_are_not_measured() -> None:
     assert len(feed.queued) == before
 
 
-def test_tasks_that_share_cores_count_only_where_there_are_no_others() -> None:
+def test_tasks_sharing_cores_count_only_without_others() -> None:
     prepared, feed = prepared_on("cpu", 3), Feed()
     first, second, third = (prepared.work[number].task.name for number in sorted(prepared.work))
     some = replace(prepared, plan=slowed(prepared.plan, 2.0, [first, second]))

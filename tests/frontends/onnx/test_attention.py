@@ -213,7 +213,7 @@ def test_onnx_runtime_gives_zeros_for_queries_without_keys(opset: int) -> None:
     same_as_runtime([node], inputs, ["Y"], opset)
 
 
-def test_a_causal_mask_alone_needs_no_look_for_queries_without_keys() -> None:
+def test_causal_mask_needs_no_check_for_queries_without_keys() -> None:
     inputs = decoding(6, queries=3)
     inputs.pop("nonpad_kv_seqlen")
     kinds = [node.kind for node in rewrite(network_of(inputs, {"is_causal": 1}, 24)).network.nodes]

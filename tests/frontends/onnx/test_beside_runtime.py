@@ -51,7 +51,7 @@ def check(made: Any, *inputs: Mapping[str, Any]) -> None:
 
 @pytest.mark.parametrize("given", [(), ("end",), ("start", "end", "step")])
 @pytest.mark.parametrize("largest", [LARGEST, (1 << 31) - 1])
-def test_a_slice_backwards_to_the_largest_integer_is_one_to_the_first_element(given: Any, largest: int) -> None:
+def test_backward_slice_to_the_largest_integer(given: Any, largest: int) -> None:
     """It was empty."""
     slices = [node("Slice", ["x", "start", "end", "", "step"], ["y"])]
     bounds = [
@@ -79,7 +79,7 @@ def test_a_slice_backwards_to_the_largest_integer_is_one_to_the_first_element(gi
     ],
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8])
-def test_places_of_maxima(extents: tuple[int, ...], attributes: Mapping[str, Any], dtype: Any) -> None:
+def test_indices_of_maxima(extents: tuple[int, ...], attributes: Mapping[str, Any], dtype: Any) -> None:
     """The reference implementation errs where windows are not square, and fails with some pads."""
     given = np.random.default_rng(0).integers(0, 9, (2, 3, *extents)).astype(dtype)  # with equal ones
     check(

@@ -92,7 +92,7 @@ def test_linear_classifier(post: str, labels: list[int]) -> None:
 
 
 @pytest.mark.parametrize("post", ["NONE", "LOGISTIC"])
-def test_linear_classifier_of_two_classes_with_one_row_of_coefficients(post: str) -> None:
+def test_binary_linear_classifier_with_one_row(post: str) -> None:
     weights = array(4).tolist()
     same("LinearClassifier", X, outputs=2, coefficients=weights, intercepts=[0.2], post_transform=post, **PAIR)
 

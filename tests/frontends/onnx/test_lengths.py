@@ -59,7 +59,7 @@ def check(nodes: list[Any], outputs: Mapping[str, str], *inputs: Mapping[str, An
 POSITIVE = [node("Greater", ["x", "zero"], ["mask"]), node("NonZero", ["mask"], ["places"])]
 
 
-def test_places_of_numbers_that_are_not_zero() -> None:
+def test_indices_of_non_zero_numbers() -> None:
     check(POSITIVE, {"places": "int64"}, *({"x": x} for x in (X, NOTHING, ALL)))
 
 
@@ -312,7 +312,7 @@ def test_empty_values_of_unknown_length() -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
-def test_an_axis_of_unknown_length_that_is_at_most_one_stays_where_it_is(axis: int) -> None:
+def test_axis_of_unknown_length_at_most_one(axis: int) -> None:
     """With other axes of extent 1, the shapes alone do not identify the axis."""
     nodes = [
         node("Constant", [], ["where"], value_ints=[axis]),

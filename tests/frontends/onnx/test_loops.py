@@ -117,14 +117,14 @@ def test_scans_go_along_any_axis_in_both_directions(axis: int, backwards: int) -
     check(model([scan], inputs, "last Y Z"), inputs, tasks=1)
 
 
-def test_carried_values_change_places() -> None:
+def test_carried_values_are_swapped() -> None:
     body = graph([node("Add", ["h", "g"], ["s"]), node("Identity", ["c"], ["d"])], "i c h g k", "d g h s")
     looped = node("Loop", ["count", "", "H", "G", "K"], ["a", "b", "f"], body=body)
     inputs = {"H": H, "G": H + 1, "K": H * 2}
     check(model([looped], inputs, "a b f", count=np.array(7)), inputs)
 
 
-def test_carried_values_change_places_in_other_shapes() -> None:
+def test_carried_values_of_other_shapes_are_swapped() -> None:
     body = graph(
         [
             node("Reshape", ["g", "wide"], ["h1"]),
@@ -412,7 +412,7 @@ def test_results_of_unknown_length_in_a_body() -> None:
         imported(made)
 
 
-def test_a_loop_that_takes_long_for_some_values_leaves_other_threads_their_turn() -> None:
+def test_long_loop_releases_the_gil() -> None:
     """After short calls, which the calling thread would execute itself without releasing the GIL."""
     body = graph([*STEP[:1], node("Tanh", ["m"], ["h1"]), node("Identity", ["c"], ["d"])], "i c h", "d h1")
     looped = node("Loop", ["n", "", "H"], ["last"], body=body)

@@ -75,7 +75,7 @@ def test_a_fused_convolution_with_a_residual() -> None:
     same("FusedConv", inputs, order="x w _ z", group=2, pads=[1, 1, 1, 1], activation="Relu")
 
 
-def test_convolutions_and_poolings_of_channels_in_the_last_place() -> None:
+def test_channels_last_convolutions_and_poolings() -> None:
     x = whole(1, 8, 8, 3)
     same("NhwcMaxPool", {"x": x}, kernel_shape=[3, 3], strides=[2, 2])
     constants = {

@@ -67,7 +67,7 @@ def test_names_that_are_no_text_are_refused() -> None:
     assert "not valid UTF-8" in refusal(data.replace(b"abcdef", b"abc\xffef"))
 
 
-def test_an_output_may_stand_twice() -> None:
+def test_output_may_be_repeated() -> None:
     model = model_of([node("Relu", ["x"], ["y"])], {"x": (2,)}, ["y", "y"])
     assert imported(model).outputs == ("y",)
 

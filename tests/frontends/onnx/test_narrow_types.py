@@ -105,7 +105,7 @@ def test_stored_elements_must_be_all_there() -> None:
 
 
 @pytest.mark.sycl
-def test_a_model_of_bfloat16_is_called_with_it_and_computes_in_float32() -> None:
+def test_bfloat16_model_computes_in_float32() -> None:
     dtype, random = numpy_dtype("bfloat16"), np.random.default_rng(2)
     x, w = random.standard_normal((4, 8)).astype(dtype), random.standard_normal((8, 3)).astype(dtype)
     model = model_of(
@@ -178,7 +178,7 @@ def test_values_of_bodies_are_rounded(operator: str) -> None:
 
 @pytest.mark.parametrize("operator", ["Loop", "Scan"])
 @pytest.mark.parametrize("rounds", [0, 2, 6])
-def test_scan_outputs_of_any_number_of_rounds_have_the_shape_of_their_elements(operator: str, rounds: int) -> None:
+def test_scan_outputs_have_the_shape_of_their_elements(operator: str, rounds: int) -> None:
     """Without a round the shape was (0,)."""
     kind = NUMBERS["bfloat16"]
     value = lambda name, shape=None, of=kind: helper.make_tensor_value_info(name, of, shape)  # noqa: E731

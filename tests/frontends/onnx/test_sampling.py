@@ -48,7 +48,7 @@ def test_grids_must_fit(shape: Any, grid: Any, said: str) -> None:
         imported(model_of([made], {"x": shape, "grid": grid}, ["y"], opset=20))
 
 
-def test_places_that_are_no_numbers_pick_nothing_beyond_the_array() -> None:
+def test_nan_coordinates_read_nothing_beyond_the_array() -> None:
     from support.host_evaluation import evaluate
 
     made = helper.make_node("GridSample", ["x", "grid"], ["y"], mode="nearest", padding_mode="border")
@@ -59,7 +59,7 @@ def test_places_that_are_no_numbers_pick_nothing_beyond_the_array() -> None:
 
 @pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("align", [0, 1])
-def test_the_nearest_of_places_halfway_between_two(padding_mode: str, align: int) -> None:
+def test_nearest_of_two_equally_near_positions(padding_mode: str, align: int) -> None:
     # Coordinates are rounded first, then moved into the array.
     made = helper.make_node(
         "GridSample", ["x", "grid"], ["y"], mode="nearest", padding_mode=padding_mode, align_corners=align

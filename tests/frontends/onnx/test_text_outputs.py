@@ -76,7 +76,7 @@ def test_numbers_become_text_and_text_is_moved() -> None:
     ],
     ids=lambda each: getattr(each, "op_type", ""),
 )
-def test_other_uses_of_text_and_maps_are_refused_with_the_way_out(user: Any, said: str) -> None:
+def test_other_uses_of_text_and_maps_are_refused_with_a_hint(user: Any, said: str) -> None:
     made = model([classifier(TEXTS, "text"), zip_map(TEXTS, "text"), user], ["y"])
     with pytest.raises(ModelError) as caught:
         imported(made, {"x": (2, 4)})

@@ -120,7 +120,7 @@ def test_classifier(post: str, labels: list[int]) -> None:
     same("TreeEnsembleClassifier", X, outputs=2, **said, base_values=[0.1, 0.4, -0.2][: len(labels)])
 
 
-def test_of_two_classes_that_trees_know_the_one_with_more_is_the_label() -> None:
+def test_label_of_two_classes_has_the_larger_score() -> None:
     said = forest(2, what="class", classlabels_int64s=[4, 2])
     made = model("TreeEnsembleClassifier", {"x": X}, 2, **said)
     got = evaluate(imported(made), {"x": X})

@@ -127,7 +127,7 @@ def test_convolutions(onednn: Any, case: Case) -> None:
 @pytest.mark.parametrize("channels", CHANNELS)
 @pytest.mark.parametrize("kernel", [1, 3])
 @pytest.mark.parametrize("activation", [(), (("relu",),), (("clip", -0.5, 0.75),)])
-def test_a_residual_in_place_is_added_by_the_implementation_of_one_beside(
+def test_in_place_residual_uses_the_same_implementation(
     onednn: Any, channels: tuple[int, int, int], kernel: int, activation: Any
 ) -> None:
     window, found = Window((1, 1), (kernel // 2,) * 4, (1, 1)), []

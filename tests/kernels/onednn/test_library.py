@@ -44,7 +44,7 @@ def test_onednn_is_the_first_implementation_on_the_cpu() -> None:
     assert why(task, CPU) is None
 
 
-def test_the_emulator_is_left_to_others() -> None:
+def test_emulator_is_not_used_by_default() -> None:
     assert why(relu_of_product(), EMULATOR) == "kind is fpga, not cpu or gpu"
 
 

@@ -36,7 +36,7 @@ def test_layers(onednn: Any, case: Case, packed: bool) -> None:
 
 
 @pytest.mark.parametrize(("hidden", "taken"), [(64, False), (320, True)])
-def test_small_constant_weights_are_left_to_kernels(onednn: Any, hidden: int, taken: bool) -> None:
+def test_small_constant_weights_use_kernels(onednn: Any, hidden: int, taken: bool) -> None:
     operation = nn.recurrent("gru", (SIGMOID, TANH))
     arrays = {
         "y": unwritten((2, 1, hidden), "float32"),

@@ -70,7 +70,7 @@ def test_teams_of_work_items_reduce(queue: Any, data: st.DataObject) -> None:
 @pytest.mark.sycl
 @given(data=st.data())
 @settings(max_examples=examples(20), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
-def test_teams_of_work_items_find_places(queue: Any, data: st.DataObject) -> None:
+def test_argmax_by_teams_of_work_items(queue: Any, data: st.DataObject) -> None:
     shape, dtype = data.draw(SHAPES), data.draw(st.sampled_from(DTYPES))
     axis = data.draw(st.integers(0, len(shape) - 1))
     if refused(queue, dtype):

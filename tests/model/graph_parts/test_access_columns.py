@@ -41,7 +41,7 @@ def test_inputs_are_read_before_any_task_has_written_them(graph: TaskGraph) -> N
     assert graph.inputs() == tuple(needed)
 
 
-def test_an_explicit_edge_against_the_order_of_submission_changes_the_inputs() -> None:
+def test_edge_against_submission_order_changes_inputs() -> None:
     graph = TaskGraph()
     x, y = graph.array("x", (1,)), graph.array("y", (1,))
     for name, array in (("reader", x), ("other", y)):

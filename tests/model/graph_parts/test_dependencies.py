@@ -82,7 +82,7 @@ def names(*modes: AccessMode) -> list[tuple[str, str, str]]:
     return [(d.before, d.after, d.kind) for d in graph.dependencies()]
 
 
-def test_by_hand() -> None:
+def test_dependencies_of_access_sequences() -> None:
     assert names(W, R) == [("0", "1", "RAW")]
     assert names(R, W) == [("0", "1", "WAR")]
     assert names(W, W) == [("0", "1", "WAW")]
@@ -93,7 +93,7 @@ def test_by_hand() -> None:
     assert names(W, R, U) == [("0", "1", "RAW"), ("0", "2", "RAW"), ("1", "2", "WAR")]
 
 
-def test_barriers_by_hand() -> None:
+def test_dependencies_of_barriers() -> None:
     graph = TaskGraph()
     for name in ("a", "b"):
         graph.host(print, name=name)

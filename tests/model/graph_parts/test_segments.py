@@ -49,7 +49,7 @@ def test_the_transitive_closure_orders_exactly_conflicting_tasks(graph: TaskGrap
 
 
 @given(graphs(ranges=True))
-def test_segments_make_up_the_array_and_tasks_touch_all_of_them_or_nothing(graph: TaskGraph) -> None:
+def test_segments_partition_the_array(graph: TaskGraph) -> None:
     for name, segments in graph.segments().items():
         ends = [segment.rows for segment in segments]
         assert [start for start, _ in ends] == [0, *(stop for _, stop in ends[:-1])]

@@ -36,7 +36,7 @@ def later(calls: list[int] | None = None) -> Lane:
     return lazy_lane(LANE, make)
 
 
-def test_a_lane_is_made_once_when_it_is_looked_at() -> None:
+def test_lane_is_created_on_first_access() -> None:
     calls: list[int] = []
     lane = later(calls)
     assert (lane.name, lane.device, lane.kind, calls) == ("a:0", "a", "compute", [])
@@ -86,7 +86,7 @@ def test_predicted_plans_are_written_and_read_like_others() -> None:
     assert {s.predicted_finish_s for s in simulate(plan).spans} == {1.0, 3.0}
 
 
-def test_a_plan_is_made_verified_written_and_read_without_instruction_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_needs_no_instruction_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = workloads.get("cholesky")
     graph = kind.build(kind.options(n=256, tile=64)).graph
 

@@ -117,7 +117,7 @@ def test_uncertain_costs_say_how_uncertain_they_are() -> None:
     assert [line.split("ms")[1].strip() for line in lines if "opencl-c   " in line] == ["modelled ±25%  3.00x"]
 
 
-def test_explanations_name_a_faster_device_or_the_lack_of_alternatives() -> None:
+def test_explanations_name_faster_devices() -> None:
     slower = explain_task(two_devices(), "other")
     assert "alone, cpu would be faster by 400.0 µs" in slower
     only = explain_task(two_devices(), "first")

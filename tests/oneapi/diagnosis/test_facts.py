@@ -35,7 +35,7 @@ def test_render_nodes_and_their_permissions(tmp_path: Path, monkeypatch: pytest.
     assert diagnosis_facts.render_nodes(tmp_path / "absent") == ()
 
 
-def test_busy_fraction_from_two_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_fraction_from_two_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([(1000, 400), (1200, 450)])
     monkeypatch.setattr(diagnosis_facts, "_processor_times", lambda _: next(looks))
     assert diagnosis_facts.busy_fraction(sample_s=0.0) == pytest.approx(0.75)

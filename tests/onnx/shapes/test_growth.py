@@ -203,7 +203,7 @@ def test_nodes_that_cannot_grow_are_planned_for_each_extent(carried: bool) -> No
                 assert len(compiled.kept_shapes) == n + 1
 
 
-def test_a_past_beside_values_that_decide_extents() -> None:
+def test_growing_cache_and_values_that_decide_extents() -> None:
     nodes = [node("Tile", ["x", "n"], ["tiled"]), node("ReduceSum", ["tiled", "a1"], ["y"])]
     model = appending(*nodes, more={"n": (3,)}, dtypes={"n": 7})
     past = np.zeros((2, 3, 3), np.float32)

@@ -43,7 +43,7 @@ def test_ranges(kind: str) -> None:
     check(nodes, {"z": kind, "sum": kind}, values, 6)
 
 
-def test_a_range_as_long_as_a_constant_is_combined_with_it_on_the_device() -> None:
+def test_range_combined_with_a_constant_of_its_length() -> None:
     nodes = [
         node("Range", ["zero", "n", "one"], ["places"]),
         node("Unsqueeze", ["n", "first"], ["shape"]),
@@ -316,7 +316,7 @@ def test_inputs_of_another_dtype_leave_carried_values_as_they_are() -> None:
         np.testing.assert_array_equal(compiled.carried()["past"], past)
 
 
-def test_extents_from_large_inputs_beside_carried_values_are_planned_for_each() -> None:
+def test_extents_of_large_inputs_are_planned_for_each() -> None:
     nodes = [
         node("ReduceSum", ["m", "first"], ["n"], keepdims=0),
         node("ConstantOfShape", ["n"], ["zeros"]),

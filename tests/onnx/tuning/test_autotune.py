@@ -33,7 +33,7 @@ MODEL = Path(__file__).parents[3] / "examples" / "data" / "digits.onnx"
 
 
 @pytest.mark.parametrize("wins", ["library", "kernels", None])
-def test_all_bound_variants_but_the_winner_are_closed(monkeypatch, wins: str | None) -> None:
+def test_bound_variants_not_chosen_are_closed(monkeypatch, wins: str | None) -> None:
     closed = []
 
     def bound(name: str) -> SimpleNamespace:
@@ -229,7 +229,7 @@ def test_kernels_alone_are_always_tried_for_short_models(monkeypatch, quiet, fas
 @pytest.mark.parametrize(
     ("expected_s", "kernels_s", "wins"), [(1e-4, 1.0, True), (1e-4, 1.8, False), (1e-2, 1.0, False)]
 )
-def test_on_a_busy_machine_short_models_take_kernels_that_are_clearly_faster(
+def test_busy_machine_takes_clearly_faster_kernels_only(
     monkeypatch, expected_s: float, kernels_s: float, wins: bool
 ) -> None:
     harness = TuningHarness(monkeypatch)
@@ -344,7 +344,7 @@ def builder(monkeypatch, bind: Bindings, fails: BaseException | None = None, **o
         (False, None, True, 1),
     ],
 )
-def test_a_plan_for_all_memory_is_made_for_less_if_it_is_not_replayed(
+def test_plan_not_replayed_is_made_for_less_memory(
     monkeypatch, is_limited: bool, fails: BaseException | None, replayed: bool, bound: int
 ) -> None:
     bind = Bindings(replayed=replayed)
@@ -365,13 +365,13 @@ def test_a_plan_for_less_memory_takes_part_in_trials(monkeypatch, tries: bool) -
     assert bind.keys == (["tried of all", "tried of less", "tried of all"] if tries else [None] * 3)
 
 
-def test_a_plan_for_less_memory_that_cannot_be_bound_leaves_the_first(monkeypatch) -> None:
+def test_first_plan_stays_if_the_smaller_cannot_be_bound(monkeypatch) -> None:
     bind = Bindings(fails=True)
     found = builder(monkeypatch, bind, is_limited=True)()
     assert len(bind.keys) == 3 and found.runner is bind.made[-1] and not found.runner.closed
 
 
-def test_an_interrupt_while_a_plan_for_less_memory_is_made_leaves_nothing_open(monkeypatch) -> None:
+def test_interrupt_while_planning_leaves_nothing_open(monkeypatch) -> None:
     bind = Bindings()
     with pytest.raises(KeyboardInterrupt):
         builder(monkeypatch, bind, KeyboardInterrupt(), is_limited=True)()
@@ -440,7 +440,7 @@ def test_a_variant_also_measures_kernels_without_known_times(monkeypatch, quiet,
 
 
 @needs_onednn
-def test_kernels_that_cannot_win_are_not_raced(monkeypatch, quiet) -> None:
+def test_kernels_that_cannot_be_faster_are_not_compared(monkeypatch, quiet) -> None:
     harness = TuningHarness(monkeypatch, kernel_s=3e-3)
     monkeypatch.setattr(autotune, "time_alternating", lambda runs: pytest.fail("raced"))
     winner = harness.faster_variant()

@@ -55,7 +55,7 @@ def test_weights_count_once_and_arrays_of_a_task_together(kib: int, left_out: se
     assert oversized_tasks(products(), platform_of(kib)) == left_out
 
 
-def test_on_a_device_that_shares_the_hosts_memory_only_inputs_and_weights_must_fit() -> None:
+def test_only_inputs_and_weights_must_fit_in_shared_memory() -> None:
     platform = syclsched.describe(["cpu"])
 
     def left_out(kib: int) -> set[str]:
@@ -71,7 +71,7 @@ def test_on_a_device_that_shares_the_hosts_memory_only_inputs_and_weights_must_f
 @pytest.mark.parametrize(
     ("opencl_us", "taken"), [(100.0, "opencl-c"), (101.0, "opencl-c"), (120.0, "python"), (None, "python")]
 )
-def test_other_shapes_take_kernels_in_python_only_where_these_are_faster(opencl_us: float | None, taken: str) -> None:
+def test_python_kernels_for_other_shapes_only_if_faster(opencl_us: float | None, taken: str) -> None:
     """Before, each new shape of a BERT model compiled three kernels in Python that were no faster than OpenCL C."""
     graph = TaskGraph()
     x, y, z = (graph.array(name, (256,), "float32") for name in "xyz")

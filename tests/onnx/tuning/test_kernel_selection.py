@@ -50,7 +50,7 @@ def test_a_kernel_is_taken_if_it_gains_more_than_two_changes() -> None:
     assert select_kernels("abc", library, {"b": 3.0}, 1.0) == frozenset()
 
 
-def test_fewer_switches_count_at_the_ends_and_beside_kernel_only_tasks() -> None:
+def test_number_of_switches_at_ends_and_kernel_only_tasks() -> None:
     library = {"a": 5.0, "b": 5.0, "c": 5.0}
     assert select_kernels("abc", library, {"c": 3.9}, 1.0) == {"c"}
     assert select_kernels("abcd", library, {"c": 5.5, "d": 9.0}, 1.0) == {"d"}
@@ -92,7 +92,7 @@ def test_tasks_without_kernel_and_library_are_skipped() -> None:
 
 
 @needs_onednn
-def test_on_cpus_all_but_some_tasks_are_left_to_the_library() -> None:
+def test_library_runs_most_tasks_on_cpus() -> None:
     platform = syclsched.describe(["cpu"])
     graph = on_devices(product_graph(), platform, {"second"})
     by = {task.name: {each.name for each in task.operation.implementations} for task in graph.tasks}
@@ -100,7 +100,7 @@ def test_on_cpus_all_but_some_tasks_are_left_to_the_library() -> None:
 
 
 @needs_onednn
-def test_tasks_with_shapes_refused_by_kernels_stay_with_the_library() -> None:
+def test_shapes_refused_by_kernels_use_the_library() -> None:
     """Kernels were selected for other shapes of the same task; 8-bit kernels support no empty rows."""
     graph = TaskGraph()
     y, x = graph.array("y", (0, 4), "int32"), graph.array("x", (0, 8), "uint8")
@@ -180,7 +180,7 @@ def test_times_of_kernels_that_never_ran_are_estimated() -> None:
 
 
 @needs_onednn
-def test_a_kernel_that_never_ran_is_guessed_by_the_time_of_the_library_if_that_is_less(quiet) -> None:
+def test_untimed_kernel_is_estimated_by_the_library_if_faster(quiet) -> None:
     platform = syclsched.describe(["cpu"])
     (device,) = platform.compute_devices
     graph = product_graph().with_implementations(lambda _, each: each.name in ("onednn", "opencl-c"))
@@ -258,7 +258,7 @@ def test_times_of_untimed_kernels_are_estimated_from_other_sizes(quiet, sizes_th
 
 
 @needs_onednn
-def test_kernel_times_are_estimated_from_another_model_until_measured(quiet) -> None:
+def test_kernel_times_come_from_another_model_until_measured(quiet) -> None:
     platform = syclsched.describe(["cpu"])
     (device,) = platform.compute_devices
     costs, history, other, graph = CostModel(platform), History(), products_of((32, 40)), products_of((48, 64))
@@ -326,7 +326,7 @@ def test_what_nothing_is_known_of_stays_with_the_library_unless_it_is_little(qui
         assert len(found - {"softmax"}) == 7 and ("softmax" in found) == taken
 
 
-def test_on_a_busy_machine_no_time_is_remembered(monkeypatch) -> None:
+def test_no_times_are_stored_on_a_busy_machine(monkeypatch) -> None:
     readings = iter([CpuTimes(busy_s=0, total_s=0, own_s=0), CpuTimes(busy_s=1.5, total_s=2, own_s=0.5)])
     for module in (plan_comparison, kernel_selection):
         monkeypatch.setattr(module, "read_times", lambda: next(readings))

@@ -8,11 +8,10 @@ import signal
 import numpy as np
 import pytest
 from support.onednn_calls import needs_onednn
+from support.product_graph import product_graph
 
 import syclsched
 from syclsched.costs.history import MemoryHistory
-from syclsched.kernels.nn import matmul
-from syclsched.model.graph import TaskGraph
 from syclsched.model.profile import Quantity
 from syclsched.onnx.tuning import plan_comparison
 from syclsched.onnx.tuning.implementations import on_devices, without_implementations
@@ -63,7 +62,7 @@ def noisy(seconds: float, share: float, seed: int):
     return lambda turn: seconds * (1.0 + share * float(random.random()))
 
 
-def test_a_race_ends_as_soon_as_it_is_clear() -> None:
+def test_comparison_ends_when_it_is_clear() -> None:
     clear = Runs(noisy(1e-3, 0.05, 1), noisy(0.7e-3, 0.05, 2))
     assert [len(each) for each in clear.race()] == [LEAST_RUNS] * 2
     lost = Runs(noisy(1e-3, 0.05, 1), noisy(1.5e-3, 0.05, 2))
@@ -72,7 +71,7 @@ def test_a_race_ends_as_soon_as_it_is_clear() -> None:
     assert [len(each) for each in close.race()] == [MOST_RUNS] * 2
 
 
-def test_a_close_race_of_large_models_ends_after_a_while() -> None:
+def test_close_comparison_of_large_models_ends() -> None:
     found = Runs(noisy(1.0, 0.1, 1), noisy(0.98, 0.1, 2)).race()
     assert [len(each) for each in found] == [FEW_RUNS] * 2
 
@@ -106,7 +105,7 @@ def test_clear_comparisons_are_stored(quiet, device) -> None:
         assert is_known_faster(device, history, "other") is False
 
 
-def test_a_narrow_race_is_run_again_until_there_were_enough(quiet, device) -> None:
+def test_close_comparison_is_repeated(quiet, device) -> None:
     with HistoryStore(":memory:") as history:
         races = 0
         while is_known_faster(device, history, "graph") is None:
@@ -116,7 +115,7 @@ def test_a_narrow_race_is_run_again_until_there_were_enough(quiet, device) -> No
         assert is_known_faster(device, history, "graph") is False
 
 
-def test_a_noisy_race_is_corrected_by_the_next(quiet, device) -> None:
+def test_noisy_comparison_is_corrected_by_the_next(quiet, device) -> None:
     random = np.random.default_rng(0)
     with HistoryStore(":memory:") as history:
         wild = [list(1.0 + random.random(9)), list(1.5 + random.random(9))]
@@ -132,9 +131,7 @@ def test_a_noisy_race_is_corrected_by_the_next(quiet, device) -> None:
     [([0.5] * 5, True), ([0.85] * 5, False), ([0.3, 0.6, 0.9, 1.2, 1.5], False)],
     ids=["clear", "close", "noisy"],
 )
-def test_on_a_busy_machine_only_clear_gains_count_and_none_is_stored(
-    monkeypatch, device, with_kernels: list[float], faster: bool
-) -> None:
+def test_busy_machine_stores_no_gains(monkeypatch, device, with_kernels: list[float], faster: bool) -> None:
     readings = iter([CpuTimes(busy_s=0, total_s=0, own_s=0), CpuTimes(busy_s=1.5, total_s=2, own_s=0.5)])
     monkeypatch.setattr(plan_comparison, "read_times", lambda: next(readings))
     history = MemoryHistory()
@@ -157,15 +154,6 @@ def test_ctrl_c_is_deferred_until_both_times_are_stored(quiet, device) -> None:
             assert is_known_faster(device, history, "graph") is True
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def product_graph() -> TaskGraph:
-    graph = TaskGraph()
-    a, b, c = (graph.array(name, (32, 32), "float32") for name in "abc")
-    weights = syclsched.constant(np.eye(32, dtype=np.float32))
-    graph.kernel(matmul(), name="first", y=b, a=a, b=weights)
-    graph.kernel(matmul(), name="second", y=c, a=b, b=weights)
-    return graph
 
 
 @needs_onednn

@@ -42,7 +42,7 @@ def network() -> TaskGraph:
     return graph
 
 
-def test_each_convolution_by_variable_weights_gets_an_array_of_its_own() -> None:
+def test_convolutions_by_variable_weights_have_own_arrays() -> None:
     graph = network()
     changed = with_scratch_arrays(graph, CPU)
     assert {name for name in changed.arrays if name not in graph.arrays} == {
@@ -91,7 +91,7 @@ def test_filtering_kernels_can_replace_the_library() -> None:
 
 @needs_onednn
 @pytest.mark.parametrize(("extent", "taken"), [(14, NAME), (2, "onednn")])
-def test_other_shapes_for_which_the_chosen_kernel_is_none_are_left_to_the_library(extent: int, taken: str) -> None:
+def test_shapes_without_chosen_kernel_use_the_library(extent: int, taken: str) -> None:
     graph = TaskGraph()
     x, y = (graph.array(name, (2, extent, extent, 32), "float32") for name in "xy")
     w = graph.array("w", (32, 32, 3, 3), "float32")

@@ -168,7 +168,7 @@ def with_rates(platform: Platform, **rates: float) -> Platform:
 
 
 @pytest.mark.parametrize("name", ["cpu", "emulator", "xeon-8480", "iris-xe"])
-def test_memory_that_host_and_device_share_is_shared_where_no_kind_is_measurably_faster(name: str) -> None:
+def test_memory_kind_is_shared_unless_another_is_faster(name: str) -> None:
     assert not planned(inner(), load_platform([name])).memory
 
 

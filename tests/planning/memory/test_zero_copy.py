@@ -51,7 +51,7 @@ def copied(plan: Plan) -> list[tuple[str, str, str]]:
     return [(source.array, source.space, target.space) for source, target in pairs]
 
 
-def test_a_donated_input_stays_in_the_memory_of_the_device_that_updates_it() -> None:
+def test_donated_input_stays_in_memory_of_its_updater() -> None:
     graph, plain = updating(), placed(updating(donated=False))
     plan = placed(graph)
     verify(plan, graph)
@@ -80,7 +80,7 @@ def test_a_donated_input_that_two_memories_update_is_copied() -> None:
     assert not plan.residents
 
 
-def test_a_donated_input_that_the_host_writes_in_the_memory_of_its_reader_is_copied() -> None:
+def test_donated_input_written_by_host_is_copied() -> None:
     """The host's functions reach the device's memory, and write a result where the next reader wants it."""
     host = Device(HOST, HOST, HOST, HOST, "host", HOST, (HOST, "m0"))
     device = Device("d0", "k", "cpu", "opencl", "d", "m0", ("m0",), dtypes=("float64",), max_work_group_size=64)
@@ -114,7 +114,7 @@ def test_policies_assume_resident_donated_inputs() -> None:
 
 
 @pytest.mark.parametrize("shares", [True, False])
-def test_without_memory_for_them_donated_inputs_are_used_in_the_hosts_or_copied(*, shares: bool) -> None:
+def test_donated_inputs_without_device_memory(*, shares: bool) -> None:
     graph = updating()
     for name in ("v", "u"):
         other = graph.array(name, (SIZE,), DTYPE, donated=True)
@@ -135,7 +135,7 @@ def test_without_memory_for_them_donated_inputs_are_used_in_the_hosts_or_copied(
         assert {name for name, *_ in copied(plan)} & {"w", "v", "u"} == (set() if shares else {"w", "v", "u"} - kept)
 
 
-def test_only_donated_inputs_are_given_in_memory_that_the_host_cannot_reach() -> None:
+def test_only_donated_inputs_in_memory_unreachable_for_host() -> None:
     graph = updating(donated=False)
     wrong = replace(placed(graph), memory=placed(updating()).memory)
     with pytest.raises(IncompletePlanError, match="an input can only be given where the host can write"):

@@ -62,9 +62,7 @@ def test_tasks_without_writes_become_fences() -> None:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("native", [False, True])
-def test_a_run_makes_no_more_fences_than_planned_and_none_below_sycl(
-    native: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_makes_no_more_fences_than_planned(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     from syclsched.api import with_lanes
     from syclsched.devices import discover, open_devices
     from syclsched.devices.backends import opencl

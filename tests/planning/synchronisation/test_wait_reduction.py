@@ -57,9 +57,7 @@ def test_the_reduction_of_a_graph_orders_the_same_tasks(graph: TaskGraph) -> Non
 
 
 @given(edge_lists(max_nodes=40), st.integers(1, 4), st.data())
-def test_waits_and_lane_order_imply_every_dependency_and_no_wait_is_implied_by_others(
-    case: tuple[int, Edges], lanes: int, data: st.DataObject
-) -> None:
+def test_waits_are_sufficient_and_irredundant(case: tuple[int, Edges], lanes: int, data: st.DataObject) -> None:
     count, edges = case
     lane = data.draw(st.lists(st.integers(0, lanes - 1), min_size=count, max_size=count))
     holds = data.draw(st.lists(st.booleans(), min_size=count, max_size=count))

@@ -79,7 +79,7 @@ def test_the_peak_includes_prefetched_arrays(buffers: int, makespan_s: float) ->
         assert plan.peak_bytes["left"] == buffers * 8000
 
 
-def test_prefetches_precede_concurrent_work_and_follow_dependencies() -> None:
+def test_order_of_prefetches() -> None:
     # Lane 0 computes 0 (1 s), 1 (5 s) and 2; lane 1 copies in 3, 4 (of 0) and 5, and copies out 6 (of 0).
     starts, before = ragged([[], [], [3], [], [0], [], [0]])
     lane, duration = np.array([0, 0, 0, 1, 1, 1, 1]), np.array([1.0, 5.0, 1.0, 1.0, 1.0, 1.0, 1.0])

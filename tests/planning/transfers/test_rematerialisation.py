@@ -132,7 +132,7 @@ def test_recomputation_avoids_a_full_host_memory() -> None:
         build_plan(once, tight, Schedule("by hand", tuple(assigned)), dict.fromkeys((a.task for a in assigned), 1.0))
 
 
-def test_values_of_host_tasks_are_recomputed_if_host_memory_is_short() -> None:
+def test_host_values_are_recomputed_if_memory_is_short() -> None:
     graph, schedule, durations = reversed_chain(6)
     assigned = tuple(replace(a, device=HOST, implementation="host") for a in schedule.assignments)
     plan = build_plan(graph, gpu(32, host_bytes=32), replace(schedule, assignments=assigned), durations)

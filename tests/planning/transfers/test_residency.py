@@ -65,7 +65,7 @@ def test_a_plan_that_does_not_fit_is_rewritten_until_it_does(
 
 
 @given(cases())
-def test_less_than_the_largest_task_needs_is_refused_with_the_sizes(case: ScheduledGraph) -> None:
+def test_limit_below_the_largest_task_is_refused(case: ScheduledGraph) -> None:
     homes = {d.name: d.space for d in case.platform.devices if len(d.reaches) == 1 and not d.is_host}
     needs = [(task_bytes(case, a.task), homes[a.device]) for a in case.schedule.assignments if a.device in homes]
     needed, space = max(needs, default=(0, ""))

@@ -126,7 +126,7 @@ def test_readers_wait_only_for_writers_of_overlapping_rows() -> None:
     assert plan.counters.copied_bytes == 2 * 8 * 100  # through the host
 
 
-def test_a_dropped_dependency_is_refused_with_the_rows_where_both_meet() -> None:
+def test_dropped_dependency_is_refused_naming_the_rows() -> None:
     graph = TaskGraph("dropped")
     a = graph.array("a", (100,))
     graph.kernel(WRITE, name="first", p0=a[:60])

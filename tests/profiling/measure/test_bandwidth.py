@@ -20,7 +20,7 @@ def cpu(**changes: Any) -> Device:
     return replace(device, **changes)
 
 
-def test_the_triad_is_larger_than_the_caches_and_smaller_than_the_memory(tmp_path: Path) -> None:
+def test_triad_size_is_between_caches_and_memory(tmp_path: Path) -> None:
     large = cpu(global_memory_bytes=1 << 40)
     assert triad_bytes(large, 64 << 20) == 256 << 20
     assert triad_bytes(large, 0) == 48 << 20

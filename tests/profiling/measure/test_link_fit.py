@@ -34,7 +34,7 @@ def test_a_large_absolute_error_does_not_drown_the_latency() -> None:
         st.tuples(st.integers(1, 1 << 30), st.floats(1e-8, 10.0)), min_size=2, max_size=12, unique_by=lambda p: p[0]
     )
 )
-def test_coefficients_are_never_negative_and_no_worse_than_either_alone(points: list[tuple[int, float]]) -> None:
+def test_coefficients_are_non_negative_and_optimal(points: list[tuple[int, float]]) -> None:
     fit = fit_link(points)
     assert fit.latency_s >= 0
     assert 0 < fit.bandwidth_bytes_per_s <= UNLIMITED_BYTES_PER_S

@@ -85,14 +85,14 @@ def test_doubted_times_and_their_alternatives_are_provisional() -> None:
         for key in (KEY, other, elsewhere):
             history.record(key, [1.0] * 5)
         history.record(in_run_key(KEY), [1.0] * 5, source="run")
-        history.doubt(KEY)
+        history.distrust(KEY)
         found = {key: history.lookup(key) for key in (KEY, other, elsewhere, in_run_key(KEY))}
     assert [quantity is not None and is_provisional(quantity) for quantity in found.values()] == [
         True, True, False, False,
     ]  # fmt: skip
 
 
-def test_a_file_of_an_earlier_version_is_read_and_its_times_are_provisional(tmp_path: Path) -> None:
+def test_times_of_an_earlier_file_version_are_provisional(tmp_path: Path) -> None:
     import sqlite3
 
     path = tmp_path / "h.sqlite3"
@@ -138,7 +138,7 @@ def test_old_estimates_follow_a_machine_that_became_slower() -> None:
         assert history.lookup(KEY) is not None and history.lookup(KEY).value == 4.0  # type: ignore[union-attr]
 
 
-def test_operations_devices_or_everything_can_be_forgotten() -> None:
+def test_times_of_operations_or_devices_can_be_deleted() -> None:
     keys = [HistoryKey(device, name, "i", "1", "s") for device in ("cpu-1", "gpu-2") for name in ("gemm", "trsm")]
     with HistoryStore(":memory:") as history:
         for key in keys:
@@ -366,7 +366,7 @@ def test_a_file_that_can_be_written_no_more_is_replaced_by_memory(tmp_path: Path
         assert [sample.seconds for sample in store.stored(KEY)][-1:] == [3.0]
 
 
-def test_a_file_that_took_the_place_of_another_is_opened(tmp_path: Path) -> None:
+def test_replaced_file_is_opened(tmp_path: Path) -> None:
     path = tmp_path / "history.sqlite3"
     with HistoryStore(path) as store:
         store.record(KEY, [1.0])

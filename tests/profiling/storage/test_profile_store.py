@@ -57,7 +57,7 @@ def test_different_keys_have_different_files(keys: list[str]) -> None:
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", "null", "{}"])
-def test_a_damaged_stored_profile_is_an_error_with_the_way_out(tmp_path: Path, damage: str) -> None:
+def test_damaged_stored_profile_is_an_error_with_a_hint(tmp_path: Path, damage: str) -> None:
     store = ProfileStore(tmp_path)
     path = store.save(device_profile("key-cpu"))
     path.write_text(damage)
@@ -126,7 +126,7 @@ def test_a_busy_machine_does_not_set_the_number_of_lanes(tmp_path: Path) -> None
     assert (found.lanes, found.profile) == (1, noisy)
 
 
-def test_a_busy_machine_does_not_prove_that_cores_are_not_shared() -> None:
+def test_busy_machine_does_not_decide_core_sharing() -> None:
     from dataclasses import replace
 
     quiet = pair_profile("key-cpu", "key-accelerator", interference=0.0)

@@ -158,7 +158,7 @@ def test_a_task_without_eligible_device_is_refused(devices: Sequence[str]) -> No
         build(graph, PLATFORM.select(devices))
 
 
-def test_a_platform_without_devices_and_a_graph_with_a_cycle_are_refused() -> None:
+def test_no_devices_and_cycles_are_refused() -> None:
     graph = TaskGraph()
     first, second = graph.barrier(name="a"), graph.barrier(name="b")
     with pytest.raises(EmptyPlatformError):

@@ -22,7 +22,7 @@ def row(start: Ints, values: Ints | Floats, index: int) -> list[Any]:
     return found
 
 
-def test_tasks_stand_in_topological_order_and_remember_their_own() -> None:
+def test_tasks_in_topological_order_with_submission_order() -> None:
     problem = problem_from_matrices([[1.0], [2.0], [3.0]], {(2, 0): 4.0}, priorities=[7, 8, 9])
     t = problem.tables
     assert problem.names == ("t1", "t2", "t0")

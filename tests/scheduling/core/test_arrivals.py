@@ -70,7 +70,7 @@ def test_an_update_on_another_device_moves_the_array() -> None:
     assert state.data.origin.tolist() == [HOST, GPU, HOST]
 
 
-def test_no_way_is_infinite() -> None:
+def test_arrival_without_a_route_is_infinite() -> None:
     inf = math.inf
     latency = [[0.0, 0.0, inf], [0.0, 0.0, inf], [inf, inf, 0.0]]
     state = make_partial_schedule(problem([4.0], [{0: WRITE}, {0: READ}], latency).tables)

@@ -86,7 +86,7 @@ def test_sufferage(problem: Problem) -> None:
 
 
 @given(problems(channels=False, whole=True))
-def test_etf_never_starts_a_task_later_than_another_that_was_ready_could_start(problem: Problem) -> None:
+def test_etf_starts_the_earliest_ready_task(problem: Problem) -> None:
     """Replayed in order of start, each start is the earliest of all ready tasks on all devices."""
     timetable = get("etf").schedule(problem)
     reference = Reference(problem)

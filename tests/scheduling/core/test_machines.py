@@ -62,7 +62,7 @@ def test_the_machines_left_out_are_hardly_missed(policy: str, graph: TaskGraph) 
 
 
 @pytest.mark.parametrize("policy", ["heft", "mcp", "peft"])
-def test_machines_that_have_been_idle_for_longest_are_not_preferred(policy: str) -> None:
+def test_longest_idle_machine_is_not_preferred(policy: str) -> None:
     """Before, four slow machines that were free earlier kept tasks from the fast ones, which were free in time, too."""
     slow, fast = 12, 4
     costs = np.full((2 * fast + 1, slow + fast), np.inf)

@@ -13,7 +13,7 @@ from syclsched.scheduling import problem_from_matrices
 from syclsched.scheduling.core.orders import list_order, positions
 
 
-def test_equal_ranks_go_by_the_next_rank_then_priority_then_submission() -> None:
+def test_order_of_equal_ranks() -> None:
     problem = problem_from_matrices([[1.0]] * 6, {}, priorities=[0, 3, 0, 0, 0, 0])
     first, second = np.array([5.0, 5.0, 5.0, 7.0, 5.0, 5.0]), np.array([0.0, 0.0, 0.0, 0.0, 2.0, 0.0])
     order = np.argsort(positions(problem.tables, first, second)).tolist()

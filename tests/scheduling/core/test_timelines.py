@@ -83,7 +83,7 @@ def test_an_empty_timeline_is_free_at_once() -> None:
 
 
 @pytest.mark.parametrize(("ready_s", "start_s"), [(0.0, 0.0), (0.5, 1.0), (1.0, 1.0), (1.5, 2.0), (2.0, 2.0)])
-def test_an_instant_stands_between_two_that_touch_but_not_inside_one(ready_s: float, start_s: float) -> None:
+def test_instant_between_touching_intervals(ready_s: float, start_s: float) -> None:
     lines = make_timelines(1, 4)
     insert_node(lines.link, lines.time, 4, 0, 0.0, 1.0)
     insert_node(lines.link, lines.time, 4, 1, 1.0, 2.0)

@@ -125,7 +125,7 @@ def test_a_result_is_copied_home_from_a_surviving_copy(channel: tuple[int, int] 
     assert run_dynamic(problem, Eager(), events=(Failure("d0", 5.0),)).makespan_s == 5.0
 
 
-def test_hybrid_deviates_when_a_device_fails_and_a_plan_alone_does_not() -> None:
+def test_hybrid_deviates_when_a_device_fails() -> None:
     problem = problem_from_matrices([[1.0, 1.0]] * 20, {})
     plan = Heft().schedule(problem)
     hybrid = run_dynamic(problem, Hybrid(plan), events=(Failure("p0", 4.5),))

@@ -72,7 +72,7 @@ def state(
     )  # fmt: skip
 
 
-def test_eager_gives_the_first_task_to_the_first_lane_that_can_run_it() -> None:
+def test_eager_uses_the_first_eligible_lane() -> None:
     now = state(known([[INF, 1.0], [9.0, 1.0], [1.0, 1.0]]), ready=[0, 1, 2])
     assert Eager().decide(now) == [Decision(1, 0, True), Decision(0, 1, True)]
     now.lanes[0].running = 3
@@ -113,14 +113,14 @@ def test_locality_prefers_urgent_tasks_then_resident_data() -> None:
     assert Locality().decide(state(what, queues={0: [0, 1, 2, 3]})) == [Decision(1, 0, True)]
 
 
-def test_stealing_takes_the_newest_of_its_own_and_the_oldest_of_the_longest_queue() -> None:
+def test_stealing_order_of_own_and_other_queues() -> None:
     what = known([[1.0, 1.0, 1.0]] * 6)
     assert WorkStealing().decide(state(what, queues={0: [0, 1, 2], 1: [3, 4]})) == [
         Decision(2, 0, True), Decision(4, 1, True), Decision(0, 2, True),
     ]  # fmt: skip
 
 
-def test_a_thief_prefers_its_own_device_then_memory_it_reaches() -> None:
+def test_stealing_prefers_own_device_then_reachable_memory() -> None:
     what = known([[1.0, 1.0, 1.0]] * 4, device_of=[0, 1, 2, 2])
     victims = state(what, queues={0: [0], 1: [1], 2: [2]})
     for processor in range(3):
@@ -131,7 +131,7 @@ def test_a_thief_prefers_its_own_device_then_memory_it_reaches() -> None:
     assert WorkStealing().decide(victims) == [Decision(1, 3, True)]
 
 
-def test_stealing_hands_a_task_to_the_lane_that_made_it_ready_if_that_can_run_it() -> None:
+def test_stealing_binds_to_the_lane_that_released_the_task() -> None:
     made = state(known([[1.0, 1.0], [1.0, INF]]), ready=[0, 1])
     made.released_by[:] = [1, 1]
     assert WorkStealing().decide(made) == [Decision(0, 1, False)]
@@ -155,7 +155,7 @@ def plan_of(processor: list[int], start_s: list[float], finish_s: list[float]) -
     return Timetable(np.array(processor), np.array(start_s), np.array(finish_s))
 
 
-def test_the_hybrid_waits_for_the_next_task_of_the_plan_only_while_the_plan_is_right() -> None:
+def test_hybrid_waits_for_planned_task_until_deviation() -> None:
     plan = plan_of([0, 0, 1], [0.0, 1.0, 0.0], [1.0, 2.0, 1.0])
     now = state(known([[1.0, 1.0]] * 3, levels=[0, 1, 2], planned=[0, 0, 1]), queues={0: [1]})
     now.lanes[0].ahead = [0, 1]
@@ -165,7 +165,7 @@ def test_the_hybrid_waits_for_the_next_task_of_the_plan_only_while_the_plan_is_r
     assert Hybrid(plan).decide(now) == [Decision(1, 0, True)]
 
 
-def test_the_hybrid_steals_tasks_that_would_end_later_on_their_lane() -> None:
+def test_hybrid_steals_tasks_that_would_end_later() -> None:
     plan = plan_of([0, 0, 0], [0.0, 2.0, 4.0], [2.0, 4.0, 6.0])
     what = known(
         [[2.0, 3.0], [2.0, 1.0], [2.0, 3.0]], levels=[0, 1, 2], planned=[0, 0, 0], reads=[[], [0], []], nbytes=[1.0]

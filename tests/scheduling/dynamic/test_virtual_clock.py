@@ -92,7 +92,7 @@ def test_timetables_hold_by_the_true_times(kind: str, data: st.DataObject, seed:
 
 @settings(max_examples=examples(40))
 @given(problems(channels=True, unreachable=True))
-def test_data_that_cannot_be_moved_is_left_where_it_can_be_used_or_refused(problem: Problem) -> None:
+def test_immovable_data_stay_or_are_refused(problem: Problem) -> None:
     for policy in DYNAMIC_POLICIES:
         try:
             run = run_dynamic(problem, policy)
@@ -102,7 +102,7 @@ def test_data_that_cannot_be_moved_is_left_where_it_can_be_used_or_refused(probl
         validate(problem, run.timetable, policy=policy.name)
 
 
-def test_a_dead_end_names_the_task() -> None:
+def test_unreachable_data_names_the_task() -> None:
     problem = problem_from_matrices([[1.0, np.inf], [np.inf, 1.0]], {(0, 1): 1.0})
     latency = np.array([[0.0, np.inf], [np.inf, 0.0]])
     cut = with_tables(problem, latency_s=latency)
@@ -162,7 +162,7 @@ def test_an_empty_problem_is_done_at_once() -> None:
     assert (run.log, run.timetable.makespan_s, run.stolen) == ((), 0.0, 0)
 
 
-def test_copies_of_wanted_results_and_fetches_take_turns_on_a_channel() -> None:
+def test_result_copies_and_fetches_share_a_channel() -> None:
     # t0 on p0 makes 4 s worth of data for each of t1, t2 on p1: p0 sends one after the other.
     problem = problem_from_matrices(
         [[1.0, np.inf], [np.inf, 1.0], [np.inf, 1.0]], {(0, 1): 4.0, (0, 2): 4.0}, contention="one-port"

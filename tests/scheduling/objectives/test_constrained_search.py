@@ -23,7 +23,7 @@ from syclsched.scheduling.objectives.constrained_search import search
 from syclsched.scheduling.objectives.metrics import evaluate
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.search.constrained.evaluator import ConstrainedEvaluator
-from syclsched.scheduling.search.constrained.memory_accounting import LIMIT, OVER
+from syclsched.scheduling.search.constrained.memory_accounting import EXCESS, LIMIT
 from syclsched.scheduling.tables import NOTHING
 
 
@@ -78,12 +78,12 @@ def test_limits_that_the_decoder_keeps_are_kept_at_every_instant(channels: bool)
         space = which % len(problem.spaces)
         assume(space not in problem.tables.want_space)
         evaluator = ConstrainedEvaluator(problem)
-        room = evaluator.state.room
-        room[space, LIMIT] = 0.0
+        memory = evaluator.state.memory
+        memory[space, LIMIT] = 0.0
         evaluator.load(order, processor)
-        room[space, LIMIT] = limit = factor * room[space, OVER]  # the minimum that the order needs
+        memory[space, LIMIT] = limit = factor * memory[space, EXCESS]  # the minimum that the order needs
         evaluator.load(order, processor)
-        assert room[space, OVER] == 0.0
+        assert memory[space, EXCESS] == 0.0
         timetable = evaluator.timetable()
         validate(problem, timetable)
         peak = ItemPlacements(problem, timetable).peak_bytes(makespan_s(problem, timetable))

@@ -85,7 +85,7 @@ def two_devices() -> Problem:
     )
 
 
-def test_a_small_case_by_hand() -> None:
+def test_metrics_of_a_small_timetable() -> None:
     problem = two_devices()
     timetable = Timetable(np.array([0, 1, 0]), np.array([0.0, 1.5, 1.0]), np.array([1.0, 3.5, 4.0]))
     metrics = evaluate(problem, timetable)

@@ -211,7 +211,7 @@ def test_equal_arguments_give_equal_answers() -> None:
 
 
 @pytest.mark.parametrize("release_s", [1e3, 1e6, 1e9])
-def test_tasks_shorter_than_the_precision_of_their_times_end_no_search(release_s: float) -> None:
+def test_tasks_shorter_than_the_precision_of_times(release_s: float) -> None:
     problem = problem_from_matrices([[1e-10]] * 3, {})
     problem = replace(problem, tables=frozen(problem.tables._replace(release_s=np.full(3, release_s))))
     schedule = modulo_schedule(problem, get("heft").schedule(problem))
@@ -219,7 +219,7 @@ def test_tasks_shorter_than_the_precision_of_their_times_end_no_search(release_s
     assert schedule.start_s.min() >= release_s
 
 
-def test_rounding_of_copies_does_not_move_them_before_their_producers() -> None:
+def test_rounded_copies_stay_behind_their_producers() -> None:
     """The copy ends at 0.9, so by subtraction it begins 6e-17 s before its producer, at 0.3."""
     problem = build(
         [[0.3, math.inf], [1e-17, math.inf], [math.inf, 1.0]], [[0], [1]], [8.0, 8.0, 8.0], [0, 0, 1],

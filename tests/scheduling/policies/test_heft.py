@@ -9,7 +9,7 @@ from syclsched.scheduling import problem_from_matrices, validate
 from syclsched.scheduling.policies.heft import Heft
 
 
-def test_free_communication_needs_no_luck() -> None:
+def test_two_equal_chains_get_one_processor_each() -> None:
     """Two equal chains on two processors: each gets one."""
     edges = {(0, 2): 5.0, (2, 4): 5.0, (1, 3): 5.0, (3, 5): 5.0}
     timetable = Heft().schedule(problem_from_matrices([[1.0, 1.0]] * 6, edges))

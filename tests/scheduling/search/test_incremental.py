@@ -47,7 +47,7 @@ def test_a_list_schedule_is_decoded_into_one_that_is_no_longer(problem: Problem)
 
 @given(problems(channels=False), st.integers(0, 1000))
 @settings(max_examples=examples(20), deadline=None)
-def test_incremental_moves_equal_a_complete_decoding_and_can_be_undone(problem: Problem, seed: int) -> None:
+def test_incremental_moves_equal_complete_decoding(problem: Problem, seed: int) -> None:
     evaluator, _ = begin(problem, seed)
     search = evaluator.state
     for step in range(30):
@@ -88,7 +88,7 @@ def test_abandoned_decodings_leave_no_dirty_nodes(problem: Problem, seed: int, s
 
 @given(problems(channels=False))
 @settings(max_examples=examples(30), deadline=None)
-def test_the_critical_path_leads_without_a_gap_from_the_beginning_to_the_end(problem: Problem) -> None:
+def test_critical_path_has_no_gap(problem: Problem) -> None:
     search = begin(problem, 0)[0].state
     path = search.path[: critical_path(search)].tolist()
     nodes = search.nodes[:-1]

@@ -15,7 +15,7 @@ from syclsched.model.platform import HOST, Device, MemorySpace, Platform
 from syclsched.model.schedule import Schedule
 from syclsched.model.trace import Span, Trace
 from syclsched.tracing.analysis.causes import find_start_causes
-from syclsched.tracing.analysis.critical_path import critical_path, makespan_with_more_lanes_s, retimed_makespan_s
+from syclsched.tracing.analysis.critical_path import critical_path, makespan_with_twice_the_lanes_s, retimed_makespan_s
 from syclsched.tracing.analysis.idle import lane_idle, overlap_share
 
 
@@ -37,7 +37,7 @@ BY_HAND = trace_of(
 )
 
 
-def test_the_reasons_of_a_lane_that_waits_for_a_copy_and_for_the_host() -> None:
+def test_idle_reasons_copy_and_host() -> None:
     idle = lane_idle(find_start_causes(BY_HAND), "gpu:0", 12.0)
     assert (idle.copy_s, idle.submission_s, idle.no_task_s, idle.lanes_s, idle.memory_s) == (2.0, 3.0, 0.0, 0.0, 0.0)
     assert idle.starting_s == pytest.approx(1.0 + 0.5 + 0.5)  # the copy was late, too
@@ -61,7 +61,7 @@ def test_a_lane_without_work_and_one_that_copies_itself() -> None:
     assert (idle.copy_s, idle.total_s) == (1.0, 1.0)
 
 
-def test_the_critical_path_includes_copies_submission_and_lane_order() -> None:
+def test_critical_path_with_copies_submission_and_lane_order() -> None:
     path = critical_path(find_start_causes(BY_HAND))
     assert [(s.span.task, s.via) for s in path.steps if s.span.kind != "copy"] == [("first", "wait"), ("late", "lane")]
     first, late = path.steps[1:]
@@ -107,8 +107,8 @@ def test_twice_the_lanes_help_independent_tasks_only() -> None:
     causes = find_start_causes(trace)
     apart = gpu_plan(*(task(f"t{i}", "x", f"y{i}") for i in range(4)))
     chain = gpu_plan(*(task(f"t{i}", f"y{i}", f"y{i + 1}") for i in range(4)))
-    assert makespan_with_more_lanes_s(causes, apart) == 2.0
-    assert makespan_with_more_lanes_s(causes, chain) == 4.0
+    assert makespan_with_twice_the_lanes_s(causes, apart) == 2.0
+    assert makespan_with_twice_the_lanes_s(causes, chain) == 4.0
     assert [(c.what, c.saved_s) for c in critical_path(causes, apart).changes] == [
         ("gemm in half the time", 2.0),
         ("twice the lanes", 2.0),

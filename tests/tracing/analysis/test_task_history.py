@@ -70,7 +70,7 @@ def test_the_history_names_the_predecessor_on_the_same_lane() -> None:
     assert "nothing waited for it" in told
 
 
-def test_a_writer_on_another_lane_came_before_though_the_wait_for_it_was_left_out() -> None:
+def test_writer_of_another_lane_without_explicit_wait() -> None:
     sample = trace(
         span(0, "first", "cpu:0", (0.0, 0.0, 1.0), use("x", WRITE)),
         span(1, "second", "cpu:0", (0.0, 1.0, 2.0), use("y", WRITE)),

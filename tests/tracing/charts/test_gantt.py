@@ -20,7 +20,7 @@ from syclsched.tracing.charts.gantt import MAX_OUTLINED, make_comparison, make_f
 from syclsched.tracing.charts.output import OTHER_COLOUR, PALETTE
 
 
-def test_predicted_stands_above_measured_on_one_axis() -> None:
+def test_predicted_is_drawn_above_measured() -> None:
     trace = random_trace(40)
     figure = make_figure(trace)
     above, below = figure.axes
@@ -36,7 +36,7 @@ def test_predicted_stands_above_measured_on_one_axis() -> None:
     assert "measured" in title
 
 
-def test_several_runs_stand_below_each_other_on_one_scale() -> None:
+def test_several_runs_on_one_time_axis() -> None:
     runs = {"one": random_trace(20), "two": random_trace(40)}
     figure = make_comparison(runs, "compared")
     assert [a.get_title(loc="left").partition(":")[0] for a in figure.axes] == ["one", "two"]
@@ -56,7 +56,7 @@ def test_every_family_has_its_colour_and_copies_are_hatched() -> None:
     assert not entries["gemm"].get_hatch()
 
 
-def test_names_stand_in_bars_that_are_wide_enough() -> None:
+def test_names_are_drawn_in_wide_bars() -> None:
     spans = (span(1, "cpu:0", 0.0, 0.9, task="wide"), span(2, "cpu:0", 0.9, 0.9001, task="narrow"))
     figure = make_figure(Trace("t", "p", spans, 1.0, 1.0, simulated=True))
     texts = [t.get_text() for t in figure.axes[0].texts]
@@ -64,14 +64,14 @@ def test_names_stand_in_bars_that_are_wide_enough() -> None:
     assert "narrow" not in texts
 
 
-def test_busy_shares_stand_beside_the_lanes() -> None:
+def test_busy_shares_of_lanes_are_shown() -> None:
     spans = (span(1, "cpu:0", 0.0, 0.25), span(2, "gpu:0", 0.0, 1.0))
     figure = make_figure(Trace("t", "p", spans, 1.0, 1.0, simulated=True))
     texts = [t.get_text() for t in figure.axes[0].texts]
     assert {"25.0 %", "100.0 %"} <= set(texts)
 
 
-def test_a_simulated_trace_is_one_panel_unless_disturbed_or_stands_above_a_measured_one() -> None:
+def test_panels_of_simulated_and_measured_traces() -> None:
     trace = random_trace(10)
     disturbed = replace(trace, simulated=True)
     exact = replace(
@@ -94,7 +94,7 @@ def test_many_families_share_grey() -> None:
     assert to_hex(legend.get_patches()[-1].get_facecolor()).upper() == OTHER_COLOUR
 
 
-def test_failed_and_cancelled_stand_out() -> None:
+def test_failed_and_cancelled_are_highlighted() -> None:
     spans = (span(1, "cpu:0", 0.0, 1.0, outcome="failed"), span(2, "cpu:0", 1.0, 2.0, outcome="cancelled"))
     (legend,) = make_figure(Trace("t", "p", spans, 2.0, 2.0, simulated=True)).legends
     assert {t.get_text() for t in legend.get_texts()} == {"gemm", "failed", "cancelled"}

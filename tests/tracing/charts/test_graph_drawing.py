@@ -55,7 +55,7 @@ def test_a_box_for_each_task_and_a_row_for_each_level() -> None:
     assert figure.get_suptitle() == r"\$dia\$mond: 4 tasks, 3 arrays, 3 levels"
 
 
-def test_edges_go_down_with_the_size_of_their_data_and_dashed_without() -> None:
+def test_edges_show_data_sizes() -> None:
     figure = diamond().draw()
     data, order = [c for c in figure.axes[0].collections if isinstance(c, LineCollection)]
     assert (len(data.get_segments()), len(order.get_segments())) == (3, 1)

@@ -156,7 +156,7 @@ def test_zooming_one_chart_zooms_all(driver: Any, tmp_path: Path) -> None:
     assert ranges == [[1, 2], [1, 2]]
 
 
-def test_bars_narrower_than_a_pixel_are_mixed_and_parted_by_zooming_in(driver: Any, tmp_path: Path) -> None:
+def test_bars_narrower_than_a_pixel_are_merged_until_zoomed(driver: Any, tmp_path: Path) -> None:
     spans = tuple(span(i, "cpu:0", i * 1e-3, (i + 0.5) * 1e-3, task=f"task {i}") for i in range(9000))
     page = tmp_path / "large.html"
     save_report(Trace("large", "p", spans, 9.0, 9.0, simulated=True), page)

@@ -69,7 +69,7 @@ def test_the_page_of_a_plan_has_its_memory_and_candidates(tmp_path: Path) -> Non
                stories(tmp_path / "plan.html"))  # fmt: skip
 
 
-def test_a_disturbed_simulation_stands_below_its_prediction(tmp_path: Path) -> None:
+def test_disturbed_simulation_is_drawn_below_prediction(tmp_path: Path) -> None:
     plan = predict(two_devices())
     simulate(plan, noise=Noise(sigma=0.5), seed=1).report(tmp_path / "noisy.html", plan)
     text, script = content(tmp_path / "noisy.html"), (tmp_path / "noisy.html").read_text(encoding="utf-8")
@@ -98,7 +98,7 @@ def test_a_candidate_shorter_than_the_chosen_plan_is_reported(tmp_path: Path) ->
     assert "the shortest is single:cpu with 1.000 ms" in content(tmp_path / "plan.html")
 
 
-def test_several_plans_stand_on_one_page(tmp_path: Path) -> None:
+def test_several_plans_on_one_page(tmp_path: Path) -> None:
     plan = predict(two_devices())
     table = ReportTable("", ("policy",), ("makespan",), (TableRow(("third", "9 ms")),), "plan")
     runs = {"one": (simulate(plan), plan), "two": (replace(simulate(plan), makespan_s=5e-3), None)}

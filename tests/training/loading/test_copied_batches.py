@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.failed_steps import parameter_bits
 from support.gpu_shape import OTHER_DEVICE
-from support.opened import two_memories, with_own_memory
+from support.opened import separate_cpu, two_memories, with_own_memory
 
 import syclsched
 from syclsched.errors import ExecutionError
@@ -28,18 +29,9 @@ MODEL = perceptron((16, 48, 32, 8))
 BATCHES = [MODEL.batch(9 if seed == 5 else 24, seed) for seed in range(12)]
 
 
-def apart() -> Platform:
-    """Return the CPU device as if the host could not reach its memory."""
-    return with_own_memory(syclsched.discover("cpu"), "cpu")
-
-
 def trainer(platform: Platform, **more: Any) -> Trainer:
     given = {"autotune": False, "deterministic": True, "without": ["python"], "policy": "heft", "snapshots": 0, **more}
     return syclsched.train(MODEL.onnx, platform=platform, **given)
-
-
-def bits(found: Trainer) -> dict[str, bytes]:
-    return {name: value.tobytes() for name, value in found.parameters.items()}
 
 
 @pytest.fixture
@@ -68,13 +60,13 @@ def check_same_bits(platform: Platform, order: list[tuple[str, Any]]) -> None:
         wanted = tuple(one.step(*each) for each in BATCHES)
         order.clear()
         assert other.fit(BATCHES, progress=False).losses == wanted
-        assert bits(other) == bits(one)
+        assert parameter_bits(other) == parameter_bits(one)
         # Not the first two batches of a shape, nor the one of another shape.
         assert sum(len(each) == 2 for what, each in order if what == "begun") == 7
 
 
 def test_results_have_the_same_bits(order: list[tuple[str, Any]]) -> None:
-    check_same_bits(apart(), order)
+    check_same_bits(separate_cpu(), order)
 
 
 @pytest.mark.other_device
@@ -87,10 +79,10 @@ def test_results_have_the_same_bits_on_another_device(order: list[tuple[str, Any
 @pytest.mark.parametrize("given", [{"micro_batches": 2}, {"micro_batches": 3, "clip_norm": 0.5}])
 def test_results_of_micro_batches_have_the_same_bits(order: list[tuple[str, Any]], given: dict[str, Any]) -> None:
     batches = [MODEL.batch(24, seed) for seed in range(5)]
-    with trainer(apart(), **given) as one, trainer(apart(), **given) as other:
+    with trainer(separate_cpu(), **given) as one, trainer(separate_cpu(), **given) as other:
         wanted = tuple(one.step(*each) for each in batches)
         assert other.fit(batches, progress=False).losses == wanted
-        assert bits(other) == bits(one)
+        assert parameter_bits(other) == parameter_bits(one)
 
 
 @pytest.mark.parametrize("split", ["data", "stages"])
@@ -99,7 +91,7 @@ def test_results_of_several_devices_have_the_same_bits(order: list[tuple[str, An
     with trainer(platform, split=split) as one, trainer(platform, split=split) as other:
         wanted = tuple(one.step(*each) for each in batches)
         assert other.fit(batches, progress=False).losses == wanted
-        assert bits(other) == bits(one)
+        assert parameter_bits(other) == parameter_bits(one)
 
 
 def test_the_next_batch_is_copied_before_the_step_ends(
@@ -123,7 +115,7 @@ def test_the_next_batch_is_copied_before_the_step_ends(
     with_copies = range(1, len(batches) - 1)  # the first step plans, the last has no next batch
     monkeypatch.setattr(InputCopies, "copy", copied)
     monkeypatch.setattr(RepeatedStep, "run", stepped)
-    with trainer(apart()) as found:
+    with trainer(separate_cpu()) as found:
         found.fit(batches, progress=False)
     assert ready == [True] * len(with_copies)
 
@@ -140,7 +132,7 @@ def test_the_loader_may_end_early(order: list[tuple[str, Any]], error: BaseExcep
         yield from BATCHES[:4]
         raise error
 
-    with trainer(apart()) as found:
+    with trainer(separate_cpu()) as found:
         if isinstance(error, KeyboardInterrupt):
             assert found.fit(batches(), progress=False).interrupted
         else:
@@ -151,17 +143,17 @@ def test_the_loader_may_end_early(order: list[tuple[str, Any]], error: BaseExcep
 
 
 def test_a_lost_device_fails_the_step_as_before(order: list[tuple[str, Any]]) -> None:
-    with trainer(apart()) as found:
+    with trainer(separate_cpu()) as found:
         found.fit(BATCHES[:4], progress=False)
-        wanted = bits(found)
+        wanted = parameter_bits(found)
         with faults.inject(faults.lose("cpu", after=0)), pytest.raises(ExecutionError):
             found.fit(BATCHES[:4], progress=False)
-        assert bits(found) == wanted
+        assert parameter_bits(found) == wanted
         found.fit(BATCHES[:4], progress=False)
 
 
 def test_memory_of_unknown_size_is_used(order: list[tuple[str, Any]]) -> None:
-    platform = apart()
+    platform = separate_cpu()
     spaces = tuple(replace(each, capacity_bytes=0) if each.name == "cpu" else each for each in platform.spaces)
     with trainer(replace(platform, spaces=spaces)) as found:
         found.fit(BATCHES[:4], progress=False)
@@ -169,10 +161,10 @@ def test_memory_of_unknown_size_is_used(order: list[tuple[str, Any]]) -> None:
 
 
 def test_without_memory_for_copies_there_are_none(order: list[tuple[str, Any]]) -> None:
-    with trainer(apart()) as found:
+    with trainer(separate_cpu()) as found:
         found.step(*BATCHES[0])
         needed = found.plan.needed_bytes["cpu"]
-    with trainer(apart(), memory_limit={"cpu": needed}) as limited, trainer(apart()) as other:
+    with trainer(separate_cpu(), memory_limit={"cpu": needed}) as limited, trainer(separate_cpu()) as other:
         losses = limited.fit(BATCHES[:4], progress=False).losses
         assert losses == tuple(other.step(*each) for each in BATCHES[:4])
     assert ("copied", frozenset({"x", TARGET})) not in order

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.small_training import bits
 from support.training_steps import HostStep
 
 import syclsched
@@ -67,10 +68,6 @@ def trainer(
     return syclsched.train(
         network() if graph is None else graph, loss, optimizer, devices="cpu", autotune=False, **more
     )
-
-
-def bits(found: dict[str, Any]) -> dict[str, bytes]:
-    return {name: value.tobytes() for name, value in found.items()}
 
 
 def test_fitting_evaluation_and_prediction_of_a_graph(tmp_path: Path) -> None:
@@ -185,7 +182,7 @@ def squared(dtotal, x):
     return 2 * dtotal * x
 
 
-def test_values_in_device_memory_of_other_byte_orders_and_without_dimensions() -> None:
+def test_values_of_other_byte_orders_and_scalars() -> None:
     dpt = pytest.importorskip("dpctl.tensor")
     graph = TaskGraph("held")
     w = graph.array("w", data=dpt.asarray(np.float32([1, 2, 3])))
@@ -210,7 +207,7 @@ def test_a_graph_without_inputs_is_fitted() -> None:
         assert len(record.losses) == 30 and record.losses[-1] < 1e-9
 
 
-def test_an_array_updated_in_place_keeps_the_value_that_the_gradient_needs() -> None:
+def test_in_place_update_keeps_value_for_gradient() -> None:
     @syclsched.operation
     def cube(item, x: syclsched.Update):
         i = item.get_id(0)
@@ -256,7 +253,7 @@ def test_a_number_that_is_not_finite_names_the_task() -> None:
         assert bits(found.parameters) == before
 
 
-def test_an_operation_without_gradient_is_named_unless_no_parameter_is_before_it() -> None:
+def test_operation_without_gradient_is_named() -> None:
     @syclsched.operation
     def bare(item, y, x):
         i, j = item.get_id(0), item.get_id(1)

@@ -95,7 +95,7 @@ def test_with_less_memory_there_are_more_parts() -> None:
     assert 1 < counts[0] <= counts[1] <= 8
 
 
-def test_a_batch_is_not_cut_into_more_parts_than_samples_nor_across_samples() -> None:
+def test_micro_batches_are_whole_samples() -> None:
     found = chosen("1 MB", 3)
     assert found is not None and set(found.outcomes) <= {1, 2}
     found = chosen("1 MB", 32, convolutional((8, 8, 8, 8), size=16))

@@ -83,7 +83,7 @@ def test_replicas_are_of_devices_of_one_kind_and_shorten_the_step(monkeypatch: p
     assert not chosen("a770,b580", split="data").best.replicas  # last bits may differ
 
 
-def test_unequal_devices_get_samples_by_their_speed_and_the_fastest_sums() -> None:
+def test_samples_are_split_by_device_speed() -> None:
     found = chosen("a770,b580")
     assert found.best.kind == "data"
     fewer, more = found.best.parts

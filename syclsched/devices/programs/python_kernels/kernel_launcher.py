@@ -130,7 +130,6 @@ def _queue_of(values: Sequence[Any], where: str) -> SyclQueue:
 
 
 def _argument(value: Any, where: str) -> Argument:
-    """Return the type of an argument."""
     if _is_array(value):
         flags = value.flags
         return _array_argument(value.dtype, value.ndim, bool(flags.c_contiguous), bool(flags.f_contiguous))

@@ -27,9 +27,9 @@ from syclsched.execution.dynamic.compiled.compiled_loop import (
     BEGAN_NS,
     CHANGED,
     NEVER,
-    PLAN,
-    PLAN_FROM,
     PROCESSED,
+    REPLAN,
+    REPLAN_FROM,
     RETURN_AFTER_BATCH,
     SUBMISSION_NS,
     SUBMITTED,
@@ -85,9 +85,9 @@ class CompiledRun:
         self._copied = [] if space is None else [n for n in inputs if layout.given_in[n] != space]
         spread = layout.spread if space is None else None
         copies_from = self.tasks + COPY_SLOTS
-        self.board = new_run_state(
+        self.run_state = new_run_state(
             layout.problem, policy, known,
-            lanes=len(layout.lanes), things=copies_from + (0 if spread is None else spread.most_copies),
+            lanes=len(layout.lanes), commands=copies_from + (0 if spread is None else spread.most_copies),
             is_host=[lane.kind == "host" for lane in layout.lanes[: self._processors]],
             lookahead=(lookahead.fewest, lookahead.most, lookahead.seconds),
             before=self._copies_before(), contexts=placement.contexts, spread=spread,
@@ -105,9 +105,9 @@ class CompiledRun:
         self._driver: EventLoop
         #: By lane: completion counts for one more completed task.
         self._one = np.eye(len(layout.lanes), dtype=np.int64)
-        self.log = FastPathLog(layout, self.board, placement.single_space)
+        self.log = FastPathLog(layout, self.run_state, placement.single_space)
         replans = policy.replans_above < math.inf
-        self._replanner = Replanner(self.board, layout.problem, executor.counts) if replans else None
+        self._replanner = Replanner(self.run_state, layout.problem, executor.counts) if replans else None
 
     def _copies_before(self) -> list[list[int]]:
         """Return, by task, the copies of initial values that it reads and therefore waits for."""
@@ -128,14 +128,14 @@ class CompiledRun:
             if not executor.capacity.has(block):
                 executor.allocate(block, 0)
         address, step = self._commands.ctypes.data, 8 * WORDS
-        waits = self.board.waits
+        waits = self.run_state.waits
         submitter = self._submitter
         submitter.keep(self)
         submitter.begin_threads()
-        threads, bell = submitter.threads, submitter.wakeup
-        assert bell is not None
+        threads, wakeup = submitter.threads, submitter.wakeup
+        assert wakeup is not None
         self._driver = EventLoop(
-            self.board, self._policy.rule, submitter.library, self._loop, bell, self._commands, self._addresses(),
+            self.run_state, self._policy.rule, submitter.library, self._loop, wakeup, self._commands, self._addresses(),
             None if threads is None else threads.lanes,
         )  # fmt: skip
         able = np.isfinite(layout.problem.tables.task_seconds())
@@ -156,10 +156,10 @@ class CompiledRun:
                     self._commands[task, lane, _KERNEL] = self._loop.lane_kernel(lane, kernel)
         self._commands[:, :, _LANE] = np.arange(self._processors)
         self._commands[:, :, _WAITS] = waits.ctypes.data + np.arange(self.tasks)[:, None] * waits.strides[0]
-        precompile(release_sources, self.board)
+        precompile(release_sources, self.run_state)
         machine = self._driver.machine
         if self._hosts:
-            precompile(complete, self.board, self._one[0], machine.start_ns, machine.end_ns, 0.0)
+            precompile(complete, self.run_state, self._one[0], machine.start_ns, machine.end_ns, 0.0)
         self._driver.make_ready()
         return True
 
@@ -174,7 +174,6 @@ class CompiledRun:
         return found
 
     def _spaces(self, task: int, device: int) -> tuple[int, ...]:
-        """Return the space of each access of a task on a device."""
         space = self._layout.home[device] if self._placement.single_space is None else self._placement.single_space
         return (space,) * len(self._layout.touches[task])
 
@@ -204,19 +203,19 @@ class CompiledRun:
         machine = self._driver.machine
         machine.at[BEGAN_NS] = began_ns
         self._copy_inputs()
-        release_sources(self.board)
+        release_sources(self.run_state)
         driver = self._driver
         try:
-            self._lend_threads()
+            self._start_helpers()
             while not cancelled():
                 machine.state[RETURN_AFTER_BATCH] = watched()
-                machine.state[PLAN_FROM] = NEVER if self._replanner is None else self._replanner.poll(machine.asked)
+                machine.state[REPLAN_FROM] = NEVER if self._replanner is None else self._replanner.poll(machine.asked)
                 reason = self._driver.drive()
                 if reason == ALL_DONE:
                     return True
                 if reason == BATCH_SUBMITTED:
                     self._after_batch()
-                elif reason != PLAN and not (reason == ASKED and self._handle_messages()):
+                elif reason != REPLAN and not (reason == ASKED and self._handle_messages()):
                     return False
             return False
         finally:
@@ -227,17 +226,17 @@ class CompiledRun:
             if self._replanner is not None:
                 self._replanner.stop()
 
-    def _lend_threads(self) -> None:
+    def _start_helpers(self) -> None:
         """Lend helper threads to devices that compute on host cores, until the loop ends."""
         driver, quiet = self._driver, self._submitter.idle_wakeup
         if self._submitter.needs_helpers:
             assert quiet is not None
-            lent = driver.lent(quiet)
+            events = driver.events_for_helpers(quiet)
 
             def work(lanes: Sequence[int]) -> None:
-                wait_for_events(lent, driver.lane_addresses(lanes))
+                wait_for_events(events, driver.lane_addresses(lanes))
 
-            self._submitter.lend(work)
+            self._submitter.run_on_helpers(work)
 
     def ask(self) -> None:
         """Make the loop read its messages; for any thread."""
@@ -257,37 +256,41 @@ class CompiledRun:
 
     def _after_batch(self) -> None:
         """Start the host tasks among the commands started since the last call."""
-        board, handed = self.board, int(self._driver.machine.state[PROCESSED])
-        for task in board.started[self._searched : handed].tolist() if self._hosts else ():
-            if task < self.tasks and board.is_host[board.lane[task]]:
-                self._give_to_host(task, int(board.lane[task]))
+        run_state, handed = self.run_state, int(self._driver.machine.state[PROCESSED])
+        for task in run_state.started[self._searched : handed].tolist() if self._hosts else ():
+            if task < self.tasks and run_state.is_host[run_state.lane[task]]:
+                self._give_to_host(task, int(run_state.lane[task]))
         self._searched = handed
 
     def settle(self, given_up: Callable[[], bool]) -> None:
         """Wait until the lane threads are idle: work submitted to SYCL queues is not ordered after theirs."""
-        bell, board = self._submitter.wakeup, self.board
-        if self._submitter.threads is None or bell is None:
+        wakeup, run_state = self._submitter.wakeup, self.run_state
+        if self._submitter.threads is None or wakeup is None:
             return
-        slots = [s for row, a, b in zip(board.flight, board.done, board.given, strict=True) for s in row[a:b].tolist()]
+        slots = [
+            s
+            for row, a, b in zip(run_state.flight, run_state.done, run_state.submitted, strict=True)
+            for s in row[a:b].tolist()
+        ]
         while any(self._loop.is_pending(slot) for slot in slots) and not given_up():
-            bell.wait(_LOOK_EVERY_S)
+            wakeup.wait(_LOOK_EVERY_S)
 
     def _copy_inputs(self) -> None:
-        layout, executor, board = self._layout, self._executor, self.board
+        layout, executor, run_state = self._layout, self._executor, self.run_state
         for n, piece in enumerate(self._copied):
             assert self._placement.single_space is not None
             given = layout.given_in[piece]
             lane = layout.lane_of_copy(given, self._placement.single_space, 0)
             executor.copy([piece], given, self._placement.single_space, lane, set())
-            slot, place = self.tasks + n, int(board.given[lane])
-            board.lane[slot], board.place[slot], board.flight[lane, place] = lane, place, slot
-            board.given[lane] += 1
+            slot, place = self.tasks + n, int(run_state.submitted[lane])
+            run_state.lane[slot], run_state.place[slot], run_state.flight[lane, place] = lane, place, slot
+            run_state.submitted[lane] += 1
         executor.flush()
 
     def _give_to_host(self, task: int, lane: int) -> None:
-        board, device = self.board, self._layout.lanes[lane].number
+        run_state, device = self.run_state, self._layout.lanes[lane].number
         spaces = self.log.spaces(task)
-        waits = board.waits[task, : board.waits_count[task]].tolist()
+        waits = run_state.waits[task, : run_state.waits_count[task]].tolist()
         events = [event for slot in waits if (event := self._submitter.event(slot)) is not None]
         node = ProgramNode(self._work.instruction(task, device, spaces, task), lane, True)
         work, executable = self._work.work(task, device, spaces), self._work.executable(task, device)
@@ -304,7 +307,7 @@ class CompiledRun:
             return False
         ended.start_ns[task], ended.end_ns[task] = completion.start_ns, completion.finish_ns
         now_s = (now_ns() - int(ended.at[BEGAN_NS])) * 1e-9
-        complete(self.board, self._one[lane], ended.start_ns, ended.end_ns, now_s)
+        complete(self.run_state, self._one[lane], ended.start_ns, ended.end_ns, now_s)
         return True
 
     # --- afterwards -------------------------------------------------------------------------------
@@ -312,7 +315,7 @@ class CompiledRun:
     def slot_of(self, entry: LogEntry) -> int:
         """Return the event slot of a log entry."""
         assert entry.stamp is not None
-        return int(self.board.flight[entry.stamp])
+        return int(self.run_state.flight[entry.stamp])
 
     def has_ended(self, task: int) -> bool:
         """Return whether a host task has completed."""

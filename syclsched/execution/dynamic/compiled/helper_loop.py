@@ -14,9 +14,9 @@ from syclsched.compiled import call_address, lean
 from syclsched.scheduling.tables import Ints
 
 #: Indices of `SubmittedEvents.at`: addresses of C functions and their arguments.
-WAIT, SLEEP, BELL, MADE = range(4)
+WAIT, SLEEP, WAKEUP, NEW_EVENTS = range(4)
 #: Idle back-off, shortest and longest.
-_SHORTEST_NAP_NS, _LONGEST_NAP_NS = 50_000, 1_000_000
+_SHORTEST_SLEEP_NS, _LONGEST_SLEEP_NS = 50_000, 1_000_000
 
 #: `backoff` for compiled loops.
 compiled_backoff = lean(backoff)
@@ -32,20 +32,21 @@ class SubmittedEvents(NamedTuple):
 
 
 @lean
-def wait_for_events(lent: SubmittedEvents, lanes: Ints) -> int:
+def wait_for_events(submitted: SubmittedEvents, lanes: Ints) -> int:
     """Wait for all events of some lanes, in order of submission; return their number."""
     seen, waited, idle_ns = 0, 0, 0
-    while seen < lent.counters[0] or not lent.counters[1]:
-        if seen == lent.counters[0]:
-            nap_ns = int(compiled_backoff(idle_ns, _SHORTEST_NAP_NS, _LONGEST_NAP_NS, 1.0))
-            call_address(lent.at[SLEEP], (lent.at[BELL], 0, nap_ns))
-            idle_ns += nap_ns
+    while seen < submitted.counters[0] or not submitted.counters[1]:
+        if seen == submitted.counters[0]:
+            sleep_ns = int(compiled_backoff(idle_ns, _SHORTEST_SLEEP_NS, _LONGEST_SLEEP_NS, 1.0))
+            call_address(submitted.at[SLEEP], (submitted.at[WAKEUP], 0, sleep_ns))
+            idle_ns += sleep_ns
             continue
         idle_ns = 0
-        for number in range(2 * lent.batches[seen, 0], 2 * lent.batches[seen, 0] + lent.batches[seen, 1]):
+        first = 2 * submitted.batches[seen, 0]
+        for number in range(first, first + submitted.batches[seen, 1]):
             for lane in lanes:
-                if lent.events[number, 1] == lane:
-                    call_address(lent.at[WAIT], (lent.at[MADE] + number * 24, 1))
+                if submitted.events[number, 1] == lane:
+                    call_address(submitted.at[WAIT], (submitted.at[NEW_EVENTS] + number * 24, 1))
                     waited += 1
         seen += 1
     return waited

@@ -20,30 +20,30 @@ SHARE, FEWEST = 1 / 16, 4
 class Replanner:
     """Replans on a background thread, started on first use, while the run continues."""
 
-    def __init__(self, board: RunState, problem: Problem, counts: Counts) -> None:
-        self._board = board
+    def __init__(self, run_state: RunState, problem: Problem, counts: Counts) -> None:
+        self._run_state = run_state
         self._succ_bytes = bytes_between(problem)
         self._counts = counts
         self._worker = WorkerThread("syclsched replanning")
-        self._step: Final = max(FEWEST, int(SHARE * len(board.waiting)))
+        self._step: Final = max(FEWEST, int(SHARE * len(run_state.waiting)))
         self._next = 0
         self._planning = False
         self._made: tuple[Ints, Ints] | None = None
 
     def poll(self, asked: Ints) -> int:
         """Adopt a finished plan, or start replanning if due; return from how many started tasks to call again."""
-        board, made = self._board, self._made
+        run_state, made = self._run_state, self._made
         if self._planning and made is not None:
             self._made, self._planning = None, False
-            switch_plan(board, *made)
+            switch_plan(run_state, *made)
             self._counts.replanned += 1
-        started = int(board.counters[STARTED])
-        if self._planning or len(board.waiting) - started <= len(board.known.device_of):
+        started = int(run_state.counters[STARTED])
+        if self._planning or len(run_state.waiting) - started <= len(run_state.known.device_of):
             return NEVER
-        if started < self._next or board.scalars[DEVIATION] <= board.scalars[BOUND]:
+        if started < self._next or run_state.scalars[DEVIATION] <= run_state.scalars[BOUND]:
             return self._next
         self._next, self._planning = started + self._step, True
-        frontier = snapshot_of(board, self._succ_bytes)
+        frontier = snapshot_of(run_state, self._succ_bytes)
         self._worker.post(lambda: self._plan(frontier, asked))
         return NEVER
 

@@ -65,7 +65,7 @@ class Capacity:
         self._held[block[1]] += self._nbytes[block[0]]
         self.touch(block)
 
-    def lend(self, block: Block) -> None:
+    def pin_user_block(self, block: Block) -> None:
         """Record a block of user memory, which is never evicted and counts towards no limit."""
         self.touch(block)
         self.pinned.add(block)

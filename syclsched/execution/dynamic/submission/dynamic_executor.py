@@ -92,7 +92,7 @@ class DynamicExecutor:
                 self.directory.put(number, layout.given_in[number])
                 block = (layout.array_of[number], layout.given_in[number])
                 if not self.capacity.has(block):
-                    self.capacity.lend(block)
+                    self.capacity.pin_user_block(block)
 
     # --- a task -----------------------------------------------------------------------------------
 

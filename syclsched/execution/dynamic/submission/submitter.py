@@ -50,10 +50,10 @@ class Submitter(InstructionSubmitter):
 
     @property
     def needs_helpers(self) -> bool:
-        """Whether some device needs a helper thread; see `lend`."""
+        """Whether some device needs a helper thread; see `run_on_helpers`."""
         return self.threads is None and bool(self.lanes.helpers)
 
-    def lend(self, work: Callable[[Sequence[int]], None]) -> None:
+    def run_on_helpers(self, work: Callable[[Sequence[int]], None]) -> None:
         """Lend a helper thread to each device; it calls ``work`` with the device's lanes."""
         for device, helper_thread in self.lanes.helpers.items():
             lanes = [index for index, lane in self.lanes.devices.items() if lane.device == device]

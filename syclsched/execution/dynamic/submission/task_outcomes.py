@@ -84,7 +84,7 @@ class TaskOutcomes:
         instruction = self._instruction(task)
         self.failures.record(instruction, error, "deadline")
         self.failures.lost(instruction, begun=True)
-        return {task: "failed", **self.spoilt()}
+        return {task: "failed", **self.newly_invalid()}
 
     def note(self, task: int, error: TaskFailedError) -> None:
         """Record an error that a task reports in its status; its results are valid."""
@@ -92,9 +92,9 @@ class TaskOutcomes:
 
     def failed_on_device(self, task: int, code: int) -> dict[int, InvalidOutcome]:
         """Record a device failure of a submitted task; return the outcomes of affected tasks."""
-        return self.spoilt({self._instruction(task).id: code})
+        return self.newly_invalid({self._instruction(task).id: code})
 
-    def spoilt(self, codes: Mapping[int, int] = MappingProxyType({})) -> dict[int, InvalidOutcome]:
+    def newly_invalid(self, codes: Mapping[int, int] = MappingProxyType({})) -> dict[int, InvalidOutcome]:
         """Return the started tasks newly found failed, by the runtime's codes, or dependent on failed ones."""
         instructions = [self._instruction(task) for task in self._started]
         found = propagate_device_failures(self.failures, instructions, codes, walk=True)
@@ -140,7 +140,7 @@ class FailurePropagator:
                 self._outcomes.failed(other.task, verb, cause, "copy")
                 self.set_outcome(other.task, "failed")
         if later:  # tasks that read their results may have been submitted, too
-            for task, outcome in self._outcomes.spoilt().items():
+            for task, outcome in self._outcomes.newly_invalid().items():
                 self.set_outcome(task, outcome)
 
     def set_outcome(self, task: int, outcome: Outcome) -> None:

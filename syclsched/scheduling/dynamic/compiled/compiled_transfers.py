@@ -44,70 +44,70 @@ from syclsched.scheduling.tables import NOTHING, Ints
 
 
 @lean
-def try_submit(board: RunState, task: int, lane: int) -> bool:
+def try_submit(state: RunState, task: int, lane: int) -> bool:
     """Submit a task to a lane, with the copies that it needs; return False if some command must complete first."""
-    places = board.places
+    places = state.places
     _clear_column(places.lanes, BEFORE)
-    for n in range(board.pred_start[task], board.pred_start[task + 1]):
-        command = board.pred_task[n]
-        _depend_on(places.lanes, BEFORE, board.lane[command], board.place[command])
+    for n in range(state.pred_start[task], state.pred_start[task + 1]):
+        command = state.pred_task[n]
+        _depend_on(places.lanes, BEFORE, state.lane[command], state.place[command])
     first, end = places.touch_start[task], places.touch_start[task + 1]
     if first < end:
-        _choose_spaces(places, first, end, board.known.device_of[lane])
+        _choose_spaces(places, first, end, state.known.device_of[lane])
         resident = True
         for n in range(first, end):
             piece, space = places.touches[n, PIECE], places.touches[n, SPACE]
             if places.touches[n, READS] and not places.directory[piece, space, VALID]:
-                resident &= _fetch(board, task, piece, space, lane)
+                resident &= _fetch(state, task, piece, space, lane)
         if not resident:
             return False
         for n in range(first, end):
             piece, space = places.touches[n, PIECE], places.touches[n, SPACE]
             _depend_on_users(places, BEFORE, piece, space, places.touches[n, WRITES])
-    if _needs_completion(places.lanes, board.done, BEFORE, lane):
+    if _needs_completion(places.lanes, state.done, BEFORE, lane):
         return False
-    _record_submission(board, task, lane, BEFORE)
-    when_s = board.start_s[task] + board.estimate_s[task]
+    _record_submission(state, task, lane, BEFORE)
+    when_s = state.start_s[task] + state.estimate_s[task]
     for n in range(first, end):
         piece, space = places.touches[n, PIECE], places.touches[n, SPACE]
         if places.touches[n, WRITES]:
             for other in range(places.links.shape[0]):
                 places.directory[piece, other, VALID] = 0
-            _record_write(places, piece, space, lane, board.place[task], when_s)
+            _record_write(places, piece, space, lane, state.place[task], when_s)
             places.pieces[piece, ORIGIN] = space
         else:
-            places.directory[piece, space, READERS + lane] = board.place[task]
+            places.directory[piece, space, READERS + lane] = state.place[task]
     return True
 
 
 @lean
-def _record_submission(board: RunState, command: int, lane: int, column: int) -> None:
+def _record_submission(state: RunState, command: int, lane: int, column: int) -> None:
     """Record the submission of a command to a lane, and the commands on other lanes that it waits for.
 
     For each other lane this is the last predecessor, unless it has completed or this lane has waited for it already.
     """
-    place, count = board.given[lane], 0
-    board.lane[command], board.place[command] = lane, place
-    board.flight[lane, place] = command
-    board.given[lane] = place + 1
-    lanes = len(board.given)
+    place, count = state.submitted[lane], 0
+    state.lane[command], state.place[command] = lane, place
+    state.flight[lane, place] = command
+    state.submitted[lane] = place + 1
+    lanes = len(state.submitted)
     for other in range(lanes):
-        latest = board.places.lanes[other, column]
-        board.waits[command, lanes + other] = latest
-        if other == lane or latest < board.ordered[lane, other] or latest < board.done[other]:
+        latest = state.places.lanes[other, column]
+        state.waits[command, lanes + other] = latest
+        if other == lane or latest < state.ordered[lane, other] or latest < state.done[other]:
             continue
-        board.waits[command, count] = board.flight[other, latest]
-        board.ordered[lane, other] = latest + 1
+        state.waits[command, count] = state.flight[other, latest]
+        state.ordered[lane, other] = latest + 1
         count += 1
-    board.waits_count[command] = count
-    board.started[board.counters[N_COMMANDS]] = command
-    board.counters[N_COMMANDS] += 1
+    state.waits_count[command] = count
+    state.started[state.counters[N_COMMANDS]] = command
+    state.counters[N_COMMANDS] += 1
 
 
 @lean
-def _fetch(board: RunState, task: int, piece: int, space: int, lane: int) -> bool:
+def _fetch(state: RunState, task: int, piece: int, space: int, lane: int) -> bool:
     """Submit a copy of a piece to a space; return False if some command must complete first, or a second hop is due."""
-    places = board.places
+    places = state.places
     source, target, best_s = NOTHING, space, np.inf
     for other in range(places.links.shape[0]):
         if places.directory[piece, other, VALID] and places.links[other, space, DIRECT_S] < best_s:
@@ -119,17 +119,17 @@ def _fetch(board: RunState, task: int, piece: int, space: int, lane: int) -> boo
     _depend_on_users(places, COPY_BEFORE, piece, source, 0)
     _depend_on_users(places, COPY_BEFORE, piece, target, 1)
     number = places.counters[COPIES]
-    if number == len(places.copies) or _needs_completion(places.lanes, board.done, COPY_BEFORE, on):
+    if number == len(places.copies) or _needs_completion(places.lanes, state.done, COPY_BEFORE, on):
         return False
     command = places.counters[FIRST_COPY] + number
     places.counters[COPIES] = number + 1
-    _record_submission(board, command, on, COPY_BEFORE)
+    _record_submission(state, command, on, COPY_BEFORE)
     places.copies[number, COPY_PIECE], places.copies[number, COPY_FOR] = piece, task
     places.copies[number, COPY_FROM], places.copies[number, COPY_TO] = source, target
-    places.copy_s[number, 0] = max(board.scalars[NOW], places.available_s[piece, source])
+    places.copy_s[number, 0] = max(state.scalars[NOW], places.available_s[piece, source])
     places.copy_s[number, 1] = places.copy_s[number, 0] + copy_s(places, piece, source, target)
-    places.directory[piece, source, READERS + on] = board.place[command]
-    _record_write(places, piece, target, on, board.place[command], places.copy_s[number, 1])
+    places.directory[piece, source, READERS + on] = state.place[command]
+    _record_write(places, piece, target, on, state.place[command], places.copy_s[number, 1])
     return bool(target == space)
 
 

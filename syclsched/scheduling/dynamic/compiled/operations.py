@@ -57,7 +57,7 @@ def is_any_ready(state: RunState, device: int) -> bool:
 @operation(lambda state, lane: state.lanes[lane].running == NOTHING)
 def is_open(state: RunState, lane: int) -> bool:
     """Return whether a lane can take more tasks."""
-    count = state.given[lane] - state.done[lane] + state.places.lanes[lane, HELD_ON]
+    count = state.submitted[lane] - state.done[lane] + state.places.lanes[lane, HELD_ON]
     if count >= state.scalars[MOST]:
         return False
     return bool(count < state.scalars[FEWEST] or state.ahead_s[lane] < state.scalars[AHEAD_S])

@@ -19,15 +19,15 @@ Turn = Callable[[RunState, Ints, Ints, Ints, float], int]
 def turn_of(rule: Callable[[Any, Any], None]) -> Turn:
     """Return the turn of a policy with this rule: a function, compiled for the rule, that returns the started tasks."""
 
-    def turn(board: RunState, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
-        complete(board, counts, start_ns, end_ns, now_s)
-        board.scalars[NOW] = now_s
-        retry_held(board)
+    def turn(state: RunState, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+        complete(state, counts, start_ns, end_ns, now_s)
+        state.scalars[NOW] = now_s
+        retry_held(state)
         while True:
-            board.counters[DECIDED] = 0
-            rule(board, board.parameters)
-            if board.counters[DECIDED] == 0:
-                return int(board.counters[STARTED])
-            carry_out(board)
+            state.counters[DECIDED] = 0
+            rule(state, state.parameters)
+            if state.counters[DECIDED] == 0:
+                return int(state.counters[STARTED])
+            carry_out(state)
 
     return specialised(turn, rule)

@@ -27,7 +27,7 @@ MIN_GAIN = 0.25
 
 
 class RunSnapshot(NamedTuple):
-    """Snapshot of a run, independent of the board: T tasks, P lanes, D devices."""
+    """Snapshot of a run, independent of the state: T tasks, P lanes, D devices."""
 
     seconds: Floats  # estimates, corrected by measurements
     device_of: Ints  # the device of each lane
@@ -44,34 +44,34 @@ class RunSnapshot(NamedTuple):
     free_s: Floats  # when each lane should have finished its submitted tasks
 
 
-def snapshot_of(board: RunState, succ_bytes: Floats) -> RunSnapshot:
+def snapshot_of(state: RunState, succ_bytes: Floats) -> RunSnapshot:
     """Return a snapshot of a run."""
-    tasks, processors = len(board.waiting), len(board.known.device_of)
-    now_s = float(board.scalars[NOW])
-    factors = board.drift.of_kind[board.known.kind]
-    lane = board.lane[:tasks].copy()
-    ends_s = np.where(lane == NOTHING, 0.0, np.maximum(now_s, board.start_s + board.estimate_s))
-    done = (board.place[:tasks] != NOTHING) & (board.place[:tasks] < board.done[np.maximum(lane, 0)])
-    places, device_of = board.places, board.known.device_of
+    tasks, processors = len(state.waiting), len(state.known.device_of)
+    now_s = float(state.scalars[NOW])
+    factors = state.drift.of_kind[state.known.kind]
+    lane = state.lane[:tasks].copy()
+    ends_s = np.where(lane == NOTHING, 0.0, np.maximum(now_s, state.start_s + state.estimate_s))
+    done = (state.place[:tasks] != NOTHING) & (state.place[:tasks] < state.done[np.maximum(lane, 0)])
+    places, device_of = state.places, state.known.device_of
     home = places.reaches[device_of, -1]
     apart = places.reaches[device_of][:, home].T == 0  # whether data must be copied from one lane to another
     links = places.links[np.ix_(home, home)]
     return RunSnapshot(
-        board.known.seconds * np.where(factors == 0.0, board.drift.of_device, factors),
-        board.known.device_of,
-        board.succ_start,
-        board.succ_task,
-        board.known.planned.copy(),
+        state.known.seconds * np.where(factors == 0.0, state.drift.of_device, factors),
+        state.known.device_of,
+        state.succ_start,
+        state.succ_task,
+        state.known.planned.copy(),
         lane,
         succ_bytes,
         np.where(apart, links[:, :, LATENCY_S], 0.0),
         np.where(apart, links[:, :, S_PER_BYTE], 0.0),
         np.where(done & (lane != NOTHING), 0.0, ends_s),
-        np.maximum(now_s, board.until_s[:processors]),
+        np.maximum(now_s, state.until_s[:processors]),
     )
 
 
-def plan_snapshot(frontier: RunSnapshot, stay: float = MIN_GAIN) -> tuple[Ints, Ints]:
+def plan_snapshot(frontier: RunSnapshot) -> tuple[Ints, Ints]:
     """Return the lane and the level of each task; tasks with lower levels come first on their lane."""
     seconds = frontier.seconds
     finite = np.isfinite(seconds)
@@ -81,22 +81,22 @@ def plan_snapshot(frontier: RunSnapshot, stay: float = MIN_GAIN) -> tuple[Ints, 
     order = np.lexsort((np.arange(len(seconds)), -rank)).astype(np.int64)
     lane, start_s = frontier.lane.copy(), np.zeros(len(seconds))
     ready_s = np.zeros((len(seconds), len(frontier.free_s)))
-    _place(frontier, order, lane, start_s, ready_s, frontier.free_s.copy(), stay)
+    _place(frontier, order, lane, start_s, ready_s, frontier.free_s.copy())
     level = np.empty(len(seconds), np.int64)
     level[np.lexsort((-rank, start_s))] = np.arange(len(seconds))
     return lane, level
 
 
-def switch_plan(board: RunState, planned: Ints, level: Ints) -> None:
+def switch_plan(state: RunState, planned: Ints, level: Ints) -> None:
     """Switch a run to another plan: bind all queued tasks again."""
-    tasks, processors = len(board.waiting), len(board.known.device_of)
-    left = board.lane[:tasks] == NOTHING
-    board.known.planned[left] = planned[left]
-    board.known.level[left] = level[left]
-    order = np.lexsort((np.arange(tasks), board.known.level, board.known.planned)).astype(np.int64)
-    board.order[:] = order
-    board.order_at[:] = np.searchsorted(board.known.planned[order], np.arange(processors))
-    rebind_queued(board)
+    tasks, processors = len(state.waiting), len(state.known.device_of)
+    left = state.lane[:tasks] == NOTHING
+    state.known.planned[left] = planned[left]
+    state.known.level[left] = level[left]
+    order = np.lexsort((np.arange(tasks), state.known.level, state.known.planned)).astype(np.int64)
+    state.order[:] = order
+    state.order_at[:] = np.searchsorted(state.known.planned[order], np.arange(processors))
+    rebind_queued(state)
 
 
 @lean
@@ -109,9 +109,7 @@ def _rank(frontier: RunSnapshot, mean_s: Floats, rank: Floats) -> None:
 
 
 @lean
-def _place(
-    frontier: RunSnapshot, order: Ints, lane: Ints, start_s: Floats, ready_s: Floats, free_s: Floats, stay: float
-) -> None:
+def _place(frontier: RunSnapshot, order: Ints, lane: Ints, start_s: Floats, ready_s: Floats, free_s: Floats) -> None:
     """Place tasks where they end first; ``ready_s`` is the arrival, by lane, of their inputs."""
     for task in order:
         if frontier.lane[task] == NOTHING:
@@ -122,7 +120,7 @@ def _place(
                 seconds = frontier.seconds[task, frontier.device_of[p]]
                 end = max(free_s[p], ready_s[task, p]) + seconds
                 if p != frontier.planned[task]:
-                    end += stay * seconds
+                    end += MIN_GAIN * seconds
                 if end < best_end:
                     best, best_end = p, end
             lane[task] = best

@@ -71,7 +71,7 @@ class RunState(NamedTuple):
     estimate_s: Floats
     start_s: Floats
     #: Number of commands submitted to each lane, and number of those completed.
-    given: Ints
+    submitted: Ints
     done: Ints
     flight: Ints  # commands submitted to each lane, by sequence number
     ordered: Ints  # sequence number of another lane up to which each lane has already waited
@@ -92,7 +92,7 @@ def new_run_state(
     known: StaticInfo,
     *,
     lanes: int,
-    things: int,
+    commands: int,
     is_host: Sequence[bool],
     lookahead: tuple[int, int, float],
     before: Sequence[Sequence[int]],
@@ -139,17 +139,17 @@ def new_run_state(
         until_s=np.zeros(lanes),
         order=order,
         order_at=np.searchsorted(planned[order], np.arange(processors)).astype(np.int64),
-        lane=np.full(things, NOTHING),
-        place=np.full(things, NOTHING),
+        lane=np.full(commands, NOTHING),
+        place=np.full(commands, NOTHING),
         estimate_s=np.zeros(tasks),
         start_s=np.zeros(tasks),
-        given=np.zeros(lanes, np.int64),
+        submitted=np.zeros(lanes, np.int64),
         done=np.zeros(lanes, np.int64),
-        flight=np.zeros((lanes, things), np.int64),
+        flight=np.zeros((lanes, commands), np.int64),
         ordered=np.zeros((lanes, lanes), np.int64),
-        waits=np.full((things, 2 * lanes), NOTHING),
-        waits_count=np.zeros(things, np.int64),
-        started=np.zeros(things, np.int64),
+        waits=np.full((commands, 2 * lanes), NOTHING),
+        waits_count=np.zeros(commands, np.int64),
+        started=np.zeros(commands, np.int64),
         unbound=np.zeros(tasks, np.int64),
         decided=np.zeros((tasks + processors, 3), np.int64),
         counters=np.array([0, 0, 0, 0, int(policy.sorts_queues)]),

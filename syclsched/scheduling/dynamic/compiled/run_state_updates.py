@@ -24,133 +24,133 @@ from syclsched.scheduling.tables import NOTHING, Ints
 
 
 @lean
-def release_sources(board: RunState) -> None:
+def release_sources(state: RunState) -> None:
     """Make the tasks without predecessors ready."""
-    for task in range(len(board.waiting)):
-        if board.waiting[task] == 0:
-            _make_ready(board, task)
+    for task in range(len(state.waiting)):
+        if state.waiting[task] == 0:
+            _make_ready(state, task)
 
 
 @lean
-def complete(board: RunState, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> None:
+def complete(state: RunState, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> None:
     """Record the completion of the next commands of each lane, with their start and end times."""
     for lane in range(len(counts)):
         if counts[lane]:
             for _ in range(counts[lane]):
-                command = board.flight[lane, board.done[lane]]
-                board.done[lane] += 1
-                if command < len(board.waiting):
-                    _end(board, command, lane, (end_ns[command] - start_ns[command]) * 1e-9)
-            if board.done[lane] == board.given[lane] and not board.places.lanes[lane, HELD_ON]:
-                board.ahead_s[lane] = 0.0
-            board.until_s[lane] = now_s + board.ahead_s[lane] if board.ahead_s[lane] > 0.0 else 0.0
+                command = state.flight[lane, state.done[lane]]
+                state.done[lane] += 1
+                if command < len(state.waiting):
+                    _end(state, command, lane, (end_ns[command] - start_ns[command]) * 1e-9)
+            if state.done[lane] == state.submitted[lane] and not state.places.lanes[lane, HELD_ON]:
+                state.ahead_s[lane] = 0.0
+            state.until_s[lane] = now_s + state.ahead_s[lane] if state.ahead_s[lane] > 0.0 else 0.0
 
 
 @lean
-def _end(board: RunState, task: int, lane: int, measured_s: float) -> None:
-    device = board.known.device_of[lane]
-    board.ahead_s[lane] -= board.estimate_s[task]
-    if board.is_host[lane]:
-        _release(board, task)
+def _end(state: RunState, task: int, lane: int, measured_s: float) -> None:
+    device = state.known.device_of[lane]
+    state.ahead_s[lane] -= state.estimate_s[task]
+    if state.is_host[lane]:
+        _release(state, task)
     if measured_s >= 0.0:
-        board.scalars[DEVIATION] = record_duration(
-            board.drift, board.known.kind[task], device, measured_s, board.known.seconds[task, device]
+        state.scalars[DEVIATION] = record_duration(
+            state.drift, state.known.kind[task], device, measured_s, state.known.seconds[task, device]
         )
 
 
 @lean
-def _make_ready(board: RunState, task: int) -> None:
+def _make_ready(state: RunState, task: int) -> None:
     """Insert a task into the ready tasks, after those of its level."""
-    count, level = board.counters[READY], board.known.level[task]
+    count, level = state.counters[READY], state.known.level[task]
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
-        if board.known.level[board.ready[middle]] <= level:
+        if state.known.level[state.ready[middle]] <= level:
             low = middle + 1
         else:
             high = middle
     for position in range(count, low, -1):
-        board.ready[position] = board.ready[position - 1]
-    board.ready[low] = task
-    board.counters[READY] = count + 1
+        state.ready[position] = state.ready[position - 1]
+    state.ready[low] = task
+    state.counters[READY] = count + 1
 
 
 @lean
-def carry_out(board: RunState) -> None:
+def carry_out(state: RunState) -> None:
     """Carry out the decisions of a policy, in order."""
-    for n in range(board.counters[DECIDED]):
-        task, lane = board.decided[n, TASK], board.decided[n, LANE]
-        _take(board, task)
-        if board.decided[n, STARTS]:
-            _start(board, task, lane)
+    for n in range(state.counters[DECIDED]):
+        task, lane = state.decided[n, TASK], state.decided[n, LANE]
+        _take(state, task)
+        if state.decided[n, STARTS]:
+            _start(state, task, lane)
         else:
-            _bind(board, task, lane)
+            _bind(state, task, lane)
 
 
 @lean
-def _take(board: RunState, task: int) -> None:
+def _take(state: RunState, task: int) -> None:
     """Remove a task from the ready tasks or from a lane's queue."""
-    lane, position = board.bound[task], 0
+    lane, position = state.bound[task], 0
     if lane == NOTHING:
-        while board.ready[position] != task:
+        while state.ready[position] != task:
             position += 1
-        board.counters[READY] -= 1
-        for n in range(position, board.counters[READY]):
-            board.ready[n] = board.ready[n + 1]
+        state.counters[READY] -= 1
+        for n in range(position, state.counters[READY]):
+            state.ready[n] = state.ready[n + 1]
         return
-    board.bound[task] = NOTHING
-    while board.queue[lane, position] != task:
+    state.bound[task] = NOTHING
+    while state.queue[lane, position] != task:
         position += 1
-    board.queued[lane] -= 1
-    for n in range(position, board.queued[lane]):
-        board.queue[lane, n] = board.queue[lane, n + 1]
-    board.queued_s[lane] -= board.known.seconds[task, board.known.device_of[lane]]
-    if board.queued[lane] == 0:
-        board.queued_s[lane] = 0.0
+    state.queued[lane] -= 1
+    for n in range(position, state.queued[lane]):
+        state.queue[lane, n] = state.queue[lane, n + 1]
+    state.queued_s[lane] -= state.known.seconds[task, state.known.device_of[lane]]
+    if state.queued[lane] == 0:
+        state.queued_s[lane] = 0.0
 
 
 @lean
-def _bind(board: RunState, task: int, lane: int) -> None:
+def _bind(state: RunState, task: int, lane: int) -> None:
     """Insert a task into a lane's queue: after those of its level, or at the end."""
-    count = board.queued[lane]
+    count = state.queued[lane]
     place = count
-    if board.counters[SORTS_QUEUES]:
-        while place > 0 and board.known.level[board.queue[lane, place - 1]] > board.known.level[task]:
-            board.queue[lane, place] = board.queue[lane, place - 1]
+    if state.counters[SORTS_QUEUES]:
+        while place > 0 and state.known.level[state.queue[lane, place - 1]] > state.known.level[task]:
+            state.queue[lane, place] = state.queue[lane, place - 1]
             place -= 1
-    board.queue[lane, place] = task
-    board.queued[lane] = count + 1
-    board.queued_s[lane] += board.known.seconds[task, board.known.device_of[lane]]
-    board.bound[task] = lane
+    state.queue[lane, place] = task
+    state.queued[lane] = count + 1
+    state.queued_s[lane] += state.known.seconds[task, state.known.device_of[lane]]
+    state.bound[task] = lane
 
 
 @lean
-def rebind_queued(board: RunState) -> None:
+def rebind_queued(state: RunState) -> None:
     """Bind queued tasks again, to their newly planned lanes."""
     count = 0
-    for lane in range(len(board.known.device_of)):
-        for n in range(board.queued[lane]):
-            board.unbound[count] = board.queue[lane, n]
+    for lane in range(len(state.known.device_of)):
+        for n in range(state.queued[lane]):
+            state.unbound[count] = state.queue[lane, n]
             count += 1
-        board.queued[lane] = 0
-        board.queued_s[lane] = 0.0
+        state.queued[lane] = 0
+        state.queued_s[lane] = 0.0
     for n in range(count):
-        _bind(board, board.unbound[n], board.known.planned[board.unbound[n]])
+        _bind(state, state.unbound[n], state.known.planned[state.unbound[n]])
 
 
 @lean
-def _start(board: RunState, task: int, lane: int) -> None:
+def _start(state: RunState, task: int, lane: int) -> None:
     """Start a task on a lane: submit it and release its successors, or hold it until it can be submitted."""
-    places, device = board.places, board.known.device_of[lane]
-    estimate_s = seconds(board, task, device) if board.known.seconds[task, device] > 0.0 else 0.0
-    board.lane[task] = lane
-    board.estimate_s[task] = estimate_s
-    board.start_s[task] = max(board.scalars[NOW], board.until_s[lane])
-    board.until_s[lane] = board.start_s[task] + estimate_s
-    board.ahead_s[lane] += estimate_s
+    places, device = state.places, state.known.device_of[lane]
+    estimate_s = seconds(state, task, device) if state.known.seconds[task, device] > 0.0 else 0.0
+    state.lane[task] = lane
+    state.estimate_s[task] = estimate_s
+    state.start_s[task] = max(state.scalars[NOW], state.until_s[lane])
+    state.until_s[lane] = state.start_s[task] + estimate_s
+    state.ahead_s[lane] += estimate_s
     places.lanes[lane, LAST] = task
-    if try_submit(board, task, lane):
-        _submitted(board, task, lane)
+    if try_submit(state, task, lane):
+        _submitted(state, task, lane)
     else:
         places.held[places.counters[HELD]] = task
         places.counters[HELD] += 1
@@ -158,16 +158,16 @@ def _start(board: RunState, task: int, lane: int) -> None:
 
 
 @lean
-def retry_held(board: RunState) -> None:
+def retry_held(state: RunState) -> None:
     """Try again to submit the held tasks, in order."""
-    places = board.places
+    places = state.places
     count, kept = places.counters[HELD], 0
     for n in range(count):
         task = places.held[n]
-        lane = board.lane[task]
-        if try_submit(board, task, lane):
+        lane = state.lane[task]
+        if try_submit(state, task, lane):
             places.lanes[lane, HELD_ON] -= 1
-            _submitted(board, task, lane)
+            _submitted(state, task, lane)
         else:
             places.held[kept] = task
             kept += 1
@@ -175,18 +175,18 @@ def retry_held(board: RunState) -> None:
 
 
 @lean
-def _submitted(board: RunState, task: int, lane: int) -> None:
-    board.counters[STARTED] += 1
-    if not board.is_host[lane]:
-        _release(board, task)
+def _submitted(state: RunState, task: int, lane: int) -> None:
+    state.counters[STARTED] += 1
+    if not state.is_host[lane]:
+        _release(state, task)
 
 
 @lean
-def _release(board: RunState, task: int) -> None:
+def _release(state: RunState, task: int) -> None:
     """Make the tasks ready whose last predecessor was this task."""
-    for n in range(board.succ_start[task], board.succ_start[task + 1]):
-        successor = board.succ_task[n]
-        board.waiting[successor] -= 1
-        if board.waiting[successor] == 0:
-            board.released_by[successor] = board.lane[task]
-            _make_ready(board, successor)
+    for n in range(state.succ_start[task], state.succ_start[task + 1]):
+        successor = state.succ_task[n]
+        state.waiting[successor] -= 1
+        if state.waiting[successor] == 0:
+            state.released_by[successor] = state.lane[task]
+            _make_ready(state, successor)

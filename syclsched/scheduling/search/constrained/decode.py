@@ -12,18 +12,18 @@ import numpy as np
 from syclsched.compiled import lean
 from syclsched.scheduling.core.busy_time import find_busy_seconds
 from syclsched.scheduling.search.constrained.memory_accounting import (
-    FLOOR,
-    HELD,
+    ALLOCATED,
+    AVAILABLE_S,
+    EXCESS,
+    INPUT_BYTES,
     LIMIT,
-    OVER,
-    STANDING,
     allocate,
     release,
 )
 from syclsched.scheduling.search.constrained.state import (
-    BACKING,
     COPIES,
     ENERGY,
+    HOST_SPACE,
     INTERVAL,
     LISTED,
     MAKESPAN,
@@ -124,10 +124,10 @@ def _clear(s: ConstrainedState) -> None:
     s.free_s[:], s.load_s[:], s.port_s[:], s.made_s[:], s.size[:] = 0.0, 0.0, 0.0, 0.0, 0
     s.arrival_s[:] = np.inf
     s.copying[COPIES] = 0
-    memory = s.room
+    memory = s.memory
     for space in range(memory.shape[0]):
-        memory[space, HELD], memory[space, FLOOR] = memory[space, STANDING], 0.0
-        memory[space, OVER] = max(0.0, memory[space, STANDING] - memory[space, LIMIT])
+        memory[space, ALLOCATED], memory[space, AVAILABLE_S] = memory[space, INPUT_BYTES], 0.0
+        memory[space, EXCESS] = max(0.0, memory[space, INPUT_BYTES] - memory[space, LIMIT])
 
 
 @lean
@@ -136,7 +136,7 @@ def _fetch(s: ConstrainedState, item: int, space: int, made_s: float) -> float:
     t = s.tables
     source, nbytes = s.origin[item], t.item_bytes[item]
     copy_s = t.latency_s[source, space] + nbytes * t.s_per_byte[source, space]
-    memory_s = allocate(s.room, s.heap, s.size, space, nbytes)
+    memory_s = allocate(s.memory, s.heap, s.size, space, nbytes)
     line = (item, source, space, copy_s)
     return _copy(line, memory_s, made_s, t.channel, s.port_s, s.load_s, s.copy_what, s.copy_when_s, s.copying)
 
@@ -166,7 +166,7 @@ def _allocate_results(s: ConstrainedState, task: int, start: float) -> float:
         item, old = t.make_item[row], t.make_replaces[row]
         # An in-place result reuses the memory of the old value, unless the old value has other readers there.
         if not s.own[item] and t.item_bytes[item] > 0.0 and (old < 0 or s.left[old, s.origin[item]] > 1):
-            start = max(start, allocate(s.room, s.heap, s.size, s.origin[item], t.item_bytes[item]))
+            start = max(start, allocate(s.memory, s.heap, s.size, s.origin[item], t.item_bytes[item]))
     return start
 
 
@@ -186,7 +186,7 @@ def _release_inputs(s: ConstrainedState, task: int, start: float, finish: float)
             left[item, source] -= 1
             last_s[item, source] = max(last_s[item, source], complete)
             if left[item, source] == 0 and not own[item]:
-                release(s.room, s.heap, s.size, source, t.item_bytes[item], last_s[item, source])
+                release(s.memory, s.heap, s.size, source, t.item_bytes[item], last_s[item, source])
         left[item, space] -= 1
         last_s[item, space] = max(last_s[item, space], finish)
         if left[item, space] == 0 and not (own[item] and space == source):
@@ -194,7 +194,7 @@ def _release_inputs(s: ConstrainedState, task: int, start: float, finish: float)
             for k in range(t.make_start[task], t.make_start[task + 1]):
                 reused = reused or (t.make_replaces[k] == item and s.origin[t.make_item[k]] == space)
             if not reused:
-                release(s.room, s.heap, s.size, space, t.item_bytes[item], last_s[item, space])
+                release(s.memory, s.heap, s.size, space, t.item_bytes[item], last_s[item, space])
 
 
 @lean
@@ -206,16 +206,16 @@ def _deliver_results(s: ConstrainedState, task: int, finish: float) -> None:
         item = t.make_item[row]
         source = s.origin[item]
         s.made_s[item] = last_s[item, source] = finish
-        for space in range(s.room.shape[0]):
+        for space in range(s.memory.shape[0]):
             if space == source or left[item, space] == 0 or t.item_bytes[item] == 0.0:
                 continue
-            if space == s.copying[BACKING] or wanted[item, space]:
+            if space == s.copying[HOST_SPACE] or wanted[item, space]:
                 arrival_s = _fetch(s, item, space, finish)
                 s.arrival_s[item, space] = last_s[item, space] = arrival_s
                 left[item, source] -= 1
                 last_s[item, source] = max(last_s[item, source], arrival_s)
         if left[item, source] == 0 and not s.own[item]:
-            release(s.room, s.heap, s.size, source, t.item_bytes[item], last_s[item, source])
+            release(s.memory, s.heap, s.size, source, t.item_bytes[item], last_s[item, source])
 
 
 @lean

@@ -12,8 +12,8 @@ import numpy as np
 from syclsched.compiled import lean
 from syclsched.scheduling.tables import Floats, Ints
 
-#: Columns of `ConstrainedState.room`.
-LIMIT, HELD, FLOOR, OVER, STANDING = 0, 1, 2, 3, 4
+#: Columns of `ConstrainedState.memory`.
+LIMIT, ALLOCATED, AVAILABLE_S, EXCESS, INPUT_BYTES = 0, 1, 2, 3, 4
 
 
 @lean
@@ -22,9 +22,9 @@ def allocate(memory: Floats, heap: Floats, size: Ints, space: int, nbytes: float
     if memory[space, LIMIT] == np.inf:
         return 0.0
     limit = memory[space, LIMIT] * (1.0 + 1e-12)
-    while size[space] > 0 and memory[space, HELD] + nbytes > limit:
-        memory[space, FLOOR] = max(memory[space, FLOOR], heap[space, 0, 0])
-        memory[space, HELD] -= heap[space, 0, 1]
+    while size[space] > 0 and memory[space, ALLOCATED] + nbytes > limit:
+        memory[space, AVAILABLE_S] = max(memory[space, AVAILABLE_S], heap[space, 0, 0])
+        memory[space, ALLOCATED] -= heap[space, 0, 1]
         # Sift the last entry down from the top.
         last = size[space] - 1
         size[space] = last
@@ -37,10 +37,10 @@ def allocate(memory: Floats, heap: Floats, size: Ints, space: int, nbytes: float
             heap[space, hole, 0], heap[space, hole, 1] = heap[space, child, 0], heap[space, child, 1]
             hole, child = child, 2 * child + 1
         heap[space, hole, 0], heap[space, hole, 1] = heap[space, last, 0], heap[space, last, 1]
-    memory[space, HELD] += nbytes
-    if memory[space, HELD] > limit:
-        memory[space, OVER] = max(memory[space, OVER], memory[space, HELD] - memory[space, LIMIT])
-    return float(memory[space, FLOOR])
+    memory[space, ALLOCATED] += nbytes
+    if memory[space, ALLOCATED] > limit:
+        memory[space, EXCESS] = max(memory[space, EXCESS], memory[space, ALLOCATED] - memory[space, LIMIT])
+    return float(memory[space, AVAILABLE_S])
 
 
 @lean

@@ -14,7 +14,7 @@ import numpy as np
 from syclsched.compiled import lean
 from syclsched.scheduling.search.annealing import annealing_loop
 from syclsched.scheduling.search.constrained.decode import locate, measure, place
-from syclsched.scheduling.search.constrained.memory_accounting import LIMIT, OVER
+from syclsched.scheduling.search.constrained.memory_accounting import EXCESS, LIMIT
 from syclsched.scheduling.search.constrained.state import ConstrainedState
 from syclsched.scheduling.search.incremental.chains import clear_undo_log, relocate, undo_moves
 from syclsched.scheduling.search.incremental.moves import gather_row, highest, lowest, other_processor
@@ -83,14 +83,14 @@ def evaluate(s: ConstrainedState, _: float) -> tuple[float, float]:
     locate(s)
     place(s)
     measure(s)
-    goal, value, memory = s.goal, s.value, s.room
+    goal, value, memory = s.goal, s.value, s.memory
     excess = 0.0
     for k in range(3):
         if value[k] > goal.limit[k] * (1.0 + 1e-12):
             excess += (value[k] - goal.limit[k]) / max(goal.limit[k], 1e-3 * goal.scale[k])
     for space in range(memory.shape[0]):
-        if memory[space, OVER] > 0.0:
-            excess += memory[space, OVER] / max(memory[space, LIMIT], 1e-3 * memory[space, OVER])
+        if memory[space, EXCESS] > 0.0:
+            excess += memory[space, EXCESS] / max(memory[space, LIMIT], 1e-3 * memory[space, EXCESS])
     cost = PENALTY * excess + 0.01 if excess > 0.0 else 0.0
     for k in range(3):
         if goal.weight[k] > 0.0:

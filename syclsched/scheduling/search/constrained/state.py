@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syclsched.scheduling.problem import Problem
-from syclsched.scheduling.search.constrained.memory_accounting import LIMIT, STANDING
+from syclsched.scheduling.search.constrained.memory_accounting import INPUT_BYTES, LIMIT
 from syclsched.scheduling.search.incremental.prepare import prepare
 from syclsched.scheduling.search.incremental.records import Records
 from syclsched.scheduling.search.random_numbers import Words
@@ -22,7 +22,7 @@ MAKESPAN, INTERVAL, ENERGY = 0, 1, 2
 
 
 class Goal(NamedTuple):
-    """Objective weights and limits; the decoder enforces the limits of spaces (`ConstrainedState.room`)."""
+    """Objective weights and limits; the decoder enforces the limits of spaces (`ConstrainedState.memory`)."""
 
     weight: Floats  # cost of one unit of makespan, interval and energy
     limit: Floats  # upper limit of each; infinity for none
@@ -68,7 +68,7 @@ class ConstrainedState(NamedTuple):
     lasting: Flags  # whether an item stays where it was made
     #: By space: its limit, the allocated bytes, the time before which nothing more may be allocated, the largest excess
     #: over the limit, the bytes of inputs.
-    room: Floats
+    memory: Floats
     heap: Floats  # releases not yet applied, by time: time and bytes
     size: Ints  # lengths of the heaps
     #: Item, source, destination of each copy; its start and finish.
@@ -82,7 +82,7 @@ class ConstrainedState(NamedTuple):
 
 
 #: Indices into `ConstrainedState.copying`.
-COPIES, LISTED, BACKING = 0, 1, 2
+COPIES, LISTED, HOST_SPACE = 0, 1, 2
 
 
 _PLACEMENT = ("nodes", "lanes", "order", "arcs", "costs", "lines", "homes", "counts", "moved", "words")
@@ -98,9 +98,9 @@ def make_constrained_state(
     t = problem.tables if tables is None else tables
     tasks, items, spaces = len(problem), len(t.item_bytes), len(problem.spaces)
     processors, channels = len(t.processor_device), int(t.channel.max(initial=NOTHING)) + 1
-    room = np.zeros((spaces, 5))
-    room[:, LIMIT] = np.inf
-    room[:, STANDING] = problem.input_bytes()
+    memory = np.zeros((spaces, 5))
+    memory[:, LIMIT] = np.inf
+    memory[:, INPUT_BYTES] = problem.input_bytes()
     wanted = np.zeros((items, spaces), np.bool_)
     wanted[t.want_item, t.want_space] = True
     lasting = np.zeros(items, np.bool_)
@@ -129,7 +129,7 @@ def make_constrained_state(
         left=np.zeros((items, spaces), np.int64),
         wanted=wanted,
         lasting=lasting,
-        room=room,
+        memory=memory,
         heap=np.zeros((spaces, items + 1, 2)),
         size=np.zeros(spaces, np.int64),
         copy_what=np.zeros((copies, 3), np.int64),

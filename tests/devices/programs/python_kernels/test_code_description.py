@@ -57,7 +57,7 @@ VALUES: list[Any] = [
 ]  # fmt: skip
 
 
-def test_a_changed_global_variable_or_function_of_another_module_changes_the_description(
+def test_changed_global_changes_the_description(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def scaled(x: Any) -> Any:

@@ -28,9 +28,7 @@ def _sum(item: Any, x: Any, out: Any) -> None:
     AtomicRef(out, 0).fetch_add(x[item.get_id(0)])
 
 
-def test_atomic_additions_are_instructions_where_the_device_has_them(
-    queues: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_atomic_additions_are_native_instructions(queues: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     device, kernel = queues[0].sycl_device, PythonKernel(_sum)
     for has in (frozenset({"add float32"}), frozenset[str]()):
         monkeypatch.setattr(OpenCL, "float_atomics", lambda _, device, has=has: has)

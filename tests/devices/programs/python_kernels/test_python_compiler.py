@@ -30,7 +30,7 @@ def scaling(factor: Any) -> Any:
     return scale
 
 
-def test_the_variable_chooses_the_compiler_of_kernels_that_name_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variable_chooses_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = scaling(2)
     for name in ("own", "numba-dpex"):
         monkeypatch.setenv(python_compiler.VARIABLE, name)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from syclsched.execution.dynamic.submission.polled_durations import PolledDurations
 
 
-def test_commands_completed_in_one_poll_share_the_time_since_the_last() -> None:
+def test_commands_of_one_poll_share_the_elapsed_time() -> None:
     observed = PolledDurations(2)
     assert observed.estimate_spans(0, submit_ns=100, count=2, now_ns=300) == [(100, 200), (200, 300)]
     assert observed.estimate_spans(0, submit_ns=150, count=1, now_ns=450) == [(300, 450)]

@@ -369,7 +369,7 @@ def test_resize_of_a_region_with_antialiasing(mode: str, region: list[float]) ->
     ],
 )
 @pytest.mark.parametrize("order", [0, 1])
-def test_largest_elements_back_in_their_places(attributes: dict[str, Any], order: int) -> None:
+def test_largest_elements_are_scattered_back(attributes: dict[str, Any], order: int) -> None:
     nodes = [
         node("MaxPool", "x", "p i", storage_order=order, **attributes),
         node("Exp", "p", "e"),

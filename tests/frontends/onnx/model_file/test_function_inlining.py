@@ -87,7 +87,7 @@ def test_a_function_that_cannot_be_converted_is_named() -> None:
         read_model(calling([node("New", ["x"], ["y"], domain="mine")], newer))
 
 
-def test_a_model_may_leave_the_import_of_operators_to_its_functions() -> None:
+def test_opset_imports_in_functions_only() -> None:
     model = calling([node("Leaky", ["x"], ["y"], domain="mine", alpha=0.1)], leaky(17))
     del model.opset_import[0]
     assert [each.domain for each in model.opset_import] == ["mine"]

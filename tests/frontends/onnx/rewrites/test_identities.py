@@ -60,7 +60,7 @@ def test_an_output_that_is_an_input_stays_a_copy() -> None:
     assert kinds(rewritten(made)) == ["elementwise"]
 
 
-def test_a_transposition_that_moves_axes_of_one_element_is_a_reshape() -> None:
+def test_transposition_of_unit_axes_is_a_reshape() -> None:
     made = Builder(dtype="float64")
     made.softmax(made.transpose(made.input("x", (1, 3, 1, 5)), 1, 0, 3, 2), 1)
     assert kinds(rewritten(made, "identities")) == ["reshape", "softmax"]
@@ -85,7 +85,7 @@ def test_of_several_reshapes_the_last_stays() -> None:
     assert kinds(rewritten(made, "identities")) == ["reshape", "softmax"]
 
 
-def test_slices_that_turn_an_axis_around_stay() -> None:
+def test_reversing_slices_stay() -> None:
     made = Builder(dtype="float64")
     made.add("slice", (made.input("x", (4, 2)),), (4, 2), starts=(3, 0), steps=(-1, 1))
     assert kinds(rewritten(made, "identities")) == ["slice"]

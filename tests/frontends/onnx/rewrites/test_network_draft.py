@@ -43,7 +43,7 @@ def test_readers_and_reads() -> None:
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_a_value_stands_for_another(asked: bool) -> None:
+def test_node_is_replaced_by_a_value(asked: bool) -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (2, 3))
     one, other = made.softmax(x, 1), made.softmax(x, 1)

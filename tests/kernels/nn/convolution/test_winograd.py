@@ -198,7 +198,7 @@ def test_constant_filters_are_packed_with_zero_padding() -> None:
     assert not columns[40:].any()
 
 
-def test_code_for_tiles_at_the_edge_is_a_loop_which_is_compiled_sooner() -> None:
+def test_edge_tiles_are_a_loop() -> None:
     operation = nn.conv(2, (1, 1), (1, 1, 1, 1), channels_last=True)
     source = minimal(operation).load(signature()).source
     n = winograd_tiling.tiling(signature()).n

@@ -171,7 +171,7 @@ def test_shapes_that_do_not_fit_are_named() -> None:
     assert "3 axes each" in str(said((4, 3), (1, 6, 9), (1, 4, 4)))
 
 
-def test_the_gradient_of_a_transposed_convolution_by_its_weights_swaps_its_arrays() -> None:
+def test_weight_gradient_of_transposed_convolution() -> None:
     forward = conv_transpose(2, (2, 1), (1, 0, 0, 1), groups=2)
     x, w = numbers(2, 4, 3, 4, dtype="float64"), numbers(4, 3, 3, 2, dtype="float64")
     dy = numbers(2, 6, 6, 4, dtype="float64", seed=3)

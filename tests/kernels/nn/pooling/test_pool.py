@@ -274,7 +274,7 @@ def test_windows_along_long_lines(
     ],
     ids=["many channels", "a part of a vector", "no places", "long lines", "lines and parts", "all neighbours"],
 )
-def test_many_channels_and_places(
+def test_many_channels_and_pixels(
     run: Any, name: str, operation: Operation, shape: tuple[int, ...], dtype: str
 ) -> None:
     x = numbers(*shape, dtype=dtype)

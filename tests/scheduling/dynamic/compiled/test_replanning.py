@@ -37,62 +37,60 @@ def board_of(problem: Problem, plan: Timetable, lookahead: tuple[int, int, float
     known = policy.prepare(problem)
     lanes = len(known.device_of)
     return new_run_state(
-        problem, policy, known, lanes=lanes, things=len(problem), is_host=[False] * lanes, lookahead=lookahead,
+        problem, policy, known, lanes=lanes, commands=len(problem), is_host=[False] * lanes, lookahead=lookahead,
         before=[()] * len(problem),
     )  # fmt: skip
 
 
-def end(board: RunState, lane: int, took_s: float, now_s: float) -> None:
+def end(state: RunState, lane: int, took_s: float, now_s: float) -> None:
     """End the next task of a lane."""
-    counts, end_ns = np.zeros(len(board.given), np.int64), np.zeros(len(board.lane), np.int64)
-    counts[lane], end_ns[board.flight[lane, board.done[lane]]] = 1, took_s * 1e9
-    complete(board, counts, np.zeros(len(board.lane), np.int64), end_ns, now_s)
+    counts, end_ns = np.zeros(len(state.submitted), np.int64), np.zeros(len(state.lane), np.int64)
+    counts[lane], end_ns[state.flight[lane, state.done[lane]]] = 1, took_s * 1e9
+    complete(state, counts, np.zeros(len(state.lane), np.int64), end_ns, now_s)
 
 
 @settings(max_examples=examples(40), deadline=None)
 @given(problem=problems(channels=False), data=st.data())
-def test_every_task_is_started_once_where_it_can_run_whenever_plans_change(
-    problem: Problem, data: st.DataObject
-) -> None:
-    board = board_of(problem, Heft().schedule(problem))
-    release_sources(board)
-    turns = Turns(board, Hybrid)
-    lanes, now_ns, late = len(board.known.device_of), 0, []
+def test_tasks_start_once_whenever_plans_change(problem: Problem, data: st.DataObject) -> None:
+    state = board_of(problem, Heft().schedule(problem))
+    release_sources(state)
+    turns = Turns(state, Hybrid)
+    lanes, now_ns, late = len(state.known.device_of), 0, []
     while True:
         started = turns.take(now_ns)
         if data.draw(st.booleans()):
-            late.append(plan_snapshot(snapshot_of(board, bytes_between(problem))))
+            late.append(plan_snapshot(snapshot_of(state, bytes_between(problem))))
         if late and data.draw(st.booleans()):
-            switch_plan(board, *late.pop(0))
-        busy = [lane for lane in range(lanes) if board.given[lane] > board.done[lane]]
+            switch_plan(state, *late.pop(0))
+        busy = [lane for lane in range(lanes) if state.submitted[lane] > state.done[lane]]
         if not busy:
             if started == len(problem) or turns.take(now_ns) == started:
                 break
             continue
         lane = data.draw(st.sampled_from(busy))
         now_ns += data.draw(st.sampled_from([0, 500_000_000, 2_000_000_000]))
-        end(board, lane, data.draw(st.sampled_from([0.25, 1.0, 8.0])), now_ns * 1e-9)
-    order = board.started[: board.counters[STARTED]].tolist()
+        end(state, lane, data.draw(st.sampled_from([0.25, 1.0, 8.0])), now_ns * 1e-9)
+    order = state.started[: state.counters[STARTED]].tolist()
     assert sorted(order) == list(range(len(problem)))
     at = {task: place for place, task in enumerate(order)}
     tables = problem.tables
     for task in order:
-        assert np.isfinite(tables.seconds[tables.kind[task], board.known.device_of[board.lane[task]]])
+        assert np.isfinite(tables.seconds[tables.kind[task], state.known.device_of[state.lane[task]]])
         for before in tables.pred_task[tables.pred_start[task] : tables.pred_start[task + 1]].tolist():
             assert at[before] < at[task]
 
 
 @settings(max_examples=examples(40), deadline=None)
 @given(problem=problems(channels=False))
-def test_started_tasks_stay_and_others_are_placed_on_eligible_lanes(problem: Problem) -> None:
-    board = board_of(problem, Heft().schedule(problem))
-    release_sources(board)
-    Turns(board, Hybrid).take(0)
-    planned, level = plan_snapshot(snapshot_of(board, bytes_between(problem)))
-    there = board.place[: len(problem)] != NOTHING
-    np.testing.assert_array_equal(planned[there], board.lane[: len(problem)][there])
+def test_started_tasks_stay_and_others_use_eligible_lanes(problem: Problem) -> None:
+    state = board_of(problem, Heft().schedule(problem))
+    release_sources(state)
+    Turns(state, Hybrid).take(0)
+    planned, level = plan_snapshot(snapshot_of(state, bytes_between(problem)))
+    there = state.place[: len(problem)] != NOTHING
+    np.testing.assert_array_equal(planned[there], state.lane[: len(problem)][there])
     assert sorted(level.tolist()) == list(range(len(problem)))
-    device_of = board.known.device_of
+    device_of = state.known.device_of
     assert np.isfinite(problem.tables.seconds[problem.tables.kind, device_of[planned]]).all()
 
 
@@ -117,7 +115,7 @@ def test_tasks_without_duration_stay_on_their_lane() -> None:
 
 
 @pytest.mark.parametrize(("nbytes", "lane"), [(0.0, 0), (1e6, 1)])
-def test_a_task_stays_with_its_data_where_a_copy_takes_longer_than_waiting(nbytes: float, lane: int) -> None:
+def test_task_stays_with_data_if_a_copy_takes_longer(nbytes: float, lane: int) -> None:
     apart = 1.0 - np.eye(2)
     frontier = RunSnapshot(
         seconds=np.ones((2, 2)),
@@ -137,18 +135,18 @@ def test_a_task_stays_with_its_data_where_a_copy_takes_longer_than_waiting(nbyte
 
 def makespan(problem: Problem, true_s: Any, *, anew: bool) -> float:
     """Return the makespan of a run on a virtual clock whose times differ from the estimates."""
-    board = board_of(problem, Heft().schedule(problem))
-    release_sources(board)
-    turns, lanes, now_s = Turns(board, Hybrid), len(board.known.device_of), 0.0
+    state = board_of(problem, Heft().schedule(problem))
+    release_sources(state)
+    turns, lanes, now_s = Turns(state, Hybrid), len(state.known.device_of), 0.0
     free_s = [0.0] * lanes
     ends: list[tuple[float, int, int]] = []
     seen, ready_s = 0, np.zeros(len(problem))
     tables = problem.tables
     while True:
         started = turns.take(round(now_s * 1e9))
-        for task in board.started[seen:started].tolist():
-            lane = int(board.lane[task])
-            free_s[lane] = max(free_s[lane], now_s, ready_s[task]) + true_s[task, board.known.device_of[lane]]
+        for task in state.started[seen:started].tolist():
+            lane = int(state.lane[task])
+            free_s[lane] = max(free_s[lane], now_s, ready_s[task]) + true_s[task, state.known.device_of[lane]]
             heapq.heappush(ends, (free_s[lane], lane, task))
             for after in tables.succ_task[tables.succ_start[task] : tables.succ_start[task + 1]].tolist():
                 ready_s[after] = max(ready_s[after], free_s[lane])
@@ -159,9 +157,9 @@ def makespan(problem: Problem, true_s: Any, *, anew: bool) -> float:
             assert started == len(problem)
             return max(free_s)
         now_s, lane, task = heapq.heappop(ends)
-        end(board, lane, true_s[task, board.known.device_of[lane]], now_s)
-        if anew and board.scalars[DEVIATION] > board.scalars[BOUND]:
-            switch_plan(board, *plan_snapshot(snapshot_of(board, bytes_between(problem))))
+        end(state, lane, true_s[task, state.known.device_of[lane]], now_s)
+        if anew and state.scalars[DEVIATION] > state.scalars[BOUND]:
+            switch_plan(state, *plan_snapshot(snapshot_of(state, bytes_between(problem))))
 
 
 def stages(seed: int, width: int = 4, count: int = 30) -> tuple[Problem, Any]:

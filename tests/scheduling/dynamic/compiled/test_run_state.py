@@ -130,17 +130,19 @@ def test_compiled_decisions_equal_those_of_the_policy(
         hand.book.state.known = hand.known = replace(hand.known, reaches=((0,),) * len(problem.devices))
     lanes, tasks = len(hand.known.device_of), len(problem)
     items = data_of(problem, hand) if spread else None
-    things = tasks if items is None else tasks + items.most_copies
-    board = new_run_state(
-        problem, policy, hand.known, lanes=lanes + 1, things=things, is_host=[False] * lanes, lookahead=LOOKAHEAD,
+    commands = tasks if items is None else tasks + items.most_copies
+    run_state = new_run_state(
+        problem, policy, hand.known, lanes=lanes + 1, commands=commands, is_host=[False] * lanes, lookahead=LOOKAHEAD,
         before=[()] * tasks, spread=items, after=None if items is None else [()] * tasks, copies_from=tasks,
     )  # fmt: skip
-    release_sources(board)
-    turns, now_ns = Turns(board, policy), 0
+    release_sources(run_state)
+    turns, now_ns = Turns(run_state, policy), 0
     while True:
         hand.decide(now_ns * 1e-9)
         started = turns.take(now_ns)
-        mine = [(int(n), int(board.lane[n])) for n in board.started[: board.counters[N_COMMANDS]] if n < tasks]
+        mine = [
+            (int(n), int(run_state.lane[n])) for n in run_state.started[: run_state.counters[N_COMMANDS]] if n < tasks
+        ]
         assert mine == hand.started and len(mine) == started
         busy = [lane for lane in range(lanes) if hand.flight[lane]]
         if not busy:
@@ -153,11 +155,11 @@ def test_compiled_decisions_equal_those_of_the_policy(
         if data.draw(st.booleans()):  # with the next decisions, immediately
             turns.take(now_ns, lane, measured)
         else:
-            counts, end_ns = np.zeros(lanes + 1, np.int64), np.zeros(things, np.int64)
+            counts, end_ns = np.zeros(lanes + 1, np.int64), np.zeros(commands, np.int64)
             counts[lane] = count
-            end_ns[board.flight[lane, board.done[lane] :][:count]] = np.array(measured) * 1e9
-            complete(board, counts, np.zeros(things, np.int64), end_ns, now_ns * 1e-9)
-    assert int(board.counters[STARTED]) == tasks == len({task for task, _ in hand.started})
+            end_ns[run_state.flight[lane, run_state.done[lane] :][:count]] = np.array(measured) * 1e9
+            complete(run_state, counts, np.zeros(commands, np.int64), end_ns, now_ns * 1e-9)
+    assert int(run_state.counters[STARTED]) == tasks == len({task for task, _ in hand.started})
 
 
 def data_of(problem: Problem, hand: ByHand) -> DataDistribution:
@@ -180,26 +182,26 @@ def data_of(problem: Problem, hand: ByHand) -> DataDistribution:
     )
 
 
-def test_a_task_waits_for_the_last_of_each_other_lane_that_it_has_not_waited_for() -> None:
+def test_task_waits_for_the_last_command_of_each_lane() -> None:
     from syclsched.scheduling import problem_from_matrices
 
     # 0 and 1 on one lane, the others on the other: 2 follows both, 3 follows 2 and 0, which 2 has waited for.
     costs = [[1.0, math.inf]] * 2 + [[math.inf, 1.0]] * 2
     problem = problem_from_matrices(costs, {(0, 2): 0, (1, 2): 0, (0, 3): 0, (2, 3): 0})
     known = Eager().prepare(problem)
-    board = new_run_state(
-        problem, Eager(), known, lanes=2, things=4, is_host=[False] * 2, lookahead=(9, 9, 9.0), before=[()] * 4
+    run_state = new_run_state(
+        problem, Eager(), known, lanes=2, commands=4, is_host=[False] * 2, lookahead=(9, 9, 9.0), before=[()] * 4
     )
-    release_sources(board)
-    assert Turns(board, Eager()).take(0) == 4
-    assert board.waits[2, : board.waits_count[2]].tolist() == [1]
-    assert board.waits_count[3] == 0
+    release_sources(run_state)
+    assert Turns(run_state, Eager()).take(0) == 4
+    assert run_state.waits[2, : run_state.waits_count[2]].tolist() == [1]
+    assert run_state.waits_count[3] == 0
 
 
 # --- drift ----------------------------------------------------------------------------------------
 
 
-def test_a_kind_is_corrected_by_the_median_and_spikes_are_set_aside() -> None:
+def test_kinds_are_corrected_by_the_median_without_spikes() -> None:
     drift = new_drift(np.ones((4, 2)), 2)
     for seconds in (2.0, 2.1, 1.9, 2.0, 90.0, 2.05):
         record_duration(drift, 1, 0, seconds, 1.0)

@@ -24,28 +24,10 @@ from syclsched.frontends.onnx.network import CanonicalNode
 def differentiate(
     b: NetworkBuilder, nodes: Sequence[CanonicalNode], gradients: Mapping[str, str], wanted: Collection[str]
 ) -> dict[str, str]:
-    """Add the backward pass of nodes to a builder that has them.
+    """Add the backward pass of nodes, in topological order, to a builder that has their values.
 
-    Parameters
-    ----------
-    b : NetworkBuilder
-        Has the values of the nodes; further nodes are added to it.
-    nodes : sequence of CanonicalNode
-        The forward pass, in topological order.
-    gradients : Mapping[str, str]
-        The gradients of some results, by value.
-    wanted : collection of str
-        Values whose gradients are asked for.
-
-    Returns
-    -------
-    dict of str to str
-        The gradient of each wanted value that the results depend on.
-
-    Raises
-    ------
-    GradientError
-        If a node between a wanted value and a result has no gradient; it names the node.
+    ``gradients`` are those of some results, by value. Returns the gradient of each wanted value that the results depend
+    on. Raises `GradientError`, which names the node, if one between a wanted value and a result has no gradient.
     """
     moving = _dependent(b, nodes, wanted)
     parts = {name: [gradient] for name, gradient in gradients.items()}

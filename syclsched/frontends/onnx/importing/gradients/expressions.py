@@ -183,23 +183,10 @@ def applied(activation: Activation) -> Expression:
 def derivatives(
     expression: Expression, dtypes: tuple[str, ...], gradient: Expression, result: Expression | None = None
 ) -> dict[int, Expression]:
-    """Return the gradients of an expression's inputs, as expressions of the same inputs.
+    """Return the gradients of an expression's inputs, as expressions of the same inputs, given that of its result.
 
-    Parameters
-    ----------
-    expression : Expression
-        The differentiated expression.
-    dtypes : tuple of str
-        Dtypes of its inputs.
-    gradient : Expression
-        The gradient of its result.
-    result : Expression, optional
-        The expression's value, if it need not be computed again.
-
-    Raises
-    ------
-    GradientError
-        If an operator has no derivative.
+    The value of the expression, ``result``, is computed again if it is not given. Raises `GradientError` if an operator
+    has no derivative.
     """
     found: dict[int, list[Expression]] = {}
     _accumulate(expression, dtypes, gradient, expression if result is None else result, found)

@@ -243,7 +243,6 @@ def _open_split(b: NetworkBuilder, node: ModelNode, x: str, axis: int, sizes_nam
 
 
 def _added(b: NetworkBuilder, *given: Number) -> Number:
-    """Return a sum."""
     open_ones = [each for each in given if isinstance(each, str)]
     fixed = sum(each for each in given if isinstance(each, int))
     if not open_ones:

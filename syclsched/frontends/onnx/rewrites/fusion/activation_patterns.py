@@ -43,9 +43,9 @@ def replace_activations(draft: NetworkDraft) -> None:
             break
 
 
-def _is_close(one: Any, other: float, tolerance: float = 2e-6) -> bool:
-    """Return whether a number of a model equals a formula's number within a relative tolerance."""
-    return isinstance(one, float) and abs(one - other) <= tolerance * abs(other)
+def _is_close(one: Any, other: float) -> bool:
+    """Return whether a number of a model equals a formula's number, rounded to float32."""
+    return isinstance(one, float) and abs(one - other) <= 2e-6 * abs(other)
 
 
 def _half_of_one_plus(term: Term, operator: str) -> tuple[float, list[Term], Term] | None:

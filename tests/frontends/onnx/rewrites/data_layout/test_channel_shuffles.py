@@ -29,7 +29,7 @@ def test_nor_one_that_others_read() -> None:
     assert kinds(network) == ["conv", "reshape", "transpose", "reshape"]
 
 
-def test_a_transposition_of_places_is_no_shuffle() -> None:
+def test_transposition_of_spatial_axes_is_no_shuffle() -> None:
     made = Builder(dtype="float64")
     split = made.reshape(made.conv(made.input("x", (2, 3, 4, 4)), 6), 2, 6, 2, 2, 4)
     made.reshape(made.transpose(split, 0, 1, 3, 2, 4), 2, 6, 4, 4)

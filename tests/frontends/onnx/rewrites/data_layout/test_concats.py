@@ -4,7 +4,7 @@ from __future__ import annotations
 from support.networks import Builder, kinds, rewritten
 
 
-def test_a_concatenation_becomes_part_of_the_next_along_the_same_axis() -> None:
+def test_concatenations_along_the_same_axis_are_merged() -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (2, 3))
     made.concat(1, made.concat(1, x, x), made.elementwise(("exp", 0), x), made.concat(0, x))

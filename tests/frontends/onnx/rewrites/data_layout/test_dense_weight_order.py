@@ -7,7 +7,7 @@ from support.networks import Builder, kinds, rewritten
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("batch", [1, 3])
-def test_the_weights_of_a_dense_layer_are_permuted_instead_of_the_image(transposed: bool, batch: int) -> None:
+def test_dense_weights_are_permuted_instead_of_the_image(transposed: bool, batch: int) -> None:
     made = Builder(dtype="float64")
     stored = made.input("stored", (batch, 4, 5, 3))
     flat = made.reshape(made.transpose(stored, 0, 3, 1, 2), batch, 60)

@@ -33,7 +33,7 @@ def test_the_gradients_of_a_network_have_its_layout() -> None:
     assert transposed(rewritten(made, outputs=outputs)) == [(0, 2, 3, 1)]
 
 
-def test_sums_of_channels_ask_for_no_layout() -> None:
+def test_sums_of_channels_need_no_layout() -> None:
     """As in the gradient of pooling after a normalisation: most readers are sums, one is a convolution."""
     made = Builder(dtype="float64")
     h = made.conv(start(made), 8)
@@ -85,7 +85,7 @@ def test_after_a_global_pool_nothing_is_transposed() -> None:
     assert transposed(rewritten(made, "layout", "identities")) == [(0, 2, 3, 1)]
 
 
-def test_nor_after_a_mean_over_places() -> None:
+def test_layout_after_a_mean_over_spatial_axes() -> None:
     made = Builder(dtype="float64")
     x = made.conv(start(made), 8)
     gate = made.elementwise(("sigmoid", 0), made.conv(made.reduce(x, "mean", 2, 3), 8, 1))
@@ -107,7 +107,7 @@ def test_axis_attributes_follow_the_stored_layout(axis: int) -> None:
     assert len(transposed(rewritten(made, "layout"))) == 2
 
 
-def test_the_places_of_the_largest_are_right() -> None:
+def test_indices_of_the_largest() -> None:
     made = Builder(dtype="float64")
     x = made.conv(start(made), 4)
     made.add("arg", (x,), (2, 6, 5), "int64", mode="max", axis=1, keepdims=False, last=False)

@@ -36,7 +36,7 @@ def test_one_that_reads_transposed_already_reads_plainly() -> None:
     assert not node.attributes["transpose_a"]
 
 
-def test_of_a_larger_transposition_the_last_two_axes_are_taken_if_rows_stay_whole() -> None:
+def test_last_two_axes_of_larger_transposition() -> None:
     made = Builder(dtype="float64")
     x, y = made.input("x", (2, 7, 3, 5)), made.input("y", (2, 6, 3, 5))
     made.matmul(made.transpose(x, 0, 2, 1, 3), made.transpose(y, 0, 2, 3, 1))

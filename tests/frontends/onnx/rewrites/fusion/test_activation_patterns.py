@@ -98,7 +98,7 @@ def test_patterns_with_shared_pieces_stay() -> None:
 
 
 @pytest.mark.parametrize("passes", [("formulas",), ("algebra", "formulas")])
-def test_chains_of_thousands_are_looked_at_without_recursion(passes: tuple[str, ...]) -> None:
+def test_long_chains_are_analysed_without_recursion(passes: tuple[str, ...]) -> None:
     made = Builder(dtype="float32")
     value = made.input("x", (3,))
     for turn in range(2000):

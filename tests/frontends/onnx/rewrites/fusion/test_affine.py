@@ -18,7 +18,7 @@ def test_a_batch_norm_is_fused_into_the_preceding_convolution(groups: int) -> No
 
 
 @pytest.mark.parametrize("groups", [1, 2])
-def test_a_batch_norm_is_fused_into_the_preceding_transposed_convolution(groups: int) -> None:
+def test_batch_norm_is_fused_into_transposed_convolution(groups: int) -> None:
     made = Builder(dtype="float64")
     made.batch_norm(made.conv_transpose(image(made), 6, groups=groups))
     assert kinds(rewritten(made, "batch_norm")) == ["conv_transpose"]
@@ -66,7 +66,7 @@ def test_a_quotient_of_a_constant_is_no_scale() -> None:
     assert kinds(rewritten(made, "scale_shift")) == ["conv", "elementwise"]
 
 
-def test_constants_that_differ_by_place_stay() -> None:
+def test_constants_that_differ_by_pixel_stay() -> None:
     made = Builder(dtype="float64")
     made.elementwise(("mul", 0, 1), made.conv(image(made), 6), made.positive(6, 6, 5))
     assert kinds(rewritten(made, "scale_shift")) == ["conv", "elementwise"]
@@ -98,7 +98,7 @@ def test_two_scales_and_shifts_become_one() -> None:
 
 
 @pytest.mark.parametrize(("pad", "taken"), [(0, True), (1, False)])
-def test_a_shift_is_fused_into_the_next_convolution_only_without_pads(pad: int, taken: bool) -> None:
+def test_shift_is_fused_only_without_pads(pad: int, taken: bool) -> None:
     made = Builder(dtype="float64")
     shifted = made.elementwise(("add", ("mul", 0, 1), 2), image(made), made.positive(4, 1, 1), made.normal(4, 1, 1))
     made.conv(shifted, 6, groups=2, pad=pad)

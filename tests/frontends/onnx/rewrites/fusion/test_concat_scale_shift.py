@@ -56,7 +56,7 @@ def test_there_are_not_too_many_parts() -> None:
     assert kinds(rewritten(made, "joins")) == ["concat", "elementwise"]
 
 
-def test_a_concatenation_that_stays_takes_the_parts_of_one_that_does_not() -> None:
+def test_kept_concatenation_takes_parts_of_removed_one() -> None:
     made = Builder(dtype="float64")
     x, y = made.input("x", (2, 3)), made.input("y", (2, 4))
     inner = made.concat(1, x, y)

@@ -50,7 +50,7 @@ def test_an_expansion_is_fused_into_all_its_readers() -> None:
     assert [node.inputs for node in network.nodes] == [("x", "y"), ("x", "y")]
 
 
-def test_a_small_value_is_computed_for_every_element_only_if_that_is_cheap() -> None:
+def test_small_value_is_recomputed_per_element_only_if_cheap() -> None:
     made = Builder(dtype="float64")
     x, row = made.input("x", (30, 4)), made.input("row", (4,))
     cheap = made.elementwise(("mul", 0, ("const", 2.0)), row)

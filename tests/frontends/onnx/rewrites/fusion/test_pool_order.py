@@ -15,7 +15,7 @@ def branch(made: Builder, channels: int = 3, kernel: int = 1, **pool: object) ->
     return made.conv(made.pool(made.input("x", X), "average", **given), channels, kernel)
 
 
-def test_average_pools_move_behind_convolutions_with_the_activation() -> None:
+def test_average_pools_move_behind_convolutions() -> None:
     made = Builder(dtype="float64")
     made.elementwise(("relu", 0), branch(made))
     network = rewritten(made, "averages", "post_ops")
@@ -88,7 +88,7 @@ def test_an_average_pool_moves_in_channels_last_layout() -> None:
     "change",
     [{"kernel": 3}, {"stride": 2}, {"mode": "max"}, {"pool_stride": 1}, {"pad": 1, "counted": True}],
 )
-def test_poolings_stay_behind_if_they_do_not_commute_or_nothing_is_won(change: dict) -> None:
+def test_poolings_that_stay_behind(change: dict) -> None:
     made = Builder(dtype="float64")
     x = made.conv(made.input("x", (2, 4, 9, 9)), 3, change.get("kernel", 1), change.get("stride", 1), pad=0)
     pool = {"pad": change.get("pad", 0), "counted": change.get("counted", False)}

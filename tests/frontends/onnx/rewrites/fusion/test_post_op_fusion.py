@@ -102,7 +102,7 @@ def test_a_constant_of_the_channels_is_a_bias() -> None:
     assert [len(node.inputs) for node in rewritten(made, "post_ops").nodes] == [3]
 
 
-def test_matrix_products_take_a_bias_and_a_residual_and_then_an_activation() -> None:
+def test_bias_residual_and_activation_of_matrix_products() -> None:
     made = Builder(dtype="float64")
     x, r = made.input("x", (3, 4)), made.input("r", (3, 5))
     product = made.elementwise(("add", 0, 1), made.matmul(x, made.normal(4, 5)), made.normal(5))
