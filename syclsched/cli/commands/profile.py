@@ -87,9 +87,6 @@ def profile_command(
     with open_devices(platform) as live:
         result = measure(platform, live, quick, errors, wanted)
     saved = save_profiles(result, store, forget=store_folder is None and not refresh)
-    if result.complete and store_folder is None and sub_devices is None:
-        measured = {profile.key for profile in result.devices}
-        saved += compare_kernels([d for d in platform.compute_devices if d.key in measured], errors)
     if output is not None:
         write_set(result, output)
         saved.append(f"written to {output}")
@@ -99,6 +96,10 @@ def profile_command(
     _print(result, platform, saved, json_output, errors)
     if not result.complete:
         raise typer.Exit(INTERRUPTED)
+    if store_folder is None and sub_devices is None:
+        measured = {profile.key for profile in result.devices}
+        for line in compare_kernels([d for d in platform.compute_devices if d.key in measured], errors):
+            errors.print(line, style="dim", markup=False)
 
 
 def _wanted(platform: Platform, store: ProfileStore, errors: Console) -> frozenset[frozenset[str]]:
