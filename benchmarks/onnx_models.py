@@ -334,12 +334,17 @@ def memory(name: str, folder: Path) -> dict[str, Any]:
     return found
 
 
+def tune_all() -> None:
+    """Let other load have no effect on tuning."""
+    from syclsched.onnx.tuning import kernel_selection, plan_comparison
+
+    plan_comparison.is_disturbed = kernel_selection.is_disturbed = lambda before: False
+
+
 def measure_first(names: list[str], folder: Path, *, tuned: bool, untuned: bool) -> None:
     """Print, as JSON, the time of the first call of each model, one after another, compilation included."""
     if tuned:
-        from syclsched.onnx.tuning import kernel_selection, plan_comparison
-
-        plan_comparison.is_disturbed = kernel_selection.is_disturbed = lambda before: False
+        tune_all()
     files = [given(name, folder) for name in names]
     found, kept = [], []
     for name, (path, (inputs, *_)) in zip(names, files, strict=True):
@@ -352,19 +357,45 @@ def measure_first(names: list[str], folder: Path, *, tuned: bool, untuned: bool)
     print(json.dumps(found))
 
 
-def first(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Return times of first calls in processes without knowledge of a model, in others, and after another model."""
+def compare_as_profile_does() -> None:
+    """Compare kernels with the library as `syclsched profile` does."""
+    from syclsched.api import discover
+    from syclsched.onnx.kernel_comparison import compare_kernels
+
+    tune_all()
+    compare_kernels(discover("cpu"))
+
+
+def surroundings(data: Path) -> dict[str, str]:
+    """Return the environment of a process whose user has these files alone."""
+    return {**os.environ, "XDG_DATA_HOME": str(data), "XDG_CACHE_HOME": str(data / "cache")}
+
+
+def fill_folder(data: Path, *, compared: bool) -> None:
+    """Write what `syclsched profile` leaves: profiles, the devices' passed tests, and the comparison of kernels."""
     from syclsched.oneapi.cache_folder import cache_root
     from syclsched.profiling.storage.profile_store import data_folder
 
     cache = cache_root()
+    for kept, copied in (
+        (data_folder() / "profiles", data / "syclsched" / "profiles"),
+        (cache / "trust", data / "cache" / "syclsched" / "trust"),
+        (cache / "fpga-emulator", data / "cache" / "syclsched" / "fpga-emulator"),
+    ):
+        if kept.exists():
+            shutil.copytree(kept, copied, ignore_dangling_symlinks=True)
+    if compared:
+        subprocess.run([sys.executable, __file__, "--compare-kernels"], check=True, env=surroundings(data))
+
+
+def first(name: str, options: argparse.Namespace, profiled: Path) -> dict[str, Any]:
+    """Return times of first calls in processes without knowledge of a model, in others, and after another model."""
     found: dict[str, Any] = {"model": name, "first": [], "second": [], "after": []}
     command = [sys.executable, __file__, "--folder", str(options.folder), "--first-of"]
     command += ["--tuned"] * options.tuned + ["--untuned"] * options.untuned + ["--models"]
 
     def measured(names: list[str], data: Path) -> Any:
-        surroundings = {**os.environ, "XDG_DATA_HOME": str(data), "XDG_CACHE_HOME": str(data / "cache")}
-        done = subprocess.run([*command, *names], capture_output=True, text=True, check=False, env=surroundings)
+        done = subprocess.run([*command, *names], capture_output=True, text=True, check=False, env=surroundings(data))
         if done.returncode:
             raise SystemExit(f"{name}: {done.stderr}")
         return json.loads(done.stdout.splitlines()[-1])[-1]
@@ -372,15 +403,7 @@ def first(name: str, options: argparse.Namespace) -> dict[str, Any]:
     for _ in range(options.repeat):
         for kinds, names in ((("first", "second"), [name]), (("after",), [options.after, name])):
             with tempfile.TemporaryDirectory() as folder:
-                data = Path(folder)
-                # The files of `syclsched profile`: profiles, and the devices' passed tests.
-                for kept, copied in (
-                    (data_folder() / "profiles", data / "syclsched" / "profiles"),
-                    (cache / "trust", data / "cache" / "syclsched" / "trust"),
-                    (cache / "fpga-emulator", data / "cache" / "syclsched" / "fpga-emulator"),
-                ):
-                    if kept.exists():
-                        shutil.copytree(kept, copied, ignore_dangling_symlinks=True)
+                data = Path(shutil.copytree(profiled, Path(folder) / "data", ignore_dangling_symlinks=True))
                 for which in kinds:
                     found[which].append(measured(names, data))
     return found
@@ -506,6 +529,10 @@ def main() -> None:
     tuning = arguments.add_mutually_exclusive_group()
     tuning.add_argument("--tuned", action="store_true", help="with --first: tune plans on a busy machine, too")
     tuning.add_argument("--untuned", action="store_true", help="with --first: tune no plans")
+    arguments.add_argument(
+        "--uncompared", action="store_true", help="with --first: the profile has compared no kernels"
+    )
+    arguments.add_argument("--compare-kernels", action="store_true", help=argparse.SUPPRESS)
     arguments.add_argument("--repeat", type=int, default=3, metavar="N", help="time first calls so often")
     arguments.add_argument(
         "--after", choices=list(TARGETS), default="perceptron, 64", help="the model that is called before, with --first"
@@ -517,11 +544,17 @@ def main() -> None:
     if options.memory_of:
         measure_memory(options.models[0], options.memory_of, options.folder)
         return
+    if options.compare_kernels:
+        compare_as_profile_does()
+        return
     if options.first_of:
         measure_first(options.models, options.folder, tuned=options.tuned, untuned=options.untuned)
         return
     if options.first:
-        rows = [first(name, options) for name in options.models]
+        with tempfile.TemporaryDirectory() as folder:
+            profiled = Path(folder)
+            fill_folder(profiled, compared=not options.uncompared)
+            rows = [first(name, options, profiled) for name in options.models]
         show_first(rows, options.after)
     elif options.memory:
         rows = [memory(name, options.folder) for name in options.models]
