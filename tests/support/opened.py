@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import syclsched
 from support.gpu_shape import OTHER_DEVICE
 from support.running import DTYPE, MIX, OPENCL
 from syclsched import api
@@ -95,7 +96,7 @@ def refused_beside(apart: int) -> TaskGraph:
 
 def separate_cpu() -> Platform:
     """Return the CPU device as if the host could not reach its memory."""
-    return with_own_memory(discover("cpu"), "cpu")
+    return with_own_memory(syclsched.discover("cpu"), "cpu")
 
 
 def two_memories() -> Platform:
