@@ -218,7 +218,7 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
             "runtime": lambda: session.run(None, next(turns["runtime"])),
             **({"openvino": lambda: vino(next(turns["openvino"]))} if vino else {}),
         }
-        timed = alternating(calls, options.runs, _WARM_UPS)
+        timed = alternating(calls, options.runs, _WARM_UPS, 1e-3 * options.pause)
         mine, theirs, others = ([1e3 * s for s in timed.get(side, ())] for side in turns)
         blocks = in_blocks(compiled, path, inputs, options) if options.blocks else None
         gc.enable()
@@ -522,6 +522,7 @@ def main() -> None:
     arguments.add_argument("--families", action="store_true", help="the models of model_families.py")
     arguments.add_argument("--threads", type=int, nargs="*", default=[1, 2], help="of ONNX Runtime; the best is taken")
     arguments.add_argument("--blocks", type=int, default=0, metavar="K", help="also time blocks of K calls")
+    arguments.add_argument("--pause", type=float, default=0.0, metavar="MS", help="between two calls")
     arguments.add_argument("--operators", type=int, default=0, metavar="N")
     arguments.add_argument("--memory-of", choices=("ours", "arena", "plain"), help=argparse.SUPPRESS)
     arguments.add_argument("--first", action="store_true", help="time first calls")
