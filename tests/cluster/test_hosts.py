@@ -103,7 +103,7 @@ def test_worker_that_is_cut_off(hosts: NetworkHosts, cluster: Cluster) -> None:
         assert time.monotonic() - begin < 15.0
         assert [each.name for each in cluster.workers] == sorted({"node0", "node1", "node2"} - {cut.name})
         until(lambda: told == [cut.name])
-        cluster.call(other.name, "syclsched.cluster.node:lose_peer", cut.address, "it was cut off")
+        cluster.call(other.name, f"{FUNCTIONS}:lose_peer", cut.address, "it was cut off")
         with pytest.raises(WorkerLostError, match="it was cut off"):
             waiting.result(10)
     finally:

@@ -224,7 +224,7 @@ def test_cancelled_wait_for_a_message_is_no_failure(cluster: Cluster, monkeypatc
 
         def without_messages(binding: Binding, machine: str, function: str, *arguments: Any) -> WorkerCall:
             if function == "run_part":
-                cancel = "syclsched.cluster.node:cancel_run"
+                cancel = "support.cluster_functions:cancel_run"
                 runner._workers.start(machine, cancel, arguments[0], "it was cancelled").result(20)
             return call(binding, machine, function, *arguments)
 

@@ -76,6 +76,16 @@ def receive_nothing(node: Node, peer: str) -> None:
     node.mailbox.receive("endless", 0, None, 60.0, source=peer)
 
 
+def lose_peer(node: Node, peer: str, cause: str) -> None:
+    """Let waits for messages of another worker fail."""
+    node.mailbox.lose(peer, cause)
+
+
+def cancel_run(node: Node, run: str, cause: str) -> None:
+    """End all waits for messages of a run."""
+    node.mailbox.cancel(run, cause)
+
+
 def is_encrypted(node: Node) -> bool:
     """Return whether the connections for messages are encrypted."""
     return not any(link.is_plain for link in node.sockets)

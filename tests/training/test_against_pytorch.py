@@ -11,7 +11,7 @@ import pytest
 
 import syclsched
 from syclsched.kernels.nn.product.matmul import matmul
-from syclsched.onnx import model_build
+from syclsched.onnx.tuning import variable_weights
 from syclsched.onnx.tuning.variable_weights import with_scratch_arrays
 from syclsched.testing.training_models import TrainingModel, convolutional, perceptron, recurrent, transformer
 from syclsched.training import SGD, Adam, AdamW, CrossEntropy
@@ -69,7 +69,7 @@ def test_losses_with_minimal_filtering_equal_those_of_pytorch(monkeypatch: pytes
             lambda task, by: by.name == MINIMAL or {"filters", "sums"}.isdisjoint(task.arguments)
         )
 
-    monkeypatch.setattr(model_build, "with_scratch_arrays", only_minimal)
+    monkeypatch.setattr(variable_weights, "with_scratch_arrays", only_minimal)
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install syclsched[pytorch]")
     model = convolutional((16, 16, 16), 8, 5)
     step_of_pytorch = Steps(torch, model)

@@ -23,7 +23,7 @@ class Engine:
     """An engine that ends when the test sets it."""
 
     def __init__(self, *, fails: bool) -> None:
-        self.failures = SimpleNamespace(halts=None, halted=fails, none=not fails, first=None)
+        self.failures = SimpleNamespace(halts=None, halted=fails, none=not fails, first=None, clear_frames=lambda: None)
         self.finished = threading.Event()
         self.when_finished: Callable[[], None] | None = None
         self.counts = Counts(submissions=1)
