@@ -135,10 +135,15 @@ def test_logarithms_and_roots_of_integers_equal_onnx_runtime(operator: str, dtyp
     same_as_runtime([node(operator, ["x", "a"], ["y"])], {"x": x}, ["y"], 18, {"a": np.array([1])})
 
 
-def test_the_reference_implementation_s_errors_name_the_node() -> None:
+def test_the_reference_implementation_s_errors_name_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    from onnx.reference import ReferenceEvaluator
     from support.host_evaluation import evaluate
 
-    model = model_of([node("ImageDecoder", ["x"], ["y"], name="decode7")], {"x": (8,)}, ["y"], dtypes={"x": 2})
-    given = {"x": np.zeros(8, np.uint8)}  # no picture
-    with pytest.raises(ModelError, match=r"'decode7'.*cannot compute it"):
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("it is broken")
+
+    model = model_of([node("Det", ["x"], ["y"], name="det7")], {"x": (3, 2, 2)}, ["y"])
+    given = {"x": np.ones((3, 2, 2), np.float32)}
+    monkeypatch.setattr(ReferenceEvaluator, "run", broken)
+    with pytest.raises(ModelError, match=r"'det7'.*cannot compute it: .*it is broken"):
         evaluate(imported(model), given)
