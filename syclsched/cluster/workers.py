@@ -33,6 +33,8 @@ REACH_S: Final = 5.0
 
 #: Function on each worker that gives its `NodeFacts`.
 DESCRIBE: Final = "syclsched.cluster.node:describe"
+#: Questions for versions before a worker without an answer counts as lost.
+_VERSION_TRIES: Final = 3
 
 
 class ConnectedWorkers:
@@ -214,7 +216,10 @@ class ConnectedWorkers:
 
     def _check_versions(self) -> None:
         """Refuse workers on which functions and plans of this process cannot run."""
-        answers = self.members.asked(lambda: self.client.get_versions(packages=["syclsched"]), ANSWER_S)
+        for _ in range(_VERSION_TRIES):  # a worker may come between a question and its answer
+            answers = self.members.asked(lambda: self.client.get_versions(packages=["syclsched"]), ANSWER_S)
+            if all(answers["workers"].get(worker.address) for worker in self.workers):
+                break
         here = {"python": sys.version, "syclsched": syclsched.__version__}
         for worker in self.workers:
             answer = answers["workers"].get(worker.address)

@@ -36,6 +36,29 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
+@pytest.mark.parametrize(("late", "is_lost"), [(1, False), (3, True)])
+def test_worker_that_comes_between_a_question_and_its_answer(
+    monkeypatch: pytest.MonkeyPatch, late: int, is_lost: bool
+) -> None:
+    ask, asked = distributed.Client.get_versions, []
+
+    def answers_of_earlier(client: Any, *given: Any, **options: Any) -> Any:
+        found = ask(client, *given, **options)
+        asked.append(found)
+        if len(asked) <= late:
+            found["workers"].popitem()
+        return found
+
+    monkeypatch.setattr(distributed.Client, "get_versions", answers_of_earlier)
+    if is_lost:
+        with pytest.raises(WorkerLostError, match="does not answer"):
+            connect(workers=2)
+    else:
+        with connect(workers=2) as made:
+            assert len(made.workers) == 2
+    assert len(asked) == late + (not is_lost)
+
+
 class TestWorkers:
     def test_names_are_in_order_and_stable(self, cluster: Cluster) -> None:
         workers = cluster.workers
