@@ -21,6 +21,7 @@ from support.opened import until
 import syclsched
 from syclsched.cluster import Cluster, connect
 from syclsched.cluster.measurements.network import measure_network
+from syclsched.cluster.membership import Membership
 from syclsched.cluster.transport.comm_sockets import CommSockets
 from syclsched.errors import ArgumentError, ClusterError, DeadlineError, RuntimeMissingError, WorkerLostError
 from syclsched.model.platform import HOST
@@ -40,16 +41,17 @@ def cluster() -> Iterator[Cluster]:
 def test_worker_that_comes_between_a_question_and_its_answer(
     monkeypatch: pytest.MonkeyPatch, late: int, is_lost: bool
 ) -> None:
-    ask, asked = distributed.Client.get_versions, []
+    ask, asked = Membership.asked, []
 
-    def answers_of_earlier(client: Any, *given: Any, **options: Any) -> Any:
-        found = ask(client, *given, **options)
-        asked.append(found)
-        if len(asked) <= late:
-            found["workers"].popitem()
+    def answers_of_earlier(members: Membership, *given: Any) -> Any:
+        found = ask(members, *given)
+        if isinstance(found, dict) and "client" in found:  # versions
+            asked.append(found)
+            if len(asked) <= late:
+                found["workers"].popitem()
         return found
 
-    monkeypatch.setattr(distributed.Client, "get_versions", answers_of_earlier)
+    monkeypatch.setattr(Membership, "asked", answers_of_earlier)
     if is_lost:
         with pytest.raises(WorkerLostError, match="does not answer"):
             connect(workers=2)
