@@ -20,7 +20,7 @@ from syclsched.onnx.loop_plans import plan_bodies
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import OnnxModel
 from syclsched.onnx.specialised import Array, Shapes, Specialised
-from syclsched.onnx.tuning.autotune import VariantBuilder, faster_variant, predicted_choice, rebind
+from syclsched.onnx.tuning.autotune import VariantBuilder, faster_variant, predicted_variant, rebind
 from syclsched.onnx.tuning.implementations import (
     chosen_before,
     for_other_shapes,
@@ -171,11 +171,11 @@ class ModelBuilder:
             return variants.plan_and_bind(known, calibrate=False)
         if not self._mixes:
             return variants.plan_and_bind(on_devices(graph, self.platform), calibrate=self._autotune)
-        predicted = frozenset() if self._model.least_gain else predicted_choice(graph, variants)
-        bound = variants.plan_and_bind(on_devices(graph, self.platform, predicted))
-        if predicted:
-            _LOGGER.info("model %r: %d tasks run as kernels by prediction", self._model.name, len(predicted))
+        predicted = None if self._model.least_gain else predicted_variant(graph, variants)
+        if predicted is not None:
+            bound = predicted
         else:
+            bound = variants.plan_and_bind(on_devices(graph, self.platform))
             bound = faster_variant(bound, graph, values, variants, self._model.least_gain)
         costs = CostModel(self.platform, variants.session.history)
         chosen.update(for_other_shapes(graph, bound.plan, costs))

@@ -14,6 +14,7 @@ from support.onednn_calls import needs_onednn
 
 import syclsched
 from syclsched.api import discover
+from syclsched.errors import MemoryLimitError
 from syclsched.onnx import kernel_comparison
 from syclsched.onnx.tuning import autotune, kernel_selection, plan_comparison
 from syclsched.profiling import HistoryStore
@@ -60,13 +61,32 @@ def test_first_calls_choose_kernels_without_trying_them(
     monkeypatch.setattr(autotune, "_traced", lambda *_: pytest.fail("the model was run to time its tasks"))
     monkeypatch.setattr(autotune, "time_alternating", lambda *_: pytest.fail("plans were run to compare them"))
     monkeypatch.setattr(kernel_selection, "select_kernels", lambda order, *_: frozenset(order))
-    model, x = kernel_comparison._network(), np.random.default_rng(0).random((1, 3, 64, 64), np.float32)
+    monkeypatch.setattr(kernel_comparison, "_SIZE", 96)  # another model
+    model, x = kernel_comparison._network(), np.random.default_rng(0).random((1, 3, 96, 96), np.float32)
     with caplog.at_level(logging.INFO, "syclsched"), syclsched.compile(model, devices="cpu") as compiled:
         (found,) = compiled(x).values()
         assert "run as kernels by prediction" in caplog.text
         assert all(each.implementation != kernel_selection.LIBRARY for each in compiled.report.operators)
     (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
     np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-6)
+
+
+def test_a_plan_with_predicted_kernels_that_fails_is_left_out(
+    quiet: None, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, refused = autotune.VariantBuilder.plan_and_bind, []
+
+    def too_large(variants: Any, graph: syclsched.TaskGraph, **options: Any) -> Any:
+        if not refused:
+            refused.append(graph)
+            raise MemoryLimitError("too little memory", where="here")
+        return plan(variants, graph, **options)
+
+    monkeypatch.setattr(autotune, "predicted_kernels", lambda graph, *_: frozenset(task.name for task in graph.tasks))
+    monkeypatch.setattr(autotune.VariantBuilder, "plan_and_bind", too_large)
+    with syclsched.compile(kernel_comparison._network(), devices="cpu") as compiled:
+        (found,) = compiled(np.zeros((1, 3, 64, 64), np.float32)).values()
+    assert refused and found.shape == (1, 1000)
 
 
 def test_on_a_busy_machine_nothing_is_stored(quiet: None, small: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -206,13 +206,20 @@ def faster_plan(
     return best
 
 
-def predicted_choice(graph: TaskGraph, variants: VariantBuilder) -> frozenset[str]:
-    """Return the tasks that run as kernels without being tried; none if runs must tell, or have told otherwise."""
+def predicted_variant(graph: TaskGraph, variants: VariantBuilder) -> BoundModel | None:
+    """Return a plan with kernels that are predicted to be faster; None if runs must tell, or if it fails."""
     platform, history = variants.session.platform, variants.session.history
     (device,) = platform.compute_devices
     kernels = predicted_kernels(graph, device, CostModel(platform, history), history)
-    tried = on_devices(graph, platform, kernels)
-    return kernels if is_known_faster(device, history, comparison_key(tried)) is not False else frozenset()
+    if not kernels:
+        return None
+    try:
+        made = variants.plan_and_bind(on_devices(graph, platform, kernels))
+    except SyclschedError as error:  # for instance too little memory for the kernels' weights
+        _LOGGER.info("%s is not run by predicted kernels: %s: %s", graph.name, type(error).__name__, error)
+        return None
+    _LOGGER.info("%s: %d tasks run as kernels by prediction", graph.name, len(kernels))
+    return made
 
 
 def compare_all_kernels(

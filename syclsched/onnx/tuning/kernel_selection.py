@@ -180,9 +180,11 @@ def predicted_kernels(graph: TaskGraph, device: Device, costs: CostModel, histor
     """Return tasks to run as kernels by predictions alone; none if these are not clear, or the model is short.
 
     They are clear if kernels save `CLEAR_SHARE`: those of kinds that have run, in this model or in others. Nearly the
-    same by kernels alone is preferred.
+    same by kernels alone is preferred. A model whose tasks were timed in runs chooses by these.
     """
     library_s, kernel_s, stated_s = _predicted_times(graph, device, costs, history)
+    if is_known(graph, library_s, device, history):
+        return frozenset()
     order, total_s = graph.order(), sum(library_s.values())
     chosen = select_kernels(order, library_s, kernel_s) & library_s.keys()
     saved = saved_share(order, library_s, kernel_s, chosen)

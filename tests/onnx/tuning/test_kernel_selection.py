@@ -306,6 +306,10 @@ def test_clear_predictions_choose_kernels(quiet, compared_s: float | None, count
         whole.kernel(matmul(), name=str(number), y=b, a=a, b=weights)
     graph = whole.with_implementations(lambda _, each: each.name in ("onednn", "opencl-c"))
     assert len(predicted_kernels(graph, device, costs, history)) == chosen
+    names = [task.name for task in graph.tasks]
+    told = [OperatorTime("", name, device.name, "onednn", CALL_S + 1e-3) for name in names]
+    assert record_times(graph, names, device, history, lambda: told)
+    assert not predicted_kernels(graph, device, costs, history)  # runs have told
 
 
 @needs_onednn
