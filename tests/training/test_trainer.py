@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
 from support.failed_steps import fail_each_submission
 from support.small_models import model_of
 from support.small_training import SIZES, bits, blobs, trainer
@@ -494,95 +494,6 @@ def test_after_a_failed_task_the_last_step_is_kept_or_all_is_lost(tmp_path: Path
     with trainer() as found, trainer() as other:
         begun = fail_each_submission(found, other, blobs(16), tmp_path)
     assert {*begun} == {False, True}
-
-
-def test_an_output_of_integers_has_no_loss() -> None:
-    model = perceptron(SIZES).onnx
-    model.graph.node.append(helper.make_node("ArgMax", ["dense1"], ["label"], axis=1, keepdims=0))
-    model.graph.output.append(helper.make_tensor_value_info("label", onnx.TensorProto.INT64, None))
-    x, y = blobs(4)
-    with (
-        trainer(model, "mean_squared_error", output="label") as found,
-        pytest.raises(ArgumentError, match="the output is int64"),
-    ):
-        found.step(x, y.astype("float32"))
-
-
-def test_a_softmax_at_the_end_is_part_of_cross_entropy() -> None:
-    model = perceptron(SIZES).onnx
-    model.graph.node.append(helper.make_node("Softmax", ["dense1"], ["probabilities"], name="softmax"))
-    model.graph.output[0].name = "probabilities"
-    x, y = blobs(16)
-    with trainer(model, CrossEntropy()) as one, trainer() as other:
-        assert [one.step(x, y) for _ in range(3)] == pytest.approx([other.step(x, y) for _ in range(3)], rel=1e-5)
-        assert one.evaluate([(x, y)]).loss == pytest.approx(other.evaluate([(x, y)]).loss, rel=1e-4)
-
-
-@pytest.mark.parametrize("is_formula", [False, True])
-def test_an_evaluation_finds_the_softmax_that_a_step_finds(is_formula: bool) -> None:
-    """Also behind other nodes, and where probabilities are rounded to 0."""
-    model = perceptron(SIZES).onnx
-    model.graph.initializer.append(numpy_helper.from_array(np.float32(1e3), "large"))
-    nodes: list[tuple[str, list[str], str, dict[str, Any]]] = [("Softmax", ["scores"], "shares", {})]
-    if is_formula:
-        nodes = [
-            ("ReduceMax", ["scores"], "top", {"axes": [1]}),
-            ("Sub", ["scores", "top"], "less", {}),
-            ("Exp", ["less"], "powers", {}),
-            ("ReduceSum", ["powers", "one"], "sum", {}),
-            ("Div", ["powers", "sum"], "shares", {}),
-        ]
-        model.graph.initializer.append(numpy_helper.from_array(np.int64([1]), "one"))
-    nodes = [("Mul", ["dense1", "large"], "scores", {}), *nodes, ("Identity", ["shares"], "y", {})]
-    model.graph.node.extend(helper.make_node(kind, given, [made], **more) for kind, given, made, more in nodes)
-    model.graph.output[0].name = "y"
-    (x, y), small = blobs(16), np.log(np.finfo("float32").tiny)
-    with trainer(model, optimizer=SGD(0.0), frozen=["large"]) as found, trainer() as other:
-        scores = (other.predict(x)["dense1"] * 1e3).astype("float64")
-        logs = scores - scores.max(1, keepdims=True)
-        logs -= np.log(np.exp(logs).sum(1, keepdims=True))
-        assert found.step(x, y) == pytest.approx(-logs[np.arange(16), y].mean(), rel=1e-4)
-        wanted = pytest.approx(-np.maximum(logs, small)[np.arange(16), y].mean(), rel=1e-3)
-        assert found.evaluate([(x, y)]).loss == wanted
-        assert found.evaluate([(x, np.eye(SIZES[-1], dtype="float32")[y])]).loss == wanted
-
-
-def test_a_loss_of_the_model_itself() -> None:
-    nodes = [helper.make_node("Sub", ["x", "w"], ["d"]), helper.make_node("ReduceSumSquare", ["d"], ["y"], keepdims=0)]
-    model = model_of(nodes, {"x": (3,)}, ["y"], {"w": np.zeros(3, "float32")})
-    x = np.float32([1, 2, 3])
-    with trainer(model, "model", SGD(0.25)) as found:
-        assert [found.step(x), found.step(x)] == pytest.approx([14, 3.5])
-        assert found.evaluate([(x, None)]).loss == pytest.approx(0.875)
-
-
-def test_a_loss_of_the_model_itself_weighs_by_samples() -> None:
-    nodes = [
-        helper.make_node("Sub", ["x", "w"], ["d"]),
-        helper.make_node("Mul", ["d", "d"], ["s"]),
-        helper.make_node("ReduceMean", ["s"], ["y"], keepdims=0),
-    ]
-    model = model_of(nodes, {"x": ("n", 1)}, ["y"], {"w": np.zeros(1, "float32")})
-    x = np.float32([[1], [2], [3], [10]])
-    with trainer(model, "model", SGD(0.25)) as found:
-        assert found.evaluate([(x[:3], None), (x[3:], None)]).loss == pytest.approx(28.5)
-        assert found.evaluate([(x[:3], None), (x[3:], None)]).loss == found.evaluate([(x, None)]).loss
-    with trainer(model, "model", SGD(0.25), micro_batches=(3, 1)) as found:
-        assert found.step(x) == pytest.approx(28.5)
-        assert found.parameters["w"] == pytest.approx(2.0)
-
-
-@pytest.mark.parametrize("label", [2**63, 2**64 - 1, 2**64 - 100])
-def test_a_label_that_int64_does_not_hold_is_named_as_it_is(label: int) -> None:
-    x, y = blobs(3)
-    y = y.astype("uint64")
-    y[1] = label
-    with trainer() as found:
-        for use in (lambda: found.step(x, y), lambda: found.evaluate([(x, y)])):
-            with pytest.raises(ArgumentError, match=rf"sample 1: label {label} is out of range"):
-                use()
-        y[1] = 0
-        assert found.step(x, y) == pytest.approx(np.log(SIZES[-1]), abs=2)
 
 
 def test_sub_devices_share_a_batch() -> None:
