@@ -16,7 +16,7 @@ import syclsched
 from syclsched.api import discover
 from syclsched.errors import MemoryLimitError
 from syclsched.onnx import kernel_comparison
-from syclsched.onnx.tuning import autotune, kernel_selection, plan_comparison
+from syclsched.onnx.tuning import autotune, compared_networks, kernel_selection, plan_comparison
 from syclsched.profiling import HistoryStore
 
 onnx = pytest.importorskip("onnx", reason="the network is an ONNX model")
@@ -36,15 +36,16 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_comparison, "_SIZE", 64)
+    monkeypatch.setattr(compared_networks, "PICTURE_SIZE", 64)
 
 
-def test_the_network_is_valid() -> None:
-    model = kernel_comparison._network()
-    onnx.checker.check_model(model, full_check=True)
-    assert {"Conv", "MaxPool", "AveragePool", "Concat", "Gemm", "Softmax"} <= {
-        node.op_type for node in model.graph.node
-    }
+def test_the_networks_are_valid() -> None:
+    kinds = set[str]()
+    for model in compared_networks.networks():
+        onnx.checker.check_model(model, full_check=True)
+        kinds |= {node.op_type for node in model.graph.node}
+    assert {"Conv", "MaxPool", "AveragePool", "Concat", "Gemm", "Softmax", "MatMul", "LayerNormalization"} <= kinds
+    assert {"QuantizeLinear", "DequantizeLinear"} <= kinds
 
 
 def test_first_calls_choose_kernels_without_trying_them(
@@ -61,14 +62,30 @@ def test_first_calls_choose_kernels_without_trying_them(
     monkeypatch.setattr(autotune, "_traced", lambda *_: pytest.fail("the model was run to time its tasks"))
     monkeypatch.setattr(autotune, "time_alternating", lambda *_: pytest.fail("plans were run to compare them"))
     monkeypatch.setattr(kernel_selection, "select_kernels", lambda order, *_: frozenset(order))
-    monkeypatch.setattr(kernel_comparison, "_SIZE", 96)  # another model
-    model, x = kernel_comparison._network(), np.random.default_rng(0).random((1, 3, 96, 96), np.float32)
+    monkeypatch.setattr(compared_networks, "PICTURE_SIZE", 96)  # another model
+    model, x = compared_networks.of_pictures(), np.random.default_rng(0).random((1, 3, 96, 96), np.float32)
     with caplog.at_level(logging.INFO, "syclsched"), syclsched.compile(model, devices="cpu") as compiled:
         (found,) = compiled(x).values()
         assert "run as kernels by prediction" in caplog.text
         assert all(each.implementation != kernel_selection.LIBRARY for each in compiled.report.operators)
     (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
     np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-6)
+
+
+def test_first_calls_take_the_library_where_kernels_save_nothing(
+    quiet: None, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kernel_comparison.compare_kernels(discover("cpu"))
+    # Whatever this machine's times are, kernels are predicted to save too little.
+    monkeypatch.setattr(kernel_selection, "CLEAR_SHARE", 1e9)
+    monkeypatch.setattr(kernel_selection, "WORTH_TRYING", 1e9)
+    monkeypatch.setattr(kernel_selection, "MIDDLE_S", 0.0)
+    monkeypatch.setattr(kernel_selection, "SHORT_S", 0.0)
+    monkeypatch.setattr(autotune, "_traced", lambda *_: pytest.fail("the model was run to time its tasks"))
+    monkeypatch.setattr(compared_networks, "PICTURE_SIZE", 96)  # another model
+    with syclsched.compile(compared_networks.of_pictures(), devices="cpu") as compiled:
+        compiled(np.zeros((1, 3, 96, 96), np.float32))
+        assert any(each.implementation == kernel_selection.LIBRARY for each in compiled.report.operators)
 
 
 def test_a_plan_with_predicted_kernels_that_fails_is_left_out(
@@ -84,7 +101,7 @@ def test_a_plan_with_predicted_kernels_that_fails_is_left_out(
 
     monkeypatch.setattr(autotune, "predicted_kernels", lambda graph, *_: frozenset(task.name for task in graph.tasks))
     monkeypatch.setattr(autotune.VariantBuilder, "plan_and_bind", too_large)
-    with syclsched.compile(kernel_comparison._network(), devices="cpu") as compiled:
+    with syclsched.compile(compared_networks.of_pictures(), devices="cpu") as compiled:
         (found,) = compiled(np.zeros((1, 3, 64, 64), np.float32)).values()
     assert refused and found.shape == (1, 1000)
 
@@ -92,10 +109,12 @@ def test_a_plan_with_predicted_kernels_that_fails_is_left_out(
 def test_on_a_busy_machine_nothing_is_stored(quiet: None, small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_selection, "is_disturbed", lambda before: True)
     assert not kernel_comparison.compare_kernels(discover("cpu"))
-    monkeypatch.setattr(kernel_selection, "CLEAR_SHARE", -1e9)
+    monkeypatch.setattr(kernel_selection, "SHORT_S", 0.0)
+    monkeypatch.setattr(kernel_selection, "MIDDLE_S", 0.0)
+    monkeypatch.setattr(kernel_selection, "WORTH_TRYING", 1e9)  # kernels that are not compared save nothing
     tried: list[Any] = []
     monkeypatch.setattr(autotune, "_traced", lambda *given: tried.append(given) or [])
-    with syclsched.compile(kernel_comparison._network(), devices="cpu") as compiled:
+    with syclsched.compile(compared_networks.of_pictures(), devices="cpu") as compiled:
         compiled(np.zeros((1, 3, 64, 64), np.float32))
     assert tried
 

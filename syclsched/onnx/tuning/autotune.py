@@ -207,11 +207,11 @@ def faster_plan(
 
 
 def predicted_variant(graph: TaskGraph, variants: VariantBuilder) -> BoundModel | None:
-    """Return a plan with kernels that are predicted to be faster; None if runs must tell, or if it fails."""
+    """Return a plan that is predicted to be fastest; None if runs must tell, or if it fails."""
     platform, history = variants.session.platform, variants.session.history
     (device,) = platform.compute_devices
     kernels = predicted_kernels(graph, device, CostModel(platform, history), history)
-    if not kernels:
+    if kernels is None:
         return None
     try:
         made = variants.plan_and_bind(on_devices(graph, platform, kernels))

@@ -176,25 +176,28 @@ def _seconds_by(
     return found
 
 
-def predicted_kernels(graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory) -> frozenset[str]:
-    """Return tasks to run as kernels by predictions alone; none if these are not clear, or the model is short.
+def predicted_kernels(
+    graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory
+) -> frozenset[str] | None:
+    """Return tasks to run as kernels by predictions alone; None if these are not clear, or the model is short.
 
     They are clear if kernels save `CLEAR_SHARE`: those of kinds that have run, in this model or in others. Nearly the
-    same by kernels alone is preferred. A model whose tasks were timed in runs chooses by these.
+    same by kernels alone is preferred. They are also clear if kernels save too little to be tried, of nearly all kinds:
+    then there are none. A model whose tasks were timed in runs chooses by these.
     """
     library_s, kernel_s, stated_s = _predicted_times(graph, device, costs, history)
-    if is_known(graph, library_s, device, history):
-        return frozenset()
-    order, total_s = graph.order(), sum(library_s.values())
-    chosen = select_kernels(order, library_s, kernel_s) & library_s.keys()
+    order, total_s, library = graph.order(), sum(library_s.values()), library_s.keys()
+    if total_s <= SHORT_S or is_known(graph, library, device, history):
+        return None
+    chosen = select_kernels(order, library_s, kernel_s) & library
     saved = saved_share(order, library_s, kernel_s, chosen)
-    if total_s <= SHORT_S or saved < CLEAR_SHARE:
-        return frozenset()
-    alone = library_s.keys()
-    unknown_s = sum(seconds for name, seconds in library_s.items() if name not in kernel_s)
-    if not alone <= stated_s.keys() or unknown_s > WORTH_MIXING * total_s:
-        return chosen
-    return frozenset(alone if saved - saved_share(order, library_s, stated_s, alone) < WORTH_MIXING else chosen)
+    saved_alone = saved_share(order, library_s, stated_s, library)
+    has_all = sum(library_s[name] for name in library - kernel_s.keys()) <= WORTH_MIXING * total_s
+    if saved >= CLEAR_SHARE:
+        is_near = has_all and library <= stated_s.keys() and saved - saved_alone < WORTH_MIXING
+        return frozenset(library if is_near else chosen)
+    is_slower = saved < WORTH_TRYING and (total_s >= MIDDLE_S or saved_alone <= -CLEAR_SHARE)
+    return frozenset() if has_all and is_slower else None
 
 
 def _predicted_times(

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks of common layers, by which kernels are compared with the library: of pictures, of texts, and with int8."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+#: Rows and columns of pictures, as most models of them have it.
+PICTURE_SIZE = 224
+#: Tokens, width and heads of the encoder of texts.
+_TOKENS, _WIDTH, _HEADS = 128, 512, 8
+
+
+class _Layers:
+    """A network in the making: its nodes, its weights, and its last value, with as many channels."""
+
+    def __init__(self, value: str, channels: int) -> None:
+        self.nodes: list[Any] = []
+        self.weights: dict[str, Any] = {}
+        self.value, self.channels = value, channels
+
+    def add(self, kind: str, *others: str, **attributes: Any) -> str:
+        """Add a node that reads the last value and others, and return its own."""
+        from onnx import helper
+
+        made = f"{kind.lower()}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, [self.value, *others], [made], **attributes))
+        self.value = made
+        return made
+
+    def weight(self, *shape: int) -> str:
+        """Add seeded weights, and return their name."""
+        import numpy as np
+
+        fan_in = max(1, int(np.prod(shape[1:])))
+        drawn = np.random.default_rng(len(self.weights)).standard_normal(shape) / np.sqrt(fan_in)
+        return self.constant(drawn.astype(np.float32))
+
+    def constant(self, value: Any) -> str:
+        """Add a constant, and return its name."""
+        name = f"weights{len(self.weights)}"
+        self.weights[name] = value
+        return name
+
+    def convolution(self, channels: int, extent: int, *, stride: int = 1, groups: int = 1) -> str:
+        """Add a convolution, with bias, and a rectifier."""
+        weights = self.weight(channels, self.channels // groups, extent, extent), self.weight(channels)
+        self.add("Conv", *weights, **_window(extent, stride), group=groups)
+        self.channels = channels
+        return self.add("Relu")
+
+    def residual(self, extent: int) -> None:
+        """Add a convolution whose result is added to the last value, and a rectifier."""
+        before = self.value
+        self.convolution(self.channels, extent)
+        self.nodes.pop()
+        self.value = self.nodes[-1].output[0]
+        self.add("Add", before)
+        self.add("Relu")
+
+    def pooling(self, kind: str, stride: int) -> str:
+        """Add a pooling of windows of three by three."""
+        return self.add(kind, **_window(3, stride))
+
+    def branches(self, *layers: tuple[int, int]) -> None:
+        """Add convolutions of the last value, of so many channels and such an extent, and join their results."""
+        value, channels = self.value, self.channels
+        made = []
+        for each in layers:
+            self.value, self.channels = value, channels
+            made.append(self.convolution(*each))
+        self.value = made[0]
+        self.add("Concat", *made[1:], axis=1)
+        self.channels = sum(each for each, _ in layers)
+
+    def dense(self, outputs: int) -> str:
+        """Add a product of the last axis with weights, and a bias."""
+        self.add("MatMul", self.weight(self.channels, outputs))
+        self.channels = outputs
+        return self.add("Add", self.weight(outputs))
+
+    def attention(self) -> str:
+        """Add attention of several heads to the last value."""
+        import numpy as np
+
+        before, width = self.value, self.channels
+        made = []
+        for order in ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3)):
+            self.value = before
+            self.dense(width)
+            self.add("Reshape", self.constant(np.array([1, _TOKENS, _HEADS, width // _HEADS])))
+            made.append(self.add("Transpose", perm=order))
+        query, key, value = made
+        self.value = query
+        self.add("MatMul", key)
+        self.add("Softmax", axis=-1)
+        self.add("MatMul", value)
+        self.add("Transpose", perm=(0, 2, 1, 3))
+        self.add("Reshape", self.constant(np.array([1, _TOKENS, width])))
+        return self.dense(width)
+
+    def added_to(self, before: str) -> str:
+        """Add the last value to an earlier one, and layer normalisation."""
+        self.add("Add", before)
+        return self.add("LayerNormalization", self.weight(self.channels), self.weight(self.channels))
+
+    def quantised(self, type_: Any = None, scale: float = 0.02) -> str:
+        """Round the last value to 8 bits."""
+        import numpy as np
+
+        parameters = self.constant(np.float32(scale)), self.constant(np.array(0, type_ or np.uint8))
+        self.add("QuantizeLinear", *parameters)
+        return self.add("DequantizeLinear", *parameters)
+
+    def quantised_weight(self, *shape: int) -> str:
+        """Add seeded weights of 8 bits, and return the name of their values."""
+        import numpy as np
+
+        value, drawn = self.value, np.random.default_rng(len(self.weights)).integers(-64, 64, shape, np.int8)
+        self.value = self.constant(drawn)
+        scale = self.constant(np.float32(0.02 / np.sqrt(np.prod(shape[1:]))))
+        made, self.value = self.add("DequantizeLinear", scale, self.constant(np.array(0, np.int8))), value
+        return made
+
+    def quantised_convolution(self, channels: int, extent: int, *, stride: int = 1) -> str:
+        """Add a convolution of 8-bit values, with bias, and a rectifier."""
+        weights = self.quantised_weight(channels, self.channels, extent, extent), self.weight(channels)
+        self.add("Conv", *weights, **_window(extent, stride))
+        self.channels = channels
+        self.add("Relu")
+        return self.quantised()
+
+    def quantised_dense(self, outputs: int) -> str:
+        """Add a product of 8-bit values with weights, and a bias."""
+        import numpy as np
+
+        self.add("MatMul", self.quantised_weight(self.channels, outputs))
+        self.channels = outputs
+        self.add("Add", self.weight(outputs))
+        return self.quantised(np.int8)
+
+    def model(self, inputs: dict[str, Sequence[int]], results: dict[str, Sequence[int]]) -> Any:
+        """Return the network as an ONNX model."""
+        from onnx import TensorProto, helper, numpy_helper
+
+        given, found = (
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in each.items()]
+            for each in (inputs, results)
+        )
+        weights = [numpy_helper.from_array(value, name) for name, value in self.weights.items()]
+        graph = helper.make_graph(self.nodes, "comparison of kernels", given, found, weights)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def _window(extent: int, stride: int) -> dict[str, Any]:
+    """Return the attributes of a window with padding."""
+    return {"kernel_shape": [extent] * 2, "strides": [stride] * 2, "pads": [extent // 2] * 4}
+
+
+def networks() -> Iterator[Any]:
+    """Yield the networks as ONNX models."""
+    yield of_pictures()
+    yield of_texts()
+    yield of_bytes()
+
+
+def of_pictures() -> Any:
+    """Return a network with layers of usual models of pictures, each of several sizes."""
+    layers = _Layers("x", 3)
+    for _ in _stages(layers):
+        layers.branches((64, 1), (96, 3), (32, 5))
+        layers.convolution(layers.channels, 3, groups=layers.channels)
+        layers.convolution(128, 1)
+        layers.convolution(128, 1, groups=4)
+        layers.residual(3)
+        layers.convolution(16, 1)
+        layers.convolution(64, 3)
+        layers.residual(1)
+    layers.add("GlobalAveragePool")
+    layers.add("Flatten")
+    layers.add("Gemm", layers.weight(1024, layers.channels), layers.weight(1024), transB=1)
+    layers.add("Gemm", layers.weight(1024, 1000), layers.weight(1000))
+    layers.add("Softmax")
+    return layers.model({"x": [1, 3, PICTURE_SIZE, PICTURE_SIZE]}, {layers.value: [1, 1000]})
+
+
+def _stages(layers: _Layers) -> Iterator[None]:
+    """Add what halves the pictures, before each stage of the network: to extents of 56, 28 and 14."""
+    layers.convolution(64, 7, stride=2)
+    layers.pooling("MaxPool", 2)
+    yield
+    layers.convolution(128, 3, stride=2)
+    layers.pooling("MaxPool", 1)
+    yield
+    layers.convolution(layers.channels, 3, stride=2, groups=layers.channels)
+    layers.pooling("AveragePool", 1)
+    layers.convolution(256, 1)
+    yield
+
+
+def of_texts() -> Any:
+    """Return an encoder layer of a transformer."""
+    layers = _Layers("x", _WIDTH)
+    layers.attention()
+    before = layers.added_to("x")
+    layers.dense(4 * _WIDTH)
+    layers.add("Relu")
+    layers.dense(_WIDTH)
+    layers.added_to(before)
+    return layers.model({"x": [1, _TOKENS, _WIDTH]}, {layers.value: [1, _TOKENS, _WIDTH]})
+
+
+def of_bytes() -> Any:
+    """Return a network of convolutions, and dense layers, of 8-bit values."""
+    layers = _Layers("x", 3)
+    layers.quantised()
+    layers.quantised_convolution(64, 7, stride=2)
+    layers.quantised_convolution(64, 3, stride=2)
+    layers.quantised_convolution(64, 3)
+    layers.quantised_convolution(128, 1)
+    picture = layers.value
+    layers.value, layers.channels = "text", _WIDTH
+    layers.quantised()
+    layers.quantised_dense(_WIDTH)
+    extent = PICTURE_SIZE // 4
+    return layers.model(
+        {"x": [1, 3, PICTURE_SIZE, PICTURE_SIZE], "text": [1, _TOKENS, _WIDTH]},
+        {picture: [1, 128, extent, extent], layers.value: [1, _TOKENS, _WIDTH]},
+    )
