@@ -117,6 +117,15 @@ class Finish:
         made = act.numpy(self.activation, made)
         return made if self.quantise is None else _quantised(made, self.quantise, str(y.dtype)).astype(y.dtype)
 
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Return by name the numbers that the OpenCL C function takes: layers that differ in them share code."""
+        found: dict[str, float] = {}
+        if self.addend is not None:
+            found |= dict(zip(("own_scale", "own_zero"), self.addend.own, strict=True))
+            found |= dict(zip(("other_scale", "other_zero"), self.addend.other or (), strict=False))
+        return found | dict(zip(("to_scale", "to_zero"), self.quantise or (), strict=False))
+
     def opencl(self, signature: Signature, width: int) -> str:
         """Return the OpenCL C function ``finish<width>`` of the sums of neighbouring columns."""
         dtype = signature.dtypes["y"]
@@ -135,7 +144,7 @@ class Finish:
             lines += self._residual(load("r", "at" if self.has_residual_rows else "column"), floats)
             lines += [act.opencl(self.activation, "v", "float32", floats if width > 1 else None)]
         if self.quantise is not None:
-            lines += _quantising(self.quantise, dtype, floats)
+            lines += _quantising("to_", dtype, floats)
             lines += [f"return convert_{kind}(v);"]
         else:
             lines += ["return v;" if self.scaled else "return sums;"]
@@ -143,6 +152,7 @@ class Finish:
         if self.residual:
             kinds["r"] = C_TYPES[signature.dtypes["r"]]
         more = "".join(f", __global const {kinds[name]}* {name}" for name in self._arrays)
+        more += "".join(f", const float {name}" for name in self.numbers)
         body = "\n  ".join(filter(None, lines))
         return f"{kind} finish{width}({sums} sums, int column, I at{more}) {{\n  {body}\n}}\n"
 
@@ -150,13 +160,12 @@ class Finish:
         """Return OpenCL C that adds a residual to ``v``."""
         if self.addend is None:
             return [f"v += {value};"] if self.residual else []
-        own, other = self.addend.own, self.addend.other
-        if other is not None:
-            value = f"(convert_{floats}({value}) - {literal(other[1], 'float32')}) * {literal(other[0], 'float32')}"
+        if self.addend.other is not None:
+            value = f"(convert_{floats}({value}) - other_zero) * other_scale"
         return [
             act.opencl(self.addend.activation, "v", "float32", floats if floats != "float" else None),
-            *_quantising(own, self.addend.dtype, floats),
-            f"v = (v - {literal(own[1], 'float32')}) * {literal(own[0], 'float32')};",
+            *_quantising("own_", self.addend.dtype, floats),
+            "v = (v - own_zero) * own_scale;",
             f"v += {value};",
         ]
 
@@ -168,8 +177,8 @@ class Finish:
 
     @property
     def arguments(self) -> str:
-        """Return the last arguments of the OpenCL C function: the arrays that it reads."""
-        return "".join(f", {name}" for name in self._arrays)
+        """Return the last arguments of the OpenCL C function: the arrays that it reads, and its numbers."""
+        return "".join([*(f", {name}" for name in self._arrays), *(f", as_float({name})" for name in self.numbers)])
 
 
 #: The sums as they are.
@@ -190,12 +199,11 @@ def _quantised(values: Any, numbers: tuple[float, float], dtype: str) -> Any:
     return np.clip(np.rint(values / np.float32(numbers[0])) + np.float32(numbers[1]), *LIMITS[dtype])
 
 
-def _quantising(numbers: tuple[float, float], dtype: str, floats: str) -> list[str]:
+def _quantising(of: str, dtype: str, floats: str) -> list[str]:
     """Return OpenCL C that rounds ``v`` to quantised numbers, as floats."""
-    scale, zero = numbers
     low, high = (f"({floats}){literal(limit, 'float32')}" for limit in LIMITS[dtype])
     return [
-        "v = rint(v);" if scale == 1 else f"v = rint(v / {literal(scale, 'float32')});",
-        *([f"v += {literal(zero, 'float32')};"] if zero else []),
+        f"v = rint(v / {of}scale);",
+        f"v += {of}zero;",
         f"v = clamp(v, {low}, {high});",
     ]

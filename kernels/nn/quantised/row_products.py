@@ -23,6 +23,7 @@ from typing import Any, Final
 from syclsched.kernels.common import C_TYPES, OPENCL_C, ceil_div
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.quantised.finishing import Finish
+from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.model.operation import (
     DeviceLimits,
     Implementation,
@@ -229,8 +230,10 @@ def _source(
     sums = ", ".join(f"s{i}_{h} = 0" for i in range(block) for h in vectors)
     index = "int" if max(map(size, signature.shapes.values())) < 1 << 30 else "long"
     kinds = {each: C_TYPES[dtype] for each, dtype in signature.dtypes.items()}
-    read = [each.name for each in finish.parameters()][3:]
-    arrays = "".join(f", __global const {kinds[each]}* restrict {each}" for each in read)
+    read, given = [each.name for each in finish.parameters()][3:], ExtentArguments()
+    for each, value in finish.numbers.items():
+        given.real(each, value)
+    arrays = "".join(f", __global const {kinds[each]}* restrict {each}" for each in read) + given.declared
     zero = "0" if finish.symmetric else "z[0]"
     # Of bytes with a sign, the first bit is flipped.
     flip = 128 if signature.dtypes["x"] == "int8" else 0
@@ -291,7 +294,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void {name}(
   }}
 }}
 """
-    return OpenCLSource(code, name)
+    return OpenCLSource(code, name, extents=given.values)
 
 
 def _stored(product: RowProduct, finish: Finish) -> str:

@@ -56,7 +56,7 @@ def _write(
     w: KernelWriter, node: TypedExpression, operands: list[str], inputs: Mapping[int, str], places: Mapping[int, str]
 ) -> str:
     if node.operator == "const":
-        return w.constant(node.parameters[0], node.dtype)
+        return w.parameter(node.parameters[0], node.dtype)
     if node.operator == "input":
         return w.value(node.dtype, inputs[node.parameters[0]])
     if node.operator == "index":

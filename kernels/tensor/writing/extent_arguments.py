@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers that an OpenCL C kernel takes as arguments instead of containing them, so that shapes share its code."""
+"""Numbers that an OpenCL C kernel takes as arguments instead of containing them, so that operations share its code.
+
+These are extents of arrays, and constants such as the scales of quantised values, which differ from layer to layer.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,13 @@ class ExtentArguments:
             return f"{value}L"
         assert self._values.setdefault(name, value) == value, name
         return name
+
+    def real(self, name: str, value: float) -> str:
+        """Return the text of a number of single precision, whose bits are the argument."""
+        import numpy as np
+
+        self._values[name] = int(np.float32(value).view(np.int32))
+        return f"as_float({name})"
 
     @property
     def declared(self) -> str:

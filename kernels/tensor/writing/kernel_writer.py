@@ -148,6 +148,10 @@ class KernelWriter(ABC):
     def constant(self, value: Any, dtype: str) -> str:
         """Return the text of a constant."""
 
+    def parameter(self, value: Any, dtype: str) -> str:
+        """Return the text of a constant that differs between operations, which a kernel may take as an argument."""
+        return self.constant(value, dtype)
+
     @abstractmethod
     def cast(self, dtype: str, value: str, given: str) -> str:
         """Return the text that converts a value of dtype ``given`` to a dtype."""

@@ -17,6 +17,8 @@ from syclsched.kernels.vectors.exponential import power
 from syclsched.kernels.vectors.straight_line import Function, opencl
 from syclsched.model.operation import OpenCLSource, Parameter, Signature
 
+#: The least number that single precision does not hold.
+_LARGE = 2.0**128
 _BRANCH_FREE = scaled_exponential.FUNCTIONS | inverse_root.FUNCTIONS
 
 
@@ -27,7 +29,7 @@ def opencl_writer(
 
     With ``takes_extents`` the kernel takes those that `KernelWriter.extents` returns as arguments.
     """
-    return _OpenCLWriter(signature, parameters, ExtentArguments() if takes_extents else None)
+    return _OpenCLWriter(signature, parameters, takes_extents=takes_extents)
 
 
 class _OpenCLWriter(KernelWriter):
@@ -37,11 +39,10 @@ class _OpenCLWriter(KernelWriter):
     group, groups, local, width = "get_group_id(0)", "get_num_groups(0)", "get_local_id(0)", "get_local_size(0)"
     plane_row, plane_column = "get_global_id(1)", "get_global_id(0)"
 
-    def __init__(
-        self, signature: Signature, parameters: tuple[Parameter, ...], arguments: ExtentArguments | None
-    ) -> None:
+    def __init__(self, signature: Signature, parameters: tuple[Parameter, ...], *, takes_extents: bool) -> None:
         super().__init__(signature, parameters)
-        self._arguments = arguments
+        self._arguments = ExtentArguments()
+        self._takes_extents = takes_extents
         self._attribute = ""
         self._functions: dict[str, tuple[Function, int]] = {}
         self._types: dict[str, None] = {}  # definitions of vector types, in order
@@ -57,7 +58,7 @@ class _OpenCLWriter(KernelWriter):
 
     def number(self, name: str, value: int) -> str:
         # As an index, of 64 bits, so that products do not overflow.
-        return str(value) if self._arguments is None else self.index(self._arguments(name, value))
+        return self.index(self._arguments(name, value)) if self._takes_extents else str(value)
 
     def index(self, expression: str) -> str:
         # Signed and of 64 bits: with indices that may wrap, the CPU compiler does not recognise contiguous access.
@@ -117,6 +118,12 @@ class _OpenCLWriter(KernelWriter):
         if kind == "int64":
             return f"{int(value)}L" if value > -(2**63) else f"({int(value) + 1}L - 1)"
         return f"(({C_TYPES[kind]}){int(value)})"
+
+    def parameter(self, value: Any, dtype: str) -> str:
+        # Layers that differ in scales share code. 0, 1, -1, infinity and NaN stay in it: compilers simplify by them.
+        if compute_dtype(dtype) != "float32" or value in (0, 1, -1) or not abs(value) < _LARGE:
+            return self.constant(value, dtype)
+        return self._arguments.real(self.fresh("number"), value)
 
     def cast(self, dtype: str, value: str, given: str) -> str:
         if dtype == "bool":
@@ -312,9 +319,8 @@ class _OpenCLWriter(KernelWriter):
                 "static float half_rounded(float x) {\n"
                 "  ushort bits;\n  vstore_half_rte(x, 0, (half*)&bits);\n  return vload_half(0, (half*)&bits);\n}\n"
             )
-        extents = self._arguments or ExtentArguments()
-        head += f"__kernel {self._attribute}void kernel_({arguments}{extents.declared})"
-        return OpenCLSource(f"{head} {{\n{body}\n}}\n", "kernel_", extents=extents.values)
+        head += f"__kernel {self._attribute}void kernel_({arguments}{self._arguments.declared})"
+        return OpenCLSource(f"{head} {{\n{body}\n}}\n", "kernel_", extents=self._arguments.values)
 
 
 def _of_long(to: str, given: str) -> str:
