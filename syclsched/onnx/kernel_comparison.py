@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from syclsched.errors import CapabilityError
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import load
 from syclsched.onnx.model_build import ModelBuilder
@@ -41,14 +42,22 @@ def compare_kernels(platform: Platform) -> bool:
     CapabilityError
         The library does not run on the device.
     """
+    refused: CapabilityError | None = None
+    has_compared = False
     for network in networks():
         builder = _Comparison(platform, network)
         try:
             builder.make({}, {}).close()
+        except CapabilityError as error:  # for instance no instructions for 8-bit numbers
+            refused = error
+            continue
         finally:
             builder.close()
         if not builder.is_quiet:
             return False
+        has_compared = True
+    if refused is not None and not has_compared:
+        raise refused
     return True
 
 

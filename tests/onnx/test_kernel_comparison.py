@@ -14,7 +14,7 @@ from support.onednn_calls import needs_onednn
 
 import syclsched
 from syclsched.api import discover
-from syclsched.errors import MemoryLimitError
+from syclsched.errors import CapabilityError, MemoryLimitError
 from syclsched.onnx import kernel_comparison
 from syclsched.onnx.tuning import autotune, compared_networks, kernel_selection, plan_comparison
 from syclsched.profiling import HistoryStore
@@ -86,6 +86,23 @@ def test_first_calls_take_the_library_where_kernels_save_nothing(
     with syclsched.compile(compared_networks.of_pictures(), devices="cpu") as compiled:
         compiled(np.zeros((1, 3, 96, 96), np.float32))
         assert any(each.implementation == kernel_selection.LIBRARY for each in compiled.report.operators)
+
+
+def test_networks_without_the_library_are_left_out(quiet: None, small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared, refused = list[Any](), {"integer"}
+
+    def compare(bound: Any, graph: syclsched.TaskGraph, *_: Any) -> bool:
+        operations = {task.operation.name.split(" ")[0] for task in graph.tasks if task.operation is not None}
+        if operations & refused:
+            raise CapabilityError("the library runs none of the operations", where="here")
+        compared.append(operations)
+        return True
+
+    monkeypatch.setattr(kernel_comparison, "compare_all_kernels", compare)
+    assert kernel_comparison.compare_kernels(discover("cpu")) and len(compared) == 2
+    refused |= {"softmax_over"}
+    with pytest.raises(CapabilityError, match="runs none"):
+        kernel_comparison.compare_kernels(discover("cpu"))
 
 
 def test_a_plan_with_predicted_kernels_that_fails_is_left_out(
