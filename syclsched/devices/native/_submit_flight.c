@@ -312,19 +312,33 @@ static int end_here(struct flight *flight, double seconds)
     return well;
 }
 
-static int32_t complete(struct flight *flight, double seconds)
+/* Wait, with the mutex held, for the thread to end the run; for at most so many seconds. Unlocks the mutex. */
+static int32_t await_thread(struct flight *flight, double seconds)
 {
     struct timespec until;
+    struct job *job = flight->job;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    int64_t ns = until.tv_nsec + (int64_t)(seconds * 1e9);
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    wait_while(flight, FLYING, &until);
+    int32_t found = flight->state == FLYING ? NOT_YET : flight->state == ENDED ? OTHERWISE : WELL;
+    pthread_mutex_unlock(&flight->mutex);
+    if (found == WELL && job->way == SUBMITTED)
+        syclsched_note(job);
+    if (found == WELL && job->spreads && flight->spread)
+        syclsched_spread_end(flight->spread);
+    return found;
+}
+
+static int32_t complete(struct flight *flight, double seconds)
+{
     struct job *job = flight->job;
     if (job->way != SUBMITTED && advance(flight, BEGUN, HERE)) { /* otherwise it is followed */
         if (perform_here(flight))
             return WELL;
     } else if (job->way == SUBMITTED && end_here(flight, seconds))
         return WELL;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    int64_t ns = until.tv_nsec + (int64_t)(seconds * 1e9);
-    until.tv_sec += ns / 1000000000;
-    until.tv_nsec = ns % 1000000000;
     pthread_mutex_lock(&flight->mutex);
     flight->state = FLYING;
     pthread_cond_signal(&flight->begun);
@@ -334,14 +348,7 @@ static int32_t complete(struct flight *flight, double seconds)
         syclsched_spread(spread, flight->id);
         pthread_mutex_lock(&flight->mutex);
     }
-    wait_while(flight, FLYING, &until);
-    int32_t found = flight->state == FLYING ? NOT_YET : flight->state == ENDED ? OTHERWISE : WELL;
-    pthread_mutex_unlock(&flight->mutex);
-    if (found == WELL && job->way == SUBMITTED)
-        syclsched_note(job);
-    if (spread && found == WELL)
-        syclsched_spread_end(spread);
-    return found;
+    return await_thread(flight, seconds);
 }
 
 /* Complete the run that was begun. Returns WELL, NOT_YET after so many seconds, or OTHERWISE if it has ended but not
@@ -352,6 +359,13 @@ int32_t syclsched_flight_fly(struct flight *flight, double seconds)
     int32_t found = complete(flight, seconds);
     __atomic_sub_fetch(&callers, 1, __ATOMIC_RELAXED);
     return found;
+}
+
+/* Go on waiting for a run for which `syclsched_flight_fly` returned NOT_YET. Returns the same. */
+int32_t syclsched_flight_await(struct flight *flight, double seconds)
+{
+    pthread_mutex_lock(&flight->mutex);
+    return await_thread(flight, seconds);
 }
 
 static void set_results(struct job *job, const void *tuple)

@@ -16,7 +16,7 @@ from syclsched.oneapi.built_libraries import find_submission_loop
 NATIVE_VARIABLE = "SYCLSCHED_NATIVE"
 
 #: Version of structures and functions, as in the C sources.
-VERSION = 25
+VERSION = 26
 
 #: In the order of ``struct functions`` of ``_submit_dpctl.c``.
 _FUNCTIONS = (
@@ -64,6 +64,7 @@ class SubmissionLibrary:
         self.flight_new = self._function("flight_new", pointer, pointer)
         self.fly = self._function("flight_fly", flag, pointer, ctypes.c_double)
         self.fly_into = self._function("flight_fly_into", flag, pointer, ctypes.c_double, ctypes.py_object)
+        self.flight_await = self._function("flight_await", flag, pointer, ctypes.c_double)
         self.flight_follow = self._function("flight_follow", flag, pointer)
         self.flight_land = self._function("flight_land", None, pointer)
         self.flight_settle = self._function("flight_settle", None, pointer)

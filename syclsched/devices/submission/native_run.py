@@ -199,6 +199,10 @@ class NativeRun:
             result.to = target.ctypes.data
         return int(self._library.fly(self._handle, seconds))
 
+    def wait(self, seconds: float) -> int:
+        """Go on waiting for a run for which `run_blocking` returned `STILL_RUNNING`; return the same."""
+        return int(self._library.flight_await(self._handle, seconds))
+
     def follow(self) -> bool:
         """Keep the run's events until `take_over`; return False if it has completed already and has none."""
         return bool(self._library.flight_follow(self._handle) != COMPLETED)

@@ -203,6 +203,7 @@ def _device_way(graph: TaskGraph, name: str) -> str:
 def test_slow_calls_continue_as_runs(runner: Any, flown: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     bound, wanted = runner
     monkeypatch.setattr(native_run_cache, "SLICE_S", 0.0)
+    monkeypatch.setattr(native_run_cache, "LONGEST_S", 0.0)
     bound({"y": inputs(0)})
     bound._bound.instances.generations[0].native_runs._last._job.local = None  # runs on the caller are never long
     for turn in range(2000):  # on a busy machine a run may end before the caller checks
@@ -210,6 +211,36 @@ def test_slow_calls_continue_as_runs(runner: Any, flown: list[int], monkeypatch:
         if turn >= 20 and STILL_RUNNING in flown:
             break
     assert STILL_RUNNING in flown
+
+
+@needs_onednn
+def test_long_calls_are_awaited(runner: Any, flown: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    bound, wanted = runner
+    monkeypatch.setattr(native_run_cache, "SLICE_S", 0.0)
+    bound({"y": inputs(0)})
+    bound._bound.instances.generations[0].native_runs._last._job.local = None  # runs on the caller are never long
+    for turn in range(2000):  # on a busy machine a run may end before the caller checks
+        assert np.array_equal(bound({"y": inputs(turn)})["y"], wanted(inputs(turn)))
+        assert bound.handed_over_ns is not None  # no run by Python took it over
+        if turn >= 20 and STILL_RUNNING in flown:
+            break
+    assert STILL_RUNNING in flown
+
+    def interrupted(self: NativeRun, seconds: float) -> int:
+        raise KeyboardInterrupt
+
+    stopped = 0
+    with monkeypatch.context() as patch:
+        patch.setattr(NativeRun, "wait", interrupted)
+        for turn in range(2000):
+            try:
+                assert np.array_equal(bound({"y": inputs(turn)})["y"], wanted(inputs(turn)))
+            except KeyboardInterrupt:
+                stopped += 1
+            if turn >= 20 and stopped:
+                break
+    assert stopped
+    assert np.array_equal(bound({"y": inputs(3)})["y"], wanted(inputs(3)))
 
 
 def check_interrupted(runner: Any, monkeypatch: pytest.MonkeyPatch, interrupted: Any) -> None:
