@@ -10,8 +10,9 @@
 Both begin with the same weights and get batches that were made before. With ``--block`` each makes this many steps in a
 row, after a pause: the other's threads, which spin for work for some time, have then left the cores. The
 optimiser is Adam. PyTorch runs eagerly with as many threads as there are cores, and by ``torch.compile`` with
-``--compiled``. The first losses are compared before anything is timed. ``submitted`` is the host's time until a step is
-handed over, ``ready`` the processor time of the first step in this process: import, planning, compiling and timing of
+``--compiled``. The first losses are compared before anything is timed. ``handed over`` is the processor time of the
+calling thread until a step is handed over, ``submitted`` that and the time of the thread that submits the rest.
+``ready`` is the processor time of the first step in this process: import, planning, compiling and timing of
 implementations are in it. With ``--alone`` there is no PyTorch.
 
 With ``--shares``, steps within these shares of the planned peak alternate with one that has all its planned memory;
@@ -98,14 +99,14 @@ def measured(name: str, samples: int, runs: int, block: int, *, compiled: bool, 
             other = rival(x, y)
             if abs(first - other) > 1e-4 * abs(other):
                 raise SystemExit(f"{name}: the first loss is {first}, PyTorch's {other}")
-        handed: list[float] = []
+        handed: list[tuple[float, float]] = []
 
         def own() -> None:
             x, y = next(given)
             begun_ns = time.thread_time_ns()
             trainer.step(x, y)
             if trainer.compiled is not None and trainer.compiled.handed_over_ns is not None:
-                handed.append(trainer.compiled.handed_over_ns - begun_ns)
+                handed.append(tuple(each - begun_ns for each in trainer.compiled.handed_over_ns))
 
         calls: dict[str, Callable[[], object]] = {"syclsched": own}
         calls |= {each: lambda rival=rival: rival(*next(given)) for each, rival in rivals.items()}  # type: ignore[misc]
@@ -114,8 +115,9 @@ def measured(name: str, samples: int, runs: int, block: int, *, compiled: bool, 
     row |= {f"{each}, ms": format_quartiles(np.array(taken) * 1e3) for each, taken in times.items()}
     middle = {each: statistics.median(taken) for each, taken in times.items()}
     row |= {f"/ {each}": f"{middle['syclsched'] / middle[each]:.2f}" for each in rivals}
-    submitted = format_quartiles(np.array(handed) / 1e6) if len(handed) > 1 else "-"
-    return {**row, "submitted, ms": submitted, "ready, s": f"{ready_s:.1f}"}
+    for column, spent in zip(("handed over, ms", "submitted, ms"), np.array(handed).T, strict=True) if handed else ():
+        row[column] = format_quartiles(spent / 1e6)
+    return {**row, "ready, s": f"{ready_s:.1f}"}
 
 
 def divided(name: str, samples: int, platform: str, **options: Any) -> SplitChoice | MicroBatchChoice | None:

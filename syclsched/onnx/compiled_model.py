@@ -370,13 +370,12 @@ class CompiledModel:
         return sum(self._current().plan.peak_bytes.values())
 
     @property
-    def handed_over_ns(self) -> int | None:
-        """Host time of the last call until everything was submitted, in ns; None if unknown.
+    def handed_over_ns(self) -> tuple[int, int] | None:
+        """Host times of the last call, in ns: until it was handed over, and until everything was submitted.
 
-        That is so if it was not one call of C, or took a few microseconds.
-
-        It is `time.thread_time_ns` of the calling thread at the end of its submissions, plus the processor time of
-        another thread for the remaining ones.
+        None if these are unknown, as the call was not one of C or took a few microseconds. The first is
+        `time.thread_time_ns` of the calling thread at the end of its submissions, the second that plus the processor
+        time of another thread for the remaining ones.
         """
         return self._current().runner.handed_over_ns
 

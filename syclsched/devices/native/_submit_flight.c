@@ -63,8 +63,10 @@ static void submit(struct job *job, int part)
                                            job->submit_ns + begin, job->made + 2 * begin, &job->made_count[part],
                                            job->stop);
     job->handed_ns = processor_ns() - begun_ns;
-    if (!part)
+    if (!part) {
+        job->caller_ns = job->handed_ns;
         job->handed_at_ns = syclsched_now_ns();
+    }
 }
 
 /* Wait for all events. Returns whether all commands were submitted and none failed. */

@@ -37,6 +37,7 @@ struct job {
     int64_t made_count[2];     /* events from made[0] and from made[2 * ahead] */
     int64_t handed_ns;         /* processor time of submission: the caller's clock after its last submission, plus the thread's
                                   time for the rest; without the time spent computing kernels; 0 if unknown */
+    int64_t caller_ns;         /* the caller's part of it */
     const struct command *const *listed; /* the commands of `begin` */
     const struct command *const *own;    /* those of `begin_with`, which read its arrays in place; or null */
     struct given *given;

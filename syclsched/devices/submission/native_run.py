@@ -63,6 +63,7 @@ class _Job(ctypes.Structure):
         ("done", ctypes.c_int64 * 2),
         ("made_count", ctypes.c_int64 * 2),
         ("handed_ns", ctypes.c_int64),
+        ("caller_ns", ctypes.c_int64),
         ("listed", ctypes.c_void_p),
         ("own", ctypes.c_void_p),
         ("given", ctypes.c_void_p),
@@ -223,9 +224,9 @@ class NativeRun:
         return {name: each for name, each in zip(self._own.names, self._arrays, strict=True) if name is not None}
 
     @property
-    def handed_ns(self) -> int | None:
-        """Host time of the last run, see `syclsched.execution.runner.bound_plan.Runner`; None if it was brief."""
-        return int(self._job.handed_ns) or None
+    def handed_ns(self) -> tuple[int, int] | None:
+        """Host times of the last run, see `syclsched.execution.runner.bound_plan.Runner`; None if it was brief."""
+        return (int(self._job.caller_ns), int(self._job.handed_ns)) if self._job.handed_ns else None
 
     @property
     def runs_on_caller(self) -> int:

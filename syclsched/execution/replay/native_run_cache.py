@@ -117,8 +117,8 @@ class NativeRunCache:
         return results
 
     @property
-    def handed_ns(self) -> int | None:
-        """The caller's thread time at submission, see `Runner.handed_over_ns`; None if there was no run."""
+    def handed_ns(self) -> tuple[int, int] | None:
+        """The host times at submission, see `Runner.handed_over_ns`; None if there was no run."""
         return None if self._last is None else self._last.handed_ns
 
     def unfinished(self) -> NativeRun | None:

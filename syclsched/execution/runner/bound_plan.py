@@ -282,8 +282,11 @@ class Runner:
         return self._last
 
     @property
-    def handed_over_ns(self) -> int | None:
-        """The caller's `time.thread_time_ns` when the last call was submitted; None if it was not a one-call run."""
+    def handed_over_ns(self) -> tuple[int, int] | None:
+        """The caller's `time.thread_time_ns` when it had handed over the last call; None if it was no one-call run.
+
+        The second number has the processor time of the thread that submitted the rest added.
+        """
         return (
             None
             if self._bound.instances is None or self._last is not None
