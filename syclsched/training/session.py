@@ -28,7 +28,7 @@ from syclsched.training.state_snapshots import StateSnapshots
 from syclsched.training.step_recipe import StepRecipe
 from syclsched.training.steps.not_finite import first_not_finite
 from syclsched.training.steps.step_model import StepModel, without_gradient
-from syclsched.training.steps.step_network import LOSS, NORM, PARITY, TARGET, mixed_seed, scalar_name
+from syclsched.training.steps.step_network import LOSS, NORM, PARITY, TARGET, mixed_seed
 
 if TYPE_CHECKING:
     from syclsched.devices.memory.resident_array import CopiedArray
@@ -160,9 +160,9 @@ class TrainingSession:
 
     def _given(self, values: Mapping[str, Array], target: Array) -> dict[str, Array]:
         """Return the inputs of a step."""
-        scalars = self._model.optimiser.scalars(self._steps)
+        scalars = self._model.groups.scalars(self._steps)
         given = {**values, TARGET: target}
-        given |= {scalar_name(name): np.array(number, np.float32) for name, number in scalars.items()}
+        given |= {name: np.array(number, np.float32) for name, number in scalars.items()}
         if self._model.has_dropout:
             given[SEED] = mixed_seed(self._seed, self._steps)
         return given

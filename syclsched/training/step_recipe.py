@@ -25,6 +25,7 @@ from syclsched.progress import Progress
 from syclsched.scheduling.registry import AUTO as POLICY
 from syclsched.training.losses import Loss
 from syclsched.training.optimisers import Optimiser
+from syclsched.training.parameter_groups import ParameterGroups, parameter_groups
 from syclsched.training.sources.trained_model import TrainedModel
 from syclsched.training.splitting.cluster_step import ClusterStep, ConnectedCluster
 from syclsched.training.splitting.micro_batches import MicroBatchPlanner
@@ -65,7 +66,7 @@ class StepRecipe:
 
     trained: TrainedModel
     loss: Loss
-    optimiser: Optimiser
+    optimiser: str | Optimiser | Mapping[str, str | Optimiser]  # by patterns of names of parameters
     output: str | None = None  # of the model, that the loss is computed from; the first if None
     shapes: GivenShapes | None = None  # of open dimensions
     parts: tuple[float, ...] = (1.0,)  # shares of a batch that are computed apart
@@ -107,7 +108,12 @@ class StepRecipe:
         unknown = set(self.options) - set(StepOptions.__annotations__)
         if unknown:
             raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
-        self.optimiser.scalars(0)
+        self.groups.scalars(0)
+
+    @property
+    def groups(self) -> ParameterGroups:
+        """The optimiser of each parameter; some may turn out to have no gradient."""
+        return parameter_groups(self.optimiser, self.trained.parameters)
 
     def used_platform(self) -> Platform:
         """Return the devices of this machine that steps run on, or with a cluster those beside it."""
@@ -120,7 +126,7 @@ class StepRecipe:
         return StepModel(
             replace(self.trained, parameters=kept),
             self.loss,
-            self.optimiser,
+            self.groups,
             target_dtype,
             output=self.output,
             shapes=self.shapes,

@@ -19,7 +19,7 @@ from syclsched.model.operation import Implementation
 from syclsched.model.task import Task
 from syclsched.onnx.model import GivenShapes, OnnxModel
 from syclsched.training.losses import CrossEntropy, Loss
-from syclsched.training.optimisers import Optimiser
+from syclsched.training.parameter_groups import ParameterGroups
 from syclsched.training.sources.trained_model import TrainedModel, chosen_output
 from syclsched.training.steps.step_network import (
     LOSS,
@@ -31,8 +31,6 @@ from syclsched.training.steps.step_network import (
     StepSettings,
     next_name,
     replica_name,
-    scalar_name,
-    slot_name,
     step_network,
 )
 
@@ -45,7 +43,7 @@ Division = tuple[tuple[float, ...], tuple[int, ...], Mapping[str, str]]
 
 
 class StepModel(OnnxModel):
-    """A model whose call is a training step. All inputs but a batch and the optimiser's numbers are carried.
+    """A model whose call is a training step. All inputs but a batch and the optimisers' numbers are carried.
 
     The loss is computed from ``output``, by default the first. ``parts`` are shares of a batch that are computed apart,
     as micro-batches; ``replicas`` has for each part the number of the replica of the parameters that it reads, one of
@@ -60,7 +58,7 @@ class StepModel(OnnxModel):
         self,
         trained: TrainedModel,
         loss: Loss,
-        optimiser: Optimiser,
+        groups: ParameterGroups,
         target_dtype: str,
         *,
         output: str | None = None,
@@ -70,7 +68,7 @@ class StepModel(OnnxModel):
         activations: str = "float32",
         replicas: Sequence[int] = (),
     ) -> None:
-        self.trained, self.loss, self.optimiser = trained, loss, optimiser
+        self.trained, self.loss, self.groups = trained, loss, groups
         self.target_dtype, self._parts = target_dtype, tuple(parts)
         self._clip_norm, self._activations = clip_norm, activations
         self._replicas = tuple(replicas)
@@ -89,12 +87,12 @@ class StepModel(OnnxModel):
         """Return the model with the inputs and outputs of a step."""
         graph, held = self._source.graph, self.trained.model.graph.initialisers
         state = [
-            DeclaredValue(slot_name(name, slot), held[name].dtype.name, held[name].shape)
+            DeclaredValue(state, held[name].dtype.name, held[name].shape)
             for name in self.trained.parameters
-            for slot in self.optimiser.slots
+            for state in self.groups.states(name)
         ]
         state.append(DeclaredValue(PARITY, "float32", ()))
-        scalars = [DeclaredValue(scalar_name(name), "float32", ()) for name in self.optimiser.scalars(0)]
+        scalars = [DeclaredValue(name, "float32", ()) for name in self.groups.scalars(0)]
         extra = [DeclaredValue(TARGET, self.target_dtype, None), *scalars]
         if self.has_dropout:
             extra.append(DeclaredValue(SEED, "uint32", (1,)))
@@ -111,7 +109,7 @@ class StepModel(OnnxModel):
 
     @property
     def _carried_names(self) -> set[str]:
-        states = {slot_name(name, slot) for name in self.trained.parameters for slot in self.optimiser.slots}
+        states = {state for name in self.trained.parameters for state in self.groups.states(name)}
         return {*self.trained.parameters, *self.trained.moments, *states, PARITY}
 
     @property
@@ -125,7 +123,7 @@ class StepModel(OnnxModel):
         return {
             replica_name(name, replica): name
             for parameter in self.trained.parameters
-            for name in (parameter, *(slot_name(parameter, slot) for slot in self.optimiser.slots))
+            for name in (parameter, *self.groups.states(parameter))
             for replica in sorted({*self._replicas} - {0})
         }
 
@@ -201,7 +199,7 @@ class StepModel(OnnxModel):
             moments=self.trained.moments,
             prediction=_before_softmax(network, self.output, self.loss),
             loss=self.loss,
-            optimiser=self.optimiser,
+            groups=self.groups,
             target=Value(TARGET, shapes[TARGET], self.target_dtype),
             batched=self.batched(shapes),
             clip_norm=self._clip_norm,
