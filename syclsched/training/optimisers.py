@@ -48,10 +48,11 @@ class Optimiser(Protocol):
 
 
 def rate_at(rate: Rate, step: int) -> float:
-    """Return the learning rate of a step."""
+    """Return the learning rate of a step, counted from 0."""
     found = float(rate(step) if callable(rate) else rate)
     if not (math.isfinite(found) and found >= 0):
-        raise ArgumentError(f"the learning rate of step {step} is {found}", where="optimizer")
+        hint = f"Its function was called with {step}, the number of steps done" if callable(rate) else None
+        raise ArgumentError(f"the learning rate of step {step + 1} is {found}", where="optimizer", hint=hint)
     return found
 
 

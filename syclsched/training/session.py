@@ -173,7 +173,7 @@ class TrainingSession:
         shape = self._model.prediction_shape({name: given[name].shape for name in names})
         if not loss_on_host(self._model.loss, np.zeros(shape, np.float32), target)[1]:
             raise ArgumentError(
-                f"no sample counts in step {self._steps}: labels are ignored, or of weight 0; nothing is updated",
+                f"no sample counts in step {self._steps + 1}: labels are ignored, or of weight 0; nothing is updated",
                 where="y",
                 hint="Leave the batch out",
             )
@@ -183,7 +183,7 @@ class TrainingSession:
         found = first_not_finite(self._model, {**held, **given}, self._recipe.used_platform())
         what = "the loss" if not math.isfinite(loss) else "a gradient"
         return NotFiniteError(
-            f"{what} is not finite in step {self._steps}; nothing is updated",
+            f"{what} is not finite in step {self._steps + 1}; nothing is updated",
             task=found,
             hint="Check the data of this batch, lower the learning rate, or give clip_norm",
         )

@@ -95,5 +95,5 @@ def test_wrong_settings(make: Any) -> None:
 
 
 def test_a_wrong_rate_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="learning rate of step 3 is nan"):
+    with pytest.raises(ArgumentError, match="learning rate of step 4 is nan"):
         SGD(lambda step: math.nan).scalars(3)

@@ -88,7 +88,7 @@ def test_equal_optimisers_are_one_group(tmp_path: Path) -> None:
         ({"*": Adam(), "*.bias": SGD()}, "'\\*.bias' has no effect: '\\*' comes first, and fits 'layer0.bias', too"),
         ({"*.bias": "sdg", "*": Adam()}, "Did you mean 'sgd'"),
         ({"*.bias": SGD, "*": Adam()}, "the optimizer is .*SGD"),
-        ({"*.bias": SGD(-1.0), "*": Adam()}, "learning rate of step 0 is -1"),
+        ({"*.bias": SGD(-1.0), "*": Adam()}, "learning rate of step 1 is -1"),
     ],
 )
 def test_wrong_groups_are_refused_at_once(given: Any, wrong: str) -> None:
