@@ -66,11 +66,17 @@ def _per_element(b: NetworkBuilder, value: Any, gradient: Any, prediction: str, 
 
 def _check_equal(target: Array, prediction: tuple[int, ...], name: str) -> None:
     if target.shape != prediction or target.dtype.kind != "f":
-        raise ArgumentError(
-            f"the target is {target.dtype} of shape {target.shape}, and the prediction has the shape {prediction}",
-            where=name,
-            hint=f"Give floating-point numbers of the shape {prediction}",
-        )
+        raise _refused(target, prediction, name, f"floating-point numbers of the shape {prediction}")
+
+
+def _refused(target: Array, prediction: tuple[int, ...], name: str, wanted: str) -> ArgumentError:
+    """Return the error of a target that does not fit."""
+    what = (
+        f"the target is {target.dtype} of shape {target.shape}"
+        if target.ndim
+        else "the target is missing, or a single number"
+    )
+    return ArgumentError(f"{what}, and the prediction has the shape {prediction}", where=name, hint=f"Give {wanted}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,16 @@ class CrossEntropy:
     axis: int | None = None
     weights: tuple[float, ...] | None = None
     ignored: int = -100
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.ignored, int | np.integer):
+            raise ArgumentError(f"ignored is {self.ignored!r}, expected a whole number", where="CrossEntropy")
+        weights = np.ones(1) if self.weights is None else np.asarray(self.weights, "float64")
+        if weights.ndim != 1 or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise ArgumentError(
+                f"weights is {self.weights!r}, expected a number that is not negative for each class",
+                where="CrossEntropy",
+            )
 
     def emit(self, b: NetworkBuilder, prediction: str, target: str) -> LossNodes:
         """Add its nodes."""
@@ -147,11 +163,8 @@ class CrossEntropy:
             raise ArgumentError(f"{len(self.weights)} weights are given for {classes} classes", where="cross_entropy")
         is_share = target.dtype.kind == "f"
         if target.dtype.kind not in "fiu" or target.shape != (prediction if is_share else wanted):
-            raise ArgumentError(
-                f"the target is {target.dtype} of shape {target.shape}, and the prediction has the shape {prediction}",
-                where="cross_entropy",
-                hint=f"Give integer labels of the shape {wanted}, or probabilities of the shape {prediction}",
-            )
+            either = f"integer labels of the shape {wanted}, or probabilities of the shape {prediction}"
+            raise _refused(target, prediction, "cross_entropy", either)
         self.check_values(target, prediction)
 
     def check_values(self, target: Array, prediction: tuple[int, ...]) -> None:

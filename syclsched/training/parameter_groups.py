@@ -61,8 +61,10 @@ def parameter_groups(
     Raises `ArgumentError` if a parameter fits no pattern, or a pattern is first for none. The last may be ``*``, for
     the rest, also where nothing is left.
     """
-    by_pattern = given if isinstance(given, Mapping) else {ALL: given}
-    optimisers = {pattern: optimiser_of(each) for pattern, each in by_pattern.items()}
+    if isinstance(given, Mapping):
+        optimisers = {pattern: optimiser_of(each, f"optimizer of {pattern!r}") for pattern, each in given.items()}
+    else:
+        optimisers = {ALL: optimiser_of(given)}
     first: dict[str, str] = {}
     for name in parameters:
         pattern = next((each for each in optimisers if fits(each, name)), None)

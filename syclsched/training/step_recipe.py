@@ -103,8 +103,9 @@ class StepRecipe:
             raise ArgumentError(
                 f"activations is {self.activations!r}", where="train()", hint=f"Give {' or '.join(ACTIVATIONS)}"
             )
-        if self.snapshots is not None and self.snapshots < 0:
-            raise ArgumentError(f"snapshots is {self.snapshots}, expected steps, or 0 for none", where="train()")
+        steps = self.snapshots
+        if steps is not None and not (isinstance(steps, int | np.integer) and steps >= 0):
+            raise ArgumentError(f"snapshots is {steps!r}, expected steps, or 0 for none", where="train()")
         unknown = set(self.options) - set(StepOptions.__annotations__)
         if unknown:
             raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")

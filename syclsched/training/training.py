@@ -146,7 +146,9 @@ def train(
         options=compiling,
     )
     recipe.check()
-    return Trainer(recipe, named=parameters is not None, seed=seed)
+    if not isinstance(seed, int | np.integer):
+        raise ArgumentError(f"seed is {seed!r}, expected a whole number", where="train()")
+    return Trainer(recipe, named=parameters is not None, seed=int(seed))
 
 
 def _shares(micro_batches: int | Sequence[float] | None) -> tuple[float, ...]:
