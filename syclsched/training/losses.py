@@ -59,6 +59,7 @@ def _scalar(b: NetworkBuilder, x: str) -> str:
 def _per_element(b: NetworkBuilder, value: Any, gradient: Any, prediction: str, target: str) -> LossNodes:
     """Add a loss that is the mean of an expression of prediction and target."""
     kind = b.dtype(prediction)
+    target = b.cast(target, kind)
     total = _scalar(b, b.elementwise(value, prediction, target))
     weight = b.constant(np.array(math.prod(b.shape(prediction)), kind))
     return LossNodes(total, weight, b.elementwise(gradient, prediction, target))
@@ -131,6 +132,7 @@ class CrossEntropy:
 
     def _of_probabilities(self, b: NetworkBuilder, logs: str, target: str, axis: int) -> LossNodes:
         kind = b.dtype(logs)
+        target = b.cast(target, kind)
         if self.weights is not None:
             shape = [1] * len(b.shape(logs))
             shape[axis] = len(self.weights)

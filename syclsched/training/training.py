@@ -69,7 +69,7 @@ def train(
         Names or patterns of those that are not trained.
     output : str, optional
         The output that the loss is computed from; by default the first, of a graph its only floating-point result. A
-        softmax at the end is part of cross-entropy.
+        softmax at the end is part of cross-entropy, a sigmoid of binary cross-entropy.
     shapes : Mapping, optional
         As for `syclsched.onnx.load`; a graph has its own.
     micro_batches : int or sequence of float, optional

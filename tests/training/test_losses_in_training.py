@@ -41,6 +41,46 @@ def test_a_softmax_at_the_end_is_part_of_cross_entropy() -> None:
         assert one.evaluate([(x, y)]).loss == pytest.approx(other.evaluate([(x, y)]).loss, rel=1e-4)
 
 
+@pytest.mark.parametrize("scale", [1, 100])
+def test_a_sigmoid_at_the_end_is_part_of_binary_cross_entropy(scale: int) -> None:
+    """Also behind other nodes; the loss was that of the sigmoid of its probabilities. Some are rounded to 0 or 1."""
+    model = perceptron(SIZES).onnx
+    nodes = [("Mul", ["dense1", "scale"], "scores"), ("Sigmoid", ["scores"], "shares"), ("Identity", ["shares"], "y")]
+    model.graph.node.extend(helper.make_node(kind, given, [made]) for kind, given, made in nodes)
+    model.graph.initializer.append(numpy_helper.from_array(np.float32(scale), "scale"))
+    model.graph.output[0].name = "y"
+    x, labels = blobs(16)
+    y = np.eye(SIZES[-1], dtype="float32")[labels]
+    with trainer(model, "binary_cross_entropy", SGD(0.0), frozen=["scale"]) as found, trainer() as other:
+        scores = other.predict(x)["dense1"].astype("float64") * scale
+        wanted = (np.logaddexp(0, scores) - y * scores).mean()
+        assert found.step(x, y) == pytest.approx(wanted, rel=1e-4)
+        evaluated = found.evaluate([(x, y)]).loss
+        assert evaluated == pytest.approx(wanted, rel=1e-4) if scale == 1 else np.isfinite(evaluated)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("loss", ["mean_squared_error", "mean_absolute_error", "binary_cross_entropy", "cross_entropy"])
+def test_targets_of_both_precisions_for_a_model_in_double_precision(loss: str, dtype: str) -> None:
+    random = np.random.default_rng(0)
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    model = model_of(
+        [node], {"x": (6, 3)}, ["y"], {"w": random.standard_normal((3, 2))}, dtypes=dict.fromkeys("xy", 11)
+    )
+    x, y = random.standard_normal((6, 3)), random.random((6, 1))
+    y = np.hstack([y, 1 - y]).astype(dtype)
+    with trainer(model, loss, SGD(0.0)) as found:
+        p = found.predict(x)["y"]
+        wanted = {
+            "mean_squared_error": (p - y) ** 2,
+            "mean_absolute_error": abs(p - y),
+            "binary_cross_entropy": np.logaddexp(0, p) - y * p,
+            "cross_entropy": 2 * y * (np.logaddexp(p[:, :1], p[:, 1:]) - p),
+        }[loss].mean()
+        assert found.evaluate([(x, y)]).loss == pytest.approx(wanted, rel=1e-12)
+        assert found.step(x, y) == pytest.approx(wanted, rel=1e-12)
+
+
 @pytest.mark.parametrize("is_formula", [False, True])
 def test_an_evaluation_finds_the_softmax_that_a_step_finds(is_formula: bool) -> None:
     """Also behind other nodes, and where probabilities are rounded to 0."""

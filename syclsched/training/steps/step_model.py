@@ -18,7 +18,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation
 from syclsched.model.task import Task
 from syclsched.onnx.model import GivenShapes, OnnxModel
-from syclsched.training.losses import CrossEntropy, Loss
+from syclsched.training.losses import BinaryCrossEntropy, CrossEntropy, Loss
 from syclsched.training.parameter_groups import ParameterGroups
 from syclsched.training.sources.trained_model import TrainedModel, chosen_output
 from syclsched.training.steps.step_network import (
@@ -75,7 +75,7 @@ class StepModel(OnnxModel):
         self.output = chosen_output([each.name for each in trained.model.outputs], output)
         #: The last forward pass: targets are checked against it before the step is made of it.
         self._last: tuple[Any, Network] | None = None
-        self._ends_with_softmax: bool | None = None  # not known yet
+        self._ends_with_probabilities: bool | None = None  # not known yet
         #: Number of steps that are done, which the trainer counts.
         self.steps_done = 0
         #: Function of the shapes of all inputs that divides a step among several devices or into micro-batches.
@@ -144,12 +144,14 @@ class StepModel(OnnxModel):
             self._last = key, self.trained.forward(shapes)
         return self._last[1]
 
-    def ends_with_softmax(self, shapes: Shapes) -> bool:
-        """Return whether the model's output is a softmax, which is part of cross-entropy, for shapes of its inputs."""
-        if self._ends_with_softmax is None:
-            node = self.forward(self.input_shapes(shapes)).producer().get(self.output)
-            self._ends_with_softmax = node is not None and node.kind == "softmax" and not node.attributes["log"]
-        return self._ends_with_softmax
+    def ends_with_probabilities(self, shapes: Shapes) -> bool:
+        """Return whether the model's output is a softmax or sigmoid that is part of the loss, for shapes of inputs."""
+        if self._ends_with_probabilities is None:
+            network = self.forward(self.input_shapes(shapes))
+            node = network.producer().get(self.output)
+            is_log = node is not None and node.attributes.get("log", False)
+            self._ends_with_probabilities = not is_log and _scores(network, self.output, self.loss) != self.output
+        return self._ends_with_probabilities
 
     def input_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         """Return the shapes of all inputs, given those of a batch."""
@@ -197,7 +199,7 @@ class StepModel(OnnxModel):
         settings = StepSettings(
             parameters=self.trained.parameters,
             moments=self.trained.moments,
-            prediction=_before_softmax(network, self.output, self.loss),
+            prediction=_scores(network, self.output, self.loss),
             loss=self.loss,
             groups=self.groups,
             target=Value(TARGET, shapes[TARGET], self.target_dtype),
@@ -278,12 +280,14 @@ def _has_same_bits(task: Task, implementation: Implementation) -> bool:
     return implementation is task.operation.implementations[0]
 
 
-def _before_softmax(network: Network, output: str, loss: Loss) -> str:
-    """Return the value that a loss is computed from: of cross-entropy, the input of a softmax at the end."""
+def _scores(network: Network, output: str, loss: Loss) -> str:
+    """Return the value that a loss is computed from: the input of a softmax or sigmoid at the end that it contains."""
     node = network.producer().get(output)
-    if isinstance(loss, CrossEntropy) and node is not None and node.kind == "softmax" and node.inputs[0] is not None:
-        return node.inputs[0]
-    return output
+    if node is None or not node.inputs or node.inputs[0] is None:
+        return output
+    is_softmax = isinstance(loss, CrossEntropy) and node.kind == "softmax"
+    is_sigmoid = isinstance(loss, BinaryCrossEntropy) and node.attributes.get("expression") == ("sigmoid", 0)
+    return node.inputs[0] if is_softmax or is_sigmoid else output
 
 
 def without_gradient(model: StepModel, shapes: Shapes, *, named: bool = False) -> frozenset[str]:
