@@ -41,22 +41,28 @@ def test_a_softmax_at_the_end_is_part_of_cross_entropy() -> None:
         assert one.evaluate([(x, y)]).loss == pytest.approx(other.evaluate([(x, y)]).loss, rel=1e-4)
 
 
+@pytest.mark.parametrize("shape", [(4,), (2, 2)])
 @pytest.mark.parametrize("scale", [1, 100])
-def test_a_sigmoid_at_the_end_is_part_of_binary_cross_entropy(scale: int) -> None:
-    """Also behind other nodes; the loss was that of the sigmoid of its probabilities. Some are rounded to 0 or 1."""
-    model = perceptron(SIZES).onnx
-    nodes = [("Mul", ["dense1", "scale"], "scores"), ("Sigmoid", ["scores"], "shares"), ("Identity", ["shares"], "y")]
-    model.graph.node.extend(helper.make_node(kind, given, [made]) for kind, given, made in nodes)
-    model.graph.initializer.append(numpy_helper.from_array(np.float32(scale), "scale"))
-    model.graph.output[0].name = "y"
+def test_a_sigmoid_at_the_end_is_part_of_binary_cross_entropy(scale: int, shape: tuple[int, ...]) -> None:
+    """Also before a new shape; the loss was that of the sigmoid of its probabilities. Some are rounded to 0 or 1."""
+    models = []
+    for end in ("Sigmoid", "Identity"):
+        model = perceptron(SIZES).onnx
+        nodes = [("Mul", ["dense1", "scale"], "scores"), (end, ["scores"], "made"), ("Reshape", ["made", "shape"], "y")]
+        model.graph.node.extend(helper.make_node(kind, given, [made]) for kind, given, made in nodes)
+        constants = {"scale": np.float32(scale), "shape": np.int64([-1, *shape])}
+        model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
+        model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None))
+        models.append(model)
     x, labels = blobs(16)
-    y = np.eye(SIZES[-1], dtype="float32")[labels]
-    with trainer(model, "binary_cross_entropy", SGD(0.0), frozen=["scale"]) as found, trainer() as other:
-        scores = other.predict(x)["dense1"].astype("float64") * scale
-        wanted = (np.logaddexp(0, scores) - y * scores).mean()
-        assert found.step(x, y) == pytest.approx(wanted, rel=1e-4)
+    y = np.eye(SIZES[-1], dtype="float32")[labels].reshape(-1, *shape)
+    given = ("binary_cross_entropy", SGD(0.1 / scale))
+    with trainer(models[0], *given) as found, trainer(models[1], *given) as other:
+        assert [found.step(x, y) for _ in range(3)] == pytest.approx([other.step(x, y) for _ in range(3)], rel=1e-5)
         evaluated = found.evaluate([(x, y)]).loss
-        assert evaluated == pytest.approx(wanted, rel=1e-4) if scale == 1 else np.isfinite(evaluated)
+        assert np.isfinite(evaluated)
+        if scale == 1:
+            assert evaluated == pytest.approx(other.evaluate([(x, y)]).loss, rel=1e-4)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

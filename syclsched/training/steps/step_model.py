@@ -199,6 +199,7 @@ class StepModel(OnnxModel):
         settings = StepSettings(
             parameters=self.trained.parameters,
             moments=self.trained.moments,
+            output=self.output,
             prediction=_scores(network, self.output, self.loss),
             loss=self.loss,
             groups=self.groups,
@@ -282,7 +283,11 @@ def _has_same_bits(task: Task, implementation: Implementation) -> bool:
 
 def _scores(network: Network, output: str, loss: Loss) -> str:
     """Return the value that a loss is computed from: the input of a softmax or sigmoid at the end that it contains."""
-    node = network.producer().get(output)
+    producer = network.producer()
+    node = producer.get(output)
+    if isinstance(loss, BinaryCrossEntropy):
+        while node is not None and node.kind == "reshape":
+            node = producer.get(node.inputs[0] or "")
     if node is None or not node.inputs or node.inputs[0] is None:
         return output
     is_softmax = isinstance(loss, CrossEntropy) and node.kind == "softmax"

@@ -66,7 +66,8 @@ class StepSettings:
 
     parameters: tuple[str, ...]  # names of the network's inputs that are trained
     moments: tuple[str, ...]  # names of the inputs that are running moments
-    prediction: str  # name of the network's output that the loss is computed from
+    output: str  # name of the network's output
+    prediction: str  # name of the value that the loss is computed from: the output, or what it follows from
     loss: Loss
     groups: ParameterGroups
     target: Value  # of the whole batch
@@ -229,7 +230,10 @@ class _StepBuilder:
         if len(self._parts) > 1 and b.shape(TARGET)[:1] == (self._samples,):
             target = b.part(TARGET, 0, part.first, part.count)
         differ = len({each.count for each in self._parts}) > 1
-        made = of_samples(self._settings.loss, part.count if differ else 1).emit(b, prediction, target)
+        shaped = b.reshape(prediction, part.network.values[self._settings.output].shape)
+        made = of_samples(self._settings.loss, part.count if differ else 1).emit(b, shaped, target)
+        if shaped != prediction:
+            made = replace(made, gradient=b.reshape(made.gradient, b.shape(prediction)))
         b.end([], [])
         return made
 
