@@ -7,7 +7,7 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,8 @@ import numpy as np
 
 from syclsched.atomic_write import write_atomically
 from syclsched.errors import FormatError, StorageError
-from syclsched.training.steps.step_network import PARITY, slot_name
+from syclsched.training.parameter_groups import ParameterGroups, slot_name
+from syclsched.training.steps.step_network import PARITY
 
 Array = np.ndarray[Any, Any]
 
@@ -32,9 +33,14 @@ class Checkpoint:
     seed: int  # of dropout
 
 
-def write_checkpoint(path: str | os.PathLike[str], values: Mapping[str, Array], *, steps: int, seed: int) -> None:
+def write_checkpoint(
+    path: str | os.PathLike[str], values: Mapping[str, Array], groups: ParameterGroups, *, steps: int, seed: int
+) -> None:
     """Write a checkpoint, whole or not at all; raise `StorageError` if that fails."""
     head = {"format": _FORMAT, "steps": steps, "seed": seed, "names": list(values)}
+    if any(each.slots for each in groups.optimisers):  # a parameter without gradient has no state either
+        without = [name for name in groups.numbers if name in values and not groups.states(name)]
+        head |= {"without state": without} if without else {}
     arrays = {f"value{number}": value for number, value in enumerate(values.values())}
     content = io.BytesIO()
     np.savez(content, head=np.frombuffer(json.dumps(head).encode(), np.uint8), **arrays)
@@ -49,12 +55,12 @@ def write_checkpoint(path: str | os.PathLike[str], values: Mapping[str, Array], 
 
 
 def read_checkpoint(
-    path: str | os.PathLike[str], expected: Mapping[str, Array], slots: Sequence[str], held: Mapping[str, Array]
+    path: str | os.PathLike[str], expected: Mapping[str, Array], groups: ParameterGroups, held: Mapping[str, Array]
 ) -> Checkpoint:
-    """Read a checkpoint: values of the expected names, and of their slots in the optimiser.
+    """Read a checkpoint: values of the expected names, and of their states in the optimisers.
 
     Raises `StorageError` if the file cannot be read; `FormatError` if a value is missing or has another shape or dtype,
-    or if values differ from those that the model has ``held`` beside them.
+    if values differ from those that the model has ``held`` beside them, or if other optimisers wrote it.
     """
     where = str(path)
     try:
@@ -64,6 +70,7 @@ def read_checkpoint(
                 raise FormatError(f"it says {head.get('format')!r}, expected {_FORMAT!r}", where=where)
             values = {str(name): file[f"value{number}"] for number, name in enumerate(head["names"])}
             steps, seed = int(head["steps"]), int(head["seed"])
+            without_state = [str(name) for name in head.get("without state", ())]
     except OSError as error:
         raise StorageError(f"it cannot be read: {error.strerror or error}", where=where) from error
     except (KeyError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
@@ -78,15 +85,42 @@ def read_checkpoint(
                 hint="It belongs to another model",
             )
     _check_others(values, expected, held, where)
-    missing = [slot for slot in slots if not any(slot_name(name, slot) in values for name in expected)]
-    if steps and missing:
-        raise FormatError(
-            f"it has no state {missing[0]!r} of the optimizer",
-            where=where,
-            hint="It was written with another optimizer: continue with that one",
-        )
-    wanted = {*expected, *(slot_name(name, slot) for name in expected for slot in slots)}
+    trained = [name for name in expected if name in groups.numbers]
+    if steps:
+        _check_states(values, trained, groups, without_state, where)
+    wanted = {*expected, *(state for name in trained for state in groups.states(name))}
     return Checkpoint({name: value for name, value in values.items() if name in wanted}, steps, seed)
+
+
+def _check_states(
+    values: Collection[str], trained: Collection[str], groups: ParameterGroups, without: Collection[str], where: str
+) -> None:
+    """Raise `FormatError` if the state of a parameter is that of another optimiser.
+
+    A parameter that the loss did not depend on has no state, unless it is one of those ``without`` for its optimiser.
+    """
+    found = {name: [slot for slot in _slots(values) if slot_name(name, slot) in values] for name in trained}
+    has_states = bool(without) or any(found.values())
+    for name, slots in found.items():
+        optimiser = groups.optimiser(name)
+        if {*slots} == {*optimiser.slots} or (not slots and has_states and name not in without):
+            continue
+        raise FormatError(
+            f"of parameter {name!r} it has {_said(slots)}, and {type(optimiser).__name__} here keeps "
+            f"{_said(optimiser.slots)}",
+            where=where,
+            hint="It was written with another optimizer, or other groups: continue with those, or save() that model "
+            "and train it",
+        )
+
+
+def _slots(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of all slots that values may be of."""
+    return tuple(dict.fromkeys(name[name.rindex(" (") + 2 : -1] for name in names if " (" in name and name[-1] == ")"))
+
+
+def _said(slots: Collection[str]) -> str:
+    return f"the state {' and '.join(sorted(slots))}" if slots else "no state"
 
 
 def _check_others(

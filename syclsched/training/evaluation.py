@@ -12,7 +12,14 @@ import numpy as np
 
 from syclsched.errors import ArgumentError
 from syclsched.training.loading.batches import LoadedBatches
-from syclsched.training.losses import TARGET_DTYPES, CrossEntropy, checked_target, loss_on_host, of_samples
+from syclsched.training.losses import (
+    TARGET_DTYPES,
+    BinaryCrossEntropy,
+    CrossEntropy,
+    checked_target,
+    loss_on_host,
+    of_samples,
+)
 from syclsched.training.steps.step_model import StepModel
 
 Array = np.ndarray[Any, Any]
@@ -35,6 +42,8 @@ def evaluate(model: StepModel, predict: Callable[[Any], Mapping[str, Array]], ba
             prediction = predict(x)[model.output]
             loss = of_samples(model.loss, model.samples(_shapes(model, x)))
             dtype = TARGET_DTYPES.get(target.dtype.kind, target.dtype.name)
+            if dtype == "float32" and target.dtype == prediction.dtype == np.float64:
+                dtype = "float64"
             target = checked_target(loss, target, dtype, prediction.shape)
             if isinstance(loss, CrossEntropy) and target.dtype.kind == "i":
                 guessed = prediction.argmax(loss.class_axis(prediction.shape, target.shape))
@@ -49,13 +58,12 @@ def evaluate(model: StepModel, predict: Callable[[Any], Mapping[str, Array]], ba
 
 
 def _as_scores(model: StepModel, x: tuple[Array, ...], prediction: Array) -> Array:
-    """Return the prediction for a batch as the loss takes it: of probabilities their logarithms, which are finite."""
-    if not isinstance(model.loss, CrossEntropy):
+    """Return the prediction for a batch as the loss takes it: of probabilities finite numbers that they follow from."""
+    if not model.ends_with_probabilities(_shapes(model, x)):
         return prediction
-    if not model.ends_with_softmax(_shapes(model, x)):
-        return prediction
-    logs: Array = np.log(np.maximum(prediction, np.finfo(prediction.dtype).tiny))
-    return logs
+    least = np.finfo(prediction.dtype).tiny
+    scores: Array = np.log(np.maximum(prediction, least))
+    return scores - np.log(np.maximum(1 - prediction, least)) if isinstance(model.loss, BinaryCrossEntropy) else scores
 
 
 def _shapes(model: StepModel, x: tuple[Array, ...]) -> dict[str, tuple[int, ...]]:

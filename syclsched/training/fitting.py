@@ -47,8 +47,8 @@ def fit(
     after_step: Callable[[int, float], object] | None,
 ) -> TrainingRecord:
     """Train on batches; see `Trainer.fit`."""
-    if epochs < 1:
-        raise ArgumentError(f"epochs is {epochs}, expected at least 1", where="fit()")
+    if not isinstance(epochs, int | np.integer) or epochs < 1:
+        raise ArgumentError(f"epochs is {epochs!r}, expected a whole number, at least 1", where="fit()")
     if epochs > 1 and iter(batches) is batches:
         raise ArgumentError(
             "the batches can be gone through only once",

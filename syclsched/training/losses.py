@@ -59,6 +59,7 @@ def _scalar(b: NetworkBuilder, x: str) -> str:
 def _per_element(b: NetworkBuilder, value: Any, gradient: Any, prediction: str, target: str) -> LossNodes:
     """Add a loss that is the mean of an expression of prediction and target."""
     kind = b.dtype(prediction)
+    target = b.cast(target, kind)
     total = _scalar(b, b.elementwise(value, prediction, target))
     weight = b.constant(np.array(math.prod(b.shape(prediction)), kind))
     return LossNodes(total, weight, b.elementwise(gradient, prediction, target))
@@ -66,11 +67,17 @@ def _per_element(b: NetworkBuilder, value: Any, gradient: Any, prediction: str, 
 
 def _check_equal(target: Array, prediction: tuple[int, ...], name: str) -> None:
     if target.shape != prediction or target.dtype.kind != "f":
-        raise ArgumentError(
-            f"the target is {target.dtype} of shape {target.shape}, and the prediction has the shape {prediction}",
-            where=name,
-            hint=f"Give floating-point numbers of the shape {prediction}",
-        )
+        raise _refused(target, prediction, name, f"floating-point numbers of the shape {prediction}")
+
+
+def _refused(target: Array, prediction: tuple[int, ...], name: str, wanted: str) -> ArgumentError:
+    """Return the error of a target that does not fit."""
+    what = (
+        f"the target is {target.dtype} of shape {target.shape}"
+        if target.ndim
+        else "the target is missing, or a single number"
+    )
+    return ArgumentError(f"{what}, and the prediction has the shape {prediction}", where=name, hint=f"Give {wanted}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,16 @@ class CrossEntropy:
     axis: int | None = None
     weights: tuple[float, ...] | None = None
     ignored: int = -100
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.ignored, int | np.integer):
+            raise ArgumentError(f"ignored is {self.ignored!r}, expected a whole number", where="CrossEntropy")
+        weights = np.ones(1) if self.weights is None else np.asarray(self.weights, "float64")
+        if weights.ndim != 1 or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise ArgumentError(
+                f"weights is {self.weights!r}, expected a number that is not negative for each class",
+                where="CrossEntropy",
+            )
 
     def emit(self, b: NetworkBuilder, prediction: str, target: str) -> LossNodes:
         """Add its nodes."""
@@ -115,6 +132,7 @@ class CrossEntropy:
 
     def _of_probabilities(self, b: NetworkBuilder, logs: str, target: str, axis: int) -> LossNodes:
         kind = b.dtype(logs)
+        target = b.cast(target, kind)
         if self.weights is not None:
             shape = [1] * len(b.shape(logs))
             shape[axis] = len(self.weights)
@@ -147,11 +165,8 @@ class CrossEntropy:
             raise ArgumentError(f"{len(self.weights)} weights are given for {classes} classes", where="cross_entropy")
         is_share = target.dtype.kind == "f"
         if target.dtype.kind not in "fiu" or target.shape != (prediction if is_share else wanted):
-            raise ArgumentError(
-                f"the target is {target.dtype} of shape {target.shape}, and the prediction has the shape {prediction}",
-                where="cross_entropy",
-                hint=f"Give integer labels of the shape {wanted}, or probabilities of the shape {prediction}",
-            )
+            either = f"integer labels of the shape {wanted}, or probabilities of the shape {prediction}"
+            raise _refused(target, prediction, "cross_entropy", either)
         self.check_values(target, prediction)
 
     def check_values(self, target: Array, prediction: tuple[int, ...]) -> None:

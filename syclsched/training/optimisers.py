@@ -48,17 +48,28 @@ class Optimiser(Protocol):
 
 
 def rate_at(rate: Rate, step: int) -> float:
-    """Return the learning rate of a step."""
-    found = float(rate(step) if callable(rate) else rate)
+    """Return the learning rate of a step, counted from 0."""
+    given = rate(step) if callable(rate) else rate
+    found = _number(given)
     if not (math.isfinite(found) and found >= 0):
-        raise ArgumentError(f"the learning rate of step {step} is {found}", where="optimizer")
+        hint = f"Its function was called with {step}, the number of steps done" if callable(rate) else None
+        what = f"the learning rate of step {step + 1} is {given}"
+        raise ArgumentError(f"{what}, expected a number that is not negative", where="optimizer", hint=hint)
     return found
+
+
+def _number(given: object) -> float:
+    """Return a given number, or not-a-number for what is none."""
+    try:
+        return math.nan if isinstance(given, str) else float(given)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def _check(name: str, **numbers: float) -> None:
     for what, value in numbers.items():
-        if not (math.isfinite(value) and value >= 0):
-            raise ArgumentError(f"{what} is {value}, expected a number that is not negative", where=name)
+        if not (math.isfinite(_number(value)) and value >= 0):
+            raise ArgumentError(f"{what} is {value!r}, expected a number that is not negative", where=name)
 
 
 class _OfRate:
@@ -155,7 +166,7 @@ class Adam:
     def __post_init__(self) -> None:
         _check("Adam", epsilon=self.epsilon, weight_decay=self.weight_decay)
         for name in ("beta1", "beta2"):
-            if not 0 <= getattr(self, name) < 1:
+            if not 0 <= _number(getattr(self, name)) < 1:
                 raise ArgumentError(f"{name} is {getattr(self, name)}, expected at least 0, less than 1", where="Adam")
 
     @property
@@ -282,9 +293,9 @@ class Adagrad(_OfRate):
 OPTIMISERS: Final[dict[str, Optimiser]] = {"sgd": SGD(), "adam": Adam(), "adamw": AdamW(), "adagrad": Adagrad()}
 
 
-def optimiser_of(given: str | Optimiser) -> Optimiser:
+def optimiser_of(given: str | Optimiser, where: str = "optimizer") -> Optimiser:
     """Return an optimiser, or the one of a name."""
-    return chosen(given, OPTIMISERS, "optimizer", "scalars")
+    return chosen(given, OPTIMISERS, "optimizer", "scalars", where)
 
 
 # --- schedules ------------------------------------------------------------------------------------
@@ -310,6 +321,15 @@ class CosineDecay:
     steps: int
     warmup: int = 0
     lowest: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check("CosineDecay", peak=self.peak, warmup=self.warmup, lowest=self.lowest)
+        if not _number(self.steps) >= max(1, self.warmup):
+            least = max(1, self.warmup)
+            raise ArgumentError(
+                f"steps is {self.steps!r}, expected at least {least}" + (", the warmup" if self.warmup > 1 else ""),
+                where="CosineDecay",
+            )
 
     def __call__(self, step: int) -> float:
         """Return the learning rate of a step, counted from 0."""
@@ -338,8 +358,9 @@ class StepDecay:
     factor: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.every < 1:
-            raise ArgumentError(f"every is {self.every}, expected at least 1", where="StepDecay")
+        _check("StepDecay", first=self.first, factor=self.factor)
+        if not _number(self.every) >= 1:
+            raise ArgumentError(f"every is {self.every!r}, expected at least 1", where="StepDecay")
 
     def __call__(self, step: int) -> float:
         """Return the learning rate of a step, counted from 0."""

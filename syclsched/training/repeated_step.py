@@ -14,7 +14,7 @@ import numpy as np
 
 from syclsched.frontends.onnx.importing.import_state import SEED
 from syclsched.onnx.compiled_model import CompiledModel
-from syclsched.training.steps.step_network import TARGET, mixed_seed, scalar_name
+from syclsched.training.steps.step_network import TARGET, mixed_seed
 
 if TYPE_CHECKING:
     from syclsched.devices.memory.resident_array import CopiedArray
@@ -48,13 +48,13 @@ class RepeatedStep:
         self._target = target.shape, target.dtype
         self._check = model.loss.check_values
         self._prediction = prediction
-        self._numbers: Callable[[int], Mapping[str, float]] = model.optimiser.scalars
+        self._numbers: Callable[[int], Mapping[str, float]] = model.groups.scalars
         numbers = self._numbers(0)
-        #: Inputs of the optimiser, which each step reads anew.
+        #: Inputs of the optimisers, which each step reads anew.
         self._scalars = tuple(np.zeros((), np.float32) for _ in numbers)
         seed = [SEED] if model.has_dropout else []
         self._has_seed = bool(seed)
-        given = [*self._names, TARGET, *map(scalar_name, numbers), *seed]
+        given = [*self._names, TARGET, *numbers, *seed]
         wanted = [each.name for each in compiled.inputs if each.name in set(given)]
         #: Of each input of the compiled step its place among those given here; None if they are the same.
         self._places = None if wanted == given else tuple(given.index(name) for name in wanted)

@@ -28,7 +28,7 @@ from syclsched.training.state_snapshots import StateSnapshots
 from syclsched.training.step_recipe import StepRecipe
 from syclsched.training.steps.not_finite import first_not_finite
 from syclsched.training.steps.step_model import StepModel, without_gradient
-from syclsched.training.steps.step_network import LOSS, NORM, PARITY, TARGET, mixed_seed, scalar_name
+from syclsched.training.steps.step_network import LOSS, NORM, PARITY, TARGET, mixed_seed
 
 if TYPE_CHECKING:
     from syclsched.devices.memory.resident_array import CopiedArray
@@ -160,9 +160,9 @@ class TrainingSession:
 
     def _given(self, values: Mapping[str, Array], target: Array) -> dict[str, Array]:
         """Return the inputs of a step."""
-        scalars = self._model.optimiser.scalars(self._steps)
+        scalars = self._model.groups.scalars(self._steps)
         given = {**values, TARGET: target}
-        given |= {scalar_name(name): np.array(number, np.float32) for name, number in scalars.items()}
+        given |= {name: np.array(number, np.float32) for name, number in scalars.items()}
         if self._model.has_dropout:
             given[SEED] = mixed_seed(self._seed, self._steps)
         return given
@@ -173,7 +173,7 @@ class TrainingSession:
         shape = self._model.prediction_shape({name: given[name].shape for name in names})
         if not loss_on_host(self._model.loss, np.zeros(shape, np.float32), target)[1]:
             raise ArgumentError(
-                f"no sample counts in step {self._steps}: labels are ignored, or of weight 0; nothing is updated",
+                f"no sample counts in step {self._steps + 1}: labels are ignored, or of weight 0; nothing is updated",
                 where="y",
                 hint="Leave the batch out",
             )
@@ -183,7 +183,7 @@ class TrainingSession:
         found = first_not_finite(self._model, {**held, **given}, self._recipe.used_platform())
         what = "the loss" if not math.isfinite(loss) else "a gradient"
         return NotFiniteError(
-            f"{what} is not finite in step {self._steps}; nothing is updated",
+            f"{what} is not finite in step {self._steps + 1}; nothing is updated",
             task=found,
             hint="Check the data of this batch, lower the learning rate, or give clip_norm",
         )

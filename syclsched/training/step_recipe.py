@@ -25,6 +25,7 @@ from syclsched.progress import Progress
 from syclsched.scheduling.registry import AUTO as POLICY
 from syclsched.training.losses import Loss
 from syclsched.training.optimisers import Optimiser
+from syclsched.training.parameter_groups import ParameterGroups, parameter_groups
 from syclsched.training.sources.trained_model import TrainedModel
 from syclsched.training.splitting.cluster_step import ClusterStep, ConnectedCluster
 from syclsched.training.splitting.micro_batches import MicroBatchPlanner
@@ -65,7 +66,7 @@ class StepRecipe:
 
     trained: TrainedModel
     loss: Loss
-    optimiser: Optimiser
+    optimiser: str | Optimiser | Mapping[str, str | Optimiser]  # by patterns of names of parameters
     output: str | None = None  # of the model, that the loss is computed from; the first if None
     shapes: GivenShapes | None = None  # of open dimensions
     parts: tuple[float, ...] = (1.0,)  # shares of a batch that are computed apart
@@ -102,12 +103,18 @@ class StepRecipe:
             raise ArgumentError(
                 f"activations is {self.activations!r}", where="train()", hint=f"Give {' or '.join(ACTIVATIONS)}"
             )
-        if self.snapshots is not None and self.snapshots < 0:
-            raise ArgumentError(f"snapshots is {self.snapshots}, expected steps, or 0 for none", where="train()")
+        steps = self.snapshots
+        if steps is not None and not (isinstance(steps, int | np.integer) and steps >= 0):
+            raise ArgumentError(f"snapshots is {steps!r}, expected steps, or 0 for none", where="train()")
         unknown = set(self.options) - set(StepOptions.__annotations__)
         if unknown:
             raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
-        self.optimiser.scalars(0)
+        self.groups.scalars(0)
+
+    @property
+    def groups(self) -> ParameterGroups:
+        """The optimiser of each parameter; some may turn out to have no gradient."""
+        return parameter_groups(self.optimiser, self.trained.parameters)
 
     def used_platform(self) -> Platform:
         """Return the devices of this machine that steps run on, or with a cluster those beside it."""
@@ -120,7 +127,7 @@ class StepRecipe:
         return StepModel(
             replace(self.trained, parameters=kept),
             self.loss,
-            self.optimiser,
+            self.groups,
             target_dtype,
             output=self.output,
             shapes=self.shapes,

@@ -239,7 +239,8 @@ class Trainer:
         """
         with self._lock:
             state, steps, seed = self._session.state(), self._session.steps, self._session.seed
-        write_checkpoint(path, state, steps=steps, seed=seed)
+            groups = self._session.model.groups
+        write_checkpoint(path, state, groups, steps=steps, seed=seed)
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Continue from a checkpoint, with the same bits as the run that wrote it.
@@ -252,14 +253,14 @@ class Trainer:
         Raises
         ------
         StorageError, FormatError
-            If it cannot be read, or belongs to another model, or has other values of what is not trained; nothing is
-            changed then.
+            If it cannot be read, belongs to another model, has other values of what is not trained, or the state of
+            another optimiser; nothing is changed then. Settings such as the learning rate may differ.
         """
         with self._lock:
             self._check_open()
             model = self._session.model
             held = self._session.recipe.trained.model.graph.initialisers
-            found = read_checkpoint(path, model.trained.values, model.optimiser.slots, held)
+            found = read_checkpoint(path, model.trained.values, model.groups, held)
             self._session.restore(found.values, found.steps, found.seed)
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.onnx.model import GivenShapes
 from syclsched.training.losses import Loss, loss_of
-from syclsched.training.optimisers import Optimiser, optimiser_of
+from syclsched.training.optimisers import Optimiser
 from syclsched.training.sources.trained_graph import trained_graph
 from syclsched.training.sources.trained_model import trained_model
 from syclsched.training.splitting.splits import AUTO
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def train(
     model: str | os.PathLike[str] | bytes | TaskGraph | Any,
     loss: str | Loss = "cross_entropy",
-    optimizer: str | Optimiser = "adam",
+    optimizer: str | Optimiser | Mapping[str, str | Optimiser] = "adam",
     *,
     devices: str | None = None,
     platform: Platform | None = None,
@@ -55,8 +55,9 @@ def train(
     loss : str or Loss, optional
         ``cross_entropy``, ``mean_squared_error``, ``mean_absolute_error``, ``binary_cross_entropy`` (of numbers before
         the sigmoid), ``model`` (the model's output is the loss), or one of `syclsched.training`, with its settings.
-    optimizer : str or Optimiser, optional
-        ``sgd``, ``adam``, ``adamw``, ``adagrad``, or one of `syclsched.training`, with its settings.
+    optimizer : str, Optimiser or Mapping, optional
+        ``sgd``, ``adam``, ``adamw``, ``adagrad``, or one of `syclsched.training`, with its settings. Or optimisers of
+        groups of parameters, by names or patterns of names such as ``*.bias``; the first that fits a name is taken.
     devices : str, optional
         A selection of this machine's devices, as for `syclsched.discover`; by default all usable ones.
     platform : Platform, optional
@@ -68,7 +69,7 @@ def train(
         Names or patterns of those that are not trained.
     output : str, optional
         The output that the loss is computed from; by default the first, of a graph its only floating-point result. A
-        softmax at the end is part of cross-entropy.
+        softmax at the end is part of cross-entropy, a sigmoid of binary cross-entropy.
     shapes : Mapping, optional
         As for `syclsched.onnx.load`; a graph has its own.
     micro_batches : int or sequence of float, optional
@@ -130,7 +131,7 @@ def train(
     recipe = StepRecipe(
         trained or trained_model(model, parameters, frozen),
         loss_of(loss),
-        optimiser_of(optimizer),
+        optimizer,
         output=output,
         shapes=shapes,
         parts=parts,
@@ -145,7 +146,9 @@ def train(
         options=compiling,
     )
     recipe.check()
-    return Trainer(recipe, named=parameters is not None, seed=seed)
+    if not isinstance(seed, int | np.integer):
+        raise ArgumentError(f"seed is {seed!r}, expected a whole number", where="train()")
+    return Trainer(recipe, named=parameters is not None, seed=int(seed))
 
 
 def _shares(micro_batches: int | Sequence[float] | None) -> tuple[float, ...]:

@@ -18,6 +18,7 @@ from support.commands import call
 
 import syclsched
 from syclsched.testing.training_models import convolutional, perceptron
+from syclsched.training import SGD, AdamW
 from syclsched.training.state_snapshots import StateSnapshots
 
 pytestmark = pytest.mark.sycl
@@ -65,6 +66,51 @@ def test_train(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert again.code == 0, again.err
     assert again.out.startswith("epoch 4/4") and "continuing after 15 steps" in again.err
+
+
+def test_groups_of_parameters(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Any] = []
+    make = syclsched.training.train
+
+    def noted(model: Any, loss: Any, optimizer: Any, **more: Any) -> Any:
+        given.append(optimizer)
+        return make(model, loss, optimizer, **more)
+
+    monkeypatch.setattr("syclsched.training.train", noted)
+    groups = ("--group", "*.bias:adamw,weight_decay=0", "--group", "layer0.*:sgd,learning_rate=0.5,nesterov=1")
+    last = ("--optimizer", "adamw,weight_decay=0.2", "--learning-rate", "0.01")
+    found = call(capsys, "train", "net.onnx", "--data", "data.npz", "--devices", "cpu", *groups, *last)
+    assert found.code == 2 and "nesterov" in found.err
+    found = call(
+        capsys, "train", "net.onnx", "--data", "data.npz", "--devices", "cpu", *groups[:3], f"{groups[3]},momentum=0.9",
+        *last,
+    )  # fmt: skip
+    assert found.code == 0, found.err
+    assert given == [
+        {
+            "*.bias": AdamW(0.01, weight_decay=0.0),
+            "layer0.*": SGD(0.5, momentum=0.9, nesterov=True),
+            "*": AdamW(0.01, weight_decay=0.2),
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        (("--group", "adam"), "Give PATTERN:NAME"),
+        (("--group", "*.bais:adam"), "no trained parameter '*.bais'"),
+        (("--group", "*.bias:adam", "--group", "*.bias:sgd"), "given twice"),
+        (("--group", "*.bias:adan"), "Did you mean 'adam'"),
+        (("--group", "*.bias:adam,weight_decai=1"), "Did you mean 'weight_decay'"),
+        (("--optimizer", "adam,weight_decay"), "weight_decay is '', expected a number"),
+    ],
+)
+def test_wrong_groups(folder: Path, capsys: pytest.CaptureFixture[str], given: tuple[str, ...], wrong: str) -> None:
+    found = call(capsys, "train", "net.onnx", "--data", "data.npz", "--devices", "cpu", *given)
+    assert found.code == 2 and wrong in " ".join(found.err.split()), found.err
 
 
 def test_train_on_a_cluster(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,8 +18,8 @@ from syclsched.training.losses import Loss, MeanSquaredError
 from syclsched.training.optimisers import SGD, Optimiser
 from syclsched.training.sources.trained_graph import trained_graph
 from syclsched.training.sources.trained_model import trained_model
-from syclsched.training.steps.step_model import StepModel
-from syclsched.training.steps.step_network import LOSS, TARGET, next_name, scalar_name
+from syclsched.training.step_recipe import StepRecipe
+from syclsched.training.steps.step_network import LOSS, TARGET, next_name
 
 Array = np.ndarray[Any, Any]
 
@@ -39,13 +39,13 @@ class HostStep:
         output: str | None = None,
         **more: Any,
     ) -> None:
-        self.optimiser = optimiser or SGD(learning_rate=1.0)
         is_graph = isinstance(model, TaskGraph)
         self.trained = trained_graph(model, parameters, (), output) if is_graph else trained_model(model, parameters)
-        self.model = StepModel(self.trained, loss or MeanSquaredError(), self.optimiser, target.dtype.name, **more)
+        recipe = StepRecipe(self.trained, loss or MeanSquaredError(), optimiser or SGD(learning_rate=1.0), **more)
+        self.model = recipe.model(target.dtype.name)
         self.given = {**(inputs or {}), TARGET: target}
-        for name, number in self.optimiser.scalars(0).items():
-            self.given[scalar_name(name)] = np.array(number, "float32")
+        for name, number in recipe.groups.scalars(0).items():
+            self.given[name] = np.array(number, "float32")
         self.given[SEED] = np.array([12345], "uint32")
         self.network = self.model.step(self.model.full_shapes({name: each.shape for name, each in self.given.items()}))
         self.values = self.trained.values
@@ -85,7 +85,7 @@ def check_gradients(
     for domain in sorted({each.domain for each in nodes} - {""}):
         model.opset_import.append(helper.make_opsetid(domain, 1))
     trained = trained_model(model, list(parameters))
-    probe = StepModel(trained, MeanSquaredError(), SGD(), "float64")
+    probe = StepRecipe(trained, MeanSquaredError(), SGD()).model("float64")
     target = random.standard_normal(probe.prediction_shape({}))
     found = HostStep(model, target, parameters=list(parameters))
     check_step(found, step)

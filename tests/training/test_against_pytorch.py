@@ -14,7 +14,7 @@ from syclsched.kernels.nn.product.matmul import matmul
 from syclsched.onnx.tuning import variable_weights
 from syclsched.onnx.tuning.variable_weights import with_scratch_arrays
 from syclsched.testing.training_models import TrainingModel, convolutional, perceptron, recurrent, transformer
-from syclsched.training import SGD, Adam, AdamW, CrossEntropy
+from syclsched.training import SGD, Adam, AdamW, CrossEntropy, StepDecay
 
 pytestmark = pytest.mark.sycl
 
@@ -113,6 +113,41 @@ def test_optimisers_with_weights_and_ignored_labels(ours: Any, theirs: Any) -> N
             torch.nn.utils.clip_grad_norm_(weights.values(), 0.5)
             optimiser.step()
             assert own.step(x, y) == pytest.approx(float(wanted.detach()), rel=1e-5)
+        for each, value in own.parameters.items():
+            np.testing.assert_allclose(value, weights[each].detach().numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_groups_of_parameters_equal_those_of_pytorch() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install syclsched[pytorch]")
+    model = perceptron((6, 16, 8, 3))
+    weights = {each: torch.from_numpy(array.copy()).requires_grad_() for each, array in model.weights.items()}
+    biases = [value for name, value in weights.items() if name.endswith(".bias")]
+    backbone = [weights["layer0.weight"]]
+    rest = [value for name, value in weights.items() if name in ("layer1.weight", "layer2.weight")]
+    theirs = torch.optim.AdamW(
+        [{"params": biases, "weight_decay": 0.0}, {"params": backbone, "lr": 1e-3}, {"params": rest}],
+        lr=0.02,
+        weight_decay=0.1,
+    )
+    schedule = torch.optim.lr_scheduler.StepLR(theirs, 8, 0.5)
+    ours = {
+        "*.bias": AdamW(StepDecay(0.02, 8, 0.5), weight_decay=0.0),
+        "layer0.*": AdamW(StepDecay(1e-3, 8, 0.5), weight_decay=0.1),
+        "*": AdamW(StepDecay(0.02, 8, 0.5), weight_decay=0.1),
+    }
+    given: Any = {"clip_norm": 0.5, "micro_batches": 2, "devices": "cpu", "autotune": False, "without": ["python"]}
+    with syclsched.train(model.onnx, "cross_entropy", ours, **given) as own:
+        for step in range(30):
+            x, y = model.batch(20, step % 4)
+            theirs.zero_grad()
+            wanted = torch.nn.functional.cross_entropy(
+                model.forward(torch, weights, torch.from_numpy(x)), torch.from_numpy(y)
+            )
+            wanted.backward()
+            torch.nn.utils.clip_grad_norm_(weights.values(), 0.5)
+            theirs.step()
+            schedule.step()
+            assert own.step(x, y) == pytest.approx(float(wanted.detach()), rel=1e-5), f"step {step}"
         for each, value in own.parameters.items():
             np.testing.assert_allclose(value, weights[each].detach().numpy(), rtol=1e-4, atol=1e-6)
 

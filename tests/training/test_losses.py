@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.repeatable import generator
 
+from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.host_evaluation import evaluate_node
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
@@ -86,3 +87,12 @@ def test_large_scores_do_not_overflow() -> None:
     large = np.array([[1e4, -1e4, 0.0]])
     assert loss_on_host(CrossEntropy(), large, np.array([1])) == pytest.approx((2e4, 1))
     assert loss_on_host(LOSSES["binary_cross_entropy"], large, np.zeros((1, 3)))[0] == pytest.approx(1e4 + np.log(2))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"ignored": None}, {"ignored": 1.5}, {"weights": (1.0, -1.0)}, {"weights": (1.0, np.nan)}, {"weights": 2.0}],
+)
+def test_wrong_settings_are_refused(given: Any) -> None:
+    with pytest.raises(ArgumentError, match=f"{min(given)} is .*, expected"):
+        CrossEntropy(**given)

@@ -41,6 +41,52 @@ def test_a_softmax_at_the_end_is_part_of_cross_entropy() -> None:
         assert one.evaluate([(x, y)]).loss == pytest.approx(other.evaluate([(x, y)]).loss, rel=1e-4)
 
 
+@pytest.mark.parametrize("shape", [(4,), (2, 2)])
+@pytest.mark.parametrize("scale", [1, 100])
+def test_a_sigmoid_at_the_end_is_part_of_binary_cross_entropy(scale: int, shape: tuple[int, ...]) -> None:
+    """Also before a new shape; the loss was that of the sigmoid of its probabilities. Some are rounded to 0 or 1."""
+    models = []
+    for end in ("Sigmoid", "Identity"):
+        model = perceptron(SIZES).onnx
+        nodes = [("Mul", ["dense1", "scale"], "scores"), (end, ["scores"], "made"), ("Reshape", ["made", "shape"], "y")]
+        model.graph.node.extend(helper.make_node(kind, given, [made]) for kind, given, made in nodes)
+        constants = {"scale": np.float32(scale), "shape": np.int64([-1, *shape])}
+        model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
+        model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None))
+        models.append(model)
+    x, labels = blobs(16)
+    y = np.eye(SIZES[-1], dtype="float32")[labels].reshape(-1, *shape)
+    given = ("binary_cross_entropy", SGD(0.1 / scale))
+    with trainer(models[0], *given) as found, trainer(models[1], *given) as other:
+        assert [found.step(x, y) for _ in range(3)] == pytest.approx([other.step(x, y) for _ in range(3)], rel=1e-5)
+        evaluated = found.evaluate([(x, y)]).loss
+        assert np.isfinite(evaluated)
+        if scale == 1:
+            assert evaluated == pytest.approx(other.evaluate([(x, y)]).loss, rel=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("loss", ["mean_squared_error", "mean_absolute_error", "binary_cross_entropy", "cross_entropy"])
+def test_targets_of_both_precisions_for_a_model_in_double_precision(loss: str, dtype: str) -> None:
+    random = np.random.default_rng(0)
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    model = model_of(
+        [node], {"x": (6, 3)}, ["y"], {"w": random.standard_normal((3, 2))}, dtypes=dict.fromkeys("xy", 11)
+    )
+    x, y = random.standard_normal((6, 3)), random.random((6, 1))
+    y = np.hstack([y, 1 - y]).astype(dtype)
+    with trainer(model, loss, SGD(0.0)) as found:
+        p = found.predict(x)["y"]
+        wanted = {
+            "mean_squared_error": (p - y) ** 2,
+            "mean_absolute_error": abs(p - y),
+            "binary_cross_entropy": np.logaddexp(0, p) - y * p,
+            "cross_entropy": 2 * y * (np.logaddexp(p[:, :1], p[:, 1:]) - p),
+        }[loss].mean()
+        assert found.evaluate([(x, y)]).loss == pytest.approx(wanted, rel=1e-12)
+        assert found.step(x, y) == pytest.approx(wanted, rel=1e-12)
+
+
 @pytest.mark.parametrize("is_formula", [False, True])
 def test_an_evaluation_finds_the_softmax_that_a_step_finds(is_formula: bool) -> None:
     """Also behind other nodes, and where probabilities are rounded to 0."""

@@ -86,7 +86,13 @@ def test_schedules() -> None:
         lambda: SGD(momentum=-1),
         lambda: SGD(nesterov=True),
         lambda: Adagrad(epsilon=math.nan),
+        lambda: Adam(beta1=(0.9, 0.99)),  # type: ignore[arg-type]
+        lambda: AdamW(weight_decay=None),  # type: ignore[arg-type]
         lambda: StepDecay(0.1, 0),
+        lambda: StepDecay(0.1, 2, -1),
+        lambda: CosineDecay(-0.1, 10),
+        lambda: CosineDecay(0.1, 5, warmup=10),
+        lambda: CosineDecay(0.1, "10"),  # type: ignore[arg-type]
     ],
 )
 def test_wrong_settings(make: Any) -> None:
@@ -94,6 +100,9 @@ def test_wrong_settings(make: Any) -> None:
         make()
 
 
-def test_a_wrong_rate_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="learning rate of step 3 is nan"):
-        SGD(lambda step: math.nan).scalars(3)
+@pytest.mark.parametrize("rate", [math.nan, -1.0, None, "0.1"])
+def test_a_wrong_rate_is_refused(rate: Any) -> None:
+    with pytest.raises(ArgumentError, match=f"learning rate of step 4 is {rate}.*called with 3"):
+        SGD(lambda step: rate).scalars(3)
+    with pytest.raises(ArgumentError, match=f"learning rate of step 4 is {rate}"):
+        SGD(rate).scalars(3)

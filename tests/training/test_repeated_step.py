@@ -117,7 +117,7 @@ def test_repeated_step_names_task_with_non_finite_result() -> None:
     with trainer() as found:
         for _ in range(3):
             found.step(x, y)
-        with pytest.raises(NotFiniteError, match="not finite in step 3") as raised:
+        with pytest.raises(NotFiniteError, match="not finite in step 4") as raised:
             found.step(np.full_like(x, np.inf), y)
         assert raised.value.task is not None
         assert np.isfinite(found.step(x, y)) and found.steps == 4

@@ -133,7 +133,7 @@ def test_a_step_that_is_not_finite_changes_nothing(where: str) -> None:
     with trainer(model, "mean_absolute_error", Adam()) as found:
         found.step(good, np.float32([[0, 0]]))
         before = bits(found.parameters)
-        with pytest.raises(NotFiniteError, match=r"root.*step 1"):
+        with pytest.raises(NotFiniteError, match=r"root.*step 2"):
             found.step(zero, np.float32([[0, 0]]))
         assert bits(found.parameters) == before and found.steps == 1
         found.step(good, np.float32([[0, 0]]))
@@ -327,9 +327,9 @@ def test_dropout_of_micro_batches_equals_that_of_the_batch() -> None:
         ((np.zeros((4, 8)), 1), [0, 1, 2, 3], "2 inputs are given, and the model takes 1"),
         (np.zeros((4, 8)), ["a"] * 4, "target is of"),
         (np.zeros((4, 8)), np.zeros(4), r"Give integer labels of the shape \(4,\), or probabilities"),
-        (np.zeros((4, 8)), None, r"Give integer labels of the shape \(4,\), or probabilities"),
+        (np.zeros((4, 8)), None, r"target is missing.*Give integer labels of the shape \(4,\), or probabilities"),
         (np.zeros((0, 8)), np.zeros(0, int), "no samples"),
-        (np.zeros((4, 8)), [-100] * 4, "no sample counts in step 0"),
+        (np.zeros((4, 8)), [-100] * 4, "no sample counts in step 1"),
     ],
 )
 def test_a_batch_that_does_not_fit_is_refused(x: Any, y: Any, wrong: str) -> None:
@@ -367,7 +367,10 @@ def test_ignored_samples_do_not_count_in_an_evaluation() -> None:
         ({"micro_batches": 2.5}, "micro_batches is 2.5, expected a whole number"),
         ({"micro_batches": "2"}, "micro_batches is '2', expected a whole number"),
         ({"micro_batches": (1, -1)}, "expected a whole number, or shares, which are positive numbers"),
-        ({"optimizer": SGD(-1.0)}, "learning rate of step 0 is -1"),
+        ({"seed": 0.5}, "seed is 0.5, expected a whole number"),
+        ({"snapshots": 1.5}, "snapshots is 1.5, expected steps"),
+        ({"snapshots": "1"}, "snapshots is '1', expected steps"),
+        ({"optimizer": SGD(-1.0)}, "learning rate of step 1 is -1"),
     ],
 )
 def test_wrong_settings_are_refused_at_once(given: dict[str, Any], wrong: str) -> None:
@@ -488,6 +491,9 @@ def test_one_pass_data_is_refused_for_several_epochs() -> None:
             found.fit([], progress=False)
         with pytest.raises(ArgumentError, match="a pair of x and y"):
             found.fit([np.zeros(3)], progress=False)
+        for epochs in (0, 1.0, "1"):
+            with pytest.raises(ArgumentError, match=r"epochs is .*, expected a whole number"):
+                found.fit([blobs(16)], epochs=epochs, progress=False)  # type: ignore[arg-type]
 
 
 def test_after_a_failed_task_the_last_step_is_kept_or_all_is_lost(tmp_path: Path) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +14,7 @@ from syclsched.cli import options as opt
 from syclsched.cli.completion import DEVICE_KINDS, LOSSES, OPTIMIZERS, choices
 from syclsched.cli.output_files import check_outputs
 from syclsched.cli.requests.cluster_connection import connected
+from syclsched.cli.requests.optimizers import read_optimizers
 from syclsched.cli.requests.training_data import Data, read_data
 from syclsched.cli.terminal import Verbosity, notices, output, verbosity
 from syclsched.errors import ArgumentError, StorageError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from syclsched.training.evaluation import Evaluation
-    from syclsched.training.optimisers import Optimiser
     from syclsched.training.trainer import Trainer
 
 
@@ -57,11 +56,27 @@ def train_command(
     optimizer: Annotated[
         str,
         typer.Option(
-            "--optimizer", autocompletion=choices(OPTIMIZERS), metavar="NAME", help="sgd, adam, adamw or adagrad."
+            "--optimizer",
+            autocompletion=choices(OPTIMIZERS),
+            metavar="NAME",
+            help="sgd, adam, adamw or adagrad, with settings: 'adamw,weight_decay=0.1'.",
         ),
     ] = "adam",
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group",
+            metavar="PATTERN:NAME",
+            help="The optimiser of the parameters whose names fit a pattern: '*.bias:adamw,weight_decay=0'; may be "
+            "repeated. The first that fits a name is taken, for the rest [bold]--optimizer[/bold].",
+        ),
+    ] = None,
     learning_rate: Annotated[
-        float | None, typer.Option("--learning-rate", help="By default the optimiser's: 0.001, sgd and adagrad 0.01.")
+        float | None,
+        typer.Option(
+            "--learning-rate",
+            help="Of all optimisers that set none. By default theirs: 0.001, sgd and adagrad 0.01.",
+        ),
     ] = None,
     clip_norm: Annotated[
         float | None, typer.Option("--clip-norm", help="Scale the gradients if their norm is larger.")
@@ -132,7 +147,7 @@ def train_command(
             train(
                 str(model),
                 loss,
-                _optimizer(optimizer, learning_rate),
+                read_optimizers(optimizer, group or (), learning_rate),
                 devices=devices,
                 cluster=stack.enter_context(connected(machines, console)) if machines.named else None,
                 parameters=train_only or None,
@@ -174,14 +189,6 @@ def train_command(
             console.print(f"chart written to {chart_file}", markup=False)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
-
-
-def _optimizer(name: str, learning_rate: float | None) -> Optimiser:
-    from syclsched.training.optimisers import optimiser_of
-
-    found: Any = optimiser_of(name)
-    made: Optimiser = found if learning_rate is None else replace(found, learning_rate=learning_rate)
-    return made
 
 
 def _trained(

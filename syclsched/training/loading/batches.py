@@ -146,7 +146,7 @@ class LoadedBatches:
                     raise ArgumentError(
                         f"a batch is a pair of x and y, not a {type(each).__name__}{length}",
                         where=self._where,
-                        hint="Yield (x, y)",
+                        hint="Give a list of pairs, [(x, y), ...], or yield them",
                     )
                 values, target = batch_of(each[0], each[1], self._inputs, copy=copy)
                 if not self._put("batch", (tuple(values.values()), target, None)):

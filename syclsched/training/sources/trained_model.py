@@ -6,12 +6,11 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import numpy as np
 
-from syclsched.errors import ArgumentError, ModelError, ValueNeededError, did_you_mean
+from syclsched.errors import ArgumentError, ModelError, ValueNeededError
 from syclsched.frontends.onnx.importing import import_model
 from syclsched.frontends.onnx.importing.import_state import TrainingImport
 from syclsched.frontends.onnx.model_file.model_reader import read_model
@@ -20,6 +19,7 @@ from syclsched.frontends.onnx.network import Network
 from syclsched.frontends.onnx.rewrites import rewrite
 from syclsched.onnx.model import GivenShapes, OnnxModel
 from syclsched.onnx.specialised import Shapes
+from syclsched.training.named_choice import matching
 from syclsched.training.sources.saving import save_model
 
 Array = np.ndarray[Any, Any]
@@ -203,28 +203,14 @@ def choose_parameters(
     if parameters is None:
         chosen = [name for name in possible if arrays[name].ndim]
     else:
-        named = _matching(parameters, arrays, "parameters", kind)
+        named = matching(parameters, arrays, "parameters", kind)
         for name in named:
             if name not in possible:
                 what, hint = refused.get(name, (f"is of {arrays[name].dtype}", _FLOATING))
                 raise ArgumentError(f"{name!r} {what}, and cannot be trained", where="parameters", hint=hint)
         chosen = [name for name in possible if name in named]
-    left_out = _matching(frozen, arrays, "frozen", kind)
+    left_out = matching(frozen, arrays, "frozen", kind)
     return tuple(name for name in chosen if name not in left_out)
-
-
-def _matching(patterns: Iterable[str], names: Collection[str], where: str, kind: str) -> set[str]:
-    found: set[str] = set()
-    for pattern in [patterns] if isinstance(patterns, str) else patterns:
-        fitting = [name for name in names if name == pattern or fnmatchcase(name, pattern)]
-        if not fitting:
-            raise ArgumentError(
-                f"there is no {kind} {pattern!r}",
-                where=where,
-                hint=f"{did_you_mean(pattern, names)}There are: {', '.join(sorted(names)[:20])}",
-            )
-        found.update(fitting)
-    return found
 
 
 def _running_moments(model: Model) -> list[str]:

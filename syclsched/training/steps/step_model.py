@@ -18,8 +18,8 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation
 from syclsched.model.task import Task
 from syclsched.onnx.model import GivenShapes, OnnxModel
-from syclsched.training.losses import CrossEntropy, Loss
-from syclsched.training.optimisers import Optimiser
+from syclsched.training.losses import BinaryCrossEntropy, CrossEntropy, Loss
+from syclsched.training.parameter_groups import ParameterGroups
 from syclsched.training.sources.trained_model import TrainedModel, chosen_output
 from syclsched.training.steps.step_network import (
     LOSS,
@@ -31,8 +31,6 @@ from syclsched.training.steps.step_network import (
     StepSettings,
     next_name,
     replica_name,
-    scalar_name,
-    slot_name,
     step_network,
 )
 
@@ -45,7 +43,7 @@ Division = tuple[tuple[float, ...], tuple[int, ...], Mapping[str, str]]
 
 
 class StepModel(OnnxModel):
-    """A model whose call is a training step. All inputs but a batch and the optimiser's numbers are carried.
+    """A model whose call is a training step. All inputs but a batch and the optimisers' numbers are carried.
 
     The loss is computed from ``output``, by default the first. ``parts`` are shares of a batch that are computed apart,
     as micro-batches; ``replicas`` has for each part the number of the replica of the parameters that it reads, one of
@@ -60,7 +58,7 @@ class StepModel(OnnxModel):
         self,
         trained: TrainedModel,
         loss: Loss,
-        optimiser: Optimiser,
+        groups: ParameterGroups,
         target_dtype: str,
         *,
         output: str | None = None,
@@ -70,14 +68,14 @@ class StepModel(OnnxModel):
         activations: str = "float32",
         replicas: Sequence[int] = (),
     ) -> None:
-        self.trained, self.loss, self.optimiser = trained, loss, optimiser
+        self.trained, self.loss, self.groups = trained, loss, groups
         self.target_dtype, self._parts = target_dtype, tuple(parts)
         self._clip_norm, self._activations = clip_norm, activations
         self._replicas = tuple(replicas)
         self.output = chosen_output([each.name for each in trained.model.outputs], output)
         #: The last forward pass: targets are checked against it before the step is made of it.
         self._last: tuple[Any, Network] | None = None
-        self._ends_with_softmax: bool | None = None  # not known yet
+        self._ends_with_probabilities: bool | None = None  # not known yet
         #: Number of steps that are done, which the trainer counts.
         self.steps_done = 0
         #: Function of the shapes of all inputs that divides a step among several devices or into micro-batches.
@@ -89,12 +87,12 @@ class StepModel(OnnxModel):
         """Return the model with the inputs and outputs of a step."""
         graph, held = self._source.graph, self.trained.model.graph.initialisers
         state = [
-            DeclaredValue(slot_name(name, slot), held[name].dtype.name, held[name].shape)
+            DeclaredValue(state, held[name].dtype.name, held[name].shape)
             for name in self.trained.parameters
-            for slot in self.optimiser.slots
+            for state in self.groups.states(name)
         ]
         state.append(DeclaredValue(PARITY, "float32", ()))
-        scalars = [DeclaredValue(scalar_name(name), "float32", ()) for name in self.optimiser.scalars(0)]
+        scalars = [DeclaredValue(name, "float32", ()) for name in self.groups.scalars(0)]
         extra = [DeclaredValue(TARGET, self.target_dtype, None), *scalars]
         if self.has_dropout:
             extra.append(DeclaredValue(SEED, "uint32", (1,)))
@@ -111,7 +109,7 @@ class StepModel(OnnxModel):
 
     @property
     def _carried_names(self) -> set[str]:
-        states = {slot_name(name, slot) for name in self.trained.parameters for slot in self.optimiser.slots}
+        states = {state for name in self.trained.parameters for state in self.groups.states(name)}
         return {*self.trained.parameters, *self.trained.moments, *states, PARITY}
 
     @property
@@ -125,7 +123,7 @@ class StepModel(OnnxModel):
         return {
             replica_name(name, replica): name
             for parameter in self.trained.parameters
-            for name in (parameter, *(slot_name(parameter, slot) for slot in self.optimiser.slots))
+            for name in (parameter, *self.groups.states(parameter))
             for replica in sorted({*self._replicas} - {0})
         }
 
@@ -146,12 +144,14 @@ class StepModel(OnnxModel):
             self._last = key, self.trained.forward(shapes)
         return self._last[1]
 
-    def ends_with_softmax(self, shapes: Shapes) -> bool:
-        """Return whether the model's output is a softmax, which is part of cross-entropy, for shapes of its inputs."""
-        if self._ends_with_softmax is None:
-            node = self.forward(self.input_shapes(shapes)).producer().get(self.output)
-            self._ends_with_softmax = node is not None and node.kind == "softmax" and not node.attributes["log"]
-        return self._ends_with_softmax
+    def ends_with_probabilities(self, shapes: Shapes) -> bool:
+        """Return whether the model's output is a softmax or sigmoid that is part of the loss, for shapes of inputs."""
+        if self._ends_with_probabilities is None:
+            network = self.forward(self.input_shapes(shapes))
+            node = network.producer().get(self.output)
+            is_log = node is not None and node.attributes.get("log", False)
+            self._ends_with_probabilities = not is_log and _scores(network, self.output, self.loss) != self.output
+        return self._ends_with_probabilities
 
     def input_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         """Return the shapes of all inputs, given those of a batch."""
@@ -199,9 +199,10 @@ class StepModel(OnnxModel):
         settings = StepSettings(
             parameters=self.trained.parameters,
             moments=self.trained.moments,
-            prediction=_before_softmax(network, self.output, self.loss),
+            output=self.output,
+            prediction=_scores(network, self.output, self.loss),
             loss=self.loss,
-            optimiser=self.optimiser,
+            groups=self.groups,
             target=Value(TARGET, shapes[TARGET], self.target_dtype),
             batched=self.batched(shapes),
             clip_norm=self._clip_norm,
@@ -280,12 +281,18 @@ def _has_same_bits(task: Task, implementation: Implementation) -> bool:
     return implementation is task.operation.implementations[0]
 
 
-def _before_softmax(network: Network, output: str, loss: Loss) -> str:
-    """Return the value that a loss is computed from: of cross-entropy, the input of a softmax at the end."""
-    node = network.producer().get(output)
-    if isinstance(loss, CrossEntropy) and node is not None and node.kind == "softmax" and node.inputs[0] is not None:
-        return node.inputs[0]
-    return output
+def _scores(network: Network, output: str, loss: Loss) -> str:
+    """Return the value that a loss is computed from: the input of a softmax or sigmoid at the end that it contains."""
+    producer = network.producer()
+    node = producer.get(output)
+    if isinstance(loss, BinaryCrossEntropy):
+        while node is not None and node.kind == "reshape":
+            node = producer.get(node.inputs[0] or "")
+    if node is None or not node.inputs or node.inputs[0] is None:
+        return output
+    is_softmax = isinstance(loss, CrossEntropy) and node.kind == "softmax"
+    is_sigmoid = isinstance(loss, BinaryCrossEntropy) and node.attributes.get("expression") == ("sigmoid", 0)
+    return node.inputs[0] if is_softmax or is_sigmoid else output
 
 
 def without_gradient(model: StepModel, shapes: Shapes, *, named: bool = False) -> frozenset[str]:

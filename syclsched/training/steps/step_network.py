@@ -20,7 +20,7 @@ from syclsched.frontends.onnx.shapes import infer
 from syclsched.kernels.tensor.writing.expression import inputs_of, substitute
 from syclsched.training.losses import Loss, LossNodes, of_samples
 from syclsched.training.operations import operation_gradients  # noqa: F401  # it registers its rule
-from syclsched.training.optimisers import Optimiser
+from syclsched.training.parameter_groups import ParameterGroups
 from syclsched.training.steps.narrow_activations import emit_rounded, kept_values, widen_for_each_reader
 
 #: Names of inputs and outputs of a step besides those of the model.
@@ -38,16 +38,6 @@ _ADDENDS: Final = 16
 def next_name(name: str) -> str:
     """Return the name of the output with the next value of a parameter or of a state."""
     return f"next {name}"
-
-
-def slot_name(parameter: str, slot: str) -> str:
-    """Return the name of an array of the optimiser's state."""
-    return f"{parameter} ({slot})"
-
-
-def scalar_name(name: str) -> str:
-    """Return the name of the input of one of the optimiser's numbers."""
-    return f"optimizer {name}"
 
 
 def part_prefix(number: int) -> str:
@@ -76,9 +66,10 @@ class StepSettings:
 
     parameters: tuple[str, ...]  # names of the network's inputs that are trained
     moments: tuple[str, ...]  # names of the inputs that are running moments
-    prediction: str  # name of the network's output that the loss is computed from
+    output: str  # name of the network's output
+    prediction: str  # name of the value that the loss is computed from: the output, or what it follows from
     loss: Loss
-    optimiser: Optimiser
+    groups: ParameterGroups
     target: Value  # of the whole batch
     batched: frozenset[str]  # names of the network's inputs whose first axis counts samples
     clip_norm: float | None = None
@@ -149,7 +140,7 @@ class _StepBuilder:
         return b.finish(self._parts[0].network.name, outputs)
 
     def _declare(self) -> None:
-        """Declare the inputs of the step: a batch, the target, parameters and states, and the optimiser's numbers."""
+        """Declare the inputs of the step: a batch, the target, parameters and states, and the optimisers' numbers."""
         b, settings, network = self._b, self._settings, self._parts[0].network
         kept = {*settings.parameters, *settings.moments, SEED}
         for name in network.inputs:
@@ -164,12 +155,12 @@ class _StepBuilder:
         for parameter in settings.parameters:
             value = network.values[parameter]
             for replica in self._replicas:
-                for name in (parameter, *(slot_name(parameter, slot) for slot in settings.optimiser.slots)):
+                for name in (parameter, *settings.groups.states(parameter)):
                     if replica or name != parameter:
                         b.add_input(replica_name(name, replica), value.shape, value.dtype)
         b.add_input(PARITY, (), "float32")
-        for name in settings.optimiser.scalars(0):
-            b.add_input(scalar_name(name), (), "float32")
+        for name in settings.groups.scalars(0):
+            b.add_input(name, (), "float32")
 
     def _prefix(self, number: int) -> str:
         """Return the prefix of the names of a part's nodes."""
@@ -239,7 +230,10 @@ class _StepBuilder:
         if len(self._parts) > 1 and b.shape(TARGET)[:1] == (self._samples,):
             target = b.part(TARGET, 0, part.first, part.count)
         differ = len({each.count for each in self._parts}) > 1
-        made = of_samples(self._settings.loss, part.count if differ else 1).emit(b, prediction, target)
+        shaped = b.reshape(prediction, part.network.values[self._settings.output].shape)
+        made = of_samples(self._settings.loss, part.count if differ else 1).emit(b, shaped, target)
+        if shaped != prediction:
+            made = replace(made, gradient=b.reshape(made.gradient, b.shape(prediction)))
         b.end([], [])
         return made
 
@@ -317,20 +311,20 @@ class _StepBuilder:
     def _update(
         self, parameter: str, replica: int, gradients: Sequence[str], guard: tuple[str, str], scale: str | None
     ) -> list[tuple[str, str]]:
-        b, optimiser = self._b, self._settings.optimiser
+        b, groups = self._b, self._settings.groups
         name = replica_name(parameter, replica)
-        names = [name, *(replica_name(slot_name(parameter, slot), replica) for slot in optimiser.slots)]
+        names = [name, *(replica_name(state, replica) for state in groups.states(parameter))]
         kind, count = b.dtype(name), len(names)
         read = [*gradients, *guard, *([scale] if scale is not None else [])]
         places = {each: i for i, each in enumerate(("guard", "begun", "scale"), count + len(gradients))}
-        numbers = optimiser.scalars(0)
+        numbers = groups.scalar_names(parameter)
         terms: dict[str, Any] = {each: i for i, each in enumerate(numbers, count + len(read))}
         if kind != "float32":
             terms = {each: ("cast", kind, i) for each, i in terms.items()}
-        read += [scalar_name(each) for each in numbers]
+        read += numbers.values()
         given: Any = ("add", *range(count, count + len(gradients))) if len(gradients) > 1 else count
         given = given if scale is None else ("mul", given, places["scale"])
-        made = optimiser.updated(0, tuple(range(1, count)), given, terms)
+        made = groups.optimiser(parameter).updated(0, tuple(range(1, count)), given, terms)
         kept = tuple(("where", _allowed(places["guard"], places["begun"]), each, i) for i, each in enumerate(made))
         used = sorted(frozenset().union(*map(inputs_of, kept)) | set(range(count)))
         renumbered = {old: new for new, old in enumerate(used)}

@@ -15,12 +15,12 @@ from syclsched.training.losses import MeanSquaredError
 from syclsched.training.optimisers import SGD
 from syclsched.training.sources.trained_model import trained_model
 from syclsched.training.splitting.independence import mixing_node
-from syclsched.training.steps.step_model import StepModel
+from syclsched.training.step_recipe import StepRecipe
 from syclsched.training.steps.step_network import TARGET
 
 
 def mixing(model: Any, shape: tuple[int, ...], frozen: tuple[str, ...] = ()) -> str | None:
-    step = StepModel(trained_model(model, frozen=frozen), MeanSquaredError(), SGD(), "float32", parts=(1.0, 2.0))
+    step = StepRecipe(trained_model(model, frozen=frozen), MeanSquaredError(), SGD(), parts=(1.0, 2.0)).model("float32")
     shapes = step.full_shapes({"x": (9, *shape), TARGET: (9,)})
     part = step.cut(shapes)[0]
     return mixing_node(step.forward(shapes), part.network, ["x"], 9, part.count)

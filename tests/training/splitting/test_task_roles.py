@@ -10,7 +10,7 @@ from syclsched.training.losses import CrossEntropy
 from syclsched.training.optimisers import Adam
 from syclsched.training.sources.trained_model import trained_model
 from syclsched.training.splitting.task_roles import layers_of, part_of, replica_of
-from syclsched.training.steps.step_model import StepModel
+from syclsched.training.step_recipe import StepRecipe
 from syclsched.training.steps.step_network import TARGET
 
 
@@ -41,7 +41,7 @@ def test_replica(task: str, replica: int) -> None:
 @pytest.mark.parametrize("parts", [1, 3])
 def test_tasks_of_a_layer_are_assigned_to_it(parts: int) -> None:
     model = perceptron((8, 16, 4)).onnx
-    step = StepModel(trained_model(model), CrossEntropy(), Adam(), "int64", parts=(1.0,) * parts)
+    step = StepRecipe(trained_model(model), CrossEntropy(), Adam(), parts=(1.0,) * parts).model("int64")
     shapes = step.full_shapes({"x": (12, 8), TARGET: (12,)})
     nodes = [node.name for node in step.cut(shapes)[0].network.nodes]
     assert nodes == ["dense0", "relu0", "dense1"]
@@ -55,7 +55,8 @@ def test_tasks_of_a_layer_are_assigned_to_it(parts: int) -> None:
 
 def test_sums_within_a_part_belong_to_it() -> None:
     """Before, sums of gradients of activations, from residual connections, were copied to another device and back."""
-    step = StepModel(trained_model(transformer(2, 16, 2, length=6).onnx), CrossEntropy(), Adam(), "int64", parts=(1, 1))
+    trained = trained_model(transformer(2, 16, 2, length=6).onnx)
+    step = StepRecipe(trained, CrossEntropy(), Adam(), parts=(1, 1)).model("int64")
     graph = step.specialised(step.full_shapes({"x": (4, 6), TARGET: (4,)}), carried=step.carried).graph
     made = {each.array: task.name for task in graph.tasks for each in task.accesses if each.mode.writes}
     batched = {name for name, array in graph.arrays.items() if len(array.shape) > 1 and array.shape[0] in (2, 12)}
