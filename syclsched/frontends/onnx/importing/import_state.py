@@ -126,9 +126,9 @@ class ImportState:
         found = self._producers.get(name)
         return found or next((node for node in reversed(self._fresh) if name in node.outputs), None)
 
-    def guard(self, value: str, key: str, least: int | None, most: int) -> None:
+    def guard(self, value: str, key: str, least: int | None, most: int, deciding: tuple[str, ...] = ()) -> None:
         """Let runs check that a number lies within these limits, as the network assumes."""
-        self.guards.append((value, ExtentGuard(key, least, most)))
+        self.guards.append((value, ExtentGuard(key, least, most, deciding)))
 
     def sources(self, name: str) -> tuple[str, ...]:
         """Return the network inputs that a value depends on."""
