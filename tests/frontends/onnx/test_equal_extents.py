@@ -49,7 +49,8 @@ UNIQUE = node("Unique", ["x"], ["u"])
 def compiled(nodes: list[Any], shapes: dict[str, Any], outputs: dict[str, int] | None = None) -> tuple[Any, Any]:
     """Return a model compiled, and in ONNX Runtime."""
     found = outputs or {"y": 1}
-    given = {name: CONSTANTS[name] for each in nodes for name in each.input if name in CONSTANTS}
+    inner = [each for outer in nodes for attribute in outer.attribute for each in attribute.g.node]
+    given = {name: CONSTANTS[name] for each in (*nodes, *inner) for name in each.input if name in CONSTANTS}
     model = model_of(nodes, shapes, [*found], given, opset=18, dtypes=found)
     options = ort.SessionOptions()
     options.log_severity_level = 4
@@ -182,3 +183,43 @@ def test_all_axes_of_extent_1_are_left_out() -> None:
             got, (wanted,) = made(x)["y"], session.run(None, {"x": x})
             assert got.shape == wanted.shape
             assert_rounded_alike(got, wanted)
+
+
+def choice(then_nodes: list[Any], else_nodes: list[Any]) -> Any:
+    def branch(nodes: list[Any]) -> Any:
+        return helper.make_graph(nodes, "branch", [], [helper.make_tensor_value_info("made", 1, None)])
+
+    return node("If", ["c"], ["chosen"], then_branch=branch(then_nodes), else_branch=branch(else_nodes))
+
+
+@pytest.mark.parametrize(
+    "branches",
+    [
+        ([node("Identity", ["u"], ["made"])], [node("Neg", ["u"], ["made"])]),
+        ([node("Identity", ["u"], ["made"])], [node("Identity", ["three"], ["made"])]),
+        ([node("Identity", ["seven"], ["made"])], [node("Identity", ["u"], ["made"])]),
+        ([node("Unique", ["three"], ["made"])], [node("Concat", ["u", "u"], ["made"], axis=0)]),
+    ],
+)
+def test_a_branch_has_the_length_of_the_one_that_is_taken(branches: tuple[list[Any], list[Any]]) -> None:
+    """They were planned for each value of the condition's inputs."""
+    is_positive = [node("ReduceMin", ["x"], ["least"], keepdims=0), node("Greater", ["least", "limit"], ["c"])]
+    nodes = [UNIQUE, *is_positive, choice(*branches), node("Neg", ["chosen"], ["y"])]
+    check(nodes, [{"x": x} for x in (THREE, ONE, OTHERS, TWO)], [])
+
+
+def test_branches_in_buckets() -> None:
+    nodes = [
+        node("ReduceSum", ["x"], ["total"], keepdims=0),
+        node("Greater", ["total", "limit"], ["c"]),
+        choice([node("Exp", ["x"], ["made"])], [node("Concat", ["x", "x"], ["made"], axis=0)]),
+        node("Neg", ["chosen"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": ("n", 2)}, ["y"], {"limit": CONSTANTS["limit"]}, opset=18)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    with syclsched.compile(model, devices="cpu", autotune=False, buckets={"n": 8}) as made:
+        for n in (3, 5, 8):
+            for sign in (1, -1):
+                x = np.full((n, 2), sign, np.float32)
+                assert_rounded_alike(made(x)["y"], session.run(None, {"x": x})[0])
+        assert len(made.kept_shapes) == 1

@@ -66,6 +66,40 @@ def with_extent(b: AssumingBuilder, x: str, axis: int, extent: int, *, broadcast
     return _extended(b, x, Length(axis, count), extent, broadcasts=broadcasts)
 
 
+def chosen_alike(b: AssumingBuilder, condition: str, yes: str, no: str) -> tuple[str, str] | None:
+    """Return two values of which a condition chooses one, in arrays of the same extents and with the same lengths.
+
+    The lengths are those of the chosen one; None if one has another number of axes, or no elements.
+    """
+    if len(b.shape(yes)) != len(b.shape(no)) or 0 in (*b.shape(yes), *b.shape(no)):
+        return None
+    for axis, extents in enumerate(zip(b.shape(yes), b.shape(no), strict=True)):
+        counts = b.length_along(yes, axis), b.length_along(no, axis)
+        if counts[0] == counts[1] and extents[0] == extents[1]:
+            continue
+        names = [each for each in counts if each is not None]
+        numbers = [
+            ("const", n, "int64") if count is None else 1 + names.index(count)
+            for n, count in zip(extents, counts, strict=True)
+        ]
+        chosen = b.elementwise(("where", 0, *numbers), condition, *names, shape=(), dtype="int64")
+        yes, no = (_with_length(b, each, axis, max(extents), chosen) for each in (yes, no))
+    return yes, no
+
+
+def _with_length(b: AssumingBuilder, x: str, axis: int, extent: int, count: str) -> str:
+    """Return a value in an array of another extent along an axis, with this length."""
+    others = [each for each in b.lengths.get(x, ()) if each.axis != axis]
+    made = b.with_all(x, b.shape(x))
+    b.give_lengths(made, others)
+    bound = b.shape(x)[axis]
+    if bound != extent:
+        place = ("min", ("index", -1), ("const", bound - 1, "int64"))
+        made = b.gather(made, b.elementwise(place, shape=(extent,), dtype="int64"), axis)
+    b.give_lengths(made, (*others, Length(axis, count)))
+    return made
+
+
 #: Inputs by their places, each with one of its axes.
 _Places = Sequence[tuple[int, int]]
 
