@@ -20,8 +20,8 @@ from syclsched.onnx.weight_eviction import EvictableConstants
 if TYPE_CHECKING:
     from syclsched.frontends.onnx.extent_checks import ExtentChecks
     from syclsched.frontends.onnx.importing.lengths import CountedAxes
-    from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
     from syclsched.frontends.onnx.model_file.onnx_model import Model
+    from syclsched.frontends.onnx.observed_extents import ObservedExtents
     from syclsched.frontends.onnx.rewrites import OptimisedNetwork
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from syclsched.errors import ExecutionError, RemadeModelWarning, ValueNeededError
-from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents, UnseenExtentError
+from syclsched.frontends.onnx.observed_extents import ObservedExtents, UnseenExtentError
 from syclsched.onnx.model import OnnxModel
 from syclsched.onnx.specialised import Array, Shapes
 

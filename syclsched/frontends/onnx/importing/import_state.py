@@ -11,10 +11,10 @@ import numpy as np
 
 from syclsched.errors import ModelError, ValueNeededError
 from syclsched.frontends.onnx.importing.lengths import Lengths
-from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
 from syclsched.frontends.onnx.model_file.dtypes import DTYPES, carrier, element_type_name
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.network import CanonicalNode, Decoding, ExtentGuard, Value
+from syclsched.frontends.onnx.observed_extents import ObservedExtents
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]

@@ -68,7 +68,7 @@ class _Inputs:
         return self.names.index(name)
 
 
-class _Axis:
+class _WindowAxis:
     """Expressions of the places along an axis of each window's elements."""
 
     def __init__(self, extent: Any, end: Any, begin: Any, offset: Any, dilation: int) -> None:
@@ -82,7 +82,7 @@ class _Axis:
 
 def _axes(
     b: NetworkBuilder, node: ModelNode, x: str, kernel: Ints, windows: Windows, made: str, inputs: _Inputs
-) -> list[_Axis]:
+) -> list[_WindowAxis]:
     """Return the places of windows' elements along each axis."""
     rank, counts, auto = len(kernel), b.shape(made)[2:], node.text("auto_pad", "NOTSET")
     firsts = np.indices(counts).reshape(rank, -1, 1)
@@ -99,7 +99,7 @@ def _axes(
         begin = ("sub", inputs.put(b.constant(firsts[axis] * stride, "int64")), pads)
         offset = inputs.put(b.constant(offsets[axis] * dilation, "int64"))
         end = ("add", extent, _integer(min(windows.pads[axis + rank], 0)))
-        found.append(_Axis(extent, end, begin, offset, dilation))
+        found.append(_WindowAxis(extent, end, begin, offset, dilation))
     return found
 
 
