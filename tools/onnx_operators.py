@@ -93,6 +93,17 @@ dilations into account, which the reference implementation and ONNX Runtime (1.3
 `ceil_mode` the number of windows is rounded up, as onnx's shape inference and ONNX Runtime do; the formula in the text
 rounds down.
 
+Arithmetic of integers wraps around beyond their range, reductions included, as in NumPy. ONNX Runtime (1.32) reduces
+integers of 32 and 64 bits in double precision: sums beyond the range become the largest or least number, and those of
+64 bits are rounded. Means are never beyond. `ReduceLogSumExp` of integers is the logarithm in double precision,
+truncated, as ONNX defines it; ONNX Runtime's follows from exponentials that are truncated first. `Pow` of 0 to a
+negative number is 0 for integers; an integer to a whole number is exact, also if that is of floating point.
+
+`Resize` and `Upsample` interpolate integers as floating-point numbers. Linear results are truncated, as ONNX Runtime
+does; onnx's reference implementation rounds. Cubic ones, which ONNX Runtime refuses, are rounded and clipped. Where the
+exact result is an integer, truncation in other precision may give the one beside it. With `align_corners` and scales,
+the extent of the result is the product that is not rounded, as in onnx's node tests; ONNX Runtime rounds it down.
+
 ## Refused models
 
 Before anything is computed, with the problem and its place (`ModelError`; `StorageError` for unreadable files):

@@ -292,8 +292,8 @@ class CompiledModel:
                         values = begun.popleft()
                         try:
                             found = bound.specialised.results(outputs)
-                        except ExtentExceededError:
-                            found = self._plans.results_beyond(key, values)
+                        except ExtentExceededError as beyond:
+                            found = self._plans.results_beyond(key, values, beyond)
                         yield values.results(found)
 
     def times(self, *inputs: Any, repeat: int = 5) -> tuple[OperatorTime, ...]:

@@ -20,9 +20,9 @@ from syclsched.onnx.weight_eviction import EvictableConstants
 
 if TYPE_CHECKING:
     from syclsched.frontends.onnx.importing.lengths import CountedAxes
-    from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
     from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, HostParts, Model
     from syclsched.frontends.onnx.network import Network
+    from syclsched.frontends.onnx.observed_extents import ObservedExtents
 
 #: Shapes by input name, or extents by the name of an open dimension.
 GivenShapes = Mapping[str, "Iterable[int] | int"]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from syclsched.devices import OpenDevices
     from syclsched.execution import Runner
     from syclsched.frontends.onnx.importing.lengths import CountedAxes
-    from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
+    from syclsched.frontends.onnx.observed_extents import ObservedExtents
     from syclsched.planner import PlanRequest
 
 _LOGGER = logging.getLogger("syclsched")

@@ -20,8 +20,8 @@ from syclsched.onnx.weight_eviction import EvictableConstants
 if TYPE_CHECKING:
     from syclsched.frontends.onnx.extent_checks import ExtentChecks
     from syclsched.frontends.onnx.importing.lengths import CountedAxes
-    from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
     from syclsched.frontends.onnx.model_file.onnx_model import Model
+    from syclsched.frontends.onnx.observed_extents import ObservedExtents
     from syclsched.frontends.onnx.rewrites import OptimisedNetwork
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -156,7 +156,7 @@ class Specialised:
             return made
         for name, guard in self.guards.items():
             if not guard.holds(int(made.pop(name).reshape(-1)[0])):
-                raise ExtentExceededError(guard.key)
+                raise ExtentExceededError(guard)
         results = cut_to_lengths(made, self.lengths) if self.lengths else made
         for name in self.elements.keys() & results.keys():
             results[name] = results[name].astype(numpy_dtype(self.elements[name]))
@@ -181,6 +181,10 @@ class Specialised:
 
 class ExtentExceededError(Exception):
     """A run was beyond limits that its graph assumes: another one must be planned."""
+
+    def __init__(self, guard: ExtentGuard) -> None:
+        super().__init__(guard.key)
+        self.deciding = guard.deciding
 
 
 #: By the code of a signed type, the unsigned type of its size.

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class CallAgain(Protocol):
     """Function that calls the model for the same inputs, beyond the extents of the plan that a run had."""
 
-    def __call__(self, *, failed: bool) -> dict[str, Any] | None:
-        """Return the outputs; None if the run failed for another reason."""
+    def __call__(self, *, beyond: ExtentExceededError | None) -> dict[str, Any] | None:
+        """Return the outputs; None if the run, which failed if nothing was ``beyond``, did for another reason."""
 
 
 class StartedOutputs:
@@ -42,8 +42,8 @@ class StartedOutputs:
         if self._whole is None:
             try:
                 made = self._made(name, read)
-            except ExtentExceededError:
-                made = self._repeated()
+            except ExtentExceededError as beyond:
+                made = self._repeated(beyond)
             except TaskFailedError as error:
                 if not self.replaces(error):
                     raise
@@ -59,14 +59,14 @@ class StartedOutputs:
             part = self._specialised.only("")
             try:
                 part.results({array: read(array) for array in part.fetched})
-            except ExtentExceededError:
-                self._repeated()
+            except ExtentExceededError as beyond:
+                self._repeated(beyond)
 
     def replaces(self, error: TaskFailedError) -> bool:
         """Call the model again if a run may have failed as values exceed the extents of its plan."""
         with self._lock:
             if self._whole is None and self._specialised.guards:
-                self._whole = self._again(failed=True)
+                self._whole = self._again(beyond=None)
             return self._whole is not None
 
     def _made(self, name: str, read: Read) -> dict[str, Any]:
@@ -77,10 +77,10 @@ class StartedOutputs:
         self._whole = self._values.results(self._specialised.results(found))
         return self._whole
 
-    def _repeated(self) -> dict[str, Any]:
+    def _repeated(self, beyond: ExtentExceededError) -> dict[str, Any]:
         with self._lock:
             if self._whole is None:
-                self._whole = self._again(failed=False)
+                self._whole = self._again(beyond=beyond)
             if self._whole is None:
                 raise ExecutionError("its results could not be computed again", where="start()")
             return self._whole

@@ -138,7 +138,10 @@ def _pow(w: KernelWriter, node: TypedExpression, a: str, b: str) -> str:
         return w.call("pow", a, w.value(t, w.cast(t, b, exponent.dtype)))
     if exponent.dtype.startswith("float"):
         wide = [w.value("float64", w.cast("float64", each, dtype)) for each, dtype in ((a, t), (b, exponent.dtype))]
-        return w.cast(t, w.value("float64", w.call("pow", *wide)), "float64")
+        power, whole = w.value("float64", w.call("pow", *wide)), w.value("float64", w.round_to_even(wide[1], "float64"))
+        # An integer to a whole number is an integer; pow is inexact.
+        exact = w.select(f"({whole} == {wide[1]})", w.value("float64", w.round_to_even(power, "float64")), power)
+        return w.cast(t, w.value("float64", exact), "float64")
     return _integer_pow(w, t, a, b, exponent.dtype)
 
 

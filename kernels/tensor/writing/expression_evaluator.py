@@ -73,7 +73,8 @@ def _pow(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return np.power(a, b.astype(a.dtype))
     if b.dtype.kind == "f":
-        return np.power(a.astype("float64"), b.astype("float64")).astype(a.dtype)
+        power = np.power(a.astype("float64"), b.astype("float64"))
+        return np.where(b == np.rint(b), np.rint(power), power).astype(a.dtype)  # pow is inexact
     exponent = b.astype("int64") if b.dtype != np.uint64 else b
     positive = np.power(a, np.where(exponent < 0, 0, exponent).astype(a.dtype if a.dtype.kind == "u" else "int64"))
     minus_one = (a < 0) & (a + a.dtype.type(1) == 0)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from syclsched.frontends.onnx.loops.host_program import HostProgram
-from syclsched.frontends.onnx.network import Network
+from syclsched.frontends.onnx.network import ExtentGuard, Network
 from syclsched.frontends.onnx.operations import operation_call
 
 #: Kinds of nodes that compute extents.
@@ -41,8 +41,8 @@ class ExtentChecks:
         elements = sum(math.prod(part.values[name].shape) for name in made)
         return elements <= _MOST and all(node.kind in _KINDS for node in part.nodes) and not {*carried} & {*part.inputs}
 
-    def exceeded(self, values: Mapping[str, Any]) -> str | None:
-        """Return the key of a number beyond its limits for these values of inputs; None if there is none."""
+    def exceeded(self, values: Mapping[str, Any]) -> ExtentGuard | None:
+        """Return the limits of a number that is beyond them for these values of inputs; None if there is none."""
         if self._program is None:
             self._program = HostProgram(self._part, operation_call)
         program = self._program
@@ -52,7 +52,7 @@ class ExtentChecks:
             program.run()
         for guard, found in zip(self._part.guards.values(), program.outputs, strict=True):
             if not guard.holds(int(found.reshape(-1)[0])):
-                return guard.key
+                return guard
         return None
 
 

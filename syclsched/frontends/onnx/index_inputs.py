@@ -21,6 +21,8 @@ Movement = tuple[str, tuple[Any, ...]]
 _PICKING: Final = ("gather", "gather_elements", "scatter_elements")
 #: Operators whose indices are labels, which do not count from the end.
 _OF_LABELS: Final = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+#: Operators whose indices do not count from the end.
+_NOT_NEGATIVE: Final = (*_OF_LABELS, "RoiAlign")
 #: Operators of the longest expression of an index that is followed.
 _LONGEST: Final = 8
 #: Expressions of an input that have its numbers.
@@ -102,7 +104,7 @@ def find_index_inputs(network: Network) -> dict[str, tuple[IndexInput, ...]]:
         if picked is not None and source is not None and (ignored := _ignored(picked.expression)) is not False:
             extent = network.values[source].shape[node.attributes["axis"]]
             each = IndexInput(extent, label, least=-extent, ignored=ignored, moved=_without_last(picked.moved))
-            _add(found, picked.name, replace(each, least=0) if each.is_label else each)
+            _add(found, picked.name, replace(each, least=0) if label.startswith(_NOT_NEGATIVE) else each)
     return found
 
 

@@ -176,6 +176,7 @@ class ExtentGuard:
     key: str  # the node, and the use of the number
     least: int | None  # None: numbers below 0 count as 0
     most: int
+    deciding: tuple[str, ...] = ()  # the inputs it follows from, where no number of extents has been observed
 
     def holds(self, value: int) -> bool:
         """Return whether a number is within the limits."""

@@ -68,31 +68,36 @@ class BoundPlans:
             key, version = by_value.key(shapes, values), by_value.version(shapes)
             try:
                 return self._call_planned(do, values, key)
-            except ExtentExceededError:
-                by_value.observe(shapes, version, lambda: self._shapes_of(values), values)
+            except ExtentExceededError as beyond:
+                by_value.observe(shapes, version, lambda: self._shapes_of(values), values, deciding=beyond.deciding)
             except TaskFailedError:  # maybe since values exceed the plan's extents
                 is_checked = self._state is not None or not version  # before the run
                 if is_checked or not by_value.is_new(shapes, version, lambda: self._shapes_of(values), values):
                     raise
             self.kept.drop(key)
 
-    def results_beyond(self, key: Hashable, values: Mapping[str, Any]) -> dict[str, Array]:
+    def results_beyond(
+        self, key: Hashable, values: Mapping[str, Any], beyond: ExtentExceededError | None
+    ) -> dict[str, Array]:
         """Return the results for values that exceed the extents of the plan of a key, which is in use."""
         shapes = self._shapes_key(values)
         version = self.by_value.version(shapes)
         if self.by_value.key(shapes, values) == key:
-            self.by_value.observe(shapes, version, lambda: self._shapes_of(values), values)
+            deciding = () if beyond is None else beyond.deciding
+            self.by_value.observe(shapes, version, lambda: self._shapes_of(values), values, deciding=deciding)
         return self.call_with(self.run, values)
 
-    def outputs_again(self, key: Hashable, values: CallValues, *, failed: bool) -> dict[str, Any] | None:
+    def outputs_again(
+        self, key: Hashable, values: CallValues, *, beyond: ExtentExceededError | None
+    ) -> dict[str, Any] | None:
         """Return the outputs for values beyond the extents of the plan of a key; None if a run failed otherwise."""
         shapes = self._shapes_key(values)
         version = self.by_value.version(shapes)
-        if failed and self.key(values) == key:
+        if beyond is None and self.key(values) == key:
             is_new = version and self.by_value.is_new(shapes, version, lambda: self._shapes_of(values), values)
             if not is_new:
                 return None
-        return values.results(self.results_beyond(key, values))
+        return values.results(self.results_beyond(key, values, beyond))
 
     def run(self, bound: BoundModel, values: Mapping[str, Any]) -> dict[str, Array]:
         """Run a bound model; return the results of its graph."""

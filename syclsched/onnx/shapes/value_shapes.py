@@ -7,12 +7,13 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
 
 from syclsched.errors import ExecutionError, RemadeModelWarning, ValueNeededError
-from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents, UnseenExtentError
+from syclsched.frontends.onnx.observed_extents import ObservedExtents, UnseenExtentError
 from syclsched.onnx.model import OnnxModel
 from syclsched.onnx.specialised import Array, Shapes
 
@@ -88,13 +89,26 @@ class ValueShapes:
         shapes: Callable[[], Shapes],
         values: Mapping[str, Any],
         error: ValueNeededError | None = None,
+        deciding: Iterable[str] = (),
     ) -> None:
         """Compute the extents that follow from values, which the plan of a version does not have.
 
-        If the values say nothing new, the model is planned for each value from now on.
+        If the values say nothing new, the model is planned for each value from now on, also of further inputs that are
+        ``deciding``; unless it is wrong for these values.
         """
         if not self.is_new(key, version, shapes, values):  # such as in a branch that this call does not take
-            self._plan_by(self._observed_inputs, error)
+            names = (*self._observed_inputs, *(name for name in deciding if name in values))
+            self._check(key, shapes, values, names)
+            self._plan_by(names, error)
+
+    def _check(
+        self, key: tuple[Any, ...], shapes: Callable[[], Shapes], values: Mapping[str, Any], names: Iterable[str]
+    ) -> None:
+        """Raise if the model is wrong for values of inputs, such as with extents that must be the same and differ."""
+        found = self._observed.get(key)
+        known = {name: np.asarray(values[name]) for name in (*self.inputs, *names) if name in values}
+        with suppress(ValueNeededError):
+            self._model.observe(shapes(), known, self._carried, ObservedExtents() if found is None else found.copy())
 
     def is_new(
         self, key: tuple[Any, ...], version: int, shapes: Callable[[], Shapes], values: Mapping[str, Any]
@@ -115,6 +129,8 @@ class ValueShapes:
                     if not set(needed.inputs) - names.keys() or not set(needed.inputs) <= values.keys():
                         raise
                     self._add_observed(needed)
+            if before is None and not found.version:
+                return False
             if found.version != version:
                 self._untried.setdefault(key, (before, threading.get_ident()))
             self._observed[key] = found

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syclsched.frontends.onnx.importing.observed_extents import Observed, ObservedExtents
+from syclsched.frontends.onnx.observed_extents import Observed, ObservedExtents
 
 
 @given(st.integers(0, 1 << 40))

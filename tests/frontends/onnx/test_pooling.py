@@ -16,7 +16,7 @@ ort = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not 
 from onnx import TensorProto, helper  # noqa: E402
 from support.small_models import model_of  # noqa: E402
 
-pytestmark = [pytest.mark.sycl, pytest.mark.filterwarnings("ignore::syclsched.errors.HostOperatorWarning")]
+pytestmark = pytest.mark.sycl
 
 RANDOM = np.random.default_rng(20)
 
@@ -103,3 +103,52 @@ def test_integers_of_unknown_length_in_windows_of_the_same_number() -> None:
     made = model_of(nodes, {"x": (2, 3, 9, 6), "end": (1,)}, ["y"], {"zero": [0], "axis": [2]}, opset=12, dtypes=kinds)
     x = RANDOM.integers(0, 255, (2, 3, 9, 6)).astype(np.uint8)
     check(made, *({"x": x, "end": np.array([end], np.float32)} for end in (4, 7, 5)))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "dilation", "pads"),
+    [(3, 2, 2, (0, 0)), (3, 2, 2, (0, 1)), (3, 3, 2, (1, 0)), (2, 2, 1, (0, 1)), (3, 2, 1, (0, 2)), (3, 3, 1, (2, 1))],
+)
+def test_windows_beyond_short_values(kernel: int, stride: int, dilation: int, pads: tuple[int, int]) -> None:
+    """With ``ceil_mode`` there was a window where none begins."""
+    nodes = [
+        helper.make_node("Cast", ["end"], ["to"], to=TensorProto.INT64),
+        helper.make_node("Slice", ["x", "zero", "to", "axis"], ["part"]),
+        pool(
+            ["y", "places"],
+            "part",
+            kernel_shape=[kernel],
+            strides=[stride],
+            dilations=[dilation],
+            pads=pads,
+            ceil_mode=1,
+        ),
+    ]
+    kinds = {"places": TensorProto.INT64}
+    constants = {"zero": [0], "axis": [2]}
+    made = model_of(nodes, {"x": (2, 2, 9), "end": (1,)}, ["y", "places"], constants, opset=12, dtypes=kinds)
+    x = RANDOM.integers(0, 9, (2, 2, 9)).astype(np.float32)
+    check(made, *({"x": x, "end": np.array([end], np.float32)} for end in range(9, 1, -1)))
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"kernel_shape": [3, 2], "strides": [2, 1], "auto_pad": "SAME_LOWER", "storage_order": 1},
+        {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"},
+        {"kernel_shape": [2, 3], "dilations": [2, 1], "pads": [1, 0, 1, 1], "ceil_mode": 1, "strides": [2, 2]},
+    ],
+)
+def test_places_in_buckets(attributes: dict[str, Any]) -> None:
+    """They were refused."""
+    kinds = {"places": TensorProto.INT64}
+    shape = ("n", "c", "h", "w")
+    made = model_of([pool(["y", "places"], **attributes)], {"x": shape}, ["y", "places"], opset=12, dtypes=kinds)
+    session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    buckets = dict.fromkeys(shape, 8)
+    with syclsched.compile(made, devices="cpu", autotune=False, buckets=buckets) as compiled:
+        for size in ((2, 3, 5, 8), (1, 2, 6, 3), (3, 8, 4, 7)):
+            x = RANDOM.integers(-9, 9, size).astype(np.float32)
+            for got, wanted in zip(compiled(x).values(), session.run(None, {"x": x}), strict=True):
+                np.testing.assert_array_equal(got, wanted)
+        assert len(compiled.kept_shapes) == 1

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from syclsched.errors import ModelError, ValueNeededError
+from syclsched.frontends.onnx.importing.equal_extents import chosen_alike
 from syclsched.frontends.onnx.importing.extents import bounded, numbers
 from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.loop_bodies import (
@@ -78,6 +79,8 @@ def _import_choice(scope: Scope, node: ModelNode, condition: str) -> Sequence[Bo
     flops = sum(step_flops(body) for branch in (yes, no) for body in branch.with_inner)
     if flops < WORTH_CHOOSING or yes.outputs != no.outputs:
         return None
+    if any(each in b.lengths for each in (*first, *second)):
+        return None
     is_taken = b.reshape(condition, ())
     made = [b.filled(*each) for each in yes.outputs[: yes.carried]]
     for body, captured in ((yes, first), (no, second)):
@@ -109,9 +112,14 @@ def _import_both(scope: Scope, node: ModelNode, condition: str) -> Sequence[Boun
     for yes, no in zip(*branches, strict=True):
         if not isinstance(yes, str) or not isinstance(no, str):
             return None
-        if (b.shape(yes), b.element(yes)) != (b.shape(no), b.element(no)):
+        if b.element(yes) != b.element(no):
             return None
         if any(each in b.lengths for each in (yes, no)):
+            alike = chosen_alike(b, b.reshape(condition, ()), yes, no)
+            if alike is None:
+                return None
+            yes, no = alike
+        if b.shape(yes) != b.shape(no):
             return None
         made = b.elementwise(("where", 0, 1, 2), b.reshape(condition, ()), yes, no)
         if yes in b.elements:

@@ -12,9 +12,9 @@ from typing import Any
 from syclsched.errors import ValueNeededError
 from syclsched.frontends.onnx.importing.lengths import Length, LengthError
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
-from syclsched.frontends.onnx.importing.observed_extents import UnseenExtentError
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.network import CanonicalNode
+from syclsched.frontends.onnx.observed_extents import UnseenExtentError
 
 #: An integer of a shape: known, or the value of a single int64 that has it at run time.
 Number = int | str

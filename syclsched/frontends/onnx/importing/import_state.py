@@ -11,10 +11,10 @@ import numpy as np
 
 from syclsched.errors import ModelError, ValueNeededError
 from syclsched.frontends.onnx.importing.lengths import Lengths
-from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
 from syclsched.frontends.onnx.model_file.dtypes import DTYPES, carrier, element_type_name
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.network import CanonicalNode, Decoding, ExtentGuard, Value
+from syclsched.frontends.onnx.observed_extents import ObservedExtents
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -126,9 +126,9 @@ class ImportState:
         found = self._producers.get(name)
         return found or next((node for node in reversed(self._fresh) if name in node.outputs), None)
 
-    def guard(self, value: str, key: str, least: int | None, most: int) -> None:
+    def guard(self, value: str, key: str, least: int | None, most: int, deciding: tuple[str, ...] = ()) -> None:
         """Let runs check that a number lies within these limits, as the network assumes."""
-        self.guards.append((value, ExtentGuard(key, least, most)))
+        self.guards.append((value, ExtentGuard(key, least, most, deciding)))
 
     def sources(self, name: str) -> tuple[str, ...]:
         """Return the network inputs that a value depends on."""

@@ -77,7 +77,7 @@ READ_EXTENTS: Final = frozenset(
 )
 
 #: Kinds whose first input may have a length along its first axis, which is one of independent pictures or rows.
-_BATCHED: Final = ("conv", "conv_transpose", "pool", "group_norm")
+_BATCHED: Final = ("conv", "conv_transpose", "group_norm")
 #: Kinds that are windows over the axes from the third one on: beyond a length they read elements past its end.
 _WINDOWED: Final = ("conv", "conv_transpose", "pool")
 #: Kinds whose second input are indices into the first.
@@ -371,6 +371,7 @@ _RULES: Final[dict[str, _Rule]] = {
     "dynamic_quantise": lambda given, shape, _: given[0][1] if shape else (),  # scale and zero point are numbers
     "scan_sum": lambda given, *_: given[0][1],  # backwards, it is given zeros
     "pad": _pad,
+    "pool": lambda given, *_: given[0][1],  # of pictures and channels: see `_of_windows`
     "resize": _resize,
     "recurrent": _recurrence,
     **dict.fromkeys(("batch_norm", "lrn"), _per_channel),

@@ -18,12 +18,12 @@ from syclsched.frontends.onnx.importing.control_flow import CONTROL_FLOW_IMPORTE
 from syclsched.frontends.onnx.importing.import_state import SEED, TrainingImport
 from syclsched.frontends.onnx.importing.lengths import EXTENT_INPUT, CountedAxes, Length, Lengths
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
-from syclsched.frontends.onnx.importing.observed_extents import ObservedExtents
 from syclsched.frontends.onnx.importing.scope import Scope, TensorSequence
 from syclsched.frontends.onnx.importing.training.gradient import GRADIENT_IMPORTERS, free_differentiated
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Model, separate_inputs
 from syclsched.frontends.onnx.network import Network
+from syclsched.frontends.onnx.observed_extents import ObservedExtents
 
 Shape = tuple[int, ...]
 

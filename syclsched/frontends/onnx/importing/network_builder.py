@@ -13,6 +13,7 @@ import numpy as np
 
 from syclsched.errors import SyclschedError
 from syclsched.frontends.onnx.host_evaluation import evaluate_node
+from syclsched.frontends.onnx.importing.equal_extents import broadcast_alike, joined_alike
 from syclsched.frontends.onnx.importing.import_state import ImportState, Shape
 from syclsched.frontends.onnx.importing.lengths import Length, LengthError, filled_up, followed_lengths
 from syclsched.frontends.onnx.model_file.dtypes import (
@@ -177,6 +178,8 @@ class NetworkBuilder(ImportState):
             given.pop()
         has_lengths = kind != "counted" and any(each in self.lengths for each in given)
         if has_lengths:
+            if self.observed is not None:
+                given = joined_alike(self, kind, given, attributes)
             given = filled_up(self, kind, given, attributes)
         if made is None:
             try:
@@ -305,6 +308,8 @@ class NetworkBuilder(ImportState):
         folded: bool = True,
     ) -> str:
         """Add an element-wise expression of broadcast inputs."""
+        if shape is None and self.observed is not None and any(each in self.lengths for each in inputs):
+            inputs = tuple(broadcast_alike(self, inputs))
         try:
             extents = broadcast([self.shape(each) for each in inputs]) if shape is None else shape
             if dtype is None:

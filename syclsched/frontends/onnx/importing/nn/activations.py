@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from syclsched.frontends.onnx.importing.equal_extents import broadcast_alike
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS, UNSIGNED
@@ -80,6 +81,8 @@ def _prelu(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     shape = b.shape(slope)
     if b.opset < 9 and len(shape) == 1 and len(b.shape(x)) > 1:
         slope = b.reshape(slope, (shape[0], *(1,) * (len(b.shape(x)) - 2)))
+    if b.observed is not None and {x, slope} & b.lengths.keys():
+        x, slope = broadcast_alike(b, [x, slope])
     extents = b.shape(slope)[::-1]
     if len(extents) > len(b.shape(x)) or any(n not in (1, m) for n, m in zip(extents, b.shape(x)[::-1], strict=False)):
         raise b.wrong(f"its slope {b.shape(slope)} cannot be broadcast to its input {b.shape(x)}")

@@ -12,6 +12,7 @@ from syclsched.frontends.onnx.importing.extents import mean
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.importing.nn.maxima import places_of_maxima
 from syclsched.frontends.onnx.importing.nn.window_parameters import (
     OpenWindows,
     Windows,
@@ -45,7 +46,7 @@ def _pool(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     check_lengths(b, x, windows)
     counted = node.flag("count_include_pad")
     has_indices = len(node.outputs) > 1 and bool(node.outputs[1])
-    if has_indices and (x in b.lengths or not math.prod(shape)):
+    if has_indices and not math.prod(shape):
         raise UnsupportedFormError
     if has_indices and math.prod((*shape[2:], *kernel)) > _MOST_PLACES:
         raise UnsupportedFormError
@@ -54,32 +55,7 @@ def _pool(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     if mode == "average" and is_open and has_pads:
         return [_open_average(b, node, x, kernel, windows)]
     made = _windowed(b, node, x, mode, kernel, windows, count_include_pad=counted)
-    return [made, _indices(b, node, x, kernel, windows, b.shape(made)[2:])] if has_indices else [made]
-
-
-def _indices(b: NetworkBuilder, node: ModelNode, x: str, kernel: Ints, windows: Windows, counts: Ints) -> str:
-    """Return the places of the first maxima of windows, numbered through the whole value."""
-    samples, channels, *extents = b.shape(x)
-    rank, size, count = len(kernel), math.prod(extents), math.prod(counts)
-    grid = np.indices((*counts, *kernel)).reshape(2 * rank, count, -1)
-    steps, dilations = (np.reshape(each, (rank, 1, 1)) for each in (windows.strides, windows.dilations))
-    places = grid[:rank] * steps - np.reshape(windows.pads[:rank], (rank, 1, 1)) + grid[rank:] * dilations
-    ends = np.reshape([n + min(pad, 0) for n, pad in zip(extents, windows.pads[rank:], strict=True)], (rank, 1, 1))
-    is_within = ((places >= 0) & (places < ends)).all(0)
-    first = np.broadcast_to(is_within.argmax(1)[:, None], is_within.shape)
-    # Elements in the margins stand for the first of their window that is none.
-    places = np.where(is_within, places, np.take_along_axis(places, first[None], 2)).clip(0)
-    by_rows, numbers = (
-        np.ravel_multi_index(tuple(places), tuple(extents), mode="clip", order=order).reshape(-1)
-        for order in ("C", "F" if node.flag("storage_order") else "C")
-    )
-    whole = b.gather(b.reshape(x, (samples, channels, size)), b.constant(by_rows, "int64"), 2)
-    parts = b.reshape(whole, (samples, channels, count, math.prod(kernel)))
-    at = b.emit("arg", [parts], mode="max", axis=3, keepdims=False, last=False)
-    begins = b.constant(np.arange(count) * math.prod(kernel), "int64")
-    found = b.gather(b.constant(numbers, "int64"), b.elementwise(("add", 0, 1), at, begins))
-    offsets = b.constant(np.arange(samples * channels).reshape(samples, channels, 1) * size, "int64")
-    return b.reshape(b.elementwise(("add", 0, 1), found, offsets), (samples, channels, *counts))
+    return [made, places_of_maxima(b, node, x, kernel, windows, made)] if has_indices else [made]
 
 
 def _windowed(

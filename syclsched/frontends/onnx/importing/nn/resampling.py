@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
@@ -14,12 +17,30 @@ from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 Numbers = tuple[float, ...]
+#: Integers that float32 interpolates exactly enough.
+_SHORT: Final = ("int8", "uint8")
 
 
 @imports("Resize", "Upsample")
 def _resize(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
-    """Import Resize of all opsets and its predecessor Upsample."""
+    """Import Resize of all opsets and its predecessor Upsample; integers are interpolated as floating-point numbers.
+
+    They are truncated after linear interpolation, as ONNX Runtime does; of cubic ones, which it refuses, onnx's
+    reference implementation rounds.
+    """
     x = inputs.required(0, "X")
+    mode, kind = node.text("mode", "nearest"), b.dtype(x)
+    if mode == "nearest" or kind in FLOATS or kind == "bool" or node.flag("antialias"):
+        return [_resize_of(b, node, inputs, x)]
+    made = _resize_of(b, node, inputs, b.cast(x, "float32" if kind in _SHORT else "float64"))
+    if mode == "cubic":
+        info = np.iinfo(kind)
+        made = b.elementwise(("clip", float(info.min), float(info.max), ("round", 0)), made)
+    return [b.cast(made, kind)]
+
+
+def _resize_of(b: NetworkBuilder, node: ModelNode, inputs: Inputs, x: str) -> str:
+    """Return a value resized as a node resizes its first input."""
     mode = node.text("mode", "nearest")
     if node.operator == "Upsample" or b.opset < 11:
         said = node.attributes.get("scales")
@@ -29,7 +50,7 @@ def _resize(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
             shrunk = tuple(min(scale, 1.0) for scale in given)
             x = _resized(b, node, x, mode, shrunk, None, "asymmetric", "ceil", ())
             given = tuple(max(scale, 1.0) for scale in given)
-        return [_resized(b, node, x, mode, given, None, "asymmetric", "floor", ())]
+        return _resized(b, node, x, mode, given, None, "asymmetric", "floor", ())
     if node.flag("antialias"):
         check_antialiased(b, node, x, inputs)
     axes = node.integers("axes")
@@ -48,7 +69,7 @@ def _resize(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     if not node.flag("antialias"):
         found = resized_by_values(b, node, x, places, ResizeInputs(region, scales_name, sizes_name), to_sizes)
         if found is not None:
-            return [found]
+            return found
     roi: Numbers = ()
     if coordinates == "tf_crop_and_resize":
         if roi_name is None:
@@ -83,7 +104,7 @@ def _resize(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
             scale = (min if policy == "not_larger" else max)(scales[axis] for axis in places)
             for axis in places:
                 scales[axis], sizes[axis] = scale, math.floor(scale * shape[axis] + 0.5)
-    return [_resized(b, node, x, mode, tuple(scales), sizes, coordinates, nearest, roi)]
+    return _resized(b, node, x, mode, tuple(scales), sizes, coordinates, nearest, roi)
 
 
 def _resized(

@@ -101,15 +101,19 @@ def with_open_windows(
             count = b.formula("ceil windows", numbers, _ceil_windows(*numbers), [length.count])
             most = window_counts(kernel, windows, b.shape(x)[2:], ceil=True)[at]
         spanned: Any = ("add", ("mul", ("sub", 1, _integer(1)), _integer(stride)), _integer(covered))
-        begin: Any = _integer(pads[at])
-        if is_same:
-            half = _integer(int(auto == "SAME_LOWER"))
-            begin = ("div", ("add", ("max", ("sub", spanned, 0), _integer(0)), half), _integer(2))
+        begin = same_begin(0, 1, stride, covered, auto) if is_same else _integer(pads[at])
         room = (max(most, 1) - 1) * stride + covered
         x = _shifted_into(b, x, length, count, (begin, ("max", spanned, _integer(0))), room, fill)
         counts[length.axis] = count
         pads[at] = pads[at + rank] = 0
     return OpenWindows(x, windows._replace(pads=tuple(pads)), counts)
+
+
+def same_begin(extent: Any, count: Any, stride: int, covered: int, auto: str) -> Any:
+    """Return how many pads ``auto_pad`` puts before an axis, an expression of its extent and number of windows."""
+    spanned = ("add", ("mul", ("sub", count, _integer(1)), _integer(stride)), _integer(covered))
+    half = _integer(int(auto == "SAME_LOWER"))
+    return ("div", ("add", ("max", ("sub", spanned, extent), _integer(0)), half), _integer(2))
 
 
 def _share(number: Any, stride: int) -> Any:
@@ -118,7 +122,9 @@ def _share(number: Any, stride: int) -> Any:
 
 
 def _ceil_windows(stride: int, covered: int, before: int, behind: int) -> Any:
-    count = ("add", _share(("add", 0, _integer(before + behind - covered)), stride), _integer(1))
+    room = ("add", 0, _integer(before + behind - covered))
+    missing = ("div", ("max", ("sub", _integer(0), room), _integer(0)), _integer(stride))
+    count = ("add", ("sub", _share(("max", room, _integer(0)), stride), missing), _integer(1))
     begins = ("mul", ("sub", count, _integer(1)), _integer(stride))  # the last of them
     beyond = ("cast", "int64", ("less_equal", ("add", 0, _integer(before)), begins))
     return ("max", ("sub", count, beyond), _integer(0))

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from syclsched.frontends.onnx.importing.extents import mean
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
 from syclsched.frontends.onnx.importing.lengths import Length
@@ -44,12 +46,18 @@ def _reduce(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
             axes = tuple(range(rank))
     dtype, computed = b.dtype(x), x
     if dtype[0] in "iu" and mode in ("l2", "logsum", "logsumexp"):
-        computed = b.cast(x, "float64")  # and the result truncated, as ONNX Runtime does
+        computed = b.cast(x, "float64")  # and the result truncated, or the largest number, as ONNX Runtime does
+    elif mode == "mean" and dtype in ("int32", "uint32"):
+        computed = b.cast(x, "int64")  # the sum may be beyond the type, and the mean within
     places, keepdims = b.axes(axes, rank), node.flag("keepdims", 1)
     if mode == "mean" and dtype in FLOATS:
         made = mean(b, computed, places, keepdims=keepdims)
     else:
         made = b.reduce(mode, computed, places, keepdims=keepdims)
+    if dtype[0] in "iu" and mode == "l2":
+        most = int(np.iinfo(dtype).max)
+        beyond = ("greater_equal", 0, ("const", float(most)))
+        return [b.elementwise(("where", beyond, ("const", most, dtype), ("cast", dtype, 0)), made)]
     return [b.cast(made, dtype)]
 
 

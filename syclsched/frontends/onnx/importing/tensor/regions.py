@@ -28,10 +28,11 @@ def _roi_align(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     made = [node.integer(name, 1) for name in ("output_height", "output_width")]
     if min(made) < 1:
         raise b.wrong(f"cells of {made}")
+    of = _pictures(b, of, shape[0])
     if samples < 1:
-        return [b.emit("roi_align", [x, regions, b.cast(of, "int64")], **_attributes(b, node, mode, made))]
+        return [b.emit("roi_align", [x, regions, of], **_attributes(b, node, mode, made))]
     down, right = (_SampledAxis(b, node, regions, axis, cells, shape[2 + axis]) for axis, cells in enumerate(made))
-    batch = b.reshape(b.cast(of, "int64"), (count, 1, 1))
+    batch = b.reshape(of, (count, 1, 1))
     rows = b.reshape(b.transpose(x, (0, 2, 3, 1)), (shape[0] * shape[2] * shape[3], shape[1]))
     whole = (count, made[0] * samples, made[1] * samples)
     place = ("add", ("mul", ("add", ("mul", 0, _int(shape[2])), 1), _int(shape[3])), 2)
@@ -45,6 +46,17 @@ def _roi_align(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
             total = part if total is None else b.elementwise(add, total, part)
     cells = b.reshape(total or "", (count, made[0], samples, made[1], samples, shape[1]))
     return [b.transpose(b.reduce("max" if mode == "max" else "mean", cells, (2, 4), keepdims=False), (0, 3, 1, 2))]
+
+
+def _pictures(b: NetworkBuilder, of: str, samples: int) -> str:
+    """Return the pictures of regions: those out of range are refused, or picked as by Gather if they are computed."""
+    known = b.known(of)
+    if known is None:
+        return b.gather(b.constant(np.arange(samples), "int64"), of)
+    if known.min() < 0 or known.max() >= samples:
+        wrong = known.min() if known.min() < 0 else known.max()
+        raise b.wrong(f"a region of picture {wrong}, and there are {samples}")
+    return b.cast(of, "int64")
 
 
 def _attributes(b: NetworkBuilder, node: ModelNode, mode: str, cells: Sequence[int]) -> dict[str, Any]:

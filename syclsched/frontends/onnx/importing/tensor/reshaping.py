@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from syclsched.frontends.onnx.importing.equal_extents import assume
 from syclsched.frontends.onnx.importing.extents import (
     Extent,
     Number,
@@ -143,10 +144,24 @@ def _open_reshape(b: NetworkBuilder, x: str, given: Sequence[Number], *, keeps: 
     try:
         return _contiguous(b, x, wanted(is_length))
     except LengthError:
-        extents = _by_size(b, before, wanted(is_bounded))
+        given_extents = wanted(is_bounded)
+        extents = _by_size(b, before, given_extents)
+        if extents is None:
+            extents = _assumed(b, before, given_extents)
         if extents is None:
             raise
     return _regrouped(b, x, extents)
+
+
+def _assumed(b: NetworkBuilder, before: Sequence[Extent], found: Sequence[Extent | None]) -> list[Extent] | None:
+    """Return known extents of a reshape, which runs compare with the number of elements; None if some are not."""
+    extents = [each for each in found if each is not None and each.count is None]
+    total = math.prod(bounds_of(extents))
+    size = _product(b, _size(b, before))
+    if b.observed is None or len(extents) < len(found) or size.count is None or not 0 < total <= size.bound:
+        return None
+    assume(b, size.count, "the elements of the shape", total)
+    return extents
 
 
 def _contiguous(b: NetworkBuilder, x: str, found: Sequence[Extent | None]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from syclsched.errors import ModelError
+from syclsched.frontends.onnx.importing.equal_extents import assume, with_extent
 from syclsched.frontends.onnx.importing.extents import (
     Extent,
     bounded_numbers,
@@ -32,7 +33,15 @@ def _squeeze(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     axes = node.integers("axes") if axes_name is None else b.integers(axes_name, "the axes")
     if axes is None:
         axes = tuple(axis for axis, extent in enumerate(shape) if extent == 1)
+        for length in b.lengths.get(x, ()) if b.observed is not None else ():
+            if length.axis in axes:
+                continue
+            kept = b.elementwise(("cast", "int64", ("not_equal", 0, ("const", 1, "int64"))), length.count)
+            assume(b, kept, f"whether it keeps axis {length.axis}", 1)
     removed = b.axes(axes, len(shape))
+    for axis in removed if b.observed is not None else ():
+        x = with_extent(b, x, axis, 1)
+    shape = b.shape(x)
     for axis in removed:
         if shape[axis] != 1:
             raise b.wrong(f"axis {axis} of {shape} cannot be left out: its extent is not 1")
@@ -77,6 +86,9 @@ def _expand(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
             made.append(asked)
         elif asked in (mine, Extent(1)):
             made.append(mine)
+        elif asked.count is None and b.observed is not None:
+            x = with_extent(b, x, len(made) + len(b.shape(x)) - rank, asked.bound, broadcasts=True)
+            made.append(asked)
         elif asked.count is not None and x not in b.lengths:
             raise value_needed(b, name, "the shape")
         else:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
+from syclsched.frontends.onnx.importing.equal_extents import with_extent
 from syclsched.frontends.onnx.importing.extents import (
     Extent,
     Number,
@@ -228,7 +229,9 @@ def _open_split(b: NetworkBuilder, node: ModelNode, x: str, axis: int, sizes_nam
     if length is None and isinstance(ends[-1], str) and b.observed is not None:
         b.guard(ends[-1], f"{b.node_name}: the sum of the sizes", n, n)
     if length is not None and isinstance(ends[-1], int):
-        raise LengthError("parts of fixed sizes of an axis whose length is known only at run time", where=b.place())
+        if b.observed is None or not 0 <= min(most) <= ends[-1] <= n:
+            raise LengthError("parts of fixed sizes of an axis whose length is known only at run time", where=b.place())
+        x, length = with_extent(b, x, axis, ends[-1]), None
     if len(most) < len(node.outputs):
         raise b.wrong(f"{len(most)} parts for {len(node.outputs)} outputs")
     parts: list[str | None] = []
