@@ -131,11 +131,8 @@ class PlanInstance:
         )
         #: The first instructions of units whose launches one work-item makes one after another.
         self._chained: set[int] = set()
-        if chains and joins and not levels.steps and len(self._units) <= MOST_CHAINED_UNITS:
-            self._units = self._with_chains(self._units)
-        for unit in self._units:
-            slots = [node.id for node in unit]
-            self.loop.share(slots[::-1] if unit[0].id in self._chained else slots)
+        #: Whether the smallest kernels are to be chained before the first run: many plans are compared, and never run.
+        self._chains = chains and joins and not levels.steps and len(self._units) <= MOST_CHAINED_UNITS
 
     def replay(
         self,
@@ -218,6 +215,7 @@ class PlanInstance:
         self._set_inputs(values)
         self._make_calls()
         if self._commands_made is None:
+            self._share_events()
             predicted_s = {node.id: node.instruction.duration_s for unit in self._units for node in unit}
             self._commands_made = CommandList(self.loop, [self._command(unit) for unit in self._units], predicted_s)
             of_units = [self._levels.of[unit[0].id] for unit in self._units]
@@ -237,6 +235,14 @@ class PlanInstance:
                     self._library, self.loop, self._local_queues, self._commands_made.commands
                 )
         return self._commands_made
+
+    def _share_events(self) -> None:
+        """Chain the smallest kernels, and let the launches of each unit share one event."""
+        if self._chains:
+            self._chains, self._units = False, self._with_chains(self._units)
+        for unit in self._units:
+            slots = [node.id for node in unit]
+            self.loop.share(slots[::-1] if unit[0].id in self._chained else slots)
 
     def _active_lane_threads(self) -> Any | None:
         """Return the lane threads to submit to; None if there are none or faults are injected."""
@@ -295,6 +301,7 @@ class PlanInstance:
         """Submit in this order of instruction numbers from now on, each alone; predecessors must come first."""
         if [(number,) for number in order] != [tuple(node.id for node in unit) for unit in self._units]:
             self._units = [(self._prepared.program.nodes[number],) for number in order]
+            self._chains = False
             self.loop.clear_shared_events()
             self._commands_made = None
             self.native_runs.close()

@@ -97,7 +97,9 @@ def bound(graph: TaskGraph, *, trace: bool = False, lanes: int = 1) -> Runner:
 def submissions(runner: Runner) -> list[int]:
     """Return how many kernels each submission launches."""
     assert runner._bound.instances is not None
-    units = runner._bound.instances.generations[0]._units
+    instance = runner._bound.instances.generations[0]
+    instance._share_events()  # as before the first run
+    units = instance._units
     return [len(unit) for unit in units if unit[0].instruction.kind == "launch"]
 
 
