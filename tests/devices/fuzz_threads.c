@@ -19,12 +19,12 @@
 
 #include "_submit.h"
 
-struct bell;
+struct wakeup;
 struct thread;
-struct bell *syclsched_bell_new(void);
-void syclsched_bell_delete(struct bell *bell);
-int64_t syclsched_bell_wait(struct bell *bell, int64_t rings, int64_t longest_ns);
-struct thread *syclsched_thread_begin(const struct lane *queue, int64_t number, int64_t lanes, struct bell *bell);
+struct wakeup *syclsched_wakeup_new(void);
+void syclsched_wakeup_delete(struct wakeup *wakeup);
+int64_t syclsched_wakeup_wait(struct wakeup *wakeup, int64_t count, int64_t longest_ns);
+struct thread *syclsched_thread_begin(const struct lane *queue, int64_t number, int64_t lanes, struct wakeup *wakeup);
 void syclsched_thread_end(struct thread *thread);
 int32_t syclsched_thread_wake_at(ref event, int64_t descriptor);
 int32_t syclsched_status(const struct event *event);
@@ -189,13 +189,13 @@ static void one_sequence(uint64_t seed)
     struct lane lanes[LANES];
     struct thread *threads[LANES];
     struct generation generations[GENERATIONS];
-    struct bell *bell = chance(&words, 2) ? syclsched_bell_new() : NULL;
+    struct wakeup *wakeup = chance(&words, 2) ? syclsched_wakeup_new() : NULL;
     int fails = chance(&words, 2) == 0;
     sequence = seed;
     memset(lanes, 0, sizeof lanes);
     for (int64_t i = 0; i < LANES; ++i) {
         const struct lane queue = {.way = &made_up, .queue = (ref)(uintptr_t)(i + 1)};
-        threads[i] = syclsched_thread_begin(&queue, i, LANES, bell);
+        threads[i] = syclsched_thread_begin(&queue, i, LANES, wakeup);
         check(threads[i] != NULL, "no thread");
         lanes[i] = (struct lane){.way = &yielding, .functions = threads[i], .longest_list = INT64_MAX};
     }
@@ -203,16 +203,16 @@ static void one_sequence(uint64_t seed)
         generations[i] = (struct generation){0, chance(&words, UINT64_MAX) | 1, lanes, eventfd(0, EFD_CLOEXEC), fails};
         check(pthread_create(&generations[i].id, NULL, runs, &generations[i]) == 0, "no thread");
     }
-    if (bell)
-        check(syclsched_bell_wait(bell, 0, patience_s * 1000000000) > 0, "the bell is not rung");
+    if (wakeup)
+        check(syclsched_wakeup_wait(wakeup, 0, patience_s * 1000000000) > 0, "the wake-up is not signalled");
     for (int i = 0; i < GENERATIONS; ++i)
         pthread_join(generations[i].id, NULL);
     for (int i = 0; i < LANES; ++i)
         syclsched_thread_end(threads[i]);
     for (int i = 0; i < GENERATIONS; ++i)
         close(generations[i].descriptor);
-    if (bell)
-        syclsched_bell_delete(bell);
+    if (wakeup)
+        syclsched_wakeup_delete(wakeup);
 }
 
 int main(int count, char **arguments)

@@ -30,7 +30,7 @@ class Turns:
             _function(10, lambda *_: 0),
             _function(3, lambda *_: 0),
         ]
-        names = ("now_address", "submit_address", "completed_address", "bell_wait_address")
+        names = ("now_address", "submit_address", "completed_address", "wakeup_wait_address")
         addresses = [ctypes.cast(each, ctypes.c_void_p).value for each in self._functions]
         made_up: Any = SimpleNamespace(
             **dict(zip(names, addresses, strict=True)),

@@ -40,15 +40,15 @@ struct entry {
 };
 
 /* A wake-up counter: signalled whenever an entry of any lane of a run has ended; one thread waits for it. */
-struct bell {
+struct wakeup {
     pthread_mutex_t lock;
-    pthread_cond_t rung;
-    int64_t rings;
-    int32_t heeded; /* whether a thread waits */
+    pthread_cond_t signalled;
+    int64_t count;
+    int32_t is_awaited; /* whether a thread waits */
 };
 
 struct thread {
-    struct bell *bell; /* or null */
+    struct wakeup *wakeup; /* or null */
     struct lane queue; /* of cl_intel_exec_by_local_thread: executes on the submitting thread */
     pthread_t id;
     cpu_set_t allowed;
@@ -86,55 +86,55 @@ static struct entry *next_of(struct thread *thread)
     return entry;
 }
 
-void syclsched_bell_ring(struct bell *bell)
+void syclsched_wakeup_signal(struct wakeup *wakeup)
 {
-    __atomic_add_fetch(&bell->rings, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&bell->heeded, __ATOMIC_SEQ_CST)) {
-        pthread_mutex_lock(&bell->lock);
-        pthread_cond_signal(&bell->rung);
-        pthread_mutex_unlock(&bell->lock);
+    __atomic_add_fetch(&wakeup->count, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&wakeup->is_awaited, __ATOMIC_SEQ_CST)) {
+        pthread_mutex_lock(&wakeup->lock);
+        pthread_cond_signal(&wakeup->signalled);
+        pthread_mutex_unlock(&wakeup->lock);
     }
 }
 
-/* Wait until the counter differs from `rings`, or for some nanoseconds; return the counter. */
-int64_t syclsched_bell_wait(struct bell *bell, int64_t rings, int64_t longest_ns)
+/* Wait until the counter differs from `count`, or for some nanoseconds; return the counter. */
+int64_t syclsched_wakeup_wait(struct wakeup *wakeup, int64_t count, int64_t longest_ns)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     int64_t end_ns = until.tv_nsec + longest_ns;
     until.tv_sec += end_ns / 1000000000;
     until.tv_nsec = end_ns % 1000000000;
-    pthread_mutex_lock(&bell->lock);
-    __atomic_store_n(&bell->heeded, 1, __ATOMIC_SEQ_CST);
-    while (__atomic_load_n(&bell->rings, __ATOMIC_SEQ_CST) == rings)
-        if (pthread_cond_timedwait(&bell->rung, &bell->lock, &until) != 0)
+    pthread_mutex_lock(&wakeup->lock);
+    __atomic_store_n(&wakeup->is_awaited, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&wakeup->count, __ATOMIC_SEQ_CST) == count)
+        if (pthread_cond_timedwait(&wakeup->signalled, &wakeup->lock, &until) != 0)
             break;
-    __atomic_store_n(&bell->heeded, 0, __ATOMIC_SEQ_CST);
-    pthread_mutex_unlock(&bell->lock);
-    return __atomic_load_n(&bell->rings, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&wakeup->is_awaited, 0, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&wakeup->lock);
+    return __atomic_load_n(&wakeup->count, __ATOMIC_SEQ_CST);
 }
 
 /* Return a wake-up counter; null if out of memory. */
-struct bell *syclsched_bell_new(void)
+struct wakeup *syclsched_wakeup_new(void)
 {
-    struct bell *bell = calloc(1, sizeof *bell);
+    struct wakeup *wakeup = calloc(1, sizeof *wakeup);
     pthread_condattr_t attributes;
-    if (!bell)
+    if (!wakeup)
         return NULL;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&bell->rung, &attributes);
+    pthread_cond_init(&wakeup->signalled, &attributes);
     pthread_condattr_destroy(&attributes);
-    pthread_mutex_init(&bell->lock, NULL);
-    return bell;
+    pthread_mutex_init(&wakeup->lock, NULL);
+    return wakeup;
 }
 
 /* Delete a wake-up counter that no thread will signal or wait for any more. */
-void syclsched_bell_delete(struct bell *bell)
+void syclsched_wakeup_delete(struct wakeup *wakeup)
 {
-    pthread_cond_destroy(&bell->rung);
-    pthread_mutex_destroy(&bell->lock);
-    free(bell);
+    pthread_cond_destroy(&wakeup->signalled);
+    pthread_mutex_destroy(&wakeup->lock);
+    free(wakeup);
 }
 
 static void wake(int descriptor)
@@ -190,8 +190,8 @@ static void *work(void *argument)
         int32_t code = entry->command ? thread->queue.way->perform(&thread->queue, entry->command) : 0;
         entry->end_ns = (uint64_t)syclsched_now_ns();
         end(entry, code == 0 ? DONE : code < 0 ? code : -code);
-        if (thread->bell)
-            syclsched_bell_ring(thread->bell);
+        if (thread->wakeup)
+            syclsched_wakeup_signal(thread->wakeup);
     }
     return NULL;
 }
@@ -200,13 +200,13 @@ static void *work(void *argument)
  *
  * If there are as many lanes as cores each thread stays on its own core: some systems gather threads that sleep now and
  * then on few cores, and leave two on one for milliseconds while another core is idle. */
-struct thread *syclsched_thread_begin(const struct lane *queue, int64_t number, int64_t lanes, struct bell *bell)
+struct thread *syclsched_thread_begin(const struct lane *queue, int64_t number, int64_t lanes, struct wakeup *wakeup)
 {
     struct thread *thread = calloc(1, sizeof *thread);
     if (!thread)
         return NULL;
     thread->queue = *queue;
-    thread->bell = bell;
+    thread->wakeup = wakeup;
     thread->end = &thread->first;
     pthread_mutex_init(&thread->lock, NULL);
     pthread_cond_init(&thread->more, NULL);

@@ -16,7 +16,7 @@ from syclsched.oneapi.built_libraries import find_submission_loop
 NATIVE_VARIABLE = "SYCLSCHED_NATIVE"
 
 #: Version of structures and functions, as in the C sources.
-VERSION = 27
+VERSION = 28
 
 #: In the order of ``struct functions`` of ``_submit_dpctl.c``.
 _FUNCTIONS = (
@@ -55,9 +55,9 @@ class SubmissionLibrary:
         self.thread_begin = self._function("thread_begin", pointer, pointer, count, count, pointer)
         self.thread_end = self._function("thread_end", None, pointer)
         self.thread_wake_at = self._function("thread_wake_at", flag, pointer, count)
-        self.bell_new = self._function("bell_new", pointer)
-        self.bell_wait = self._function("bell_wait", count, pointer, count, count)
-        self.bell_delete = self._function("bell_delete", None, pointer)
+        self.wakeup_new = self._function("wakeup_new", pointer)
+        self.wakeup_wait = self._function("wakeup_wait", count, pointer, count, count)
+        self.wakeup_delete = self._function("wakeup_delete", None, pointer)
         self.times = self._function("times", None, pointer, count, pointer, pointer)
         self.delete = self._function("delete", None, pointer, count)
         self.next_failed = self._function("next_failed", count, pointer, count, count)
@@ -73,7 +73,7 @@ class SubmissionLibrary:
         self.flight_begin_with = self._function("flight_begin_with", flag, pointer, ctypes.py_object)
         self.look = self._function("look", flag, pointer, count, ctypes.py_object)
         # Called too often to release the GIL for them.
-        self.bell_ring = ctypes.PYFUNCTYPE(None, pointer)(_address_in(loaded, "syclsched_bell_ring"))
+        self.wakeup_signal = ctypes.PYFUNCTYPE(None, pointer)(_address_in(loaded, "syclsched_wakeup_signal"))
         self.status = ctypes.PYFUNCTYPE(flag, pointer)(_address_in(loaded, "syclsched_status"))
         self.hop = ctypes.PYFUNCTYPE(flag, pointer, ctypes.py_object, ctypes.py_object)(
             _address_in(loaded, "syclsched_flight_hop")
@@ -82,7 +82,7 @@ class SubmissionLibrary:
         self.now_address = _address_in(loaded, "syclsched_now_ns")
         self.submit_address = _address_in(loaded, "syclsched_submit")
         self.completed_address = _address_in(loaded, "syclsched_completed")
-        self.bell_wait_address = _address_in(loaded, "syclsched_bell_wait")
+        self.wakeup_wait_address = _address_in(loaded, "syclsched_wakeup_wait")
         self.wait_address = _address_in(loaded, "syclsched_wait")
         self._look_first = ctypes.c_int32.in_dll(loaded, "syclsched_look_first")
         # CPython 3.14 keeps a tuple's hash before its items.

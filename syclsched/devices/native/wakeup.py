@@ -11,21 +11,21 @@ class Wakeup:
 
     def __init__(self, library: SubmissionLibrary) -> None:
         self._library = library
-        handle = library.bell_new()
+        handle = library.wakeup_new()
         if handle is None:
             raise OSError("no memory for a wake-up counter")
         #: Address of the C structure; valid until `close`.
         self.address: int = handle
-        self._rings = 0
+        self._count = 0
 
     def signal(self) -> None:
         """Wake the waiting thread: let `wait` return."""
-        self._library.bell_ring(self.address)
+        self._library.wakeup_signal(self.address)
 
     def wait(self, longest_s: float) -> None:
         """Wait until `signal` is called, at most ``longest_s`` seconds; no wait if it was since the last."""
-        self._rings = self._library.bell_wait(self.address, self._rings, int(longest_s * 1e9))
+        self._count = self._library.wakeup_wait(self.address, self._count, int(longest_s * 1e9))
 
     def close(self) -> None:
         """Free the counter; no thread may signal it or wait for it any more."""
-        self._library.bell_delete(self.address)
+        self._library.wakeup_delete(self.address)

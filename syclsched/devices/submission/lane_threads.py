@@ -25,15 +25,15 @@ class LaneThreads:
     """The threads of a run's lanes; started at once, to be closed after all their commands have completed."""
 
     def __init__(
-        self, library: SubmissionLibrary, loop: SubmissionLoop, queues: LocalQueues, bell: Wakeup | None = None
+        self, library: SubmissionLibrary, loop: SubmissionLoop, queues: LocalQueues, wakeup: Wakeup | None = None
     ) -> None:
         self._library, self._queues = library, queues
         self.lanes: Any = loop.copy_lanes(queues.handles)
         self._threads: list[int] = []
         for number, index in enumerate(queues.handles):
             lane = self.lanes[index]
-            bell_address = None if bell is None else bell.address
-            thread = library.thread_begin(ctypes.addressof(lane), number, len(queues.handles), bell_address)
+            wakeup_address = None if wakeup is None else wakeup.address
+            thread = library.thread_begin(ctypes.addressof(lane), number, len(queues.handles), wakeup_address)
             if thread is None:
                 self.close()
                 raise OSError("a thread cannot be begun")

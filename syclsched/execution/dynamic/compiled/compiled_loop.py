@@ -118,7 +118,7 @@ class EventLoop:
         machine.state[CHANGED], machine.state[REPLAN_FROM], machine.state[SIGNALLED] = 1, NEVER, lanes is not None
         places = {
             CLOCK: library.now_address, SUBMIT: library.submit_address, COMPLETED: library.completed_address,
-            WAIT: library.bell_wait_address, WAKEUP: wakeup.address, EVENTS: events, STOP: stop,
+            WAIT: library.wakeup_wait_address, WAKEUP: wakeup.address, EVENTS: events, STOP: stop,
             LANES: lanes_at if lanes is None else ctypes.addressof(lanes), LANES_COUNT: lanes_count,
             POINTERS: machine.pointers.ctypes.data, SUBMIT_NS: self.submit_ns.ctypes.data,
             NEW_EVENTS: ctypes.addressof(self._made), NEW_EVENTS_COUNT: machine.new_events_count.ctypes.data,
@@ -157,7 +157,7 @@ class EventLoop:
         """
         machine, at = self.machine, np.zeros(4, np.int64)
         at[[WAIT_FOR, SLEEP, IDLE_WAKEUP, HELPER_EVENTS]] = (
-            self._library.wait_address, self._library.bell_wait_address, idle.address, machine.at[NEW_EVENTS],
+            self._library.wait_address, self._library.wakeup_wait_address, idle.address, machine.at[NEW_EVENTS],
         )  # fmt: skip
         events = np.frombuffer(self._made, np.int64).reshape(-1, _EVENT_BYTES // 8)
         return SubmittedEvents(events, machine.batches, machine.helper_counters, at)

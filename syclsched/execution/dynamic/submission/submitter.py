@@ -113,9 +113,9 @@ class Submitter(InstructionSubmitter):
         if self.threads is not None:
             self.threads.close()
         self._owners.clear()
-        for bell in (self.wakeup, self.idle_wakeup):
-            if bell is not None:
-                bell.close()
+        for wakeup in (self.wakeup, self.idle_wakeup):
+            if wakeup is not None:
+                wakeup.close()
         self.wakeup = self.idle_wakeup = None
         self._events.close()
         self.lanes.release()
