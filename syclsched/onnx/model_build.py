@@ -7,6 +7,7 @@ import gc
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
@@ -135,13 +136,14 @@ class ModelBuilder:
                     tries=not self._mixes,
                     is_limited=self._is_limited,
                 )
-                bodies = plan_bodies(graph, self.platform, partial(self._bound_body, variants))
-                try:
-                    bound = self._bound(variants, graph, values, is_known=is_known)
-                except BaseException:
+                with ExitStack() as unless_bound:
+                    bodies = plan_bodies(graph, self.platform, partial(self._bound_body, variants))
                     for each in bodies:
-                        each.close()
-                    raise
+                        unless_bound.callback(each.close)
+                    bound = self._bound(variants, graph, values, is_known=is_known)
+                    unless_bound.callback(bound.close)
+                    bound.runner.build_chains()  # before the compiler's memory is given back
+                    unless_bound.pop_all()
                 bound.bodies = bodies
                 return bound
             finally:
@@ -149,7 +151,11 @@ class ModelBuilder:
 
     def _bound_body(self, variants: VariantBuilder, graph: TaskGraph) -> Runner:
         graph = on_devices(without_implementations(graph, self._without), self.platform)
-        return variants.plan_and_bind(graph, calibrate=self._autotune).runner
+        with ExitStack() as unless_built:
+            runner = unless_built.enter_context(variants.plan_and_bind(graph, calibrate=self._autotune).runner)
+            runner.build_chains()
+            unless_built.pop_all()
+            return runner
 
     def _request_for(self, specialised: Specialised) -> PlanRequest:
         if not specialised.stay:

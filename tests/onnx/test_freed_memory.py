@@ -8,8 +8,12 @@ import mmap
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import syclsched
+from syclsched.execution.replay.plan_instance import PlanInstance
+from syclsched.onnx import model_build
 from syclsched.onnx.freed_memory import LEAST_BYTES, give_back
 
 _SIZE = 2 * LEAST_BYTES
@@ -55,6 +59,28 @@ class _Mapping:
         found = re.search(start, Path("/proc/self/smaps").read_text(), re.MULTILINE)
         assert found is not None
         return int(found.group(1))
+
+
+@pytest.mark.sycl
+def test_chains_are_built_before_memory_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx = pytest.importorskip("onnx", reason="the model is an ONNX model")
+    done, build = list[str](), PlanInstance.build_chains
+
+    def built(self: PlanInstance) -> None:
+        if self._chains:
+            done.append("chains")
+        build(self)
+
+    monkeypatch.setattr(PlanInstance, "build_chains", built)
+    monkeypatch.setattr(model_build, "give_back", lambda **_: done.append("memory"))
+    declared = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4, 4]) for name in "xy"]
+    nodes = [onnx.helper.make_node("CumSum", ["x", "zero"], ["s"]), onnx.helper.make_node("Exp", ["s"], ["y"])]
+    zero = onnx.numpy_helper.from_array(np.array(0), "zero")
+    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "sums", declared[:1], declared[1:], [zero]))
+    with syclsched.compile(model, devices="cpu", autotune=False) as compiled:
+        x = np.arange(16, dtype=np.float32).reshape(4, 4) / 16
+        np.testing.assert_allclose(compiled(x)["y"], np.exp(x.cumsum(0)), rtol=1e-5)
+    assert done == ["chains", "memory"]
 
 
 def test_pages_of_a_file_are_released_on_request_and_read_equal(file: Path) -> None:

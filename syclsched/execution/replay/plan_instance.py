@@ -131,7 +131,7 @@ class PlanInstance:
         )
         #: The first instructions of units whose launches one work-item makes one after another.
         self._chained: set[int] = set()
-        #: Whether the smallest kernels are to be chained before the first run: many plans are compared, and never run.
+        #: Whether the smallest kernels are still to be chained: many plans are compared, and never run.
         self._chains = chains and joins and not levels.steps and len(self._units) <= MOST_CHAINED_UNITS
 
     def replay(
@@ -236,10 +236,14 @@ class PlanInstance:
                 )
         return self._commands_made
 
-    def _share_events(self) -> None:
-        """Chain the smallest kernels, and let the launches of each unit share one event."""
+    def build_chains(self) -> None:
+        """Chain the smallest kernels, unless that is done; otherwise the first run does it."""
         if self._chains:
             self._chains, self._units = False, self._with_chains(self._units)
+
+    def _share_events(self) -> None:
+        """Let the launches of each unit share one event."""
+        self.build_chains()
         for unit in self._units:
             slots = [node.id for node in unit]
             self.loop.share(slots[::-1] if unit[0].id in self._chained else slots)

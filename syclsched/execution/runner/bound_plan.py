@@ -281,6 +281,12 @@ class Runner:
         self._last = self._measured(self.start_replay(unfinished, dict(generation.given)))
         return self._last
 
+    def build_chains(self) -> None:
+        """Build the chains of small kernels now; otherwise the first run does it, with the compiler in memory."""
+        with self._lock:
+            if self._bound.instances is not None:
+                self._bound.instances.generations[0].build_chains()
+
     @property
     def handed_over_ns(self) -> tuple[int, int] | None:
         """The caller's `time.thread_time_ns` when it had handed over the last call; None if it was no one-call run.
