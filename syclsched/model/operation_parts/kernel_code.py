@@ -74,7 +74,8 @@ class OpenCLSource:
     options : str, optional
         Build options.
     extents : tuple[int, ...], optional
-        Numbers of 32 bits that the kernel takes as its last arguments, each an ``int``. A kernel that takes all numbers
+        Numbers of 32 bits that the kernel takes as its last arguments, each an ``int``; those of single precision as
+        their bits, for ``as_float``. A kernel that takes all numbers
         that depend on shapes so is compiled once for all shapes.
     open_ended : bool, optional
         Whether the time of the kernel follows from values of its arrays and has no limit of some seconds, as that of a

@@ -105,11 +105,11 @@ class _Layers:
         self.add("Add", before)
         return self.add("LayerNormalization", self.weight(self.channels), self.weight(self.channels))
 
-    def quantised(self, type_: Any = None, scale: float = 0.02) -> str:
+    def quantised(self, type_: Any = None) -> str:
         """Round the last value to 8 bits."""
         import numpy as np
 
-        parameters = self.constant(np.float32(scale)), self.constant(np.array(0, type_ or np.uint8))
+        parameters = self.constant(np.float32(0.02)), self.constant(np.array(0, type_ or np.uint8))
         self.add("QuantizeLinear", *parameters)
         return self.add("DequantizeLinear", *parameters)
 
