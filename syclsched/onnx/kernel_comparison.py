@@ -83,11 +83,11 @@ class _Comparison(ModelBuilder):
 
     def _bound(
         self, variants: VariantBuilder, graph: TaskGraph, values: Mapping[str, Array], *, is_known: bool
-    ) -> BoundModel:
+    ) -> tuple[BoundModel, bool]:
         bound = variants.plan_and_bind(on_devices(graph, self.platform))
         try:
             self.is_quiet = compare_all_kernels(bound, graph, values, variants)
         except BaseException:
             bound.close()
             raise
-        return bound
+        return bound, True

@@ -115,6 +115,7 @@ class ModelBuilder:
             graph = offered_graph(specialised.graph, self.platform, self._without, mixes=self._mixes)
         is_known = self._is_known(graph)
         specialised = replace(specialised, graph=graph)
+        has_rejected = not is_known
         with self._lock, HistoryStore() as history:  # concurrent timings would disturb each other
             try:
                 # With one lane, tasks with a single implementation are timed in a run of the model.
@@ -140,14 +141,14 @@ class ModelBuilder:
                     bodies = plan_bodies(graph, self.platform, partial(self._bound_body, variants))
                     for each in bodies:
                         unless_bound.callback(each.close)
-                    bound = self._bound(variants, graph, values, is_known=is_known)
+                    bound, has_rejected = self._bound(variants, graph, values, is_known=is_known)
                     unless_bound.callback(bound.close)
                     bound.runner.build_chains()  # before the compiler's memory is given back
                     unless_bound.pop_all()
                 bound.bodies = bodies
                 return bound
             finally:
-                self._release_unneeded(specialised, has_rejected=not is_known)
+                self._release_unneeded(specialised, has_rejected=has_rejected)
 
     def _bound_body(self, variants: VariantBuilder, graph: TaskGraph) -> Runner:
         graph = on_devices(without_implementations(graph, self._without), self.platform)
@@ -169,14 +170,14 @@ class ModelBuilder:
 
     def _bound(
         self, variants: VariantBuilder, graph: TaskGraph, values: Mapping[str, Array], *, is_known: bool
-    ) -> BoundModel:
-        """Return the model with the implementations chosen for other shapes, else with the fastest."""
+    ) -> tuple[BoundModel, bool]:
+        """Return the model with the implementations chosen for other shapes, else the fastest; and if others lost."""
         chosen = self._chosen[is_bound_by_weights(graph)]
         if is_known:
             known = chosen_before(graph, self.platform, chosen)
-            return variants.plan_and_bind(known, calibrate=False)
+            return variants.plan_and_bind(known, calibrate=False), False
         if not self._mixes:
-            return variants.plan_and_bind(on_devices(graph, self.platform), calibrate=self._autotune)
+            return variants.plan_and_bind(on_devices(graph, self.platform), calibrate=self._autotune), True
         predicted = None if self._model.least_gain else predicted_variant(graph, variants)
         if predicted is not None:
             bound = predicted
@@ -185,7 +186,7 @@ class ModelBuilder:
             bound = faster_variant(bound, graph, values, variants, self._model.least_gain)
         costs = CostModel(self.platform, variants.session.history)
         chosen.update(for_other_shapes(graph, bound.plan, costs))
-        return bound
+        return bound, predicted is None
 
     def _release_unneeded(self, specialised: Specialised, *, has_rejected: bool) -> None:
         """Release memory that calls do not need: devices hold the weights in the chosen layouts."""

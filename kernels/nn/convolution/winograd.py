@@ -51,12 +51,12 @@ def _filter_transform(outputs: int) -> list[list[float]]:
 
 
 def filters(weights: Any, outputs: int) -> Any:
-    """Return the transformed filters G g G^T of weights (..., 3, 3): an array (..., m + 2, m + 2) of float64."""
+    """Return the transformed filters G g G^T of weights (3, 3, ...): an array ((m + 2)^2, ...) of float64."""
     import numpy as np
 
     transform = np.array(_filter_transform(outputs))
-    taken = weights.reshape(-1, TAPS * TAPS).astype(np.float64) @ np.kron(transform, transform).T
-    return taken.reshape(*weights.shape[:-2], outputs + TAPS - 1, outputs + TAPS - 1)
+    taken = np.kron(transform, transform) @ weights.astype(np.float64, order="C").reshape(TAPS * TAPS, -1)
+    return taken.reshape(-1, *weights.shape[2:])
 
 
 def _number(value: float) -> str:

@@ -78,8 +78,9 @@ def prepare(signature: Signature, queue: Any, constants: Mapping[str, Any]) -> M
     columns = tiled.block.columns
     packed = np.zeros((tiled.places, tiled.panels, tiled.inside, columns), np.float32)
     for panel in range(tiled.panels):
-        made = winograd.filters(constants["w"][panel * columns : (panel + 1) * columns], tiled.m)
-        packed[:, panel, :, : len(made)] = made.reshape(len(made), tiled.inside, -1).transpose(2, 1, 0)
+        # The channels of a panel are the last axis: the transform then writes what is packed, line by line.
+        filters = constants["w"][panel * columns : (panel + 1) * columns].transpose(2, 3, 1, 0)
+        packed[:, panel, :, : filters.shape[-1]] = winograd.filters(filters, tiled.m)
     return {**constants, "w": packed}
 
 
