@@ -36,22 +36,38 @@ static int divide(const struct job *job)
     return divided_ns >= DIVIDED_NS;
 }
 
-static int may_be_helped(const struct job *job)
+/* Factor of the time that a run by fewer threads may take: after a pause between calls, others have to be woken. */
+static const double GAIN = 1.1;
+
+static int is_possible(const struct job *job, int64_t way)
 {
-    return job->is_divided && !job->company;
+    return way != HELPED || (job->is_divided && !job->company);
 }
 
 /* Whether the next run may try a way. */
 static int is_tried(const struct job *job, int64_t way)
 {
-    return job->trials[way] < TRIALS && (way != HELPED || may_be_helped(job));
+    return job->trials[way] < TRIALS && is_possible(job, way);
 }
 
-/* Return how the next run is made: the first runs try each way in turn, later ones take the fastest way, or, among other
+/* Return the way with the shortest run, or one that wakes fewer threads and takes little longer. */
+static int64_t best_way(const struct job *job)
+{
+    int64_t shortest_ns = INT64_MAX;
+    for (int64_t way = SUBMITTED; way < WAYS; ++way)
+        if (is_possible(job, way) && job->least_ns[way] && job->least_ns[way] < shortest_ns)
+            shortest_ns = job->least_ns[way];
+    for (int64_t way = ON_CALLER; way < WAYS; ++way)
+        if (is_possible(job, way) && job->least_ns[way] && (double)job->least_ns[way] <= GAIN * (double)shortest_ns)
+            return way;
+    return SUBMITTED;
+}
+
+/* Return how the next run is made: the first runs try each way in turn, later ones take the best way, or, among other
  * callers, the one that takes less processor time. After many runs that begins anew. */
 int syclsched_way_of(struct job *job)
 {
-    int64_t next = -1, fastest = SUBMITTED;
+    int64_t next = -1, best;
     if (++job->since_trials >= AGAIN) {
         job->since_trials = 0;
         memset(job->trials, 0, sizeof job->trials);
@@ -61,19 +77,17 @@ int syclsched_way_of(struct job *job)
         return SUBMITTED;
     if (job->trials[job->way] % BLOCK && is_tried(job, job->way))
         return (int)job->way;
-    for (int way = SUBMITTED; way < WAYS; ++way) {
-        if (way == HELPED && !may_be_helped(job))
-            continue;
+    for (int way = SUBMITTED; way < WAYS; ++way)
         if (is_tried(job, way) && (next < 0 || job->trials[way] < job->trials[next]))
             next = way;
-        if (job->least_ns[way] && job->least_ns[way] < job->least_ns[fastest])
-            fastest = way;
-    }
-    if (next < 0 && fastest == HELPED && job->alone)
+    if (next >= 0)
+        return (int)next;
+    best = best_way(job);
+    if (best == HELPED && job->alone)
         return ON_CALLER;
-    if (next < 0 && job->company && job->least_ns[ON_CALLER] < 2 * job->least_ns[SUBMITTED])
+    if (job->company && job->least_ns[ON_CALLER] < 2 * job->least_ns[SUBMITTED])
         return ON_CALLER;
-    return (int)(next < 0 ? fastest : next);
+    return (int)best;
 }
 
 /* Make the next runs without helpers if they delayed this one: on a busy machine a helper may sleep in the midst of its

@@ -42,7 +42,13 @@ from syclsched.onnx.tuning.kernel_selection import (
     select_kernels,
     task_times,
 )
-from syclsched.onnx.tuning.plan_comparison import comparison_key, is_known_faster, measure_is_faster, time_alternating
+from syclsched.onnx.tuning.plan_comparison import (
+    SHORT_PAUSES_S,
+    comparison_key,
+    is_known_faster,
+    measure_is_faster,
+    time_alternating,
+)
 
 if TYPE_CHECKING:
     from syclsched.costs.history import HistoryKey, RunKind
@@ -341,10 +347,11 @@ def _compare_plans(
                 for each in (bound, mixed)
             ]
             runs = [partial(run, each) for each in runners]
-            if sum(seconds()[0].values()) <= SHORT_S:  # their first runs find out whether the calling thread is faster
-                for each in runs * SHORT_WARM_UPS:
-                    each()
-            return time_alternating(runs)
+            if sum(seconds()[0].values()) > SHORT_S:
+                return time_alternating(runs)
+            for each in runs * SHORT_WARM_UPS:  # their first runs find out whether the calling thread is faster
+                each()
+            return time_alternating(runs, SHORT_PAUSES_S)
 
     ensure_times = partial(_ensure_times, graph=graph, variants=variants, run=run)
 

@@ -36,7 +36,10 @@ _FLOOR: Final = 0.005
 #: tested after every turn, so it must be stricter.
 _CERTAIN, _EARLY = 2.0, 4.0
 #: Part of the keys of stored ratios: increased when the way in which plans are run changes.
-_REVISION: Final = 2
+_REVISION: Final = 3
+#: Pauses before the runs of a short plan whose times are added. After a pause, threads have to be woken, which takes
+#: some plans as long as their work; callers make calls with pauses, and without.
+SHORT_PAUSES_S: Final = (1e-3, 0.0)
 #: Samples of each plan stored by a full comparison, and the number of comparisons after which the ratio is final.
 _KEPT, _RACES = MOST_RUNS // 2 + 1, 3
 
@@ -76,10 +79,13 @@ def plan_ratio(without: Quantity, with_kernels: Quantity) -> _PlanRatio | None:
     return _PlanRatio(ratio, ratio * relative, min(without.samples, with_kernels.samples))
 
 
-def time_alternating(runs: Sequence[Run], clock: Callable[[], float] = time.perf_counter) -> list[list[float]]:
+def time_alternating(
+    runs: Sequence[Run], pauses_s: Sequence[float] = (0.0,), clock: Callable[[], float] = time.perf_counter
+) -> list[list[float]]:
     """Return the seconds of alternating runs of two plans, after one warm-up run of each.
 
-    Stops as soon as one is clearly faster.
+    In each turn a plan runs once after each pause, and the times of these runs are added. Stops as soon as one plan is
+    clearly faster.
     """
     for run in runs:
         run()
@@ -94,10 +100,17 @@ def time_alternating(runs: Sequence[Run], clock: Callable[[], float] = time.perf
         turn = list(zip(runs, found, strict=True))
         # The order alternates, because each run starts with the caches that the other left.
         for run, seconds in turn if len(found[-1]) % 2 == 0 else reversed(turn):
-            start = clock()
-            run()
-            seconds.append(clock() - start)
+            seconds.append(sum(_seconds_after(pause_s, run, clock) for pause_s in pauses_s))
     return found
+
+
+def _seconds_after(pause_s: float, run: Run, clock: Callable[[], float]) -> float:
+    """Return the seconds of a run after a pause."""
+    if pause_s:
+        time.sleep(pause_s)
+    start = clock()
+    run()
+    return clock() - start
 
 
 def comparison_key(graph: TaskGraph) -> str:

@@ -80,6 +80,21 @@ def compiled() -> Any:
     return syclsched.compile(MODEL, devices="cpu", autotune=False, without=["onednn"])
 
 
+@pytest.mark.parametrize(
+    ("submitted", "on_caller", "helped", "way"),
+    [(100, 500, 109, 2), (100, 500, 111, 0), (100, 109, 90, 2), (100, 109, 100, 1), (90, 100, 200, 0)],
+)
+def test_more_threads_are_woken_only_for_a_gain(
+    runs: list[NativeRun], submitted: int, on_caller: int, helped: int, way: int
+) -> None:
+    with compiled() as model:
+        model(x=given(0))
+        job = runs[-1]._job
+        job.least_ns[:] = [submitted, on_caller, helped]  # less than any run takes
+        assert right(model(x=given(1)), given(1))
+        assert job.way == way
+
+
 def test_helped_calls_are_right(runs: list[NativeRun]) -> None:
     with compiled() as model:
         for seed in range(60):

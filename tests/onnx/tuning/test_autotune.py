@@ -219,7 +219,7 @@ class TuningHarness:
 def test_kernels_alone_are_always_tried_for_short_models(monkeypatch, quiet, faster) -> None:
     harness = TuningHarness(monkeypatch, kernel_s=1e-2)
     harness.seconds[kernel_selection.LIBRARY] = 2e-6
-    monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[2.0] * 9, [1.0 if faster else 3.0] * 9])
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs, *_: [[2.0] * 9, [1.0 if faster else 3.0] * 9])
     winner = harness.faster_variant()
     assert (set(winner.doing.values()) == {"opencl-c"}) == faster
     assert {id(each) for each in harness.closed} == {id(each) for each in harness.made if each is not winner}
@@ -235,7 +235,7 @@ def test_busy_machine_takes_clearly_faster_kernels_only(
     harness = TuningHarness(monkeypatch)
     for module in (plan_comparison, kernel_selection):
         monkeypatch.setattr(module, "is_disturbed", lambda _: True)
-    monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[2.0] * 9, [kernels_s] * 9])
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs, *_: [[2.0] * 9, [kernels_s] * 9])
     bound = harness.bound
 
     def planned(graph: TaskGraph, *, calibrate: bool = True) -> SimpleNamespace:
@@ -256,7 +256,7 @@ def test_kernels_with_little_possible_gain_are_not_made(monkeypatch, quiet, by_l
     harness.seconds[kernel_selection.LIBRARY] = by_library_s
     monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
     monkeypatch.setattr(autotune, "saved_share", lambda *_: 0.05)
-    monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[1.0] * 9, [2.0] * 9])
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs, *_: [[1.0] * 9, [2.0] * 9])
     harness.faster_variant(least_gain=0.06)
     assert any("opencl-c" in each.doing.values() for each in harness.made) == tried
 
@@ -267,7 +267,7 @@ def test_within_a_memory_limit_one_plan_is_bound_at_a_time(monkeypatch, quiet, s
     harness = TuningHarness(monkeypatch)
     monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
     monkeypatch.setattr(autotune, "saved_share", lambda *_: saved)
-    monkeypatch.setattr(autotune, "time_alternating", lambda runs: pytest.fail("two plans were compared"))
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs, *_: pytest.fail("two plans were compared"))
     bound = harness.bound
 
     def alone(graph: TaskGraph, *, calibrate: bool = True) -> SimpleNamespace:
@@ -393,14 +393,14 @@ def test_a_variant_that_is_refused_loses(monkeypatch, quiet) -> None:
 def test_an_interrupted_comparison_closes_all_and_can_be_repeated(monkeypatch, quiet) -> None:
     harness = TuningHarness(monkeypatch, kernel_s=1e-4)
 
-    def interrupted(runs):
+    def interrupted(runs, *_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(autotune, "time_alternating", interrupted)
     with pytest.raises(KeyboardInterrupt):
         harness.faster_variant()
     assert harness.closed == harness.made and len(harness.made) >= 2
-    monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[2.0] * 9, [1.0] * 9])
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs, *_: [[2.0] * 9, [1.0] * 9])
     winner = harness.faster_variant()
     assert winner.doing != harness.made[0].doing and winner not in harness.closed
 
@@ -409,7 +409,7 @@ def test_an_interrupted_comparison_closes_all_and_can_be_repeated(monkeypatch, q
 def test_only_uncertain_comparisons_are_repeated(monkeypatch, quiet) -> None:
     harness, raced = TuningHarness(monkeypatch, kernel_s=1e-4), []
 
-    def in_turns(runs):
+    def in_turns(runs, *_):
         raced.append(1)
         return times
 
@@ -431,7 +431,7 @@ def test_a_variant_also_measures_kernels_without_known_times(monkeypatch, quiet,
     chosen = iter([{"first"}, {"first", "second"} if wanted else {"first"}, *[{"first"}] * 9])
     monkeypatch.setattr(autotune, "select_kernels", lambda *_: frozenset(next(chosen)))
     monkeypatch.setattr(autotune, "samples", lambda *_: frozenset({"second"} if len(harness.made) == 1 else ()))
-    monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[2.0] * 9, [1.0] * 9])
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs, *_: [[2.0] * 9, [1.0] * 9])
     winner = harness.faster_variant()
     by_kernels = [{task for task, by in made.doing.items() if by == "opencl-c"} for made in harness.made]
     assert by_kernels[1] == {"first", "second"}
@@ -442,7 +442,7 @@ def test_a_variant_also_measures_kernels_without_known_times(monkeypatch, quiet,
 @needs_onednn
 def test_kernels_that_cannot_be_faster_are_not_compared(monkeypatch, quiet) -> None:
     harness = TuningHarness(monkeypatch, kernel_s=3e-3)
-    monkeypatch.setattr(autotune, "time_alternating", lambda runs: pytest.fail("raced"))
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs, *_: pytest.fail("raced"))
     winner = harness.faster_variant()
     assert winner.doing == harness.made[0].doing
     # Planned once more when the times of its tasks were known, and not again.
@@ -460,7 +460,7 @@ def test_a_clear_saving_by_the_tasks_times_is_not_raced(monkeypatch, quiet, by_l
     harness.seconds[kernel_selection.LIBRARY] = by_library_s  # of each of two tasks
     monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
     monkeypatch.setattr(autotune, "saved_share", lambda *_: share)
-    monkeypatch.setattr(autotune, "time_alternating", lambda runs: races.append(1) or [[1.0] * 9, [2.0] * 9])
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs, *_: races.append(1) or [[1.0] * 9, [2.0] * 9])
     winner = harness.faster_variant()
     assert bool(races) == raced
     assert (set(winner.doing.values()) == {"opencl-c"}) == (not raced)

@@ -71,6 +71,16 @@ def test_comparison_ends_when_it_is_clear() -> None:
     assert [len(each) for each in close.race()] == [MOST_RUNS] * 2
 
 
+def test_runs_after_pauses_count_as_much_as_others(monkeypatch) -> None:
+    """One plan takes long when its threads are asleep, and is else the faster one."""
+    slept = []
+    monkeypatch.setattr(plan_comparison.time, "sleep", slept.append)
+    awake = Runs(lambda _: 2e-3 if slept and slept.pop() else 0.5e-3, lambda _: slept.clear() or 1e-3)
+    found = time_alternating(awake.runs, plan_comparison.SHORT_PAUSES_S, clock=lambda: awake.now)
+    assert np.allclose(found[0], 2.5e-3) and np.allclose(found[1], 2e-3)
+    assert np.allclose(awake.race()[0], 0.5e-3)
+
+
 def test_close_comparison_of_large_models_ends() -> None:
     found = Runs(noisy(1.0, 0.1, 1), noisy(0.98, 0.1, 2)).race()
     assert [len(each) for each in found] == [FEW_RUNS] * 2
