@@ -115,8 +115,11 @@ class CarriedState:
     def _shape(self, name: str, held: InputValue | Array | None) -> tuple[int, ...]:
         """Return the shape of a value: that of its memory, or of the part that counts."""
         assert held is not None
-        axis, extent = self._grown.get(name, (-1, 0))
-        return tuple(extent if i == axis else n for i, n in enumerate(held.shape))
+        whole = tuple(held.shape)
+        if name not in self._grown:
+            return whole
+        axis, extent = self._grown[name]
+        return (*whole[:axis], extent, *whole[axis + 1 :])
 
     def grow(self, bound: BoundModel, values: Mapping[str, Any]) -> None:
         """Note how much of values that grow counts after a run of a plan."""

@@ -120,20 +120,23 @@ class CompiledModel:
         cached, found = self._cached_call, None
         if self._inputs.are_plain and self._buckets is None:
             try:
-                found = None if cached is None or named else cached.run(inputs)
+                if cached is not None and not (inputs and named):
+                    found = cached.run((named,) if named else inputs)
             except ExtentExceededError:
                 found = None
             if found is not None:
                 return found
             values = self._inputs.values(inputs, named)
         else:
-            values = self._values(inputs, named)
+            plain = self._inputs.values(inputs, named)
+            values = self._padded(plain)
             with suppress(ExtentExceededError):
                 found = None if cached is None else cached.run((dict(values),))
             if found is not None:
                 if self._state is not None and self._cached_call_of is not None:
                     self._state.grow(self._cached_call_of, values)
                 return values.results(found)
+            values = self._with_plan(plain, values)
         if self._state is not None:
             self._state.expect_run()
         made = self._plans.call_with(run, values)
@@ -443,12 +446,19 @@ class CompiledModel:
 
     def _values(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> CallValues:
         """Return the value of every input of the graph, as large as its plan's."""
-        values = self._inputs.values(inputs, named)
+        plain = self._inputs.values(inputs, named)
+        return self._with_plan(plain, self._padded(plain))
+
+    def _padded(self, plain: CallValues) -> CallValues:
+        """Return values of the graph's inputs as large as the plan in which they may run."""
         if self._buckets is None:
-            return values
-        carried = self._plans.carried_shapes({name: tuple(value.shape) for name, value in values.items()})
-        padded = self._buckets.padded(values, carried)
-        return padded if self._plans.can_grow(padded) else self._buckets.padded(values, carried)
+            return plain
+        carried = self._plans.carried_shapes({name: tuple(value.shape) for name, value in plain.items()})
+        return self._buckets.padded(plain, carried)
+
+    def _with_plan(self, plain: CallValues, padded: CallValues) -> CallValues:
+        """Return padded values if there can be such a plan, else values as large as that of their own shapes."""
+        return padded if self._buckets is None or self._plans.can_grow(padded) else self._padded(plain)
 
     def _reading(self) -> AbstractContextManager[None]:
         """Hold the carried values, if there are any, without a run that changes them."""

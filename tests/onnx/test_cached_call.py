@@ -68,7 +68,7 @@ def taken(onednn_on_cpu, compiled, monkeypatch) -> list[bool]:
 
 def test_calls_with_the_same_shapes_use_the_fast_path(compiled, taken) -> None:
     given = [images(1), images(2), images(2)]
-    found = [compiled(given[0]), compiled({"image": given[1]}), compiled({"image": given[2]})]
+    found = [compiled(given[0]), compiled({"image": given[1]}), compiled(image=given[2])]
     assert taken == [True] * 3
     assert all(map(right, found, given))
     assert found[1]["probabilities"] is not found[2]["probabilities"]
@@ -95,7 +95,11 @@ def test_wrong_inputs_are_refused_as_by_the_full_path(compiled, taken) -> None:
     for inputs in ((images(1).astype("f8"),), (images(1).astype(">f4"),), ({"picture": images(1)},), ({},), (), more):
         with pytest.raises(ArgumentError):
             compiled(*inputs)
-    assert taken == [False] * 6
+    with pytest.raises(ArgumentError):
+        compiled(picture=images(1))
+    with pytest.raises(ArgumentError):
+        compiled(images(1), image=images(1))
+    assert taken == [False] * 7  # the last call has inputs of both kinds
 
 
 @pytest.mark.parametrize("wrong", [[np.nan, 0.0], ["a", "b"], np.array([0, 1], np.int32)])

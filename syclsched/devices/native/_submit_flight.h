@@ -61,6 +61,7 @@ struct job {
     int64_t delayed, alone;    /* helped runs in sequence that were delayed, and next runs that are made without helpers */
     int64_t company;           /* number of next runs for which other callers are expected */
     int64_t since_trials;      /* runs that began since all ways were last tried */
+    int64_t again;             /* the number of them after which all ways are tried again; 0 if they never were */
 };
 
 /* Return how the next run is made. */

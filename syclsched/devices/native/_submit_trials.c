@@ -7,16 +7,18 @@
 
 #include "_submit_flight.h"
 
-/* Runs after which all ways are tried again: others may have used the machine meanwhile, or no longer use it. */
-enum { AGAIN = 2048 };
+/* Runs after which all ways are tried again, the first time and later, four times as many each time: others may have
+ * used the machine meanwhile, or no longer use it. */
+enum { FIRST_AGAIN = 128, AGAIN = 2048 };
 
 /* Runs after which a way may have proved slower, as its first run takes long, and after which the calling thread may have
  * proved faster; the longest run for which others are tried, the longest that is brief, and the longest that proves it
  * early: several cores cannot save more than their wake-up takes. */
 enum { FEWEST = 3, FEWEST_FASTER = 2, LONGEST_NS = 2000000, BRIEF_NS = 25000, EARLY_NS = 50000 };
 
-/* Least time of what is divided into parts, in all and in each part, which is launched in 2 us; and the most parts. */
-enum { DIVIDED_NS = 60000, PART_NS = 12000, MOST_PARTS = 32 };
+/* Least time of what is divided into parts: in all, of a command in two parts, and of each of more parts, which is
+ * launched in 2 us; and the most parts. */
+enum { DIVIDED_NS = 60000, HALVED_NS = 8000, PART_NS = 12000, MOST_PARTS = 32 };
 
 /* Runs of each way in sequence: the first of them finds the threads of its way asleep, and is not timed. */
 enum { BLOCK = 3 };
@@ -30,6 +32,8 @@ static int divide(const struct job *job)
     int64_t divided_ns = 0;
     for (int64_t i = 0; job->helpers_count && i < job->count; ++i) {
         int64_t parts = job->listed[i]->divisible ? job->least_of[i] / PART_NS : 1;
+        if (parts < 2 && job->listed[i]->divisible && job->least_of[i] >= HALVED_NS)
+            parts = 2;
         job->parts[i] = parts < MOST_PARTS ? parts : MOST_PARTS;
         divided_ns += parts > 1 ? job->least_of[i] : 0;
     }
@@ -67,9 +71,10 @@ static int64_t best_way(const struct job *job)
  * callers, the one that takes less processor time. After many runs that begins anew. */
 int syclsched_way_of(struct job *job)
 {
-    int64_t next = -1, best;
-    if (++job->since_trials >= AGAIN) {
+    int64_t next = -1, best, again = job->again ? job->again : FIRST_AGAIN;
+    if (++job->since_trials >= again) {
         job->since_trials = 0;
+        job->again = 4 * again < AGAIN ? 4 * again : AGAIN;
         memset(job->trials, 0, sizeof job->trials);
         memset(job->least_ns, 0, sizeof job->least_ns);
     }

@@ -88,6 +88,7 @@ class _Job(ctypes.Structure):
         ("alone", ctypes.c_int64),
         ("company", ctypes.c_int64),
         ("since_trials", ctypes.c_int64),
+        ("again", ctypes.c_int64),
     ]
 
 

@@ -110,6 +110,14 @@ class Buckets:
                 )
         self._buckets = {name: _read(name, each) for name, each in given.items()}
         self._growing = () if pairs is None else growing_dimensions(model, pairs, given)
+        #: Axes of inputs, with their dimensions, of which growing ones are sums.
+        summed = {each for growth in self._growing for each in growth.summed}
+        self._appended = [
+            (each.name, axis, dimension)
+            for each in self._inputs.values()
+            for axis, dimension in enumerate(each.dimensions or ())
+            if dimension in summed
+        ]
         #: Further inputs that say how many elements growing dimensions have after a call.
         self._sums: dict[str, tuple[Growth, CountedSum]] = {}
         #: Shapes with dimensions that cannot grow.
@@ -139,14 +147,15 @@ class Buckets:
             return found
         grown = _Filling({**found.extents}, {**found.numbers})
         self._grow(shapes, grown)
-        return found if _key(grown.planned(shapes)) in self._refused else grown
+        return found if self._refused and _key(grown.planned(shapes)) in self._refused else grown
 
     def _grow(self, shapes: Shapes, found: _Filling) -> None:
         """Add the dimensions that grow, up to an extent with room for the appended rows of this call and others."""
-        known: dict[str, int] = {}
-        for name, each in self._inputs.items():
-            dimensions = zip(each.dimensions or (), shapes.get(name, ()), strict=False)
-            known.update((dimension, n) for dimension, n in dimensions if isinstance(dimension, str))
+        known = {
+            dimension: shapes[name][axis]
+            for name, axis, dimension in self._appended
+            if name in shapes and axis < len(shapes[name])
+        }
         for growth in self._growing:
             extents = growth.extents(shapes, known)
             counted = [each for each in growth.appended if EXTENT_INPUT.format(each) in found.numbers]

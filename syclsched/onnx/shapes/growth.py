@@ -21,6 +21,11 @@ class Growth:
     total_axes: tuple[tuple[str, int], ...]
     appended: tuple[str, ...]  # names of dimensions that are appended
 
+    @property
+    def summed(self) -> set[str]:
+        """Names of the dimensions whose extents are added up to those after a call."""
+        return {*self.appended, *(each for total in self.totals for each in _terms(total) if not each.isdecimal())}
+
     def extents(self, shapes: Shapes, known: Mapping[str, int]) -> tuple[int, int] | None:
         """Return how many elements there are before and after a call; None if nothing is known to be appended.
 

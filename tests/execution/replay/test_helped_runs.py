@@ -120,6 +120,17 @@ def test_helpers_keep_off_the_core_of_the_caller(runs: list[NativeRun]) -> None:
             assert sum(os.sched_getaffinity(each) == allowed - {core} for each in made) >= 2
 
 
+def test_all_ways_are_tried_again_after_more_and_more_runs(runs: list[NativeRun]) -> None:
+    with compiled() as model:
+        model(given(0))
+        job, tried = runs[-1]._job, []
+        for number in range(1, 800):
+            model(given(number))
+            if not job.since_trials:
+                tried.append(number)
+        assert tried == [127, 639]
+
+
 def test_after_delayed_runs_more_and_more_are_made_without_helpers(runs: list[NativeRun]) -> None:
     with compiled() as model:
         model(given(0))
