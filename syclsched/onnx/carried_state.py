@@ -17,9 +17,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from syclsched.devices.memory.resident_array import InputValue, host_value, set_value
-from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError, SyclschedError
+from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError, SyclschedError, check_mapping
 from syclsched.frontends.onnx.model_file.dtypes import carrier, numpy_dtype
-from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
+from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Dimension
 from syclsched.oneapi.fork_check import LockUnlessForked
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.specialised import Array, Shapes
@@ -36,7 +36,7 @@ def carried_pairs(
     carried: Mapping[str, str] | bool, inputs: Sequence[DeclaredValue], outputs: Sequence[DeclaredValue]
 ) -> dict[str, str]:
     """Return for each carried output the input of the next call, as given or by their customary names."""
-    names, made = {each.name for each in inputs}, [each.name for each in outputs]
+    names, made = {each.name: each for each in inputs}, {each.name: each for each in outputs}
     if carried is True:
         found = customary_pairs(inputs, outputs)
         if not found:
@@ -46,6 +46,7 @@ def carried_pairs(
                 hint="Give the names: carried={output: input}",
             )
         return found
+    check_mapping("carried", carried or {}, "Give {output: input of the next call}, or True for those with such names")
     pairs = dict(carried or {})
     for output, name in pairs.items():
         if output not in made or name not in names:
@@ -55,7 +56,23 @@ def carried_pairs(
             )
     if len(set(pairs.values())) < len(pairs):
         raise ArgumentError("two outputs are carried to one input", where="carried")
+    for output, name in pairs.items():
+        if not _may_be_equal(made[output].dimensions, names[name].dimensions):
+            raise ArgumentError(
+                f"the output {output!r} has the shape {made[output].shape_text}, and the input {name!r} takes "
+                f"{names[name].shape_text}",
+                where="carried",
+                hint="Carry an output to an input of its shape",
+            )
     return pairs
+
+
+def _may_be_equal(one: Sequence[Dimension] | None, other: Sequence[Dimension] | None) -> bool:
+    """Return whether declared shapes do not contradict each other."""
+    if one is None or other is None:
+        return True
+    known = ((a, b) for a, b in zip(one, other, strict=False) if isinstance(a, int) and isinstance(b, int))
+    return len(one) == len(other) and all(a == b for a, b in known)
 
 
 def customary_pairs(inputs: Sequence[DeclaredValue], outputs: Sequence[DeclaredValue]) -> dict[str, str]:
