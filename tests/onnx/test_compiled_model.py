@@ -236,6 +236,15 @@ def test_devices_in_the_place_of_a_platform_are_refused() -> None:
         syclsched.compile(MODEL, "cpu")
 
 
+def test_numbers_in_lists_keep_their_values() -> None:
+    nodes = [onnx.helper.make_node("Identity", ["x"], ["y"])]
+    with syclsched.compile(small(nodes, {"x": (onnx.TensorProto.INT64, [2])}, {}), devices="cpu") as made:
+        assert made([2.0, True])["y"].tolist() == [2, 1]
+        for wrong in ([1.5, 2], ["1", "2"]):
+            with pytest.raises(ArgumentError, match="no array of int64"):
+                made(wrong)
+
+
 def test_a_closed_model_refuses_calls() -> None:
     made = syclsched.compile(MODEL, devices="cpu", autotune=False)
     made.close()
