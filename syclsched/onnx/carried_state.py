@@ -99,18 +99,18 @@ class CarriedState:
         self._output_of = {name: output for output, name in pairs.items()}
         self._model, self._where = model, f"model {model.name!r}"
         self._elements = {each.name: each.dtype or "float32" for each in model.inputs if each.name in self._output_of}
+        #: The values with which calls begin after a reset that gives none; those of the others are 0.
+        self._first = {name: _converted(name, value, self._elements[name]) for name, value in (first or {}).items()}
         #: The values, in the dtypes of graphs.
         self._arrays: dict[str, InputValue] = {}
         #: Values given by a reset, until the next call puts them where its plan finds them.
-        self._given: dict[str, Array] = {}
+        self._given = dict(self._first)
         #: Names of the values that calls left or a reset gave; the others are 0, in the shapes that the next call has.
-        self._known: frozenset[str] = frozenset()
+        self._known = frozenset(self._first)
         self.lock = LockUnlessForked(self._where)
         self._lost = False
         #: Whether the present turn may have begun to change the values.
         self._begun = False
-        #: The values with which calls begin after a reset that gives none; those of the others are 0.
-        self._first = {name: _converted(name, value, self._elements[name]) for name, value in (first or {}).items()}
         self._turn, self._reading = _Turn(self, runs=True), _Turn(self, runs=False)
         #: Increases when values move to other memory.
         self.version = 0
@@ -120,7 +120,6 @@ class CarriedState:
         self._loose: set[str] = set()
         #: For each bound plan, the arrays of its graph that it cannot update in place, with their model inputs.
         self._copied: WeakKeyDictionary[Runner, dict[str, str]] = WeakKeyDictionary()
-        self._given, self._known = dict(self._first), frozenset(self._first)
         #: Names of the values that the last run did not update in place, if it did others: they tell nothing of those.
         self._unseen: frozenset[str] = frozenset()
 

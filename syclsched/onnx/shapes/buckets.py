@@ -161,10 +161,8 @@ class Buckets:
             if extents is None or not (extents[0] or counted):
                 continue
             before, after = extents
-            fixed, room = (
-                after - before - sum(known[each] for each in counted),
-                max(_LEAST_ROOM, ceil_power_of_two(after)),
-            )
+            fixed = after - before - sum(known[each] for each in counted)
+            room = max(_LEAST_ROOM, ceil_power_of_two(after))
             terms = (growth.name, *counted)
             counts = tuple(map(EXTENT_INPUT.format, terms))
             total = EXTENT_INPUT.format(" + ".join((*terms, f"{fixed} up to {room}")))
