@@ -222,6 +222,8 @@ def test_implementations_can_be_left_out_by_name() -> None:
         ({"shapes": {"image": 2}}, "shapes, image: 2 is not a shape"),
         ({"shapes": {"bach": 2}}, "Did you mean 'batch'"),
         ({"buckets": "powers of two"}, "buckets: expected a mapping"),
+        ({"keep": 0}, "keep: 0 is no number"),
+        ({"keep": "3"}, "keep: '3' is no number"),
         ({"carried": ["probabilities"]}, "carried: expected a mapping"),
         ({"carried": {"probabilities": "image"}}, r"has the shape \(batch, 10\), and the input 'image' takes"),
     ],
@@ -306,7 +308,7 @@ def test_indices_out_of_range_in_an_input_are_refused() -> None:
         np.testing.assert_array_equal(found, [[0, 1], [10, 11], [0, 1]])
         for wrong in (6, -7):
             with pytest.raises(
-                ArgumentError, match=f"input 'ids': index {wrong} is out of range: Gather 'embed' picks"
+                ArgumentError, match=f"'ids': index {wrong} is out of range: Gather 'embed' picks from 6. Give -6 to 5"
             ):
                 made(np.array([0, wrong, 1], np.int32))
 
