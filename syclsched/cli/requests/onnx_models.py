@@ -17,7 +17,7 @@ import numpy as np
 from syclsched.cli.output_files import write_bytes
 from syclsched.errors import ArgumentError, ValueNeededError, did_you_mean
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
-from syclsched.model.text.units import format_seconds, shortened
+from syclsched.model.text.units import format_seconds, plural, shortened
 from syclsched.onnx.call_inputs import CallInputs, CallValues
 from syclsched.onnx.model import OnnxModel, element_of, load
 from syclsched.onnx.shapes.buckets import POWERS, Buckets
@@ -219,14 +219,26 @@ def _named_inputs(model: OnnxModel, inputs: Sequence[str]) -> dict[str, Array]:
                     where=f"--input {text}",
                     hint=f"Its inputs are {', '.join(names)}",
                 )
-            found.update({str(key): value for key, value in arrays.items()})
+            for key, value in arrays.items():
+                _put(found, str(key), value, "--input")
             continue
         if not equals:
             if position >= len(names):
-                raise ArgumentError(f"the model has {len(names)} inputs, and more are given", where="--input")
+                raise ArgumentError(
+                    f"the model has {plural(len(names), 'input')}, and more are given",
+                    where="--input",
+                    hint=f"Its inputs are {', '.join(names) or 'none'}",
+                )
             name, position = names[position], position + 1
-        found[name] = arrays[None]
+        _put(found, name, arrays[None], "--input")
     return found
+
+
+def _put(found: dict[str, Any], name: str, value: object, where: str) -> None:
+    """Add the value of an option to those of other names."""
+    if name in found:
+        raise ArgumentError(f"two values are given for {name!r}", where=where, hint="Give each name once")
+    found[name] = value
 
 
 def _shapes(model: OnnxModel, shapes: Iterable[str]) -> dict[str, tuple[int, ...] | int]:
@@ -244,7 +256,9 @@ def _shapes(model: OnnxModel, shapes: Iterable[str]) -> dict[str, tuple[int, ...
         if not equals:
             if len(names) != 1:
                 raise ArgumentError(
-                    f"{text!r} does not say of which input", where="--shape", hint=f"As {names[0]}={text}"
+                    f"{text!r} does not say of which input",
+                    where="--shape",
+                    hint=f"As {names[0]}={text}" if names else "The model has no inputs",
                 )
             name = names[0]
         is_input = name in names or element_of(name) in lists
@@ -255,7 +269,11 @@ def _shapes(model: OnnxModel, shapes: Iterable[str]) -> dict[str, tuple[int, ...
                 hint=did_you_mean(name, [*names, *open_ones])
                 + f"Inputs: {', '.join(names)}; open dimensions: {', '.join(sorted(open_ones)) or 'none'}",
             )
-        found[name] = tuple(map(int, numbers)) if is_input else int(numbers[0])
+        if not is_input and len(numbers) > 1:
+            raise ArgumentError(
+                f"{extents!r} is no extent of the dimension {name!r}", where="--shape", hint=f"As {name}={numbers[0]}"
+            )
+        _put(found, name, tuple(map(int, numbers)) if is_input else int(numbers[0]), "--shape")
     return found
 
 

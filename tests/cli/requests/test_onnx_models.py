@@ -143,6 +143,10 @@ def test_plan_estimates_the_gain_of_further_hardware(capsys: pytest.CaptureFixtu
         ((), "--shape batch=1"),
         (("--shape", "batch=100000000000"), "bytes of memory"),
         (("--shape", "batch=a"), "is not a shape"),
+        (("--shape", "batch=1x3"), "'1x3' is no extent of the dimension 'batch'"),
+        (("--shape", "batch=1", "--shape", "batch=2"), "two values are given for 'batch'"),
+        (("--input", "image=one.npy", "--input", "one.npy"), "two values are given for 'image'"),
+        (("--input", "one.npy", "--input", "one.npy"), "the model has 1 input, and more"),
         (("--shape", "image=1x1x8x7"), "the model wants"),
         (("--input", "picture=random"), "no input 'picture'"),
         (("--input", "nothing.npy"), "cannot read"),
@@ -160,6 +164,7 @@ def test_mistakes_are_named(
     said: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    np.save("one.npy", np.ones((1, 1, 8, 8), np.float32))
     done = call(capsys, "run", MODEL, *arguments, "--devices", "cpu")
     assert done.code == 2, done
     assert said in " ".join(done.err.split())
