@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 class SyclschedError(Exception):
@@ -75,6 +75,27 @@ class UnknownArrayError(GraphError):
 
 class ArgumentError(GraphError):
     """A task's arguments do not fit its operation: a missing or unknown name, shape, dtype or access mode."""
+
+
+def check_kind(given: object, kind: type, option: str, hint: str) -> None:
+    """Raise `ArgumentError` if an argument is of another class."""
+    if not isinstance(given, kind):
+        raise ArgumentError(
+            f"expected a {kind.__name__}, got a value of type {type(given).__name__}", where=option, hint=hint
+        )
+
+
+def check_mapping(option: str, given: object, hint: str) -> None:
+    """Raise `ArgumentError` if an option that takes values by name is given something else."""
+    if not isinstance(given, Mapping):
+        raise ArgumentError(f"expected a mapping, got {given!r}", where=option, hint=hint)
+
+
+def several(option: str, given: Iterable[str]) -> tuple[str, ...]:
+    """Return the texts of an option that takes several; raise `ArgumentError` if it is one text, not one in a list."""
+    if isinstance(given, str):
+        raise ArgumentError(f"{given!r} is one text", where=option, hint=f"Give a list: [{given!r}]")
+    return tuple(given)
 
 
 class CapabilityError(SyclschedError):

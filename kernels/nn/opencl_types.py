@@ -40,5 +40,5 @@ def header(dtype: str) -> str:
 
 
 def empty_kernel(name: str, parameters: str) -> OpenCLSource:
-    """Return an empty kernel, for empty results."""
-    return OpenCLSource(f"__kernel void {name}({parameters}) {{}}\n", name)
+    """Return an empty kernel, for empty results; its parameters may have the type ``T`` of elements."""
+    return OpenCLSource(f"typedef uchar T;\n__kernel void {name}({parameters}) {{}}\n", name)

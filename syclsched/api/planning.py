@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from syclsched.api.platforms import discover
-from syclsched.errors import ArgumentError
+from syclsched.errors import check_kind, several
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from syclsched.costs import History
     from syclsched.devices import OpenDevices
     from syclsched.simulation import Event, Noise
+
+_HOW_TO_PLAN = "Make one: syclsched.plan(graph, platform), or syclsched.Plan.from_json(text)"
 
 
 def calibrate(
@@ -169,7 +171,7 @@ def plan(
 
     check_kinds(graph, platform)
     platform = discover() if platform is None else platform
-    request = PlanRequest(policy, minimize, tuple(subject_to), rewrite, budget_s, seed)
+    request = PlanRequest(policy, minimize, several("subject_to", subject_to), rewrite, budget_s, seed)
     if memory_limit is not None:
         platform = with_memory_limit(platform, memory_limit)
     with (
@@ -212,8 +214,7 @@ def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
     """
     from syclsched.planning import verify as prove
 
-    if not isinstance(plan, Plan):
-        raise ArgumentError(f"expected a Plan, got a value of type {type(plan).__name__}", where="plan")
+    check_kind(plan, Plan, "plan", _HOW_TO_PLAN)
     prove(plan, graph)
 
 
@@ -252,8 +253,7 @@ def simulate(plan: Plan, *, noise: Noise | None = None, events: Sequence[Event] 
     """
     from syclsched.simulation import simulate as on_virtual_clock
 
-    if not isinstance(plan, Plan):
-        raise ArgumentError(f"expected a Plan, got a value of type {type(plan).__name__}", where="plan")
+    check_kind(plan, Plan, "plan", _HOW_TO_PLAN)
     return on_virtual_clock(plan, noise=noise, events=events, seed=seed)
 
 
@@ -262,9 +262,7 @@ def check_kinds(graph: object, platform: object, plan: object = None) -> None:
     for value, kind, name, hint in (
         (graph, TaskGraph, "graph", "Make one: syclsched.TaskGraph(), or syclsched.read_graph(file)"),
         (platform, Platform, "platform", "Make one: syclsched.discover('cpu'), or syclsched.describe('cpu,max1550')"),
-        (plan, Plan, "plan", "Make one: syclsched.plan(graph, platform), or syclsched.Plan.from_json(text)"),
+        (plan, Plan, "plan", _HOW_TO_PLAN),
     ):
-        if not isinstance(value, kind) and (value is not None or kind is TaskGraph):
-            raise ArgumentError(
-                f"expected a {kind.__name__}, got a value of type {type(value).__name__}", where=name, hint=hint
-            )
+        if value is not None or kind is TaskGraph:
+            check_kind(value, kind, name, hint)

@@ -14,7 +14,7 @@ import typer
 
 from syclsched.cli import completion as names
 from syclsched.cli.completion import choices
-from syclsched.errors import ArgumentError
+from syclsched.errors import ArgumentError, did_you_mean
 
 if TYPE_CHECKING:
     from syclsched.planner import PlanRequest
@@ -459,6 +459,18 @@ def refuse_other_files(path: Path, *, but: bytes | None = None) -> None:
             raise ArgumentError(what, where=str(path), hint=hint.format(path=path))
 
 
+def unknown_graph(name: str, files: str) -> ArgumentError:
+    """Return the error for a name that is neither a ready graph nor a file of these kinds."""
+    from syclsched import workloads
+
+    known = workloads.names()
+    return ArgumentError(
+        f"there is no ready graph and no file {name!r}",
+        where="GRAPH",
+        hint=f"{did_you_mean(name, known)}Ready graphs: {', '.join(known)}. Or give a file: {files}",
+    )
+
+
 def build_workload(name: str, **given: Any) -> Workload:
     """Build a ready graph from command-line options."""
     from syclsched import workloads
@@ -470,6 +482,8 @@ def build_workload(name: str, **given: Any) -> Workload:
             where=name,
             hint="Use syclsched plan, compare, or simulate with --platform",
         )
+    if name not in workloads.names():
+        raise unknown_graph(name, "an ONNX model, which ends in .onnx")
     recipe = workloads.get(name)
     if given.get("input") is not None:
         given["input"] = _one_file(given["input"], name)

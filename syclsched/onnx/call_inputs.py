@@ -10,6 +10,7 @@ import numpy as np
 
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, HostParts, empty_sequence
+from syclsched.model.text.units import plural
 from syclsched.onnx.model import OnnxModel, fitting_shape
 from syclsched.onnx.specialised import Array
 
@@ -104,9 +105,9 @@ class CallInputs:
             by_position: Mapping[str, Any] = inputs[0]
         elif len(inputs) > len(self._names):
             raise ArgumentError(
-                f"{len(inputs)} inputs are given, and the model takes {len(self._names)}",
+                f"{plural(len(inputs), 'input')} by position, and the model takes {len(self._names)}",
                 where=self._where,
-                hint=f"They are {', '.join(self._names)}",
+                hint=f"Its inputs are {', '.join(self._names) or 'none'}",
             )
         else:
             by_position = dict(zip(self._names, inputs, strict=False))
@@ -189,9 +190,12 @@ def _tensor(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
         if value is None:
             raise _missing(name)
         try:
-            return np.asarray(value, dtype)
+            found = np.asarray(value, dtype)
+            if dtype.kind in "biu" and not np.array_equal(found, np.asarray(value)):
+                raise ValueError("not all elements are numbers of this type")
         except (ValueError, TypeError, OverflowError) as error:
             raise ArgumentError(f"this is no array of {dtype.name}: {error}", where=f"input {name!r}") from error
+        return found
     if value.dtype != dtype:
         raise ArgumentError(
             f"its dtype is {value.dtype}, and the model takes {dtype.name}",

@@ -17,9 +17,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from syclsched.devices.memory.resident_array import InputValue, host_value, set_value
-from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError, SyclschedError
+from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError, SyclschedError, check_mapping
 from syclsched.frontends.onnx.model_file.dtypes import carrier, numpy_dtype
-from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
+from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Dimension
 from syclsched.oneapi.fork_check import LockUnlessForked
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.specialised import Array, Shapes
@@ -36,7 +36,7 @@ def carried_pairs(
     carried: Mapping[str, str] | bool, inputs: Sequence[DeclaredValue], outputs: Sequence[DeclaredValue]
 ) -> dict[str, str]:
     """Return for each carried output the input of the next call, as given or by their customary names."""
-    names, made = {each.name for each in inputs}, [each.name for each in outputs]
+    names, made = {each.name: each for each in inputs}, {each.name: each for each in outputs}
     if carried is True:
         found = customary_pairs(inputs, outputs)
         if not found:
@@ -46,6 +46,7 @@ def carried_pairs(
                 hint="Give the names: carried={output: input}",
             )
         return found
+    check_mapping("carried", carried or {}, "Give {output: input of the next call}, or True for those with such names")
     pairs = dict(carried or {})
     for output, name in pairs.items():
         if output not in made or name not in names:
@@ -55,7 +56,23 @@ def carried_pairs(
             )
     if len(set(pairs.values())) < len(pairs):
         raise ArgumentError("two outputs are carried to one input", where="carried")
+    for output, name in pairs.items():
+        if not _may_be_equal(made[output].dimensions, names[name].dimensions):
+            raise ArgumentError(
+                f"the output {output!r} has the shape {made[output].shape_text}, and the input {name!r} takes "
+                f"{names[name].shape_text}",
+                where="carried",
+                hint="Carry an output to an input of its shape",
+            )
     return pairs
+
+
+def _may_be_equal(one: Sequence[Dimension] | None, other: Sequence[Dimension] | None) -> bool:
+    """Return whether declared shapes do not contradict each other."""
+    if one is None or other is None:
+        return True
+    known = ((a, b) for a, b in zip(one, other, strict=False) if isinstance(a, int) and isinstance(b, int))
+    return len(one) == len(other) and all(a == b for a, b in known)
 
 
 def customary_pairs(inputs: Sequence[DeclaredValue], outputs: Sequence[DeclaredValue]) -> dict[str, str]:
@@ -82,18 +99,18 @@ class CarriedState:
         self._output_of = {name: output for output, name in pairs.items()}
         self._model, self._where = model, f"model {model.name!r}"
         self._elements = {each.name: each.dtype or "float32" for each in model.inputs if each.name in self._output_of}
+        #: The values with which calls begin after a reset that gives none; those of the others are 0.
+        self._first = {name: _converted(name, value, self._elements[name]) for name, value in (first or {}).items()}
         #: The values, in the dtypes of graphs.
         self._arrays: dict[str, InputValue] = {}
         #: Values given by a reset, until the next call puts them where its plan finds them.
-        self._given: dict[str, Array] = {}
+        self._given = dict(self._first)
         #: Names of the values that calls left or a reset gave; the others are 0, in the shapes that the next call has.
-        self._known: frozenset[str] = frozenset()
+        self._known = frozenset(self._first)
         self.lock = LockUnlessForked(self._where)
         self._lost = False
         #: Whether the present turn may have begun to change the values.
         self._begun = False
-        #: The values with which calls begin after a reset that gives none; those of the others are 0.
-        self._first = {name: _converted(name, value, self._elements[name]) for name, value in (first or {}).items()}
         self._turn, self._reading = _Turn(self, runs=True), _Turn(self, runs=False)
         #: Increases when values move to other memory.
         self.version = 0
@@ -103,7 +120,6 @@ class CarriedState:
         self._loose: set[str] = set()
         #: For each bound plan, the arrays of its graph that it cannot update in place, with their model inputs.
         self._copied: WeakKeyDictionary[Runner, dict[str, str]] = WeakKeyDictionary()
-        self._given, self._known = dict(self._first), frozenset(self._first)
         #: Names of the values that the last run did not update in place, if it did others: they tell nothing of those.
         self._unseen: frozenset[str] = frozenset()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from syclsched.errors import ArgumentError
+from syclsched.errors import ArgumentError, check_kind, several
 from syclsched.model.platform import Platform
 from syclsched.onnx.carried_state import carried_pairs, customary_pairs
 from syclsched.onnx.compiled_model import KEPT, CompiledModel
@@ -113,9 +113,9 @@ def compile(
     """
     if platform is not None and devices is not None:
         raise ArgumentError("both a platform and devices are given", where="compile()", hint="Leave one of them out")
-    if isinstance(without, str):
-        raise ArgumentError(f"without={without!r} is one name", where="compile()", hint=f"Give a list: [{without!r}]")
-    without = frozenset(without)
+    if platform is not None:
+        check_kind(platform, Platform, "platform", "Give devices='cpu', or a platform of syclsched.discover()")
+    without = frozenset(several("without", without))
     check_names(without)
     request, rewrite = _request(planning)
     deterministic = planning.get("deterministic", False)
@@ -163,4 +163,4 @@ def _request(planning: ModelPlanOptions) -> tuple[PlanRequest, str | None]:
         if name not in ("policy", "minimize", "subject_to"):
             raise TypeError(f"compile() got an unexpected keyword argument {name!r}")
     request = PlanRequest(**given)  # type: ignore[arg-type]  # the values have the types of ModelPlanOptions
-    return replace(request, subject_to=tuple(request.subject_to)), cast("str | None", rewrite)
+    return replace(request, subject_to=several("subject_to", request.subject_to)), cast("str | None", rewrite)

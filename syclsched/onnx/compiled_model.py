@@ -69,8 +69,8 @@ class CompiledModel:
         first: Mapping[str, Array] | None = None,
         buckets: Buckets | None = None,
     ) -> None:
-        if keep < 1:
-            raise ArgumentError(f"keep={keep} keeps nothing", where="compile()", hint="At least 1")
+        if not isinstance(keep, int) or keep < 1:
+            raise ArgumentError(f"{keep!r} is no number of sets of shapes", where="keep", hint="Give at least 1")
         self.model = model
         self._builder, self._buckets = builder, buckets
         #: The values carried from call to call, if any.

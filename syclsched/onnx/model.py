@@ -8,12 +8,13 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from syclsched.errors import ArgumentError, ModelError, OpenDimensionError
-from syclsched.frontends.onnx.model_file.onnx_model import extents_text
+from syclsched.errors import ArgumentError, ModelError, OpenDimensionError, check_mapping, did_you_mean, several
+from syclsched.frontends.onnx.model_file.onnx_model import extent_by_name, extents_text, summands
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.specialised import Array, Shapes, Specialised, imported, recompute_values, specialise
 from syclsched.onnx.weight_eviction import EvictableConstants
@@ -86,7 +87,7 @@ class OnnxModel:
         self, model: Model, *, shapes: GivenShapes | None = None, rewrites: bool | Iterable[str] = True
     ) -> None:
         self._constant_bytes = model.constant_bytes
-        self._rewrites = rewrites if isinstance(rewrites, bool) else tuple(rewrites)
+        self._rewrites = rewrites if isinstance(rewrites, bool) else several("rewrites", rewrites)
         self._given = _checked(shapes or {}, model.inputs if model.host is None else model.host.inputs)
         self._model = model.with_shapes({name: each for name, each in self._given.items() if isinstance(each, tuple)})
         #: Cached result for the shapes given when it was loaded.
@@ -298,18 +299,20 @@ class OnnxModel:
             if each.dimensions is None:
                 missing[each.name] = None
                 continue
-            whole = [d if isinstance(d, int) else extents.get(d or "") for d in each.dimensions]
+            whole = [extent_by_name(d, extents) if isinstance(d, str) else d for d in each.dimensions]
             for axis, (dimension, extent) in enumerate(zip(each.dimensions, whole, strict=True)):
                 if extent is None:
                     missing[dimension if isinstance(dimension, str) else f"{each.name}[{axis}]"] = None
             found[each.name] = tuple(extent or 0 for extent in whole)
         found = {each.name: found[each.name] for each in inputs if each.name in found}
         if missing:
+            answered = {*missing, *extents}
+            names = tuple(name for name in missing if not _is_sum(name, answered))
             raise OpenDimensionError(
-                f"the model leaves extents of its inputs open: {', '.join(missing)}",
-                names=tuple(missing),
+                f"the model leaves extents of its inputs open: {', '.join(names)}",
+                names=names,
                 where=f"model {self.name!r}",
-                hint=_shapes_hint(inputs, tuple(missing)),
+                hint=_shapes_hint(inputs, names),
             )
         return found
 
@@ -358,10 +361,11 @@ class OnnxModel:
 
 def _shapes_hint(inputs: tuple[DeclaredValue, ...], missing: tuple[str, ...]) -> str:
     """Return a hint on how to give open dimensions of this model."""
-    named = [d for each in inputs for d in each.dimensions or () if isinstance(d, str) and d in missing]
+    dimensions = {d for each in inputs for d in each.dimensions or () if isinstance(d, str)}
+    named = [name for name in missing if name in dimensions]
     if named:
-        name = named[0]
-        return f"Give shapes={{{name!r}: 1}}, or on the command line --shape {name}=1"
+        options = " ".join(f"--shape {quote(f'{name}=1')}" for name in named)
+        return f"Give shapes={dict.fromkeys(named, 1)}, or on the command line {options}"
     name, rank = next(
         (each.name, len(each.dimensions or ()))
         for each in inputs
@@ -369,6 +373,12 @@ def _shapes_hint(inputs: tuple[DeclaredValue, ...], missing: tuple[str, ...]) ->
     )
     extents = (1,) * rank or (1, 3, 224, 224)
     return f"Give a whole shape, shapes={{{name!r}: {extents}}}, or --shape {name}={'x'.join(map(str, extents))}"
+
+
+def _is_sum(dimension: str, known: Collection[str]) -> bool:
+    """Return whether an extent follows from others by its name."""
+    terms = summands(dimension)
+    return len(terms) > 1 and all(each.isdecimal() or each in known for each in terms)
 
 
 def value_text(each: DeclaredValue) -> str:
@@ -379,31 +389,28 @@ def value_text(each: DeclaredValue) -> str:
 
 
 def _checked(given: GivenShapes, inputs: tuple[DeclaredValue, ...]) -> dict[str, tuple[int, ...] | int]:
+    check_mapping("shapes", given, "Give {'x': (1, 3)} for an input x, or {'batch': 1} for a dimension")
     names = {each.name for each in inputs if not each.is_sequence}
     names |= {name for name in given if element_of(name) in [each.name for each in inputs if each.is_sequence]}
     dimensions = {d for each in inputs for d in each.dimensions or () if isinstance(d, str)}
     found: dict[str, tuple[int, ...] | int] = {}
+    value: Any
     for name, value in given.items():
-        if isinstance(value, int) and name not in names:
-            if name not in dimensions:
-                raise ArgumentError(
-                    f"the model has no input and no open dimension {name!r}",
-                    where="shapes",
-                    hint=f"Inputs: {', '.join(sorted(names))}; open dimensions: {', '.join(sorted(dimensions)) or '-'}",
-                )
-            whole: tuple[int, ...] | int = value
-        elif name not in names or isinstance(value, int):
+        if name not in names and name not in dimensions:
             raise ArgumentError(
-                f"{value!r} is not a shape of an input" if name in names else f"the model has no input {name!r}",
+                f"the model has no input and no open dimension {name!r}",
                 where="shapes",
-                hint=f"Inputs: {', '.join(sorted(names))}",
+                hint=did_you_mean(name, [*names, *dimensions])
+                + f"Inputs: {', '.join(sorted(names))}; open dimensions: {', '.join(sorted(dimensions)) or '-'}",
             )
-        else:
-            whole = tuple(value)
-        extents = (whole,) if isinstance(whole, int) else whole
+        is_shape = name in names and isinstance(value, Iterable) and not isinstance(value, str)
+        if not is_shape and name not in dimensions:
+            raise ArgumentError(f"{value!r} is not a shape", where=f"shapes, {name}", hint="Give a tuple of extents")
+        extents = tuple(value) if is_shape else (value,)
         if not all(isinstance(n, int | np.integer) and n >= 0 for n in extents):
             raise ArgumentError(f"extents must be whole numbers, not {value!r}", where=f"shapes, {name}")
-        found[name] = whole if isinstance(whole, int) else tuple(int(n) for n in whole)
+        whole = tuple(map(int, extents))
+        found[name] = whole if is_shape else whole[0]
     return found
 
 

@@ -223,7 +223,9 @@ def _check(name: str, indices: Any, picked: IndexInput) -> None:
             hint=None if picked.ignored is None else f"Samples of the label {picked.ignored} do not count",
         )
     raise ArgumentError(
-        f"index {wrong} is out of range: {picked.operator} picks from {picked.extent:,}", where=f"input {name!r}"
+        f"index {wrong} is out of range: {picked.operator} picks from {picked.extent:,}",
+        where=f"input {name!r}",
+        hint=f"Give {picked.least} to {picked.extent - 1}",
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from syclsched.model.text.sections import Section, facts, table
-from syclsched.model.text.units import format_bytes, format_gap, format_ratio, format_seconds, plural
+from syclsched.model.text.units import format_bytes, format_gap, format_ratio, format_seconds, plural, short_family
 from syclsched.tracing.analysis.idle import IdleTime
 from syclsched.tracing.run_report import FamilyRow, RunReport
 
@@ -89,7 +89,7 @@ def family_table(report: RunReport) -> ReportTable:
     found = []
     for name, rows in groups:
         for position, row in enumerate(rows):
-            cells = _family_cells(row, name if position == 0 else "", report.deviates)
+            cells = _family_cells(row, short_family(name) if position == 0 else "", report.deviates)
             found.append(TableRow(cells, separate and position == len(rows) - 1))
     return ReportTable(
         "Where every kind of task ran", ("task", "device", "by"), _times(report, "tasks"), tuple(found), "row"
@@ -179,7 +179,7 @@ def critical_path_lines(report: RunReport) -> list[SummaryLine]:
         if seconds >= 0.005 * whole_s
     ]
     families = [
-        f"{name} {format_seconds(seconds)} in {plural(count, 'step')}"
+        f"{short_family(name)} {format_seconds(seconds)} in {plural(count, 'step')}"
         for name, count, seconds in path.families[:_MAX_FAMILIES]
     ]
     found = [

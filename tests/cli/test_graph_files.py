@@ -232,6 +232,7 @@ def test_all_policies_in_a_loop_are_listed_once(fork: Path) -> None:
 
 def test_other_bad_input(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "no ready graph and no file 'fork'" in refused(capsys, "compare", "fork", *PLATFORM)
+    assert "a file: an ONNX model, which ends in .onnx" in refused(capsys, "run", "resnet50")
     assert "missing.json" in refused(capsys, "plan", tmp_path / "missing.json", *PLATFORM)
     assert "--max-tasks does not belong to cholesky" in refused(capsys, "plan", "cholesky", *PLATFORM, "--max-tasks", 9)
     assert "it is a graph, not a plan" in refused(capsys, "simulate", "cholesky")

@@ -207,10 +207,44 @@ def test_implementations_can_be_left_out_by_name() -> None:
         offered = {each.name for task in made.graph.tasks if task.operation for each in task.operation.implementations}
     assert "opencl-c" in offered
     assert offered.isdisjoint(left_out)
-    with pytest.raises(ArgumentError, match="is one name"):
-        syclsched.compile(MODEL, devices="cpu", without="onednn")
     with pytest.raises(ArgumentError, match=r"'opencl-c-winogard'.*Did you mean 'opencl-c-winograd'"):
         syclsched.compile(MODEL, devices="cpu", without=["opencl-c-winogard"])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"without": "onednn"}, r"without: 'onednn' is one text. Give a list: \['onednn'\]"),
+        ({"rewrites": "common"}, "rewrites: 'common' is one text"),
+        ({"subject_to": "memory <= 1MiB"}, "subject_to: 'memory <= 1MiB' is one text"),
+        ({"shapes": (2, 1, 8, 8)}, "shapes: expected a mapping"),
+        ({"shapes": {"batch": "2"}}, "shapes, batch: extents must be whole numbers, not '2'"),
+        ({"shapes": {"image": 2}}, "shapes, image: 2 is not a shape"),
+        ({"shapes": {"bach": 2}}, "Did you mean 'batch'"),
+        ({"buckets": "powers of two"}, "buckets: expected a mapping"),
+        ({"keep": 0}, "keep: 0 is no number"),
+        ({"keep": "3"}, "keep: '3' is no number"),
+        ({"carried": ["probabilities"]}, "carried: expected a mapping"),
+        ({"carried": {"probabilities": "image"}}, r"has the shape \(batch, 10\), and the input 'image' takes"),
+    ],
+)
+def test_options_of_another_kind_are_refused_by_their_names(options, said) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        syclsched.compile(MODEL, devices="cpu", **options)
+
+
+def test_devices_in_the_place_of_a_platform_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="devices='cpu'"):
+        syclsched.compile(MODEL, "cpu")
+
+
+def test_numbers_in_lists_keep_their_values() -> None:
+    nodes = [onnx.helper.make_node("Identity", ["x"], ["y"])]
+    with syclsched.compile(small(nodes, {"x": (onnx.TensorProto.INT64, [2])}, {}), devices="cpu") as made:
+        assert made([2.0, True])["y"].tolist() == [2, 1]
+        for wrong in ([1.5, 2], ["1", "2"]):
+            with pytest.raises(ArgumentError, match="no array of int64"):
+                made(wrong)
 
 
 def test_a_closed_model_refuses_calls() -> None:
@@ -274,7 +308,7 @@ def test_indices_out_of_range_in_an_input_are_refused() -> None:
         np.testing.assert_array_equal(found, [[0, 1], [10, 11], [0, 1]])
         for wrong in (6, -7):
             with pytest.raises(
-                ArgumentError, match=f"input 'ids': index {wrong} is out of range: Gather 'embed' picks"
+                ArgumentError, match=f"'ids': index {wrong} is out of range: Gather 'embed' picks from 6. Give -6 to 5"
             ):
                 made(np.array([0, wrong, 1], np.int32))
 

@@ -13,7 +13,7 @@ import pytest
 from support.opened import two_memories, with_own_memory
 
 import syclsched
-from syclsched.errors import ArgumentError, ExecutionError, ForkedError
+from syclsched.errors import ArgumentError, ExecutionError, ForkedError, OpenDimensionError
 from syclsched.onnx import CompiledModel
 from syclsched.testing import faults
 
@@ -502,6 +502,14 @@ def test_a_state_of_bfloat16_is_carried(growing: bool) -> None:
         for value in (np.full(3, 5, narrow), np.full(3, 5.001)):
             add.reset(past=value)
             assert [float(add(np.ones(3, narrow))["y"]) for _ in range(2)] == [18, 21]
+
+
+def test_a_state_of_unknown_extent_is_asked_for() -> None:
+    with (
+        syclsched.compile(accumulator(True), devices="cpu", carried=True, autotune=False) as append,
+        pytest.raises(OpenDimensionError, match="0 for a carried value that begins empty"),
+    ):
+        append(np.ones(3, np.float32))
 
 
 def test_value_of_any_fitting_shape_before_the_first_call() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import syclsched
-from syclsched.errors import ArgumentError, DeclaredShapeWarning
+from syclsched.errors import ArgumentError, DeclaredShapeWarning, OpenDimensionError
 
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 
@@ -62,3 +62,20 @@ def test_a_model_of_any_size_can_be_specialised_again() -> None:
     one, two = model.specialised(), model.specialised({"image": (2, 1, 8, 8)})
     assert model.specialised({"image": (1, 1, 8, 8)}) is one and one is not two
     assert model._model.constant_bytes == model.constant_bytes > 0
+
+
+def test_open_dimensions_are_asked_for_together_and_sums_follow() -> None:
+    def value(name: str, *dimensions: str) -> onnx.ValueInfoProto:
+        return onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, dimensions)
+
+    inputs = [value("x", "new rows"), value("past", "past"), value("mask", "past + new rows")]
+    nodes = [onnx.helper.make_node("Add", ["mask", "mask"], ["y"])]
+    graph = onnx.helper.make_graph(nodes, "sums", inputs, [value("y", "n")])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(OpenDimensionError) as caught:
+        syclsched.onnx.load(model).full_shapes()
+    assert caught.value.names == ("new rows", "past")
+    assert "shapes={'new rows': 1, 'past': 1}" in str(caught.value)
+    assert "--shape 'new rows=1' --shape past=1" in str(caught.value)
+    loaded = syclsched.onnx.load(model, shapes={"new rows": np.int64(2), "past": 3})
+    assert loaded.full_shapes() == {"x": (2,), "past": (3,), "mask": (5,)}

@@ -95,8 +95,17 @@ def test_a_narrow_terminal_cuts_no_number_off() -> None:
 
 def test_long_names_do_not_shorten_numbers() -> None:
     trace = random_trace(60)
-    name = "conv2d s2x2 p1x1x1x1 g96 last bias silu " * 4
+    name = "conv2d s2x2 p1x1x1x1 g96 last bias silu half"
     spans = tuple(replace(each, family=name) if each.family == "gemm" else each for each in trace.spans)
     text = rendered(replace(trace, spans=spans), width=80)
     table = text.split("How busy")[0]
     assert "predicted" in table and "ratio" in table and "…" not in table
+
+
+def test_long_names_of_families_take_one_line_and_stay_apart() -> None:
+    names = [f"elementwise {'add(x0, ' * 12}... {digest}" for digest in ("db92104e", "dfa396c4")]
+    spans = tuple(span(i, "cpu:0", i, i + 1.0, family=name) for i, name in enumerate(names))
+    text = rendered(Trace("long", "none", spans, 2.0, 2.0))
+    for name in names:
+        assert f"{name[:35]}…{name[-8:]}" in text
+    assert "add(x0, " * 5 not in text

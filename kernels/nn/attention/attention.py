@@ -137,7 +137,7 @@ def _source(signature: Signature, *, scale: float, softcap: float, window: int) 
     kind = sum_dtype(dtype)
     first = head(dtype, kind, max(map(size, signature.shapes.values())))
     if not size(signature.shapes["y"]):
-        return empty_kernel("attention", given.replace("T*", f"{C_TYPES[dtype]}*"))
+        return empty_kernel("attention", given)
     (_, heads, count, width), (_, groups, positions, made) = signature.shapes["q"], signature.shapes["value"]
     lanes = gcd(_KEYS, gcd(width, made))
     vector, suffix = (C_TYPES[kind], "") if lanes == 1 else (f"{C_TYPES[kind]}{lanes}", str(lanes))

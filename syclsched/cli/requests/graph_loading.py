@@ -9,9 +9,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syclsched.cli.options import FileOptions, build_workload
+from syclsched.cli.options import FileOptions, build_workload, unknown_graph
 from syclsched.cli.output_files import read_text
-from syclsched.errors import ArgumentError, did_you_mean
+from syclsched.errors import ArgumentError
 
 if TYPE_CHECKING:
     from syclsched.cli.requests.onnx_models import ModelWithInputs
@@ -43,12 +43,7 @@ def load_graph(name: str, ready: dict[str, Any], file: FileOptions) -> LoadedGra
         _refuse(said, name, "a graph from a file")
         return LoadedGraph(build_workload(name, **ready).graph, from_file=False)
     if not Path(name).exists() and Path(name).suffix == "" and "/" not in name:
-        raise ArgumentError(
-            f"there is no ready graph and no file {name!r}",
-            where="GRAPH",
-            hint=f"{did_you_mean(name, workloads.names())}Ready graphs: {', '.join(workloads.names())}. "
-            "Or give a file: WfFormat, STG, DOT, GraphML, JSON",
-        )
+        raise unknown_graph(name, "ONNX, WfFormat, STG, DOT, GraphML, JSON")
     _refuse(ready, name, "a ready graph")
     limits, units = Limits(), Units()
     return LoadedGraph(

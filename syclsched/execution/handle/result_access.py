@@ -35,11 +35,15 @@ from syclsched.model.graph_parts.argument_validation import validate_rows
 from syclsched.model.plan import Plan, PlannedRows
 from syclsched.model.recovery import Recovery
 from syclsched.model.task import ArrayRows
+from syclsched.model.text.units import listed
 from syclsched.oneapi.dpctl_interface import usm_arrays
 from syclsched.oneapi.fork_check import check_not_forked
 
 if TYPE_CHECKING:
     from syclsched.devices.opened_devices import OpenDevices
+
+#: Most names of arrays in a hint.
+_MOST_NAMES = 12
 
 
 def _not_kept(array: str) -> UnknownArrayError:
@@ -321,11 +325,13 @@ class ResultAccess(ABC):
         if planned is not None and (planned.temporary or not self.recoveries or name not in self._values):
             raise _not_kept(name)
         if name not in self._values:
-            known = {*(array.name for array in self.plan.arrays), *self._values, *self._joined}
+            known = {*(array.name for array in self.plan.arrays), *self._values, *self._joined} - {name}
             of_task = f"{name}.result"
-            hint = f"A result of that task is {of_task!r}" if of_task in known else did_you_mean(name, known).rstrip()
+            hint = did_you_mean(name, known) + f"There are {listed(sorted(known), _MOST_NAMES)}"
             raise UnknownArrayError(
-                "no task writes it, and no value was given for it", where=f"array {name!r}", hint=hint or None
+                "no task writes it, and no value was given for it",
+                where=f"array {name!r}",
+                hint=f"A result of that task is {of_task!r}" if of_task in known else hint,
             )
         return self._converted(host_value(self._values[name]).copy(), like)
 

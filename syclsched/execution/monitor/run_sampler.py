@@ -22,6 +22,7 @@ from syclsched.execution.monitor.lane_busy import LaneBusyMeter, busy_seconds
 from syclsched.execution.replay.replay import Replay
 from syclsched.model.plan import Plan
 from syclsched.model.profile import MAX_NAME
+from syclsched.model.text.units import shortened
 from syclsched.monitoring.status import EndedRun, Ending, GraphStatus, LaneStatus, MemoryStatus, RunStatus
 
 _LOGGER = logging.getLogger("syclsched")
@@ -365,7 +366,7 @@ def _plan_lanes(plan: Plan | None) -> list[LaneCount]:
 
 
 def _shown(text: str) -> str:
-    return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…"
+    return shortened(text, MAX_NAME)
 
 
 def _shown_or_none(text: str | None) -> str | None:

@@ -16,6 +16,7 @@ from syclsched.errors import StorageError
 from syclsched.execution.handle import run_observer
 from syclsched.execution.handle.resources import unfinished
 from syclsched.execution.monitor.run_sampler import RunSampler
+from syclsched.model.text.units import shortened
 from syclsched.monitoring.status import ProcessStatus
 from syclsched.monitoring.status_files import StatusFile
 
@@ -82,8 +83,7 @@ def _is_expected(error: Exception) -> bool:
 
 
 def _command() -> str:
-    text = " ".join(sys.orig_argv)
-    return text if len(text) <= _MOST_COMMAND else f"{text[:_MOST_COMMAND]}…"
+    return shortened(" ".join(sys.orig_argv), _MOST_COMMAND)
 
 
 class Monitoring:

@@ -10,6 +10,8 @@ from syclsched.errors import ArgumentError
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+#: Longest name of a family of tasks in tables and legends.
+_LONGEST_FAMILY = 44
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
@@ -58,6 +60,16 @@ def format_gap(gap: float, lower_bound_s: float) -> str:
     """Format the gap of a makespan, such as ``at most 3.2 % above the optimum (lower bound 1.200 ms)``."""
     above = " above" if gap <= 10.0 else ""
     return f"at most {format_excess(gap)}{above} the optimum (lower bound {format_seconds(lower_bound_s)})"
+
+
+def shortened(text: str, most: int, tail: int = 0) -> str:
+    """Return text of at most ``most`` characters: its beginning, and the last ``tail`` characters of its end."""
+    return text if len(text) <= most else f"{text[: most - tail - 1]}…{text[len(text) - tail :]}"
+
+
+def short_family(name: str) -> str:
+    """Return the name of a family of tasks for tables and legends; the digest at the end of long ones stays."""
+    return shortened(name, _LONGEST_FAMILY, tail=8)
 
 
 def plural(count: int, noun: str, nouns: str | None = None) -> str:

@@ -13,7 +13,7 @@ from syclsched.errors import GraphError, did_you_mean
 from syclsched.model.access import AccessMode, row_range_name
 from syclsched.model.platform import SEPARATE
 from syclsched.model.text.sections import Row, Section, facts, sections_text
-from syclsched.model.text.units import format_bytes, format_gap, format_ratio, format_seconds, plural
+from syclsched.model.text.units import format_bytes, format_gap, format_ratio, format_seconds, plural, shortened
 from syclsched.model.usm import PoolKey, PoolKeys, default_kind_reason
 
 if TYPE_CHECKING:  # plans print themselves by this module
@@ -457,7 +457,7 @@ def _copy_text(instruction: Instruction, rows: _Rows) -> str:
 def _clean(text: str, width: int = 80) -> str:
     """Escape control characters of text from a file, which could control the terminal, and shorten it."""
     safe = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text[: width + 1])
-    return safe if len(safe) <= width else safe[: width - 1] + "…"
+    return shortened(safe, width)
 
 
 def _some(items: Iterable[str], limit: int = MAX_LIST) -> str:

@@ -215,6 +215,10 @@ class BoundPlans:
         try:
             whole = self._model.full_shapes({**shapes, **carried})
             return whole if self._buckets is None else {**shapes, **whole}
+        except OpenDimensionError as error:
+            if self._state is not None:
+                error.hint = f"{error.hint}; 0 for a carried value that begins empty; or give it to reset()"
+            raise
         except ArgumentError as error:
             with suppress(OpenDimensionError):
                 self._model.full_shapes(shapes)  # raises an error about the call's own inputs

@@ -10,7 +10,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from syclsched.errors import ArgumentError, RemadeModelWarning, SyclschedError, ValueNeededError, did_you_mean
+from syclsched.errors import (
+    ArgumentError,
+    RemadeModelWarning,
+    SyclschedError,
+    ValueNeededError,
+    check_mapping,
+    did_you_mean,
+)
 from syclsched.frontends.onnx.importing.lengths import EXTENT_INPUT, CountedAxes, CountedSum
 from syclsched.kernels.groups import ceil_power_of_two
 from syclsched.onnx.call_inputs import CallValues
@@ -78,6 +85,7 @@ class Buckets:
         carried: Iterable[str] = (),
         pairs: Mapping[str, str] | None = None,
     ) -> None:
+        check_mapping(_WHERE, given, f"Give {{'batch': (1, 8)}}, {{'batch': 8}} or {{'batch': {POWERS!r}}}")
         #: Axes of the dimensions with buckets, by input of the graph.
         self._axes: dict[str, dict[int, str]] = {}
         inputs = (*model.graph_inputs, *model.defaulted)
@@ -162,10 +170,8 @@ class Buckets:
             if extents is None or not (extents[0] or counted):
                 continue
             before, after = extents
-            fixed, room = (
-                after - before - sum(known[each] for each in counted),
-                max(_LEAST_ROOM, ceil_power_of_two(after)),
-            )
+            fixed = after - before - sum(known[each] for each in counted)
+            room = max(_LEAST_ROOM, ceil_power_of_two(after))
             terms = (growth.name, *counted)
             counts = tuple(map(EXTENT_INPUT.format, terms))
             total = EXTENT_INPUT.format(" + ".join((*terms, f"{fixed} up to {room}")))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from syclsched.frontends.onnx.model_file.onnx_model import extent_by_name, summands
 from syclsched.onnx.model import OnnxModel
 from syclsched.onnx.specialised import Shapes
 
@@ -36,7 +37,7 @@ class Growth:
             return None
         given = {shapes[name][axis] for name, axis in self.total_axes if name in shapes}
         if not given:
-            given = {total for total in (_sum_of(each, known) for each in self.totals) if total is not None}
+            given = {total for total in (extent_by_name(each, known) for each in self.totals) if total is not None}
         before, after = *past, max(given, default=0)
         return (before, after) if len(given) == 1 and after > before else None
 
@@ -67,24 +68,13 @@ def growing_dimensions(model: OnnxModel, pairs: Mapping[str, str], given: Collec
             (name, axis, each)
             for name, dimensions in declared.items()
             for axis, each in enumerate(dimensions)
-            if isinstance(each, str) and each != dimension and (each in totals or dimension in _terms(each))
+            if isinstance(each, str) and each != dimension and (each in totals or dimension in summands(each))
         ]
         if given and not {dimension, *totals, *(each for _, _, each in others)}.isdisjoint(given):
             continue
         whole = (*dict.fromkeys([*totals, *(each for _, _, each in others)]),)
-        terms = dict.fromkeys(each for total in whole for each in _terms(total) if dimension in _terms(total))
+        terms = dict.fromkeys(each for total in whole for each in summands(total) if dimension in summands(total))
         appended = tuple(each for each in terms if each != dimension and not each.isdecimal())
         total_axes = tuple((name, axis) for name, axis, _ in others)
         growing.append(Growth(dimension, (*axes,), whole, total_axes, appended))
     return growing
-
-
-def _terms(dimension: str) -> list[str]:
-    """Return the summands of a dimension as exporters name it: ``past_sequence_length + 1``."""
-    return [each.strip() for each in dimension.split("+")]
-
-
-def _sum_of(dimension: str, known: Mapping[str, int]) -> int | None:
-    """Return the extent of a dimension by its name."""
-    found = [int(each) if each.isdecimal() else known.get(each) for each in _terms(dimension)]
-    return None if None in found else sum(each for each in found if each is not None)

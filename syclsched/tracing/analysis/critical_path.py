@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from syclsched.model.plan import Plan
-from syclsched.model.text.units import format_seconds, plural
+from syclsched.model.text.units import format_seconds, plural, short_family
 from syclsched.model.trace import Span
 from syclsched.tracing.analysis.causes import StartCauses, Via
 
@@ -191,7 +191,7 @@ def _changes(causes: StartCauses, plan: Plan | None, slowest: list[str]) -> list
         "memory enough": retimed_makespan_s(causes, memory=False),
     }
     for family in slowest:
-        tried[f"{family} in half the time"] = retimed_makespan_s(causes, factors={family: 0.5})
+        tried[f"{short_family(family)} in half the time"] = retimed_makespan_s(causes, factors={family: 0.5})
     if plan is not None:
         tried["twice the lanes"] = makespan_with_twice_the_lanes_s(causes, plan)
     found = [_Improvement(what, base_s - seconds) for what, seconds in tried.items()]

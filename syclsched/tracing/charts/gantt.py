@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syclsched.model.text.units import format_ratio, format_seconds, time_unit
+from syclsched.model.text.units import format_ratio, format_seconds, short_family, time_unit
 from syclsched.model.trace import Span, Trace
 from syclsched.tracing.analysis.lanes import busy_seconds, lane_order, merged
 from syclsched.tracing.charts.output import INK, OTHER_COLOUR, chart_text, save_chart, set_title
@@ -34,8 +34,6 @@ MAX_OUTLINED = 600
 _MIN_OUTLINED_SHARE = 0.004
 
 _WIDTH_IN = 13.0
-#: Maximum characters of a family name in the legend; merged tasks have long names.
-_MAX_LABEL_LENGTH = 44
 _ROW_IN = 0.42
 
 
@@ -173,7 +171,7 @@ def _legend(figure: Figure, colours: Mapping[str, str], spans: Sequence[Span], f
 
     named = [f for f, colour in colours.items() if colour != OTHER_COLOUR]
     keys = {style_key(s) for s in spans}
-    handles = [Patch(facecolor=colours[f], label=chart_text(f, _MAX_LABEL_LENGTH)) for f in named]
+    handles = [Patch(facecolor=colours[f], label=chart_text(short_family(f))) for f in named]
     if len(named) < len(colours):
         handles.append(Patch(facecolor=OTHER_COLOUR, label=f"{len(colours) - len(named)} other families"))
     for key, label in (("!copy", "copy"), ("!failed", "failed"), ("!cancelled", "cancelled")):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from syclsched.atomic_write import write_atomically
 from syclsched.errors import StorageError
+from syclsched.model.text.units import shortened
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,8 +41,7 @@ def ranked_colours(weights: Mapping[str, float]) -> dict[str, str]:
 
 def chart_text(text: str, most: int = 60) -> str:
     """Return text, at most ``most`` characters, escaped so that matplotlib does not parse it as mathematics."""
-    clean = _printable(text)
-    return _escape_mathtext(clean if len(clean) <= most else clean[: most - 1] + "…")
+    return _escape_mathtext(shortened(_printable(text), most))
 
 
 def set_title(figure: Figure, text: str) -> None:

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syclsched.model.plan import Candidate, Plan
-from syclsched.model.text.units import format_bytes, format_excess, format_gap, format_ratio, format_seconds, plural
+from syclsched.model.text.units import (
+    format_bytes,
+    format_excess,
+    format_gap,
+    format_ratio,
+    format_seconds,
+    plural,
+    short_family,
+)
 from syclsched.model.trace import Span, Trace
 from syclsched.model.views.printing import ranked_candidates, trials_text
 from syclsched.tracing.analysis.causes import StartCauses, find_start_causes
@@ -39,9 +47,6 @@ from syclsched.tracing.run_report import RunReport, make_report
 
 #: Numbers of tasks with the largest errors of prediction, and of steps of the critical path, that are listed.
 _MAX_ERRORS, _MAX_STEPS = 12, 24
-
-#: Maximum length of a family's name in the legend.
-_MAX_LABEL_LENGTH = 44
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +247,7 @@ def _timed(panel: Panel) -> list[TimedSpan]:
 
 
 def _legend(panels: Sequence[Panel], colours: Mapping[str, str]) -> str:
-    named = {_short(f): colour for f, colour in colours.items() if colour != OTHER_COLOUR}
+    named = {short_family(f): colour for f, colour in colours.items() if colour != OTHER_COLOUR}
     if len(named) < len(colours):
         named[f"{len(colours) - len(named)} other families"] = OTHER_COLOUR
     keys = {style_key(bar.span) for panel in panels for bar in panel.bars}
@@ -254,10 +259,6 @@ def _legend(panels: Sequence[Panel], colours: Mapping[str, str]) -> str:
     named |= {label: colour for label, (key, colour) in special.items() if key in keys}
     named["critical path"] = f"linear-gradient({INK} 0 3px,#eee 3px)"
     return legend(named)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _MAX_LABEL_LENGTH else name[: _MAX_LABEL_LENGTH - 1] + "…"
 
 
 def _idle(report: RunReport) -> str:

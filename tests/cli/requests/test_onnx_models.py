@@ -66,6 +66,39 @@ def test_a_batch_runs_in_the_plan_of_its_bucket(sizes: str, capsys: pytest.Captu
 
 
 @pytest.mark.sycl
+@pytest.mark.parametrize(("scheme", "most"), [("static", "0.1"), ("dynamic", "0.1"), ("none", "0.001")])
+def test_a_model_with_values_of_8_bits_may_differ_by_a_step(
+    scheme: str, most: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    helper, float32 = onnx.helper, onnx.TensorProto.FLOAT
+    first = {
+        "static": helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        "dynamic": helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "scale", "zero"]),
+    }
+    nodes = (
+        [first[scheme], helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"])] if scheme in first else []
+    )
+    nodes.append(helper.make_node("MatMul", ["d" if nodes else "x", "w"], ["y"]))
+    constants = {"w": np.ones((4, 2), np.float32)}
+    if scheme == "static":
+        constants |= {"scale": np.array(0.02, np.float32), "zero": np.array(0, np.int8)}
+    graph = helper.make_graph(
+        nodes,
+        "steps",
+        [helper.make_tensor_value_info("x", float32, [3, 4])],
+        [helper.make_tensor_value_info("y", float32, [3, 2])],
+        [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "steps.onnx")
+    done = call(
+        capsys, "run", tmp_path / "steps.onnx", "--devices", "cpu", "--no-calibrate", "--compare", "onnxruntime"
+    )
+    assert done.code == 0, done.err
+    assert f"at most {most}" in " ".join(done.out.split())
+
+
+@pytest.mark.sycl
 def test_excluded_implementations_are_not_planned(capsys: pytest.CaptureFixture[str]) -> None:
     done = call(
         capsys, "plan", MODEL, "--shape", "batch=1", "--devices", "cpu", "--no-calibrate", "--without", "onednn"
@@ -110,6 +143,10 @@ def test_plan_estimates_the_gain_of_further_hardware(capsys: pytest.CaptureFixtu
         ((), "--shape batch=1"),
         (("--shape", "batch=100000000000"), "bytes of memory"),
         (("--shape", "batch=a"), "is not a shape"),
+        (("--shape", "batch=1x3"), "'1x3' is no extent of the dimension 'batch'"),
+        (("--shape", "batch=1", "--shape", "batch=2"), "two values are given for 'batch'"),
+        (("--input", "image=one.npy", "--input", "one.npy"), "two values are given for 'image'"),
+        (("--input", "one.npy", "--input", "one.npy"), "the model has 1 input, and more"),
         (("--shape", "image=1x1x8x7"), "the model wants"),
         (("--input", "picture=random"), "no input 'picture'"),
         (("--input", "nothing.npy"), "cannot read"),
@@ -127,6 +164,7 @@ def test_mistakes_are_named(
     said: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    np.save("one.npy", np.ones((1, 1, 8, 8), np.float32))
     done = call(capsys, "run", MODEL, *arguments, "--devices", "cpu")
     assert done.code == 2, done
     assert said in " ".join(done.err.split())

@@ -243,6 +243,8 @@ def test_a_wrong_result_name_suggests_the_right_one() -> None:
     with syclsched.run(graph) as run:
         with pytest.raises(UnknownArrayError, match=r"A result of that task is 'total\.result'"):
             run.result("total")
+        with pytest.raises(UnknownArrayError, match=r"no value was given for it. There are numbers, total\.result"):
+            run.result("y")
         with pytest.raises(UnknownArrayError, match="Did you mean 'numbers'"):
             run.result("nubmers")
 

@@ -130,3 +130,10 @@ def test_odd_traces_have_a_page(tmp_path: Path, spans: tuple[object, ...]) -> No
 def test_an_unwritable_page_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot write the page"):
         save_report(random_trace(2), tmp_path / "nowhere" / "run.html")
+
+
+def test_the_legend_has_all_families_whose_long_names_begin_alike(tmp_path: Path) -> None:
+    spans = tuple(span(i, "cpu:0", i, i + 1.0, family=f"{'elementwise ' * 8}{i}") for i in range(3))
+    save_report(Trace("long", "none", spans, 3.0, 3.0), tmp_path / "run.html")
+    legend = content(tmp_path / "run.html").split('<div class="legend">')[1].split("</div>")[0]
+    assert legend.count("elementwise") >= 3 and "other families" not in legend

@@ -24,6 +24,8 @@ from syclsched.frontends.onnx.model_file.text_partition import partition
 OPSETS: Final = range(7, 29)
 #: Largest protobuf message.
 _MESSAGE_BYTES = (1 << 31) - 1
+#: Beginning of the text that Git has in place of a large file that was not fetched.
+_LFS_POINTER: Final = b"version https://git-lfs."
 #: Version of the format since which an initialiser of an input is a default value; before, every constant was an input.
 _DEFAULTS_IR: Final = 4
 
@@ -141,12 +143,18 @@ def _parse(onnx: Any, data: memoryview, where: str) -> tuple[Any, Mapping[int, m
         raise ModelError(
             f"it is no ONNX model, or one that was cut short: {len(data):,} bytes that protobuf cannot decode",
             where=where,
-            hint="Check that the file was downloaded or copied to its end",
+            hint=_damage_hint(data),
         ) from error
     if not proto.HasField("graph") or not proto.ir_version:
-        what = "the file is empty" if not data else "it is no ONNX model: there is no graph in it"
-        raise ModelError(what, where=where, hint="Git LFS pointers and other small files are often taken for models")
+        what = "it is empty" if not data else "it is no ONNX model: there is no graph in it"
+        raise ModelError(what, where=where, hint=_damage_hint(data))
     return proto, raw
+
+
+def _damage_hint(data: memoryview) -> str:
+    if bytes(data[: len(_LFS_POINTER)]) == _LFS_POINTER:
+        return "It is a pointer of Git LFS: fetch the model with git lfs pull"
+    return "Check that the file was downloaded or copied to its end, and is a model"
 
 
 def _with_raw_data(proto: Any, raw: Mapping[int, memoryview]) -> Any:

@@ -26,6 +26,19 @@ def extents_text(extents: Iterable[object]) -> str:
     return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
 
+def summands(dimension: str) -> list[str]:
+    """Return the summands of a dimension as exporters name it: ``past_sequence_length + 1``."""
+    return [each.strip() for each in dimension.split("+")]
+
+
+def extent_by_name(dimension: str, known: Mapping[str, int]) -> int | None:
+    """Return the extent of a dimension: known, or a sum of known ones by its name."""
+    if dimension in known:
+        return known[dimension]
+    found = [int(each) if each.isdecimal() else known.get(each) for each in summands(dimension)]
+    return None if None in found else sum(each for each in found if each is not None)
+
+
 @dataclass(frozen=True, slots=True)
 class DeclaredValue:
     """The declaration of a graph's input or output."""

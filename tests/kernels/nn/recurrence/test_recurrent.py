@@ -95,6 +95,22 @@ def test_few_hidden_units(run: Any, cell: str, hidden: int) -> None:
         close(run(operation, name, arrays, ("w", "r"))["y"], on_host(operation, arrays), "float32", 20)
 
 
+@pytest.mark.sycl
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_empty_batch_with_lengths_is_computed(run: Any, dtype: str) -> None:
+    arrays = {
+        "y": unwritten((3, 0, 8), dtype),
+        "h": unwritten((0, 8), dtype),
+        "x": np.zeros((3, 0, 5), dtype),
+        "w": np.zeros((5, 8), dtype),
+        "r": np.zeros((8, 8), dtype),
+        "b": np.zeros(8, dtype),
+        "lengths": np.zeros(0, np.int64),
+    }
+    found = run(nn.recurrent("rnn", (TANH,), last=True, lengths=True), "opencl-c-groups", arrays)
+    assert found["y"].shape == (3, 0, 8)
+
+
 @pytest.mark.parametrize("cell", [*CELLS])
 def test_both_directions_have_the_same_code(cell: str) -> None:
     """Equal code lets their launches be joined."""
