@@ -93,6 +93,10 @@ dilations into account, which the reference implementation and ONNX Runtime (1.3
 `ceil_mode` the number of windows is rounded up, as onnx's shape inference and ONNX Runtime do; the formula in the text
 rounds down.
 
+A window larger than its axis with pads is refused; where the extent follows from values, there are no windows, as the
+formula of `MaxPool` says, rounded down. ONNX Runtime (1.32) rounds towards zero: one window if less than a stride is
+missing.
+
 Arithmetic of integers wraps around beyond their range, reductions included, as in NumPy. ONNX Runtime (1.32) reduces
 integers of 32 and 64 bits in double precision: sums beyond the range become the largest or least number, and those of
 64 bits are rounded. Means are never beyond. `ReduceLogSumExp` of integers is the logarithm in double precision,
