@@ -97,6 +97,10 @@ A window larger than its axis with pads is refused; where the extent follows fro
 formula of `MaxPool` says, rounded down. ONNX Runtime (1.32) rounds towards zero: one window if less than a stride is
 missing.
 
+A sequence of no steps leaves the initial states of `RNN`, `GRU` and `LSTM`; ONNX Runtime (1.32) returns zeros. Without
+`activation_alpha`, `ThresholdedRelu` within these has the default of the operator of this name, 1, and `ScaledTanh` has
+factors of 1; ONNX Runtime takes 0 for both.
+
 Arithmetic of integers wraps around beyond their range, reductions included, as in NumPy. ONNX Runtime (1.32) reduces
 integers of 32 and 64 bits in double precision: sums beyond the range become the largest or least number, and those of
 64 bits are rounded. Means are never beyond. `ReduceLogSumExp` of integers is the logarithm in double precision,
