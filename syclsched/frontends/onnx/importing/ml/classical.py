@@ -16,6 +16,7 @@ from syclsched.frontends.onnx.importing.ml.class_scores import (
     numbers_of,
     output_scores,
     predicted_label,
+    transformed,
 )
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
@@ -171,9 +172,7 @@ def _zip_map(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
 @imports("LinearRegressor", domain=ML)
 def _linear_regressor(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x = _matrix(b, inputs.required(0, "X"))
-    if node.text("post_transform", "NONE") != "NONE":
-        raise UnsupportedFormError
-    return [_linear(b, node, x, node.integer("targets", 1))]
+    return [transformed(b, _linear(b, node, x, node.integer("targets", 1)), node.text("post_transform", "NONE"))]
 
 
 @imports("LinearClassifier", domain=ML)
