@@ -152,6 +152,11 @@ def test_svm_classifier(kernel: str, classes: int) -> None:
     same("SVMClassifier", X, outputs=2, **svm(classes, kernel_type=kernel))
 
 
+@pytest.mark.parametrize(("classes", "post"), [(2, "LOGISTIC"), (3, "LOGISTIC"), (3, "SOFTMAX"), (3, "SOFTMAX_ZERO")])
+def test_svm_classifier_transforms_its_scores(classes: int, post: str) -> None:
+    same("SVMClassifier", X, outputs=2, **svm(classes, kernel_type="RBF", post_transform=post))
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_probabilities_of_a_svm_classifier_are_libsvms(classes: int) -> None:
     pairs = classes * (classes - 1) // 2
