@@ -54,9 +54,9 @@ given. The tests do so.
 
 Of the domain of classical machine learning, `ai.onnx.ml`, as exported from scikit-learn, XGBoost and LightGBM, devices
 execute {classical}, with exceptions: trees whose
-nodes use different comparisons, the transforms SOFTMAX_ZERO and PROBIT, and probabilities of support vectors run on
-the host. Rows traverse all trees at once, level by level. Labels that are text, of
-classifiers and of `LabelEncoder` from integers, and the maps of `ZipMap` are made by the host of the outputs.
+nodes use different comparisons, or sets, the transform PROBIT, those of one score for two classes by SOFTMAX, and
+probabilities of support vectors run on the host. Rows traverse all trees at once, level by level. Labels that are
+text, of classifiers and of `LabelEncoder` from integers, and the maps of `ZipMap` are made by the host of the outputs.
 
 Of the domain `ai.onnx.preview.training`, devices execute {training} and `Gradient`, which gives
 the derivatives of the sum of a value's elements by initialisers, inputs or values between, also where other values are
@@ -92,6 +92,19 @@ onnx's reference implementation (1.23) moves the windows if `ceil_mode` adds mor
 dilations into account, which the reference implementation and ONNX Runtime (1.32) do not. With `auto_pad=VALID` and
 `ceil_mode` the number of windows is rounded up, as onnx's shape inference and ONNX Runtime do; the formula in the text
 rounds down.
+
+A window larger than its axis with pads is refused; where the extent follows from values, there are no windows, as the
+formula of `MaxPool` says, rounded down. ONNX Runtime (1.32) rounds towards zero: one window if less than a stride is
+missing.
+
+A sequence of no steps leaves the initial states of `RNN`, `GRU` and `LSTM`; ONNX Runtime (1.32) returns zeros. Without
+`activation_alpha`, `ThresholdedRelu` within these has the default of the operator of this name, 1, and `ScaledTanh` has
+factors of 1; ONNX Runtime takes 0 for both.
+
+Numbers of `post_transform` of `TreeEnsemble` are those of ONNX: 1 is SOFTMAX, and 2 LOGISTIC; ONNX Runtime (1.32) takes
+them the other way round. A single target is transformed, too, which ONNX Runtime leaves as it is. The label of
+`TreeEnsembleClassifier` is that of the largest score, also of two classes with a score each, for which ONNX Runtime
+returns 0 or 1, whatever the labels are, and a class to which no leaf gives a score has the score 0.
 
 Arithmetic of integers wraps around beyond their range, reductions included, as in NumPy. ONNX Runtime (1.32) reduces
 integers of 32 and 64 bits in double precision: sums beyond the range become the largest or least number, and those of

@@ -14,13 +14,13 @@ from support.small_models import imported, model_of
 from syclsched.frontends.onnx.model_file.dtypes import NUMBERS
 
 
-def model(operator: str, inputs: dict[str, Any], outputs: int = 1, **attributes: Any) -> Any:
-    """Return a model of one node, and the names of its outputs."""
+def model(operator: str, inputs: dict[str, Any], outputs: int = 1, *, version: int = 3, **attributes: Any) -> Any:
+    """Return a model of one node, of a version of ai.onnx.ml."""
     names = [f"y{i}" for i in range(outputs)]
     node = helper.make_node(operator, list(inputs), names, domain="ai.onnx.ml", **attributes)
     dtypes = {name: NUMBERS[value.dtype.name] for name, value in inputs.items()}
     made = model_of([node], {name: value.shape for name, value in inputs.items()}, names, dtypes=dtypes)
-    made.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    made.opset_import.append(helper.make_opsetid("ai.onnx.ml", version))
     for value in made.graph.output:
         value.type.Clear()
     return made

@@ -83,6 +83,12 @@ def test_linear_regressor(targets: int) -> None:
     same("LinearRegressor", X[:1], coefficients=weights, targets=targets)
 
 
+@pytest.mark.parametrize("post", ["LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+def test_linear_regressor_transforms_its_targets(post: str) -> None:
+    weights = [*array(8).tolist(), *[0.0] * 4]
+    same("LinearRegressor", X, coefficients=weights, targets=3, post_transform=post)
+
+
 @pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX"])
 @pytest.mark.parametrize("labels", [[0, 1, 2], [30, 10, 20], [3, 8]])
 def test_linear_classifier(post: str, labels: list[int]) -> None:
@@ -144,6 +150,11 @@ def svm(classes: int, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("classes", [2, 3])
 def test_svm_classifier(kernel: str, classes: int) -> None:
     same("SVMClassifier", X, outputs=2, **svm(classes, kernel_type=kernel))
+
+
+@pytest.mark.parametrize(("classes", "post"), [(2, "LOGISTIC"), (3, "LOGISTIC"), (3, "SOFTMAX"), (3, "SOFTMAX_ZERO")])
+def test_svm_classifier_transforms_its_scores(classes: int, post: str) -> None:
+    same("SVMClassifier", X, outputs=2, **svm(classes, kernel_type="RBF", post_transform=post))
 
 
 @pytest.mark.parametrize("classes", [2, 3])

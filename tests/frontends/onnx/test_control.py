@@ -50,6 +50,23 @@ def test_both_branches_are_computed_for_a_runtime_condition(condition: bool) -> 
     assert np.array_equal(got, np.abs(X) + X if condition else -np.abs(X))
 
 
+def test_values_of_a_body_may_have_the_names_of_results_of_its_node() -> None:
+    """Outside, these names are not visible before the node has been computed."""
+    line = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [node("Add", ["total", "each"], ["s"]), node("Neg", ["s"], ["out"]), node("Abs", ["out"], ["last"])],
+        "body",
+        [line("total", FLOAT, ()), line("each", FLOAT, ())],
+        [line("s", FLOAT, ()), line("out", FLOAT, ())],
+    )
+    scan = node("Scan", ["zero", "x"], ["s", "out"], body=body, num_scan_inputs=1)
+    model = model_of([scan, node("Neg", ["out"], ["last"])], {"x": (3,)}, ["s", "out", "last"], {"zero": np.float32(0)})
+    got = evaluate(imported(model), {"x": X})
+    assert got["s"] == 2
+    assert np.array_equal(got["out"], -np.cumsum(X))
+    assert np.array_equal(got["last"], np.cumsum(X))
+
+
 def chain(length: int, size: int = 3) -> Any:
     """Return a branch with this many nodes, whose result has this many elements."""
     names = ["a", *(f"v{number}" for number in range(length - 2)), "last"]

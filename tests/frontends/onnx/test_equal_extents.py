@@ -38,12 +38,20 @@ CONSTANTS = {
     "first": np.array([0]),
     "one": np.array(1),
     "zero": np.array(0),
+    "pictures": np.array([1, -1, 1, 1]),
+    "halves": np.array([2, -1]),
+    "row": np.array([1, -1]),
+    "pair": np.array([[0, 0], [0, 0]]),
+    "kernel": np.arange(6, dtype=np.float32).reshape(2, 3, 1, 1),
+    "spread": np.arange(6, dtype=np.float32).reshape(3, 2, 1, 1),
+    "scale": np.array([1, 2, 3], np.float32),
 }
 #: Three, two and one elements that differ, of five.
 THREE, OTHERS, TWO, ONE = (
     np.array(x, np.float32) for x in ([1, 2, 2, 3, 1], [4, 6, 5, 5, 4], [1, 2] * 2 + [1], [2] * 5)
 )
 UNIQUE = node("Unique", ["x"], ["u"])
+PICTURES = node("Reshape", ["u", "pictures"], ["p"])
 
 
 def compiled(nodes: list[Any], shapes: dict[str, Any], outputs: dict[str, int] | None = None) -> tuple[Any, Any]:
@@ -107,6 +115,11 @@ def test_a_bound_below_the_fixed_extent_leaves_a_single_element() -> None:
         [node("ScatterElements", ["x", "order", "u"], ["y"])],
         [node("ScatterND", ["x", "places", "u"], ["y"])],
         [node("Split", ["u", "parts"], ["y", "z"], axis=0)],
+        [PICTURES, node("BatchNormalization", ["p", *["scale"] * 4], ["y"])],
+        [PICTURES, node("InstanceNormalization", ["p", "scale", "scale"], ["y"])],
+        [PICTURES, node("Conv", ["p", "kernel"], ["y"])],
+        [PICTURES, node("ConvTranspose", ["p", "spread"], ["y"])],
+        [node("LayerNormalization", ["u", "scale", "scale"], ["y"])],
         [
             node("Unsqueeze", ["u", "first"], ["lined"]),
             node("Cast", ["lined"], ["numbers"], to=7),
@@ -119,6 +132,15 @@ def test_a_bound_below_the_fixed_extent_leaves_a_single_element() -> None:
 def test_a_length_must_be_the_fixed_extent(nodes: list[Any]) -> None:
     outputs = {"y": 1, "z": 1} if nodes[0].op_type == "Split" else {"y": 1}
     check([UNIQUE, *nodes], [{"x": x} for x in (THREE, OTHERS)], [{"x": x} for x in (TWO, ONE)], outputs)
+
+
+def test_an_inferred_extent_leaves_no_elements() -> None:
+    check([UNIQUE, node("Reshape", ["u", "halves"], ["y"])], [{"x": TWO}, {"x": TWO + 1}], [{"x": THREE}, {"x": ONE}])
+
+
+def test_indices_are_no_more_than_the_elements_of_other_axes() -> None:
+    nodes = [node("Reshape", ["u", "row"], ["r"]), node("GatherElements", ["r", "pair"], ["y"], axis=0)]
+    check([UNIQUE, *nodes], [{"x": x} for x in (THREE, OTHERS, TWO)], [{"x": ONE}])
 
 
 def test_the_axis_of_a_single_element_is_left_out() -> None:

@@ -166,6 +166,8 @@ def test_layer_normalisations_in_the_domain_of_onnx() -> None:
     inputs = {"x": array(2, 3, 8), "g": array(3, 8)}
     same("SimplifiedLayerNormalization", inputs, domain="", axis=1, version=12)
     same("LayerNormalization", {"x": array(2, 3, 8), "g": array(8), "b": array(8)}, domain="", axis=-1, version=12)
+    for shape in ((1, 1, 8), (2, 1, 1), (3, 8)):  # broadcast to the normalised value
+        same("LayerNormalization", {"x": array(2, 3, 8), "g": array(*shape)}, domain="", axis=-1, version=17)
 
 
 @pytest.mark.parametrize("skip", [(2, 3, 8), (1, 3, 8), (3, 8)])

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("onnx", reason="the package onnx is not installed")
 pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
 
+from onnx import numpy_helper
 from support.beside_runtime import session
 from support.host_evaluation import evaluate
 from support.ml_nodes import model, same
@@ -76,6 +77,77 @@ def test_rows_of_other_numbers() -> None:
     same("TreeEnsembleRegressor", X[:1], **forest(1, what="target", n_targets=1))
 
 
+@pytest.mark.parametrize("how", ["MIN", "MAX"])
+def test_a_target_without_leaves_is_zero(how: str) -> None:
+    said = forest(2, what="target", n_targets=3, aggregate_function=how)
+    same("TreeEnsembleRegressor", X, **said)
+
+
+@pytest.mark.parametrize("post", ["LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+def test_regressor_transforms_its_targets(post: str) -> None:
+    said = forest(2, what="target", n_targets=3, post_transform=post)  # the last target is 0
+    same("TreeEnsembleRegressor", X, **said)
+
+
+def ensemble(mode: int, dtype: Any, **more: Any) -> dict[str, Any]:
+    """Return attributes of a TreeEnsemble: three levels of nodes, and a tree that is a leaf."""
+
+    def tensor(values: Any, kind: Any = dtype) -> Any:
+        return numpy_helper.from_array(np.array(values, kind))
+
+    return {
+        "version": 5,
+        "n_targets": 2,
+        "tree_roots": [2, 0, 3],
+        "nodes_featureids": [1, 0, 3, 2, 2],
+        "nodes_modes": tensor([mode] * 5, np.uint8),
+        "nodes_splits": tensor([X[2, 1], X[4, 0], 0, 0, 0.25]),
+        "nodes_falseleafs": [0, 0, 1, 1, 1],
+        "nodes_falsenodeids": [1, 4, 2, 4, 1],
+        "nodes_trueleafs": [1, 1, 1, 1, 1],
+        "nodes_truenodeids": [0, 3, 1, 4, 5],
+        "leaf_targetids": [0, 1, 0, 1, 1, 0],
+        "leaf_weights": tensor([0.5, -1, 2, 0.125, 0.25, -3]),
+        **more,
+    }
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("mode", range(6))
+def test_ensemble_of_nodes_and_leaves(mode: int, dtype: Any) -> None:
+    x = np.concatenate([X, np.full((1, 4), np.nan), np.full((1, 4), -np.inf)]).astype(dtype)
+    same("TreeEnsemble", x, **ensemble(mode, dtype))
+    same("TreeEnsemble", x, **ensemble(mode, dtype, nodes_missing_value_tracks_true=[1, 0, 1, 0, 1]))
+    for how in (0, 2, 3):
+        same("TreeEnsemble", x[:2], **ensemble(mode, dtype, aggregate_function=how))
+
+
+def test_transforms_of_an_ensemble_are_numbered_as_onnx_says() -> None:
+    """ONNX Runtime 1.32 takes 1 for LOGISTIC and 2 for SOFTMAX."""
+    for number, name in ((1, 2), (2, 1), (3, 3)):
+        made = model("TreeEnsemble", {"x": X}, **ensemble(0, np.float32, post_transform=number))
+        other = model("TreeEnsemble", {"x": X}, **ensemble(0, np.float32, post_transform=name))
+        (got,) = evaluate(imported(made), {"x": X}).values()
+        assert np.allclose(got, session(other).run(None, {"x": X})[0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"nodes_featureids": [1, 0, 9, 2, 2]}, "features 0 to 9 of 4"),
+        ({"nodes_falsenodeids": [1, 7, 2, 4, 1]}, "node 1 leads to 7 of 5"),
+        ({"nodes_truenodeids": [0, 6, 1, 4, 5]}, "node 1 leads to 6 of 6"),
+        ({"nodes_falsenodeids": [0, 4, 2, 4, 1]}, "cycle"),
+        ({"tree_roots": [5]}, "begin at"),
+        ({"leaf_targetids": [0, 1, 0, 1, 1, 2]}, "targets"),
+        ({"nodes_trueleafs": [1]}, "differ in length"),
+    ],
+)
+def test_a_malformed_ensemble_is_refused(changed: dict[str, Any], what: str) -> None:
+    with pytest.raises(ModelError, match=what):
+        imported(model("TreeEnsemble", {"x": X}, **ensemble(0, np.float32, **changed)))
+
+
 @pytest.mark.parametrize("tracks", [None, [0] * 11, [0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0]])
 def test_missing_values_follow_the_configured_branch(tracks: list[int] | None) -> None:
     x = X.copy()
@@ -112,7 +184,7 @@ def test_an_ensemble_of_trees_is_one_task() -> None:
     assert [node.kind for node in network.nodes] == ["trees", "arg"]
 
 
-@pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX"])
+@pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
 @pytest.mark.parametrize("labels", [[0, 1, 2], [7, 3, 5]])
 def test_classifier(post: str, labels: list[int]) -> None:
     said = forest(len(labels), what="class", classlabels_int64s=labels, post_transform=post)

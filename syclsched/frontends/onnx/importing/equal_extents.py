@@ -53,7 +53,31 @@ def joined_alike(
     made = list(inputs)
     for places, broadcasts in _equal_axes(kind, [() if each is None else b.shape(each) for each in inputs], attributes):
         made = _alike(b, made, places, broadcasts=broadcasts)
+    if kind in ("gather_elements", "scatter_elements"):
+        _assume_within(b, made[0] or "", made[1] or "", attributes["axis"])
     return made
+
+
+def _assume_within(b: AssumingBuilder, x: str, indices: str, axis: int) -> None:
+    """Let runs check that indices along an axis are no more, along the others, than the elements that count."""
+    for length in b.lengths.get(x, ()):
+        if length.axis == axis or length.axis >= len(b.shape(indices)):
+            continue
+        most = b.length_along(indices, length.axis)
+        limit: Any = ("const", b.shape(indices)[length.axis], "int64") if most is None else 1
+        fits = ("cast", "int64", ("greater_equal", 0, limit))
+        if most != length.count:
+            assume(b, b.elementwise(fits, *filter(None, (length.count, most))), "the extents of its indices", 1)
+
+
+def with_extents_of(b: AssumingBuilder, x: str, name: str | None) -> str:
+    """Return a value with the extents, where these are known and not 1, of one that is broadcast to it."""
+    shape = () if name is None or b.observed is None else b.shape(name)
+    before = len(b.shape(x)) - len(shape)
+    for axis, extent in enumerate(shape):
+        if before + axis >= 0 and extent != 1 and b.length_along(name or "", axis) is None:
+            x = with_extent(b, x, before + axis, extent)
+    return x
 
 
 def with_extent(b: AssumingBuilder, x: str, axis: int, extent: int, *, broadcasts: bool = False) -> str:
@@ -117,6 +141,10 @@ def _equal_axes(
         for axis in range(ranks[0]):
             if axis != attributes["axis"]:
                 yield [(i, axis) for i in range(len(shapes))], False
+    elif kind in ("batch_norm", "group_norm"):
+        yield [(0, 1), *((i, 0) for i in range(1, len(shapes)))], False
+    elif kind == "conv_transpose" or (kind == "conv" and attributes["groups"] == 1):
+        yield [(0, 1), (1, 1 if kind == "conv" else 0)], False
     elif kind == "scatter_elements" and ranks[1] == ranks[2]:
         for axis in range(ranks[1]):
             yield [(1, axis), (2, axis)], False

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def read_graph(
     where: str,
     folder: Path | None,
     limits: ModelLimits,
-    outside: frozenset[str] = frozenset(),
+    outside: AbstractSet[str] = frozenset(),
     depth: int = 0,
     raw: Mapping[int, memoryview] | None = None,
     is_part: bool = False,
@@ -102,7 +103,7 @@ class _NodeReader:
         self._folder, self._limits, self._depth = folder, limits, depth
         self._names: set[str] = set()
 
-    def read(self, protos: Iterable[Any], given: frozenset[str]) -> tuple[ModelNode, ...]:
+    def read(self, protos: Iterable[Any], given: AbstractSet[str]) -> tuple[ModelNode, ...]:
         """Return the checked nodes in topological order."""
         listed = list(protos)
         made: dict[str, str] = {}
@@ -115,11 +116,13 @@ class _NodeReader:
                     )
                 if name:
                     made[name] = _label(proto)
-        ordered = sorted_nodes(listed, given, self._where)
-        visible = given | set(made)
-        return tuple(self._node(proto, visible) for proto in ordered)
+        visible, nodes = set(given), []
+        for proto in sorted_nodes(listed, given, self._where):
+            nodes.append(self._node(proto, visible))
+            visible.update(name for name in proto.output if name)  # graphs of this node may have values of these names
+        return tuple(nodes)
 
-    def _node(self, proto: Any, visible: frozenset[str]) -> ModelNode:
+    def _node(self, proto: Any, visible: AbstractSet[str]) -> ModelNode:
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         where = f"{self._where}, node {_label(proto)}"
         self._check_schema(proto, domain, where)
@@ -195,7 +198,7 @@ class _NodeReader:
                     where=where,
                 )
 
-    def _attribute(self, proto: Any, where: str, visible: frozenset[str]) -> Any:
+    def _attribute(self, proto: Any, where: str, visible: AbstractSet[str]) -> Any:
         kind = self._onnx.AttributeProto
         if proto.ref_attr_name:
             raise ModelError("it refers to an attribute of a function, and this is none", where=where)
@@ -221,7 +224,7 @@ class _NodeReader:
             return tuple(self._graph(graph, where, visible) for graph in proto.graphs)
         return None  # types and optional values: only unsupported operators have them
 
-    def _graph(self, proto: Any, where: str, visible: frozenset[str]) -> ModelGraph:
+    def _graph(self, proto: Any, where: str, visible: AbstractSet[str]) -> ModelGraph:
         return read_graph(
             self._onnx,
             proto,

@@ -44,15 +44,30 @@ def predicted_label(b: NetworkBuilder, scores: str, labels: Labels, *, threshold
 
 def output_scores(b: NetworkBuilder, scores: str, post: str, *, second: str | None = None) -> str:
     """Return the output scores of a classifier, after post-processing."""
-    if post not in ("NONE", "LOGISTIC", "SOFTMAX") or (post == "SOFTMAX" and second is not None):
+    if post not in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO") or (post[:7] == "SOFTMAX" and second is not None):
         raise UnsupportedFormError
     if second == "rest" and post == "NONE":
         return b.concat([b.elementwise(("sub", ("const", 1.0), 0), scores), scores], 1)
     if second is not None:
         scores = b.concat([b.elementwise(("neg", 0), scores), scores], 1)
+    return transformed(b, scores, post)
+
+
+def transformed(b: NetworkBuilder, scores: str, post: str) -> str:
+    """Return rows of scores after post-processing."""
+    if post == "NONE":
+        return scores
     if post == "LOGISTIC":
         return b.elementwise(("sigmoid", 0), scores)
-    return b.emit("softmax", [scores], axis=1, log=False) if post == "SOFTMAX" else scores
+    if post == "SOFTMAX":
+        return b.emit("softmax", [scores], axis=1, log=False)
+    if post != "SOFTMAX_ZERO":
+        raise UnsupportedFormError
+    # Scores of 0 stay, the others are divided by the sum of these.
+    most = b.reduce("max", scores, (1,))
+    is_zero = ("less_equal", ("abs", 0), ("const", 1e-7, b.dtype(scores)))
+    powers = b.elementwise(("where", is_zero, ("const", 0.0, b.dtype(scores)), ("exp", ("sub", 0, 1))), scores, most)
+    return b.elementwise(("div", 0, 1), powers, b.reduce("sum", powers, (1,)))
 
 
 def floating(b: NetworkBuilder, x: str) -> str:

@@ -16,6 +16,7 @@ from syclsched.frontends.onnx.importing.ml.class_scores import (
     numbers_of,
     output_scores,
     predicted_label,
+    transformed,
 )
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
@@ -171,9 +172,7 @@ def _zip_map(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
 @imports("LinearRegressor", domain=ML)
 def _linear_regressor(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x = _matrix(b, inputs.required(0, "X"))
-    if node.text("post_transform", "NONE") != "NONE":
-        raise UnsupportedFormError
-    return [_linear(b, node, x, node.integer("targets", 1))]
+    return [transformed(b, _linear(b, node, x, node.integer("targets", 1)), node.text("post_transform", "NONE"))]
 
 
 @imports("LinearClassifier", domain=ML)
@@ -222,7 +221,7 @@ def _svm_classifier(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names
     features, counts = b.shape(x)[1], node.integers_or("vectors_per_class")
     weights, vectors, rho = (numbers_of(node, name) for name in ("coefficients", "support_vectors", "rho"))
     labels = class_labels(b, node, "classlabels_ints")
-    if not counts or node.attributes.get("prob_a") or node.text("post_transform", "NONE") != "NONE":
+    if not counts or node.attributes.get("prob_a"):
         raise UnsupportedFormError
     classes, count = len(labels), sum(counts)
     pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
@@ -239,7 +238,8 @@ def _svm_classifier(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names
     made = _product(b, _kernels(b, node, x, vectors.reshape(count, features)), joined, rho)
     won = b.elementwise(("cast", "float32", ("greater", 0, ("const", 0.0))), made)
     label = predicted_label(b, _product(b, won, wins, (wins < 0).sum(axis=0).astype(np.float32)), labels)
-    return [label, output_scores(b, made, "NONE", second="negative" if classes == 2 else None)]
+    post = node.text("post_transform", "NONE")
+    return [label, output_scores(b, made, post, second="negative" if classes == 2 else None)]
 
 
 def _kernels(b: NetworkBuilder, node: ModelNode, x: str, vectors: Array) -> str:

@@ -16,6 +16,7 @@ from syclsched.frontends.onnx.importing.ml.class_scores import (
     numbers_of,
     output_scores,
     predicted_label,
+    transformed,
 )
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
@@ -30,6 +31,12 @@ _RULES: Final = {
     "BRANCH_EQ": ("==", False, False),
     "BRANCH_NEQ": ("==", True, False),
 }
+#: Functions that aggregate the weights of leaves, in the order of TreeEnsemble's numbers.
+_AGGREGATES: Final = ("AVERAGE", "SUM", "MIN", "MAX")
+#: Post-processing, in the order of TreeEnsemble's numbers.
+_TRANSFORMS: Final = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+#: Modes of TreeEnsemble's nodes by their numbers. Membership of a set is left to the host.
+_MODES: Final = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +70,31 @@ def _tree_regressor(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names
     forest = _forest(b, _nodes(b, node, b.dtype(x), b.shape(x)[1]))
     targets = node.integer("n_targets", 1)
     base = numbers_of(node, "base_values")
-    if node.text("post_transform", "NONE") != "NONE" or targets < 1 or base.size not in (0, 1, targets):
+    if targets < 1 or base.size not in (0, 1, targets):
         raise UnsupportedFormError
     how = node.text("aggregate_function", "SUM")
-    if how not in ("SUM", "AVERAGE", "MIN", "MAX"):
+    if how not in _AGGREGATES:
         raise b.wrong(f"aggregate_function is {how!r}, expected SUM, AVERAGE, MIN or MAX")
     weights, is_given = _weights(b, node, forest, "target", targets)
-    if how in ("MIN", "MAX"):
-        weights[~is_given] = np.finfo(weights.dtype).max if how == "MIN" else np.finfo(weights.dtype).min
-    elif how == "AVERAGE":
-        weights /= len(forest.roots)
-    return [_combined(b, x, forest, weights, base, {"MIN": "min", "MAX": "max"}.get(how, "sum"))]
+    made = _aggregated(b, x, forest, weights, is_given, base, how)
+    return [b.cast(transformed(b, made, node.text("post_transform", "NONE")), "float32")]
+
+
+def _aggregated(
+    b: NetworkBuilder, x: str, forest: _Forest, weights: Array, is_given: Array, base: Array, how: str
+) -> str:
+    """Return the weights of the leaves aggregated over all trees; 0 for a target without any, plus the base values."""
+    if how == "AVERAGE":
+        weights = weights / len(forest.roots)
+    if how not in ("MIN", "MAX"):
+        return _combined(b, x, forest, weights, base, "sum")
+    limits = np.finfo(weights.dtype)
+    none = float(limits.max if how == "MIN" else limits.min)
+    made = _combined(b, x, forest, np.where(is_given, weights, weights.dtype.type(none)), base[:0], how.lower())
+    if not is_given.all():
+        kind = b.dtype(made)
+        made = b.elementwise(("where", ("equal", 0, ("const", none, kind)), ("const", 0.0, kind), 0), made)
+    return _with_base(b, made, base)
 
 
 @imports("TreeEnsembleClassifier", domain=ML)
@@ -92,12 +113,76 @@ def _tree_classifier(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Name
         weights = weights[:, list(known)]
         if base.size == 2:
             raise UnsupportedFormError
-    made = _combined(b, x, forest, weights, base, "sum")
+    made = b.cast(_combined(b, x, forest, weights, base, "sum"), "float32")
     post = node.text("post_transform", "NONE")
     if single:
         label = predicted_label(b, made, labels, threshold=0.5 if positive else 0.0)
         return [label, output_scores(b, made, post, second="rest" if positive else "negative")]
     return [predicted_label(b, made, labels), output_scores(b, made, post)]
+
+
+@imports("TreeEnsemble", domain=ML)
+def _tree_ensemble(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    """Import TreeEnsemble, of which inner nodes and leaves are listed apart."""
+    given = inputs.required(0, "X")
+    x = _rows(b, given)
+    nodes, leaf_of = _nodes_and_leaves(b, node, b.dtype(x), b.shape(x)[1])
+    forest = _forest(b, nodes)
+    how, post = node.integer("aggregate_function", 1), node.integer("post_transform")
+    if not 0 <= how < len(_AGGREGATES) or not 0 <= post < len(_TRANSFORMS):
+        raise b.wrong(f"aggregate_function is {how}, and post_transform {post}")
+    targets, ids = node.integer("n_targets", 1), node.integers_or("leaf_targetids")
+    values = node.attributes["leaf_weights"].reshape(-1).astype(b.dtype(x))
+    if len(ids) != values.size or any(not 0 <= each < targets for each in ids):
+        raise b.wrong(f"{values.size} weights of leaves for targets {ids} of {targets}")
+    leaves = np.array([leaf_of[place] for _, place in forest.leaves])
+    weights = np.zeros((len(leaves), targets), values.dtype)
+    at = np.arange(len(leaves)), np.array(ids)[leaves]
+    weights[at] = values[leaves]
+    is_given = np.zeros(weights.shape, bool)
+    is_given[at] = True
+    made = _aggregated(b, x, forest, weights, is_given, np.zeros(0), _AGGREGATES[how])
+    return [b.cast(transformed(b, made, _TRANSFORMS[post]), b.dtype(given))]
+
+
+def _nodes_and_leaves(b: NetworkBuilder, node: ModelNode, dtype: str, features: int) -> tuple[_Nodes, dict[int, int]]:
+    """Read and check the trees of TreeEnsemble: each branch to a leaf leads to a node of its own, listed last."""
+    feature_ids = node.integers_or("nodes_featureids")
+    count, leaves = len(feature_ids), len(node.integers_or("leaf_targetids"))
+    numbers, splits = (node.attributes[f"nodes_{name}"].reshape(-1) for name in ("modes", "splits"))
+    branches = [[node.integers_or(f"nodes_{way}{what}") for what in ("leafs", "nodeids")] for way in ("false", "true")]
+    missing, roots = node.integers_or("nodes_missing_value_tracks_true", (0,) * count), node.integers_or("tree_roots")
+    if not count or any(len(each) != count for each in (numbers, splits, missing, *branches[0], *branches[1])):
+        raise b.wrong("its lists of nodes are empty or differ in length")
+    if numbers.max() >= len(_MODES):
+        raise UnsupportedFormError
+    if not roots or not all(0 <= root < count for root in roots):
+        raise b.wrong(f"its trees begin at {roots} of {count} nodes")
+    if not all(0 <= feature < features for feature in feature_ids):
+        raise b.wrong(f"its nodes ask for features {min(feature_ids)} to {max(feature_ids)} of {features}")
+    leaf_of: dict[int, int] = {}
+    children = []
+    for place in range(count):
+        pair = []
+        for are_leaves, targets in branches:
+            target, limit = targets[place], leaves if are_leaves[place] else count
+            if not 0 <= target < limit:
+                raise b.wrong(f"node {place} leads to {target} of {limit}")
+            if are_leaves[place]:
+                leaf_of[count + len(leaf_of)], target = target, count + len(leaf_of)
+            pair.append(target)
+        children.append((pair[0], pair[1]))
+    more, ends = (0,) * len(leaf_of), np.zeros(len(leaf_of), splits.dtype)
+    nodes = _Nodes(
+        feature_ids + more,
+        (*(_MODES[number] for number in numbers), *[_LEAF] * len(leaf_of)),
+        np.concatenate([splits, ends]).astype(dtype),
+        missing + more,
+        (*children, *[(0, 0)] * len(leaf_of)),
+        tuple((0, place) for place in range(count + len(leaf_of))),
+        roots,
+    )
+    return nodes, leaf_of
 
 
 def _rows(b: NetworkBuilder, x: str) -> str:
@@ -235,6 +320,8 @@ def _combined(b: NetworkBuilder, x: str, forest: _Forest, weights: Array, base: 
     else:
         given.append(b.constant(weights))
     made = b.emit("trees", given, rule=forest.rule, combine=combine, missing=forest.missing, count=count)
-    if base.size:
-        made = b.elementwise(("add", 0, 1), made, b.constant(base.astype(weights.dtype)))
-    return b.cast(made, "float32")
+    return _with_base(b, made, base)
+
+
+def _with_base(b: NetworkBuilder, x: str, base: Array) -> str:
+    return b.elementwise(("add", 0, 1), x, b.constant(base.astype(b.dtype(x)))) if base.size else x

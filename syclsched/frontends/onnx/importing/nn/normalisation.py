@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 
+from syclsched.frontends.onnx.importing.equal_extents import with_extent, with_extents_of
 from syclsched.frontends.onnx.importing.extents import mean
 from syclsched.frontends.onnx.importing.gradients.normalisation import emit_moments
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
@@ -61,6 +62,8 @@ def _batch_norm_of_batch(b: NetworkBuilder, node: ModelNode, x: str, parameters:
 def _instance_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import InstanceNormalization: group normalisation with one group per channel."""
     x, scale, bias = inputs.first("input", "scale", "B")
+    if len(b.shape(x)) > 1 and b.length_along(x, 1) is not None and b.observed is not None:
+        x = with_extent(b, x, 1, b.shape(scale)[0])
     if len(b.shape(x)) < 3 or b.shape(x)[1] == 0:
         raise UnsupportedFormError
     return [emit_group_norm(b, node, [x, scale, bias], b.shape(x)[1])]
@@ -112,12 +115,23 @@ def _repeated(b: NetworkBuilder, x: str, channels: int) -> str:
 def _layer_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import LayerNormalization; with the optional outputs it is built from reductions."""
     (x, scale), bias = inputs.first("X", "Scale"), inputs.optional(2)
+    for each in (scale, bias):
+        x = with_extents_of(b, x, each)
     shape = b.shape(x)
     axis = b.axis(node.integer("axis", -1), len(shape))
-    if any(node.outputs[1:]) or any(each.axis >= axis for each in b.lengths.get(x, ())):
+    is_open = any(each.axis >= axis for each in b.lengths.get(x, ()))
+    per_row = any(math.prod(b.shape(each)[: axis - len(shape)]) > 1 for each in (scale, bias) if each is not None)
+    if any(node.outputs[1:]) or is_open or per_row:
         return _layer_norm_in_pieces(b, node, x, scale, bias, axis)
-    given_rest = [b.expand(each, shape[axis:]) for each in (scale, bias) if each is not None]
-    return [b.emit("layer_norm", [x, *given_rest], axis=axis, epsilon=node.number("epsilon", 1e-5))]
+    lines = [b.reshape(each, b.shape(each)[axis - len(shape) :]) for each in (scale, bias) if each is not None]
+    return [
+        b.emit(
+            "layer_norm",
+            [x, *(b.expand(each, shape[axis:]) for each in lines)],
+            axis=axis,
+            epsilon=node.number("epsilon", 1e-5),
+        )
+    ]
 
 
 def _layer_norm_in_pieces(b: NetworkBuilder, node: ModelNode, x: str, scale: str, bias: str | None, axis: int) -> Names:

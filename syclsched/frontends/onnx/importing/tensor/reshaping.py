@@ -154,14 +154,22 @@ def _open_reshape(b: NetworkBuilder, x: str, given: Sequence[Number], *, keeps: 
 
 
 def _assumed(b: NetworkBuilder, before: Sequence[Extent], found: Sequence[Extent | None]) -> list[Extent] | None:
-    """Return known extents of a reshape, which runs compare with the number of elements; None if some are not."""
-    extents = [each for each in found if each is not None and each.count is None]
-    total = math.prod(bounds_of(extents))
+    """Return extents of a reshape of which runs check that they fit the number of elements; None if some are unknown.
+
+    All are known, or one is inferred.
+    """
+    known = [each for each in found if each is not None]
+    total = math.prod(bounds_of(known))
     size = _product(b, _size(b, before))
-    if b.observed is None or len(extents) < len(found) or size.count is None or not 0 < total <= size.bound:
+    is_open = b.observed is None or found.count(None) > 1 or any(each.count is not None for each in known)
+    if is_open or size.count is None or not 0 < total <= size.bound:
         return None
-    assume(b, size.count, "the elements of the shape", total)
-    return extents
+    if None not in found:
+        assume(b, size.count, "the elements of the shape", total)
+        return known
+    rows = b.elementwise(("div", 0, _constant(total)), size.count)
+    assume(b, b.elementwise(("mod", 0, _constant(total)), size.count), "the elements beyond the shape", 0)
+    return [Extent(size.bound // total, rows) if each is None else each for each in found]
 
 
 def _contiguous(b: NetworkBuilder, x: str, found: Sequence[Extent | None]) -> str:
