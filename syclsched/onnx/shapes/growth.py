@@ -25,7 +25,8 @@ class Growth:
     @property
     def summed(self) -> set[str]:
         """Names of the dimensions whose extents are added up to those after a call."""
-        return {*self.appended, *(each for total in self.totals for each in _terms(total) if not each.isdecimal())}
+        terms = (each for total in self.totals for each in summands(total) if not each.isdecimal())
+        return {*self.appended, *self.totals, *terms}
 
     def extents(self, shapes: Shapes, known: Mapping[str, int]) -> tuple[int, int] | None:
         """Return how many elements there are before and after a call; None if nothing is known to be appended.
