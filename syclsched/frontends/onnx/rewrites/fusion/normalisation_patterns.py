@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognition of layer normalisation and softmax that exporters decomposed."""
+"""Recognition of layer normalisation, root mean square normalisation and softmax that exporters decomposed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
 
 
 def replace_normalisations(draft: NetworkDraft) -> None:
-    """Replace decomposed layer normalisations and softmaxes by one node."""
+    """Replace decomposed normalisations and softmaxes by one node."""
     terms = Terms(draft)
     for node in reversed(tuple(draft.each("elementwise"))):
         output = node.outputs[0]
@@ -34,12 +34,13 @@ def replace_normalisations(draft: NetworkDraft) -> None:
 
 @dataclass(frozen=True)
 class _Normalised:
-    """(x - mean) / sqrt(variance + epsilon) * scale."""
+    """(x - mean) / sqrt(variance + epsilon) * scale; unless it is centred, x / sqrt(mean of squares + epsilon)."""
 
     x: str
     axis: int
     epsilon: float
     scale: str | float
+    is_centred: bool
 
 
 def _layer_norm(draft: NetworkDraft, terms: Terms, node: CanonicalNode, term: Term) -> bool:
@@ -58,6 +59,8 @@ def _layer_norm(draft: NetworkDraft, terms: Terms, node: CanonicalNode, term: Te
         if scale is None or (bias is None and (rest or summand)):
             continue
         attributes = {"axis": found.axis, "epsilon": found.epsilon}
+        if not found.is_centred:
+            attributes["centred"] = False
         _change_to(draft, node, "layer_norm", (found.x, scale, *((bias,) if bias is not None else ())), attributes)
         draft.record_change("layer normalisation in pieces is one node", node.name)
         return True
@@ -79,26 +82,23 @@ def _normalised(draft: NetworkDraft, terms: Terms, term: Term) -> _Normalised | 
             scales = without_operand(tuple(rest), centred)
             if (scales and (factor != 1 or not isinstance(scales[0], str))) or not isinstance(centred, str):
                 continue
-            x, axis = _centred(draft, terms, centred, variances[0])
-            if x is not None:
-                return _Normalised(x, axis, epsilon, scales[0] if scales else factor)
+            axes = _squared_axes(draft, terms, centred, variances[0])
+            if axes:
+                x = _minus_reduction(draft, terms.of(centred), "mean", axes)
+                scale = scales[0] if scales else factor
+                return _Normalised(centred if x is None else x, axes[0], epsilon, scale, x is not None)
     return None
 
 
-def _centred(draft: NetworkDraft, terms: Terms, centred: str, variance: str) -> tuple[str | None, int]:
-    """Match centred = x - mean(x) and variance = mean(centred ** 2); return x and the first normalised axis."""
-    spread = draft.made_by(variance, "reduce")
-    made = draft.made_by(centred, "elementwise")
-    if spread is None or made is None or spread.attributes["mode"] != "mean" or not spread.attributes["keepdims"]:
-        return None, 0
-    rank = len(draft.shape(centred))
-    axes = tuple(sorted(spread.attributes["axes"]))
-    if not axes or axes != tuple(range(rank - len(axes), rank)):
-        return None, 0
-    if terms.of(str(spread.inputs[0])) != product(1.0, [centred, centred]):
-        return None, 0
-    x = _minus_reduction(draft, terms.of(centred), "mean", axes)
-    return (None, 0) if x is None else (x, axes[0])
+def _squared_axes(draft: NetworkDraft, terms: Terms, x: str, mean: str) -> tuple[int, ...]:
+    """Return the last axes over which a value is the mean of x ** 2; none if it is not."""
+    made = draft.made_by(mean, "reduce")
+    if made is None or made.attributes["mode"] != "mean" or not made.attributes["keepdims"]:
+        return ()
+    rank = len(draft.shape(x))
+    axes = tuple(sorted(made.attributes["axes"]))
+    is_square = terms.of(str(made.inputs[0])) == product(1.0, [x, x])
+    return axes if is_square and axes == tuple(range(rank - len(axes), rank)) else ()
 
 
 def _minus_reduction(draft: NetworkDraft, term: Term, mode: str, axes: tuple[int, ...]) -> str | None:
