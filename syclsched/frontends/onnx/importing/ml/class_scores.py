@@ -44,7 +44,9 @@ def predicted_label(b: NetworkBuilder, scores: str, labels: Labels, *, threshold
 
 def output_scores(b: NetworkBuilder, scores: str, post: str, *, second: str | None = None) -> str:
     """Return the output scores of a classifier, after post-processing."""
-    if post not in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO") or (post[:7] == "SOFTMAX" and second is not None):
+    if post not in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO") or (
+        post.startswith("SOFTMAX") and second is not None
+    ):
         raise UnsupportedFormError
     if second == "rest" and post == "NONE":
         return b.concat([b.elementwise(("sub", ("const", 1.0), 0), scores), scores], 1)
