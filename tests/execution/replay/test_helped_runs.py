@@ -120,6 +120,24 @@ def test_helpers_keep_off_the_core_of_the_caller(runs: list[NativeRun]) -> None:
             assert sum(os.sched_getaffinity(each) == allowed - {core} for each in made) >= 2
 
 
+@pytest.mark.parametrize(("least_us", "parts"), [(7, 1), (9, 2), (30, 2), (40, 3)])
+def test_kernels_are_divided_by_their_time(runs: list[NativeRun], least_us: int, parts: int) -> None:
+    shape = [256, 512]
+    x, y = (onnx.helper.make_tensor_value_info(name, 1, shape) for name in "xy")
+    weights = onnx.numpy_helper.from_array(np.ones((512, 512), np.float32), "w")
+    graph = onnx.helper.make_graph([onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], "product", [x], [y], [weights])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)])
+    with syclsched.compile(model, devices="cpu", autotune=False, without=["onednn"]) as product:
+        product(x=np.ones(shape, np.float32))
+        job = runs[-1]._job
+        least_of, divided = ((c_int64 * job.count).from_address(each) for each in (job.least_of, job.parts))
+        least_of[:] = [1000 * least_us] * job.count  # less than the product takes
+        job.trials[:], job.least_ns[:] = [6, 2, 6], [1_000_000, 0, 0]
+        product(x=np.ones(shape, np.float32))
+        assert job.trials[1] >= 3
+        assert max(divided) == parts
+
+
 def test_all_ways_are_tried_again_after_more_and_more_runs(runs: list[NativeRun]) -> None:
     with compiled() as model:
         model(given(0))
