@@ -71,7 +71,7 @@ static int64_t best_way(const struct job *job)
  * callers, the one that takes less processor time. After many runs that begins anew. */
 int syclsched_way_of(struct job *job)
 {
-    int64_t next = -1, best, again = job->again ? job->again : FIRST_AGAIN;
+    int64_t next = -1, again = job->again ? job->again : FIRST_AGAIN;
     if (++job->since_trials >= again) {
         job->since_trials = 0;
         job->again = 4 * again < AGAIN ? 4 * again : AGAIN;
@@ -87,7 +87,7 @@ int syclsched_way_of(struct job *job)
             next = way;
     if (next >= 0)
         return (int)next;
-    best = best_way(job);
+    int64_t best = best_way(job);
     if (best == HELPED && job->alone)
         return ON_CALLER;
     if (job->company && job->least_ns[ON_CALLER] < 2 * job->least_ns[SUBMITTED])

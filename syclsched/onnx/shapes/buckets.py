@@ -118,9 +118,9 @@ class Buckets:
                 )
         self._buckets = {name: _read(name, each) for name, each in given.items()}
         self._growing = () if pairs is None else growing_dimensions(model, pairs, given)
-        #: Axes of inputs, with their dimensions, of which growing ones are sums.
+        #: Inputs, axes and dimensions of which growing ones are sums.
         summed = {each for growth in self._growing for each in growth.summed}
-        self._appended = [
+        self._summed = [
             (each.name, axis, dimension)
             for each in self._inputs.values()
             for axis, dimension in enumerate(each.dimensions or ())
@@ -161,7 +161,7 @@ class Buckets:
         """Add the dimensions that grow, up to an extent with room for the appended rows of this call and others."""
         known = {
             dimension: shapes[name][axis]
-            for name, axis, dimension in self._appended
+            for name, axis, dimension in self._summed
             if name in shapes and axis < len(shapes[name])
         }
         for growth in self._growing:

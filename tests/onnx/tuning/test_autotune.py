@@ -215,6 +215,21 @@ class TuningHarness:
 
 
 @needs_onednn
+@pytest.mark.parametrize(("library_s", "pauses_s"), [(2e-6, plan_comparison.SHORT_PAUSES_S), (4e-3, None)])
+def test_short_models_are_compared_after_pauses(monkeypatch, quiet, library_s: float, pauses_s) -> None:
+    harness, used = TuningHarness(monkeypatch, kernel_s=1e-6), []
+    harness.seconds[kernel_selection.LIBRARY] = library_s
+
+    def times(runs, pauses_s=None):
+        used.append(pauses_s)
+        return [[2.0] * 9, [1.0] * 9]
+
+    monkeypatch.setattr(autotune, "time_alternating", times)
+    harness.faster_variant()
+    assert used == [pauses_s]
+
+
+@needs_onednn
 @pytest.mark.parametrize("faster", [True, False])
 def test_kernels_alone_are_always_tried_for_short_models(monkeypatch, quiet, faster) -> None:
     harness = TuningHarness(monkeypatch, kernel_s=1e-2)
