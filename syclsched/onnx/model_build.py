@@ -151,7 +151,7 @@ class ModelBuilder:
                 self._release_unneeded(specialised, has_rejected=has_rejected)
 
     def _bound_body(self, variants: VariantBuilder, graph: TaskGraph) -> Runner:
-        graph = on_devices(without_implementations(graph, self._without), self.platform)
+        graph = on_devices(without_implementations(graph, self._without, self.platform), self.platform)
         with ExitStack() as unless_built:
             runner = unless_built.enter_context(variants.plan_and_bind(graph, calibrate=self._autotune).runner)
             runner.build_chains()

@@ -21,6 +21,7 @@ from syclsched.errors import (
     PolicyError,
     RemadeModelWarning,
 )
+from syclsched.onnx.tuning.implementations import IMPLEMENTATIONS
 
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 
@@ -209,6 +210,15 @@ def test_implementations_can_be_left_out_by_name() -> None:
     assert offered.isdisjoint(left_out)
     with pytest.raises(ArgumentError, match=r"'opencl-c-winogard'.*Did you mean 'opencl-c-winograd'"):
         syclsched.compile(MODEL, devices="cpu", without=["opencl-c-winogard"])
+
+
+def test_tasks_keep_what_is_left_out_where_nothing_else_can_run() -> None:
+    image = images(2)
+    left_out = [name for name in IMPLEMENTATIONS if name not in {"opencl-c-groups", "opencl-c-winograd"}]
+    with syclsched.compile(MODEL, devices="cpu", autotune=False, without=left_out) as made:
+        np.testing.assert_allclose(made(image)["probabilities"], expected(image), atol=1e-5)
+        taken = {each.implementation for each in made.plan.schedule.assignments}
+    assert taken > {"opencl-c-winograd"}
 
 
 @pytest.mark.parametrize(

@@ -72,19 +72,17 @@ def plan_and_open(
     """
     from syclsched.api import verify
     from syclsched.devices import open_devices
+    from syclsched.onnx.tuning.implementations import without_implementations
     from syclsched.planner.memory_limit import check_peak
     from syclsched.planning_session import PlanningSession
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.storage.plan_store import PlanStore
 
     request, is_here, mixes = replace(how.request, stay=tuple(stay)), where.platform is None, False
-    if without:
-        from syclsched.onnx.tuning.implementations import without_implementations
-
-        graph = without_implementations(graph, without)
     with ExitStack() as stack:
         if given is not None:
             made = given.plan
+            graph = without_implementations(graph, without, made.platform)
             with naming_file(given.path, given.command):
                 verify(made, graph)
                 if where.memory_limit is not None:
@@ -94,7 +92,8 @@ def plan_and_open(
                 live = stack.enter_context(open_devices(made.platform)) if needs_devices else None
             yield Planned(made, live)
             return
-        platform, whole = target_platform(where, console, request.policy), graph
+        platform = target_platform(where, console, request.policy)
+        whole = graph = without_implementations(graph, without, platform)
         _tell_platform(platform)
         tell_needless_limit(graph, platform, where.memory_limit)
         if model is not None:

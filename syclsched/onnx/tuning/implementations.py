@@ -300,11 +300,24 @@ def check_names(names: Collection[str], where: str = "without") -> None:
         )
 
 
-def without_implementations(graph: TaskGraph, names: Collection[str]) -> TaskGraph:
-    """Return a graph without implementations of these names, except where a task has no other."""
+def without_implementations(graph: TaskGraph, names: Collection[str], platform: Platform) -> TaskGraph:
+    """Return a graph without implementations of these names, except where a task has no other for any device."""
     if not names:
         return graph
-    return graph.with_implementations(lambda _, each: not any(name in names for name in (each.name, *each.parts)))
+    costs = CostModel(platform)
+
+    def is_excluded(each: Implementation) -> bool:
+        return not {each.name, *each.parts}.isdisjoint(names)
+
+    def has_other(task: Task) -> bool:
+        return task.operation is not None and any(
+            costs.supports(task, each, device) is None
+            for each in task.operation.implementations
+            if not is_excluded(each)
+            for device in platform.devices
+        )
+
+    return graph.with_implementations(lambda task, each: not is_excluded(each) or not has_other(task))
 
 
 def _is_timed(costs: CostModel, task: Task, each: Implementation) -> bool:

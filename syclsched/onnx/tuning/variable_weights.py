@@ -24,7 +24,7 @@ def offered_graph(graph: TaskGraph, platform: Platform, without: Collection[str]
     ``mixes`` says whether kernels may replace library calls on the only device, ``without`` what is left out.
     """
     offered = with_scratch_arrays(graph, platform.compute_devices[0]) if mixes else graph
-    return without_implementations(offered, without)
+    return without_implementations(offered, without, platform)
 
 
 def with_scratch_arrays(graph: TaskGraph, device: Device) -> TaskGraph:

@@ -332,7 +332,8 @@ class _Choosing:
             if samples is not None:
                 shapes = model.with_samples(shapes, samples)
             graph = model.specialised(shapes, carried=model.carried).graph
-            self._graphs[key] = on_devices(without_implementations(graph, self._planner.without), self._platform)
+            offered = without_implementations(graph, self._planner.without, self._platform)
+            self._graphs[key] = on_devices(offered, self._platform)
         return self._graphs[key]
 
 

@@ -173,7 +173,7 @@ def test_contests_of_other_kernels_are_others() -> None:
     found = [
         comparison_key(on_devices(graph, platform, {"first"})),
         comparison_key(on_devices(graph, platform, {"second"})),
-        comparison_key(on_devices(without_implementations(graph, {"opencl-c"}), platform, {"first"})),
+        comparison_key(on_devices(without_implementations(graph, {"opencl-c"}, platform), platform, {"first"})),
         comparison_key(graph.with_implementations(lambda task, each: each.name == "opencl-c" or task.name == "second")),
     ]
     assert len(set(found)) == 4
