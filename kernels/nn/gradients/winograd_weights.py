@@ -253,7 +253,7 @@ def _transformed_gradients(tiled: GradientTiling, given: ExtentArguments, signat
         f"for (int c = from * {columns}; c < to * {columns}; c += {WIDTH}) {{",
         f"__global const T* p = dy + (((long)image * {high} + line) * {wide} + column) * {outside} + c;",
         f"AV a[{m}][{n}];",
-        loop("j", m, unrolled=True),
+        loop("j", m),
         *(
             f"const AV e{i} = c < {outside} && line + {i} < {high} && column + j < {wide} ? "
             f"READV(__global, p + ({i} * (long){wide} + j) * {outside}) : (AV)0;"
@@ -262,7 +262,7 @@ def _transformed_gradients(tiled: GradientTiling, given: ExtentArguments, signat
         *winograd.gradients(m, names_of("e", m), [f"a[j][{i}]" for i in range(n)]),
         "}",
         f"T* to_e = e + t * {row} + c - from * {columns};",
-        loop("i", n, unrolled=True),
+        loop("i", n),
         f"AV {', '.join(names_of('d', n))};",
         *winograd.gradients(m, [f"a[{j}][i]" for j in range(m)], names_of("d", n)),
         *(f"WRITEV(__private, to_e + (i * {n} + {j}) * {tiled.plane}, d{j});" for j in range(n)),
@@ -321,7 +321,7 @@ def _finishing(signature: Signature) -> OpenCLSource:
         *winograd.filter_sums(m, names_of("d", n), [f"a[k][{tap}]" for tap in range(taps)]),
         "}",
         f"T g[{taps * taps}][{WIDTH}];",
-        loop("tap", taps, unrolled=True),
+        loop("tap", taps),
         f"AV {', '.join(names_of('t', taps))};",
         *winograd.filter_sums(m, [f"a[{k}][tap]" for k in range(n)], names_of("t", taps)),
         *(f"WRITEV(__private, g[{tap * taps} + tap], t{tap});" for tap in range(taps)),
