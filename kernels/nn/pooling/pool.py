@@ -153,7 +153,7 @@ def _load_opencl(
     if _is_global(signature, window=window, kernel=kernel, last_=last_) and dtype in FLOATS:
         return pool_whole_channels.load(signature, opencl_writer, mode=mode, activation=activation)
     generator, kind, tables, value = _generator(signature, window, kernel, last_), sum_dtype(dtype), "", "v"
-    join, least = "{0} + {1}", "(A)0"
+    join, least, given = "{0} + {1}", "(A)0", ExtentArguments()
     if mode == "max":
         join = "larger_{kind}({0}, {1})"
         least = "-INFINITY" if dtype in FLOATS else f"({C_TYPES[dtype]})({_lowest(dtype)})"
@@ -162,11 +162,10 @@ def _load_opencl(
             tables += f"inline {vector} larger_{vector}({vector} a, {vector} b) {{ return {larger}; }}\n"
     else:
         for axis, line in enumerate(counts(window, kernel, sizes, spatial(y, last_), pads=count_include_pad)):
-            table, share = pool_lines_opencl.reciprocal_table(axis, line, kind, *generator.place(axis))
+            table, share = pool_lines_opencl.reciprocals(axis, line, kind, *generator.place(axis), given)
             tables += table
             value += f" * {share}"
     finish = f"AV u = {value}; {act.opencl(activation, 'u', kind, 'AV')}"
-    given = ExtentArguments()
     start = f"const size_t i = get_global_id(0);\n  if (i >= {given('items', generator.items)}) return;"
     functions, body = generator.code(join, least, finish, given)
     head = f"{generator.head}{tables}{functions}WHOLE_VECTORS __kernel void pool({_PARAMETERS}{given.declared})"

@@ -75,6 +75,12 @@ class PooledChannels:
         block, vectors = self._vectors * self.width, range(self._vectors)
         number = "uint" if self.items < 1 << 32 else "size_t"  # divisions of 64 bits take longer
         strides = ["(size_t)" + " * ".join([*x[axis + 1 :], count]) for axis in range(last + 1)]
+        axes, window, is_unrolled = range(last + 1), self.window, size(self.kernel) * self._vectors <= _MOST_UNROLLED
+
+        def seen(axis: int) -> str:
+            step, before = given(f"step_{axis}", window.strides[axis]), given(f"before_{axis}", window.begins[axis])
+            reach = self.kernel[axis] if is_unrolled else given(f"reach_{axis}", self.kernel[axis])
+            return seen_along(axis, step, before, window.dilations[axis], reach, x[axis])
 
         def read(at: str) -> str:
             loads = [f"READV(__global, p + {at} + {k * self.width})" for k in vectors]
@@ -86,21 +92,20 @@ class PooledChannels:
         out.append(f"rest /= {parts}; y += (size_t)rest * {y[-1]} * {count} + c;")
         for axis in reversed(range(last)):
             out.append(f"const int o{axis} = rest % {y[axis]}; rest /= {y[axis]};")
-            out.append(seen_along(axis, self.window, self.kernel, x[axis]))
+            out.append(seen(axis))
             out.append(f"x += b{axis} * stride{axis};")
         out.append(f"x += (size_t)rest * {x[0]} * stride0 + c;")
         out.append(f"for (int o{last} = part; o{last} < min(part + {each}, {y[-1]}); ++o{last}) {{")
-        out.append(seen_along(last, self.window, self.kernel, x[-1]))
+        out.append(seen(last))
         out.append(f"__global const T* p = x + b{last} * {count};")
         out.append(f"AV {', '.join(f's{k} = (AV){nothing}' for k in vectors)};")
-        axes, apart = range(last + 1), self.window.dilations
 
         def place(choice: Sequence[int | str]) -> str:
-            return " + ".join(f"{k} * {apart[axis]} * stride{axis}" for axis, k in enumerate(choice))
+            return " + ".join(f"{k} * {window.dilations[axis]} * stride{axis}" for axis, k in enumerate(choice))
 
         loops = "".join(f"for (int k{axis} = low{axis}; k{axis} < high{axis}; ++k{axis}) " for axis in axes)
         taps = f"{loops} {{ {read(place([f'k{axis}' for axis in axes]))} }}"
-        if size(self.kernel) * self._vectors <= _MOST_UNROLLED:
+        if is_unrolled:
             inside = " && ".join(f"low{axis} == 0 && high{axis} == {self.kernel[axis]}" for axis in axes)
             reads = [read(place(choice)) for choice in itertools.product(*map(range, self.kernel))]
             taps = f"if ({inside}) {{ {' '.join(reads)} }} else {taps}"

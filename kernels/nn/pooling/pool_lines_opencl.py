@@ -101,7 +101,8 @@ class PooledLines:
         out.append(f"__global T* const to_line = y + line * {y[-1]}; __global const T* x0 = x;")
         for axis in reversed(outer):
             out.append(f"const int o{axis} = rest % {y[axis]}; rest /= {y[axis]};")
-            out.append(seen_along(axis, window, self.kernel, x[axis]))
+            moves = window.strides[axis], window.begins[axis], window.dilations[axis]
+            out.append(seen_along(axis, *moves, self.kernel[axis], x[axis]))
             out.append(f"x0 += b{axis} * {size(x[axis + 1 :])};")
         inside = " && ".join([*(f"low{axis} == 0 && high{axis} == {self.kernel[axis]}" for axis in outer), "1"])
         out.append(f"if ({inside}) {{ {codes[0]} }} else {{ {codes[1]} }} }}")
@@ -117,18 +118,23 @@ class PooledLines:
         return f"inline AR seen(__global const T* p{given}) {{ AR s = (AR){nothing}; {loops}s = {total}; return s; }}\n"
 
 
-def seen_along(axis: int, window: Window, kernel: Ints, extent: int | str) -> str:
-    """Return code that computes a window's start along an axis and the range of its positions within the array."""
-    apart = window.dilations[axis]
-    begin = f"const int b{axis} = o{axis} * {window.strides[axis]} - {window.begins[axis]};"
+def seen_along(axis: int, step: int | str, before: int | str, apart: int, reach: int | str, extent: int | str) -> str:
+    """Return code that computes a window's start along an axis and the range of its positions within the array.
+
+    ``step`` and ``before`` are stride and padding, ``apart`` the dilation, and ``reach`` the positions of a window.
+    """
+    begin = f"const int b{axis} = o{axis} * {step} - {before};"
     low = f"const int low{axis} = max(0, ({apart - 1} - b{axis}) / {apart});"
-    return f"{begin} {low} const int high{axis} = min({kernel[axis]}, ({extent} + {apart - 1} - b{axis}) / {apart});"
+    return f"{begin} {low} const int high{axis} = min({reach}, ({extent} + {apart - 1} - b{axis}) / {apart});"
 
 
-def reciprocal_table(axis: int, counts: list[int], dtype: str, at: str, width: int) -> tuple[str, str]:
+def reciprocals(
+    axis: int, counts: list[int], dtype: str, at: str, width: int, given: ExtentArguments
+) -> tuple[str, str]:
     """Return a table of reciprocals, and the expression that reads it at ``at``; a single value needs no table."""
-    inverses = [literal(1 / count if count else math.nan, sum_dtype(dtype)) for count in counts]
+    values = [1 / count if count else math.nan for count in counts]
+    inverses = [literal(value, sum_dtype(dtype)) for value in values]
     if len(set(counts)) == 1:
-        return "", inverses[0]
+        return "", given.real(f"share_{axis}", values[0]) if sum_dtype(dtype) == "float32" else inverses[0]
     table = f"__constant A share{axis}[] = {{{', '.join(inverses)}}};\n"
     return table, f"vload{width}(0, share{axis} + {at})" if width > 1 else f"share{axis}[{at}]"

@@ -43,19 +43,21 @@ class _Layers:
         self.weights[name] = value
         return name
 
+    def linear_convolution(self, channels: int, extent: int, *, stride: int = 1, groups: int = 1) -> str:
+        """Add a convolution, with bias."""
+        weights = self.weight(channels, self.channels // groups, extent, extent), self.weight(channels)
+        self.channels = channels
+        return self.add("Conv", *weights, **_window(extent, stride), group=groups)
+
     def convolution(self, channels: int, extent: int, *, stride: int = 1, groups: int = 1) -> str:
         """Add a convolution, with bias, and a rectifier."""
-        weights = self.weight(channels, self.channels // groups, extent, extent), self.weight(channels)
-        self.add("Conv", *weights, **_window(extent, stride), group=groups)
-        self.channels = channels
+        self.linear_convolution(channels, extent, stride=stride, groups=groups)
         return self.add("Relu")
 
     def residual(self, extent: int) -> None:
         """Add a convolution whose result is added to the last value, and a rectifier."""
         before = self.value
-        self.convolution(self.channels, extent)
-        self.nodes.pop()
-        self.value = self.nodes[-1].output[0]
+        self.linear_convolution(self.channels, extent)
         self.add("Add", before)
         self.add("Relu")
 
@@ -174,9 +176,10 @@ def of_pictures() -> Any:
         layers.convolution(128, 1)
         layers.convolution(128, 1, groups=4)
         layers.residual(3)
-        layers.convolution(16, 1)
-        layers.convolution(64, 3)
+        layers.convolution(48, 1)
+        layers.convolution(192, 3)
         layers.residual(1)
+        layers.linear_convolution(64, 1)
     layers.add("GlobalAveragePool")
     layers.add("Flatten")
     layers.add("Gemm", layers.weight(1024, layers.channels), layers.weight(1024), transB=1)
@@ -186,7 +189,7 @@ def of_pictures() -> Any:
 
 
 def _stages(layers: _Layers) -> Iterator[None]:
-    """Add what halves the pictures, before each stage of the network: to extents of 56, 28 and 14."""
+    """Add what halves the pictures, before each stage of the network: to extents of 56, 28, 14 and 7."""
     layers.convolution(64, 7, stride=2)
     layers.pooling("MaxPool", 2)
     yield
@@ -196,6 +199,8 @@ def _stages(layers: _Layers) -> Iterator[None]:
     layers.convolution(layers.channels, 3, stride=2, groups=layers.channels)
     layers.pooling("AveragePool", 1)
     layers.convolution(256, 1)
+    yield
+    layers.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
     yield
 
 
