@@ -230,6 +230,7 @@ def _lrn(alpha: float, beta: float, bias: float, size: int, channels_last: bool)
                 partial(_launch, size=size, last_=channels_last),
                 efficiency=0.4,
                 revision="3",
+                takes_extents=lambda _: True,
             ),
             numpy_implementation(partial(_host, **attributes), efficiency=0.1),
         ),

@@ -162,7 +162,9 @@ def _load_opencl(
             tables += f"inline {vector} larger_{vector}({vector} a, {vector} b) {{ return {larger}; }}\n"
     else:
         for axis, line in enumerate(counts(window, kernel, sizes, spatial(y, last_), pads=count_include_pad)):
-            table, share = pool_lines_opencl.reciprocals(axis, line, kind, *generator.place(axis), given)
+            table, share = pool_lines_opencl.reciprocals(
+                axis, line, kind, *generator.place(axis), given, in_array=not count_include_pad
+            )
             tables += table
             value += f" * {share}"
     finish = f"AV u = {value}; {act.opencl(activation, 'u', kind, 'AV')}"

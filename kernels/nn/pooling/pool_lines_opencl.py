@@ -129,12 +129,17 @@ def seen_along(axis: int, step: int | str, before: int | str, apart: int, reach:
 
 
 def reciprocals(
-    axis: int, counts: list[int], dtype: str, at: str, width: int, given: ExtentArguments
+    axis: int, counts: list[int], dtype: str, at: str, width: int, given: ExtentArguments, *, in_array: bool
 ) -> tuple[str, str]:
-    """Return a table of reciprocals, and the expression that reads it at ``at``; a single value needs no table."""
+    """Return a table of reciprocals, and the expression that reads it at ``at``.
+
+    A single value needs no table, nor do counts of the positions within the array, which `seen_along` finds.
+    """
     values = [1 / count if count else math.nan for count in counts]
     inverses = [literal(value, sum_dtype(dtype)) for value in values]
     if len(set(counts)) == 1:
         return "", given.real(f"share_{axis}", values[0]) if sum_dtype(dtype) == "float32" else inverses[0]
+    if in_array and width == 1:
+        return "", f"((A)1 / (A)max(0, high{axis} - low{axis}))"
     table = f"__constant A share{axis}[] = {{{', '.join(inverses)}}};\n"
     return table, f"vload{width}(0, share{axis} + {at})" if width > 1 else f"share{axis}[{at}]"

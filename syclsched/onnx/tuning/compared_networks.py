@@ -171,7 +171,7 @@ def of_pictures() -> Any:
     """Return a network with layers of usual models of pictures, each of several sizes."""
     layers = _Layers("x", 3)
     for _ in _stages(layers):
-        layers.branches((64, 1), (96, 3), (32, 5))
+        layers.branches((64, 1), (96, 3), (32, 5), (32, 1))
         layers.convolution(layers.channels, 3, groups=layers.channels)
         layers.convolution(128, 1)
         layers.convolution(128, 1, groups=4)

@@ -17,6 +17,7 @@ import numpy as np
 
 from syclsched.costs import CostModel
 from syclsched.costs.history import HistoryKey, history_key, in_run_key
+from syclsched.kernels.nn.convolution import winograd_opencl
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation
 from syclsched.model.platform import Device, Platform
@@ -60,7 +61,7 @@ WORTH_RUNS: Final = 0.05
 #: Traced runs, of which the least time of each task counts: at most; and at least, after so many seconds.
 TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 1, 0.1
 #: Turns in which a plan by the library and one by kernels are traced, to compare all kernels.
-COMPARED_ROUNDS: Final = 3
+COMPARED_ROUNDS: Final = 5
 #: Share of the time by the library from which on tasks of a kind of kernels are run to measure such kernels.
 _SAMPLED_SHARE: Final = 0.1
 #: Rounds of choosing tasks and measuring them.
@@ -206,7 +207,8 @@ def _predicted_times(
     graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory
 ) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
     """Return the seconds of tasks by the library, by kernels of kinds that have run, and by kernels of all kinds."""
-    corrections = _corrections(graph, device, costs, history)
+    # A task that also is in another model says less of the kind than all tasks there.
+    corrections = _own_corrections(graph, device, costs, history) | _stored_corrections(graph, device, history)
     library_s, kernel_s, stated_s = dict[str, float](), dict[str, float](), dict[str, float]()
     for task in graph.tasks:
         offered = {
@@ -287,9 +289,13 @@ def _corrections(
 
     They are those of this graph, or, of kinds of which none has run in it, those of other models.
     """
+    return _stored_corrections(graph, device, history) | _own_corrections(graph, device, costs, history)
+
+
+def _stored_corrections(graph: TaskGraph, device: Device, history: RecordingHistory) -> dict[tuple[str, str], float]:
+    """Return those of other models."""
     stored = {kind: history.lookup(key) for kind, key in _correction_keys(graph, device).items()}
-    found = {kind: known.value for kind, known in stored.items() if known is not None}
-    return found | _own_corrections(graph, device, costs, history)
+    return {kind: known.value for kind, known in stored.items() if known is not None}
 
 
 def _own_corrections(
@@ -326,7 +332,8 @@ def _kind(task: Task, by: Implementation) -> tuple[str, str]:
     """Return the operation, without most parameters, and the implementation of a task.
 
     How kernels compare with the library depends on whether memory bounds it, and on a convolution's filter: on its
-    extents, its strides, and whether it sees all channels.
+    extents, its strides, and whether it sees all channels. Minimal filtering has more weights, and is worse if they are
+    more than the pixels.
     """
     assert task.operation is not None and task.signature is not None
     work = task.operation.work(task.signature)
@@ -337,6 +344,9 @@ def _kind(task: Task, by: Implementation) -> tuple[str, str]:
         groups = ["in groups" if task.signature.shapes["w"][1] > 1 else "by channel"]
         is_grouped = any(re.fullmatch(r"g\d+", each) for each in given)
         name = " ".join([name, "x".join(map(str, filter_)), *strides, *(groups if is_grouped else ())])
+        weights, *pixels = (math.prod(task.signature.shapes[array]) for array in ("w", "x", "y"))
+        if by.name == winograd_opencl.NAME and weights > sum(pixels):
+            name = f"{name} of few pixels"
     return f"{name}, bound by memory" if work.flops < LEAST_FLOPS_A_BYTE * work.bytes else name, by.name
 
 
