@@ -58,6 +58,24 @@ def test_labels_and_maps_equal_those_of_onnx_runtime(labels: list[Any], kind: st
 
 
 @pytest.mark.sycl
+@pytest.mark.parametrize("more", [{}, {"prob_a": [-1.5, -0.7, -1.1], "prob_b": [0.1, 0.2, 0.3]}], ids=["pairs", "all"])
+@pytest.mark.parametrize("post", ["NONE", "SOFTMAX"])
+def test_text_labels_of_support_vectors(post: str, more: dict[str, Any]) -> None:
+    classify = node("SVMClassifier", ["i"], ["label", "scores"], domain="ai.onnx.ml", coefficients=WEIGHTS,
+                    rho=[0.1, -0.2, 0.3], kernel_type="RBF", kernel_params=[0.3, 0.0, 0.0],
+                    support_vectors=WEIGHTS * 2, vectors_per_class=[1, 2, 3], classlabels_strings=TEXTS,
+                    post_transform=post, **more)  # fmt: skip
+    made = model([classify], ["label", "scores"], {"i": ("n", 4)}, dtypes={"i": 7})
+    with syclsched.compile(made, devices="cpu", autotune=False) as compiled:
+        for rows in (6, 0):
+            i = (X * 3).astype(np.int64)[:rows]
+            label, scores = session(made).run(None, {"i": i})
+            got = compiled(i)
+            assert got["label"].tolist() == label.tolist()
+            np.testing.assert_allclose(got["scores"], scores, rtol=1e-4)
+
+
+@pytest.mark.sycl
 def test_numbers_become_text_and_text_is_moved() -> None:
     encode = node("LabelEncoder", ["i"], ["t"], domain="ai.onnx.ml", keys_int64s=[1, 2], values_strings=["one", "two"])
     nodes = [encode, node("Transpose", ["t"], ["moved"]), node("Identity", ["moved"], ["y"])]
