@@ -199,6 +199,7 @@ def test_svm_classifier_without_vectors_has_a_score_of_each_class(post: str) -> 
         ("SVMClassifier", 2, svm(3, prob_a=[1.0], prob_b=[0.0]), "1 prob_a and 1 prob_b for 3 pairs of classes"),
         ("SVMClassifier", 2, svm(3, prob_b=[0.0] * 3), "0 prob_a and 3 prob_b for 3 pairs of classes"),
         ("SVMClassifier", 2, svm(2, post_transform="PROBIT"), "'SVMClassifier_y0'.* Give a score of each class"),
+        ("LinearClassifier", 2, {"coefficients": [1.0] * 4, "post_transform": "PROBIT", **PAIR}, "PROBIT of one score"),
         ("SVMClassifier", 2, svm(2, post_transform="TANH"), "post_transform is 'TANH', expected NONE, LOGISTIC"),
         ("SVMClassifier", 2, svm(2, classlabels_ints=[1]), "it has 1 label, expected 2 or more"),
         ("SVMRegressor", 1, {"coefficients": [1.0] * 3, "rho": [0.0]}, "3 coefficients for 4 features"),

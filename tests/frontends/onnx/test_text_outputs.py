@@ -58,6 +58,19 @@ def test_labels_and_maps_equal_those_of_onnx_runtime(labels: list[Any], kind: st
 
 
 @pytest.mark.sycl
+@pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+def test_text_labels_of_a_linear_score_for_two_classes(post: str) -> None:
+    classify = node("LinearClassifier", ["x"], ["label", "scores"], domain="ai.onnx.ml", coefficients=WEIGHTS[:4],
+                    intercepts=[0.1], post_transform=post, classlabels_strings=TEXTS[:2])  # fmt: skip
+    made = model([classify], ["label", "scores"])
+    label, scores = session(made).run(None, {"x": X})
+    with syclsched.compile(made, devices="cpu", autotune=False) as compiled:
+        got = compiled(X)
+    assert got["label"].tolist() == label.tolist()
+    np.testing.assert_allclose(got["scores"], scores, rtol=1e-5)
+
+
+@pytest.mark.sycl
 @pytest.mark.parametrize("more", [{}, {"prob_a": [-1.5, -0.7, -1.1], "prob_b": [0.1, 0.2, 0.3]}], ids=["pairs", "all"])
 @pytest.mark.parametrize("post", ["NONE", "SOFTMAX"])
 def test_text_labels_of_support_vectors(post: str, more: dict[str, Any]) -> None:
