@@ -92,10 +92,13 @@ def check_mapping(option: str, given: object, hint: str) -> None:
 
 
 def several(option: str, given: Iterable[str]) -> tuple[str, ...]:
-    """Return the texts of an option that takes several; raise `ArgumentError` if it is one text, not one in a list."""
+    """Return the texts of an option that takes several; raise `ArgumentError` if it is one text, or no texts."""
     if isinstance(given, str):
         raise ArgumentError(f"{given!r} is one text", where=option, hint=f"Give a list: [{given!r}]")
-    return tuple(given)
+    texts = tuple(given) if isinstance(given, Iterable) else ()
+    if not isinstance(given, Iterable) or not all(isinstance(each, str) for each in texts):
+        raise ArgumentError(f"expected a list of texts, got {given!r}", where=option)
+    return texts
 
 
 class CapabilityError(SyclschedError):

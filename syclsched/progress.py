@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -155,18 +155,23 @@ def terminal_bar(what: str, console: Console | None = None) -> Iterator[Progress
         yield advance
 
 
-@contextmanager
-def shown(what: str, progress: Progress | bool | None) -> Iterator[Progress | None]:
-    """Show a bar while a block runs, if that is wanted; yield the callable to tell its steps.
+def shown(what: str, progress: Progress | bool | None) -> AbstractContextManager[Progress | None]:
+    """Return a context that shows a bar while a block runs, if that is wanted, and has the callable to tell its steps.
 
-    ``True`` shows one, ``None`` only in notebooks, ``False`` none; a callable receives the steps.
+    ``True`` shows one, ``None`` only in notebooks, ``False`` none; a callable receives the steps. Anything else is
+    refused before the block.
     """
-    if callable(progress):
-        yield progress
-    elif progress is not None and not isinstance(progress, bool):
+    if not callable(progress) and progress is not None and not isinstance(progress, bool):
         raise ArgumentError(
             f"expected a function, True or False, got a value of type {type(progress).__name__}", where="progress"
         )
+    return _shown(what, progress)
+
+
+@contextmanager
+def _shown(what: str, progress: Progress | bool | None) -> Iterator[Progress | None]:
+    if callable(progress):
+        yield progress
     elif progress is False or (progress is None and not _in_notebook()):
         yield None
     elif _in_notebook():

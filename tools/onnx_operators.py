@@ -54,8 +54,8 @@ given. The tests do so.
 
 Of the domain of classical machine learning, `ai.onnx.ml`, as exported from scikit-learn, XGBoost and LightGBM, devices
 execute {classical}, with exceptions: trees whose
-nodes use different comparisons, or sets, the transform PROBIT, those of one score for two classes by SOFTMAX, and
-probabilities of support vectors run on the host. Rows traverse all trees at once, level by level. Labels that are
+nodes use different comparisons, or sets, run on the host, as do the probabilities that `SVMClassifier` couples from
+scores of pairs of classes. Rows traverse all trees at once, level by level. Labels that are
 text, of classifiers and of `LabelEncoder` from integers, and the maps of `ZipMap` are made by the host of the outputs.
 
 Of the domain `ai.onnx.preview.training`, devices execute {training} and `Gradient`, which gives
@@ -104,7 +104,9 @@ factors of 1; ONNX Runtime takes 0 for both.
 Numbers of `post_transform` of `TreeEnsemble` are those of ONNX: 1 is SOFTMAX, and 2 LOGISTIC; ONNX Runtime (1.32) takes
 them the other way round. A single target is transformed, too, which ONNX Runtime leaves as it is. The label of
 `TreeEnsembleClassifier` is that of the largest score, also of two classes with a score each, for which ONNX Runtime
-returns 0 or 1, whatever the labels are, and a class to which no leaf gives a score has the score 0.
+returns 0 or 1, whatever the labels are, and a class to which no leaf gives a score has the score 0. So is the label of
+`SVMClassifier` without support vectors; of two classes, ONNX Runtime takes the second if the larger score is positive.
+PROBIT of one score for two classes is refused: ONNX Runtime leaves the other score undefined.
 
 Arithmetic of integers wraps around beyond their range, reductions included, as in NumPy. ONNX Runtime (1.32) reduces
 integers of 32 and 64 bits in double precision: sums beyond the range become the largest or least number, and those of

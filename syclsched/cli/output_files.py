@@ -56,8 +56,10 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def read_text(path: Path) -> str:
     """Read a text file."""
+    from syclsched.frontends.graph_limits import decode
+
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return decode(path.read_bytes(), str(path))
     except OSError as error:
         raise StorageError(f"cannot be read: {error.strerror}", where=str(path), hint="Check the name") from error
 

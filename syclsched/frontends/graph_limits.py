@@ -53,9 +53,13 @@ def read_bytes(path: Path, limits: Limits) -> bytes:
 def decode(data: bytes, where: str) -> str:
     """Decode UTF-8 text, with or without a byte-order mark."""
     try:
-        return data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
+        wrong = data.find(0)  # no text has it, and binary files do
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise FormatError(
-            f"byte 0x{data[error.start]:02x} is not UTF-8 text", where=f"{where}, line {line}", hint="Save it as UTF-8"
-        ) from None
+        wrong = error.start
+    if wrong < 0:
+        return text
+    line = data.count(b"\n", 0, wrong) + 1
+    raise FormatError(
+        f"byte 0x{data[wrong]:02x} is not UTF-8 text", where=f"{where}, line {line}", hint="Save it as UTF-8"
+    )

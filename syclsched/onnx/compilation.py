@@ -18,7 +18,7 @@ from syclsched.onnx.shapes.buckets import Buckets
 from syclsched.onnx.tuning.implementations import check_names
 from syclsched.onnx.tuning.kernel_selection import default_rewrite
 from syclsched.planner.memory_limit import MemoryLimit
-from syclsched.progress import Progress
+from syclsched.progress import Progress, shown
 from syclsched.scheduling.objectives import minimize as aim_at
 
 if TYPE_CHECKING:
@@ -117,9 +117,10 @@ def compile(
         check_kind(platform, Platform, "platform", "Give devices='cpu', or a platform of syclsched.discover()")
     without = frozenset(several("without", without))
     check_names(without)
+    shown("preparation", progress)  # refuse a wrong one now, as all names, not at the first call
     request, rewrite = _request(planning)
     deterministic = planning.get("deterministic", False)
-    aim_at(request.minimize).subject_to(*request.subject_to)  # refuse an unknown objective now, not at the first call
+    aim_at(request.minimize).subject_to(*request.subject_to)
     if isinstance(model, OnnxModel):
         if shapes is not None or rewrites is not True:
             raise ArgumentError(
@@ -156,11 +157,14 @@ def _request(planning: ModelPlanOptions) -> tuple[PlanRequest, str | None]:
     from syclsched.planner import PlanRequest
 
     given = {"minimize": "latency", **planning}
-    rewrite = given.pop("rewrite", None)
+    rewrite = given.get("rewrite")
+    if rewrite is None:
+        given.pop("rewrite", None)
     for name in ("reuse", "deterministic", "buckets"):
         given.pop(name, None)
     for name in given:
-        if name not in ("policy", "minimize", "subject_to"):
+        if name not in ("policy", "minimize", "subject_to", "rewrite"):
             raise TypeError(f"compile() got an unexpected keyword argument {name!r}")
     request = PlanRequest(**given)  # type: ignore[arg-type]  # the values have the types of ModelPlanOptions
+    request.check_names()
     return replace(request, subject_to=several("subject_to", request.subject_to)), cast("str | None", rewrite)

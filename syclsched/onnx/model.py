@@ -87,7 +87,7 @@ class OnnxModel:
         self, model: Model, *, shapes: GivenShapes | None = None, rewrites: bool | Iterable[str] = True
     ) -> None:
         self._constant_bytes = model.constant_bytes
-        self._rewrites = rewrites if isinstance(rewrites, bool) else several("rewrites", rewrites)
+        self._rewrites = rewrites if isinstance(rewrites, bool) else _checked_passes(several("rewrites", rewrites))
         self._given = _checked(shapes or {}, model.inputs if model.host is None else model.host.inputs)
         self._model = model.with_shapes({name: each for name, each in self._given.items() if isinstance(each, tuple)})
         #: Cached result for the shapes given when it was loaded.
@@ -386,6 +386,13 @@ def value_text(each: DeclaredValue) -> str:
     extents = "?" if each.dimensions is None else " x ".join("?" if d is None else str(d) for d in each.dimensions)
     kind = f"{'optional ' if each.is_optional else ''}{'sequence of ' if each.is_sequence else ''}{each.dtype or '?'}"
     return f"{each.name}: {kind}" if each.dtype == "map" else f"{each.name}: {kind} [{extents}]"
+
+
+def _checked_passes(names: tuple[str, ...]) -> tuple[str, ...]:
+    from syclsched.frontends.onnx.rewrites.pass_pipeline import check_passes
+
+    check_passes(names)
+    return names
 
 
 def _checked(given: GivenShapes, inputs: tuple[DeclaredValue, ...]) -> dict[str, tuple[int, ...] | int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from syclsched.errors import ArgumentError
-from syclsched.scheduling.registry import AUTO
+from syclsched.scheduling.registry import AUTO, get
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,14 @@ class PlanRequest:
             value = getattr(self, name)
             if not isinstance(value, str):
                 raise ArgumentError(f"expected a name, got a value of type {type(value).__name__}", where=name)
+
+    def check_names(self) -> None:
+        """Raise `PolicyError` if the policy, of those that plan, or the rewrite does not exist."""
+        from syclsched.planner.rewrite_choice import check_rewrite  # imports much
+
+        if self.policy != AUTO:
+            get(self.policy)
+        check_rewrite(self.rewrite)
 
 
 class ModelPlanOptions(TypedDict, total=False):

@@ -11,17 +11,18 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from syclsched.costs import History, MemoryHistory
-from syclsched.errors import ArgumentError, did_you_mean
+from syclsched.errors import ArgumentError, did_you_mean, several
 from syclsched.model.platform import Platform
 from syclsched.model.platform_parts.machines import machine_of
 from syclsched.onnx.compilation import compile
 from syclsched.onnx.compiled_model import CompiledModel
 from syclsched.onnx.model import GivenShapes
 from syclsched.onnx.model_build import default_platform
+from syclsched.onnx.tuning.implementations import check_names
 from syclsched.onnx.tuning.kernel_selection import default_rewrite, is_worth_mixing
 from syclsched.planner.memory_limit import MemoryLimit, with_memory_limit
 from syclsched.planner.plan_request import PlanRequest
-from syclsched.progress import Progress
+from syclsched.progress import Progress, shown
 from syclsched.scheduling.registry import AUTO as POLICY
 from syclsched.training.losses import Loss
 from syclsched.training.optimisers import Optimiser
@@ -109,6 +110,9 @@ class StepRecipe:
         unknown = set(self.options) - set(StepOptions.__annotations__)
         if unknown:
             raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
+        PlanRequest(self.options.get("policy", POLICY)).check_names()
+        check_names(several("without", self.options.get("without", ())))
+        shown("preparation", self.options.get("progress"))
         self.groups.scalars(0)
 
     @property

@@ -227,6 +227,14 @@ def test_tasks_keep_what_is_left_out_where_nothing_else_can_run() -> None:
         ({"without": "onednn"}, r"without: 'onednn' is one text. Give a list: \['onednn'\]"),
         ({"rewrites": "common"}, "rewrites: 'common' is one text"),
         ({"subject_to": "memory <= 1MiB"}, "subject_to: 'memory <= 1MiB' is one text"),
+        ({"subject_to": [3]}, r"subject_to: expected a list of texts, got \[3\]"),
+        ({"rewrites": 3}, "rewrites: expected a list of texts, got 3"),
+        (
+            {"rewrites": ["comon"]},
+            "rewrites: there is no rewrite 'comon'. Did you mean 'common'.* There are: dead",
+        ),
+        ({"rewrite": 3}, "rewrite: expected a name, got a value of type int"),
+        ({"progress": 3}, "progress: expected a function, True or False"),
         ({"shapes": (2, 1, 8, 8)}, "shapes: expected a mapping"),
         ({"shapes": {"batch": "2"}}, "shapes, batch: extents must be whole numbers, not '2'"),
         ({"shapes": {"image": 2}}, "shapes, image: 2 is not a shape"),
@@ -240,6 +248,18 @@ def test_tasks_keep_what_is_left_out_where_nothing_else_can_run() -> None:
 )
 def test_options_of_another_kind_are_refused_by_their_names(options, said) -> None:
     with pytest.raises(ArgumentError, match=said):
+        syclsched.compile(MODEL, devices="cpu", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"policy": "hft"}, "no policy 'hft'. Did you mean 'heft'.* There are auto, heft"),
+        ({"rewrite": "splt"}, "rewrite: there is no rewrite 'splt'. Did you mean 'split'.* One of auto, none, coarsen"),
+    ],
+)
+def test_unknown_names_of_planning_options_are_refused_before_the_first_call(options, said) -> None:
+    with pytest.raises(PolicyError, match=said):
         syclsched.compile(MODEL, devices="cpu", **options)
 
 

@@ -17,7 +17,8 @@ SIZES = (8, 16, 4)
 def trainer(model: Any = None, loss: Any = "cross_entropy", optimizer: Any = "adam", **more: Any) -> Trainer:
     """Return a trainer on the CPU device that compiles no Python kernels."""
     given = perceptron(SIZES).onnx if model is None else model
-    return syclsched.train(given, loss, optimizer, devices="cpu", autotune=False, without=["python"], **more)
+    options = {"without": ["python"], **more}
+    return syclsched.train(given, loss, optimizer, devices="cpu", autotune=False, **options)
 
 
 def blobs(samples: int, seed: int = 0) -> tuple[Any, Any]:

@@ -19,7 +19,7 @@ from support.small_models import model_of
 from support.small_training import SIZES, bits, blobs, trainer
 
 import syclsched
-from syclsched.errors import ArgumentError, NotFiniteError, TaskFailedError
+from syclsched.errors import ArgumentError, NotFiniteError, PolicyError, TaskFailedError
 from syclsched.model.platform import HOST
 from syclsched.testing import faults
 from syclsched.testing.training_models import convolutional, perceptron
@@ -371,10 +371,14 @@ def test_ignored_samples_do_not_count_in_an_evaluation() -> None:
         ({"snapshots": 1.5}, "snapshots is 1.5, expected steps"),
         ({"snapshots": "1"}, "snapshots is '1', expected steps"),
         ({"optimizer": SGD(-1.0)}, "learning rate of step 1 is -1"),
+        ({"policy": "hft"}, "no policy 'hft'. Did you mean 'heft'"),
+        ({"without": ["onednm"]}, "no implementation is called 'onednm'"),
+        ({"without": "onednn"}, "without: 'onednn' is one text"),
+        ({"progress": 3}, "progress: expected a function"),
     ],
 )
 def test_wrong_settings_are_refused_at_once(given: dict[str, Any], wrong: str) -> None:
-    with pytest.raises(ArgumentError, match=wrong):
+    with pytest.raises(ArgumentError if "policy" not in given else PolicyError, match=wrong):
         trainer(**given)
 
 

@@ -137,61 +137,7 @@ def _evaluator(
     corrected = [*loop_operators()] if dict(opsets).get("", 1) >= 9 else []  # before, Scan had another form
     if node.op_type == "MaxPool":
         corrected.append(max_pool_operator())
-    if node.op_type == "SVMClassifier":
-        corrected.append(_corrected_svm_classifier())
     return ReferenceEvaluator(model, new_ops=corrected)
-
-
-@lru_cache(maxsize=1)
-def _corrected_svm_classifier() -> Any:
-    """Return an SVMClassifier with correct probabilities for three and more classes.
-
-    The reference implementation (1.22.0) has an error in the coupling of pairwise probabilities: it uses a sum of
-    products instead of products. The method is method 2 of Wu, Lin and Weng, "Probability Estimates for Multi-class
-    Classification by Pairwise Coupling", 2004, as in libsvm.
-    """
-    import numpy as np
-    from onnx.reference.ops.aionnxml import op_svm_classifier
-
-    sigmoid: Any = op_svm_classifier.sigmoid_probability  # untyped in onnx
-
-    class _Coupled(op_svm_classifier.SVMClassifier):
-        op_domain = "ai.onnx.ml"
-
-        def _probabilities(self, scores: Any, class_count_: int) -> Any:
-            pairwise = np.zeros((class_count_, class_count_), scores.dtype)
-            said: Any = self._svm.atts
-            for score, a, b, i, j in zip(
-                scores, said.prob_a, said.prob_b, *np.triu_indices(class_count_, 1), strict=True
-            ):
-                pairwise[i, j] = np.clip(sigmoid(score, a, b), 1e-7, 1 - 1e-7)
-                pairwise[j, i] = 1 - pairwise[i, j]
-            return _coupled(pairwise)
-
-    _Coupled.__name__ = "SVMClassifier"
-    return _Coupled
-
-
-def _coupled(pairwise: Any) -> Any:
-    """Return class probabilities from pairwise ones by libsvm's iteration."""
-    import numpy as np
-
-    count = len(pairwise)
-    q = -pairwise.T * pairwise
-    np.fill_diagonal(q, (pairwise**2).sum(axis=0))
-    made = np.full(count, 1 / count, pairwise.dtype)
-    for _ in range(max(100, count)):
-        slope = q @ made
-        value = made @ slope
-        if np.abs(slope - value).max() < 0.005 / count:
-            break
-        for t in range(count):
-            step = (value - slope[t]) / q[t, t]
-            made[t] += step
-            value = (value + step * (step * q[t, t] + 2 * slope[t])) / (1 + step) ** 2
-            slope = (slope + step * q[t]) / (1 + step)
-            made /= 1 + step
-    return made
 
 
 def _adapt_to_newest_opset(node: Any, opset: int) -> None:

@@ -44,6 +44,18 @@ def test_outputs_that_do_not_fit_on_the_disk_are_refused() -> None:
 
 
 @pytest.mark.sycl
+@pytest.mark.parametrize("wrong", [b"\x93NUMPY", b"\x00\x01", b"\xe9t\xe9"], ids=["array", "zero", "latin-1"])
+def test_labels_in_a_file_that_is_not_text_are_refused(
+    wrong: bytes, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    labels = tmp_path / "labels.txt"
+    labels.write_bytes(b"cat\n" + wrong)
+    done = call(capsys, "run", MODEL, "--shape", "batch=1", "--devices", "cpu", "--top", 3, "--labels", labels)
+    assert done.code == 2
+    assert f"byte 0x{wrong[0]:02x} is not UTF-8 text where: {labels}, line 2" in " ".join(done.err.split())
+
+
+@pytest.mark.sycl
 def test_an_empty_batch_runs(capsys: pytest.CaptureFixture[str]) -> None:
     done = call(capsys, "run", MODEL, "--shape", "batch=0", "--devices", "cpu")
     assert done.code == 0, done.err

@@ -19,6 +19,7 @@ from syclsched.errors import ModelError
 
 X = array(7, 4)
 PAIR = {"classlabels_ints": [3, 8]}
+POSTS = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT")
 KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 
@@ -83,7 +84,7 @@ def test_linear_regressor(targets: int) -> None:
     same("LinearRegressor", X[:1], coefficients=weights, targets=targets)
 
 
-@pytest.mark.parametrize("post", ["LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+@pytest.mark.parametrize("post", POSTS)
 def test_linear_regressor_transforms_its_targets(post: str) -> None:
     weights = [*array(8).tolist(), *[0.0] * 4]
     same("LinearRegressor", X, coefficients=weights, targets=3, post_transform=post)
@@ -97,7 +98,7 @@ def test_linear_classifier(post: str, labels: list[int]) -> None:
     same("LinearClassifier", X, outputs=2, **said)
 
 
-@pytest.mark.parametrize("post", ["NONE", "LOGISTIC"])
+@pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
 def test_binary_linear_classifier_with_one_row(post: str) -> None:
     weights = array(4).tolist()
     same("LinearClassifier", X, outputs=2, coefficients=weights, intercepts=[0.2], post_transform=post, **PAIR)
@@ -134,14 +135,14 @@ def test_svm_regressor_of_one_class() -> None:
 
 
 def svm(classes: int, **more: Any) -> dict[str, Any]:
-    counts = [2, 3, 4][:classes]
+    counts = [2, 3, 4, 1][:classes]
     return {
         "coefficients": array((classes - 1) * sum(counts)).tolist(),
         "kernel_params": [0.3, 0.5, 2.0],
         "rho": array(classes * (classes - 1) // 2).tolist(),
         "support_vectors": array(sum(counts) * 4).tolist(),
         "vectors_per_class": counts,
-        "classlabels_ints": [4, 2, 9][:classes],
+        "classlabels_ints": [4, 2, 9, 7][:classes],
         **more,
     }
 
@@ -152,22 +153,37 @@ def test_svm_classifier(kernel: str, classes: int) -> None:
     same("SVMClassifier", X, outputs=2, **svm(classes, kernel_type=kernel))
 
 
-@pytest.mark.parametrize(("classes", "post"), [(2, "LOGISTIC"), (3, "LOGISTIC"), (3, "SOFTMAX"), (3, "SOFTMAX_ZERO")])
-def test_svm_classifier_transforms_its_scores(classes: int, post: str) -> None:
-    same("SVMClassifier", X, outputs=2, **svm(classes, kernel_type="RBF", post_transform=post))
-
-
+@pytest.mark.parametrize("post", POSTS)
 @pytest.mark.parametrize("classes", [2, 3])
-def test_probabilities_of_a_svm_classifier_are_libsvms(classes: int) -> None:
+def test_svm_classifier_transforms_its_scores(classes: int, post: str) -> None:
+    if (classes, post) != (2, "PROBIT"):  # that one is refused
+        same("SVMClassifier", X, outputs=2, **svm(classes, kernel_type="RBF", post_transform=post))
+
+
+def with_probabilities(classes: int, **more: Any) -> dict[str, Any]:
     pairs = classes * (classes - 1) // 2
-    said = svm(classes, kernel_type="RBF", prob_a=[-1.5, -0.7, -1.1][:pairs], prob_b=[0.1, -0.2, 0.3][:pairs])
-    same("SVMClassifier", X, outputs=2, by_host=True, **said)
+    a, b = [-1.5, -0.7, -1.1, -3.0, -0.2, -2.0], [0.1, -0.2, 0.3, 1.0, 0.0, -0.5]
+    return svm(classes, kernel_type="RBF", prob_a=a[:pairs], prob_b=b[:pairs], **more)
 
 
-def test_shapes_of_host_operators_follow_from_row_counts() -> None:
-    said = svm(3, kernel_type="RBF", prob_a=[-1.5, -0.7, -1.1], prob_b=[0.1, -0.2, 0.3])
-    network = imported(model("SVMClassifier", {"x": X}, 2, **said))
-    assert [network.values[name].shape for name in network.outputs] == [(7,), (7, 3)]
+@pytest.mark.parametrize("x", [X, X[:0], X[0], (X * 3).astype(np.int64)], ids=["rows", "none", "row", "int64"])
+@pytest.mark.parametrize("classes", [2, 3, 4])
+def test_probabilities_of_a_svm_classifier_are_libsvms(classes: int, x: Any) -> None:
+    same("SVMClassifier", x, outputs=2, **with_probabilities(classes))
+
+
+@pytest.mark.parametrize("post", POSTS)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_probabilities_of_a_svm_classifier_are_transformed(classes: int, post: str) -> None:
+    same("SVMClassifier", X, outputs=2, **with_probabilities(classes, post_transform=post))
+
+
+@pytest.mark.parametrize("post", ["NONE", "SOFTMAX"])
+def test_svm_classifier_without_vectors_has_a_score_of_each_class(post: str) -> None:
+    weights = array(12).tolist()
+    said = {"coefficients": weights, "rho": [0.25], "classlabels_ints": [4, 2, 9]}
+    kernel = {"kernel_type": "LINEAR", "kernel_params": [0.0, 0.0, 0.0]}
+    same("SVMClassifier", X, outputs=2, **said, **kernel, post_transform=post)
 
 
 @pytest.mark.parametrize(
@@ -180,6 +196,12 @@ def test_shapes_of_host_operators_follow_from_row_counts() -> None:
         ("Imputer", 1, {"imputed_value_int64s": [1]}, "it has no values for missing numbers of float32"),
         ("FeatureVectorizer", 1, {"inputdimensions": [1, 2]}, r"inputdimensions \(1, 2\) for 1 inputs"),
         ("SVMClassifier", 2, svm(3, rho=[1.0]), "do not fit 3 classes of 4 features"),
+        ("SVMClassifier", 2, svm(3, prob_a=[1.0], prob_b=[0.0]), "1 prob_a and 1 prob_b for 3 pairs of classes"),
+        ("SVMClassifier", 2, svm(3, prob_b=[0.0] * 3), "0 prob_a and 3 prob_b for 3 pairs of classes"),
+        ("SVMClassifier", 2, svm(2, post_transform="PROBIT"), "'SVMClassifier_y0'.* Give a score of each class"),
+        ("LinearClassifier", 2, {"coefficients": [1.0] * 4, "post_transform": "PROBIT", **PAIR}, "PROBIT of one score"),
+        ("SVMClassifier", 2, svm(2, post_transform="TANH"), "post_transform is 'TANH', expected NONE, LOGISTIC"),
+        ("SVMClassifier", 2, svm(2, classlabels_ints=[1]), "it has 1 label, expected 2 or more"),
         ("SVMRegressor", 1, {"coefficients": [1.0] * 3, "rho": [0.0]}, "3 coefficients for 4 features"),
         ("LabelEncoder", 1, {"keys_int64s": [1], "values_int64s": [1, 2]}, "1 keys and 2 values"),
     ],

@@ -56,6 +56,16 @@ def test_quantised_poolings_and_concatenations(last: int) -> None:
     same("QLinearConcat", inputs, constants=scales("a", "b", "y"), order=order, axis=1 - 3 * last, units=1)
 
 
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("counted", [0, 1])
+@pytest.mark.parametrize("pads", [[0, 0, 0, 0], [2, 1, 1, 0], [0, 0, 2, 2]])
+def test_windows_of_quantised_means_that_reach_beyond_the_pads(pads: list[int], counted: int, last: int) -> None:
+    x = whole(2, 5, 6, 3) if last else whole(2, 3, 5, 6)
+    more: dict[str, Any] = {"constants": scales("x", "y"), "order": "x sx zx sy zy", "units": 1, "channels_last": last}
+    windows = {"kernel_shape": [3, 3], "strides": [2, 3], "pads": pads, "ceil_mode": 1, "count_include_pad": counted}
+    same("QLinearAveragePool", {"x": x}, **windows, **more)
+
+
 @pytest.mark.parametrize("quantised", [False, True])
 def test_quantised_dense_layers(quantised: bool) -> None:
     constants = scales("a", "b") | {"b": whole(5, 20, dtype="int8") // 2, "c": whole(5, dtype="int16").astype(np.int32)}

@@ -58,6 +58,53 @@ def test_labels_and_maps_equal_those_of_onnx_runtime(labels: list[Any], kind: st
 
 
 @pytest.mark.sycl
+@pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+def test_text_labels_of_a_linear_score_for_two_classes(post: str) -> None:
+    classify = node("LinearClassifier", ["x"], ["label", "scores"], domain="ai.onnx.ml", coefficients=WEIGHTS[:4],
+                    intercepts=[0.1], post_transform=post, classlabels_strings=TEXTS[:2])  # fmt: skip
+    made = model([classify], ["label", "scores"])
+    label, scores = session(made).run(None, {"x": X})
+    with syclsched.compile(made, devices="cpu", autotune=False) as compiled:
+        got = compiled(X)
+    assert got["label"].tolist() == label.tolist()
+    np.testing.assert_allclose(got["scores"], scores, rtol=1e-5)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("more", [{}, {"prob_a": [-1.5, -0.7, -1.1], "prob_b": [0.1, 0.2, 0.3]}], ids=["pairs", "all"])
+@pytest.mark.parametrize("post", ["NONE", "SOFTMAX"])
+def test_text_labels_of_support_vectors(post: str, more: dict[str, Any]) -> None:
+    classify = node("SVMClassifier", ["i"], ["label", "scores"], domain="ai.onnx.ml", coefficients=WEIGHTS,
+                    rho=[0.1, -0.2, 0.3], kernel_type="RBF", kernel_params=[0.3, 0.0, 0.0],
+                    support_vectors=WEIGHTS * 2, vectors_per_class=[1, 2, 3], classlabels_strings=TEXTS,
+                    post_transform=post, **more)  # fmt: skip
+    made = model([classify], ["label", "scores"], {"i": ("n", 4)}, dtypes={"i": 7})
+    with syclsched.compile(made, devices="cpu", autotune=False) as compiled:
+        for rows in (6, 0):
+            i = (X * 3).astype(np.int64)[:rows]
+            label, scores = session(made).run(None, {"i": i})
+            got = compiled(i)
+            assert got["label"].tolist() == label.tolist()
+            np.testing.assert_allclose(got["scores"], scores, rtol=1e-4)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("weights", [[0.1, 0.7], [-0.1, 0.7]], ids=["positive", "mixed"])
+def test_text_labels_of_trees_with_a_score_for_two_classes(weights: list[float]) -> None:
+    classify = node("TreeEnsembleClassifier", ["x"], ["label", "scores"], domain="ai.onnx.ml", nodes_treeids=[0] * 3,
+                    nodes_nodeids=[0, 1, 2], nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"], nodes_featureids=[2, 0, 0],
+                    nodes_values=[0.0] * 3, nodes_truenodeids=[1, 0, 0], nodes_falsenodeids=[2, 0, 0],
+                    class_treeids=[0, 0], class_nodeids=[1, 2], class_ids=[0, 0], class_weights=weights,
+                    classlabels_strings=TEXTS[:2], post_transform="SOFTMAX")  # fmt: skip
+    made = model([classify], ["label", "scores"])
+    label, scores = session(made).run(None, {"x": X})
+    with syclsched.compile(made, devices="cpu", autotune=False) as compiled:
+        got = compiled(X)
+    assert got["label"].tolist() == label.tolist()
+    np.testing.assert_allclose(got["scores"], scores, rtol=1e-6)
+
+
+@pytest.mark.sycl
 def test_numbers_become_text_and_text_is_moved() -> None:
     encode = node("LabelEncoder", ["i"], ["t"], domain="ai.onnx.ml", keys_int64s=[1, 2], values_strings=["one", "two"])
     nodes = [encode, node("Transpose", ["t"], ["moved"]), node("Identity", ["moved"], ["y"])]

@@ -201,12 +201,25 @@ def test_label_of_two_classes_has_the_larger_score() -> None:
     np.testing.assert_array_equal(got["y0"], np.where(want[:, 1] > want[:, 0], 2, 4))
 
 
-@pytest.mark.parametrize("post", ["NONE", "LOGISTIC"])
+@pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT"])
 @pytest.mark.parametrize("positive", [False, True])
-def test_classifier_of_two_classes_with_the_scores_of_one(post: str, positive: bool) -> None:
+@pytest.mark.parametrize(("which", "base"), [(0, []), (0, [0.2]), (0, [0.2, -0.4]), (1, []), (1, [0.2])])
+def test_classifier_of_two_classes_with_the_scores_of_one(which: int, base: Any, positive: bool, post: str) -> None:
     said = forest(1, what="class", positive=positive, classlabels_int64s=[4, 9], post_transform=post)
-    same("TreeEnsembleClassifier", X, outputs=2, **said)
-    same("TreeEnsembleClassifier", X, outputs=2, **said, base_values=[0.2])
+    said |= {"base_values": base} if base else {}
+    said["class_ids"] = [which] * len(said["class_ids"])
+    if post == "PROBIT" and not which and len(base) < 2:  # ONNX Runtime leaves the second score undefined
+        with pytest.raises(ModelError, match=r"'TreeEnsembleClassifier_y0'.* Give a score of each class"):
+            imported(model("TreeEnsembleClassifier", {"x": X}, 2, **said))
+    else:
+        same("TreeEnsembleClassifier", X, outputs=2, **said)
+
+
+def test_base_values_for_the_other_class_alone_are_refused() -> None:
+    said = forest(1, what="class", classlabels_int64s=[4, 9], base_values=[0.2, -0.4])
+    said["class_ids"] = [1] * len(said["class_ids"])  # ONNX Runtime ignores the trees
+    with pytest.raises(ModelError, match=r"2 base_values for .* one class\. Give weights of both classes"):
+        imported(model("TreeEnsembleClassifier", {"x": X}, 2, **said))
 
 
 @pytest.mark.parametrize(

@@ -236,6 +236,23 @@ def test_recurrent_networks_over_any_number_of_steps(operator: str, direction: s
         assert len(both.compiled.kept_shapes) == 1
 
 
+@pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
+@pytest.mark.parametrize("buckets", [{"n": 4}, {"n": 4, "steps": 8}])
+def test_a_batch_in_a_bucket_over_no_steps(operator: str, buckets: Any) -> None:
+    """ONNX Runtime (1.32) ends the process for some of these."""
+    rows = {"RNN": 3, "GRU": 9, "LSTM": 12}[operator]
+    constants = {**CONSTANTS, "rows_w": x(2, rows, WIDTH), "rows_r": x(2, rows, 3)}
+    outputs = ["all", "h", "c"][: 3 if operator == "LSTM" else 2]
+    recurrent = node(operator, ["x", "rows_w", "rows_r"], outputs, hidden_size=3, direction="bidirectional")
+    model = model_of([recurrent], {"x": ("steps", "n", WIDTH)}, outputs, constants, opset=18)
+    with syclsched.compile(model, devices="cpu", autotune=False, buckets=buckets) as compiled:
+        for n in (3, 5):
+            found = compiled(x(0, n, WIDTH))
+            assert found["all"].shape == (0, 2, n, 3)
+            for name in outputs[1:]:
+                np.testing.assert_array_equal(found[name], np.zeros((2, n, 3), np.float32))
+
+
 def test_residuals_around_strides() -> None:
     nodes = [
         node("Conv", ["x", "kernels"], ["a"], auto_pad="SAME_UPPER", strides=[2, 2]),

@@ -194,8 +194,6 @@ def _is_decoded(node: Any) -> bool:
         return False
     if node.op_type == "LabelEncoder":
         return {"keys_int64s", "values_strings"} <= at
-    if node.op_type == "SVMClassifier":
-        return not at & {"prob_a", "post_transform"}
     return node.op_type in _CLASSIFIERS or node.op_type == "ZipMap"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from syclsched.errors import ArgumentError
+from syclsched.errors import ArgumentError, did_you_mean
 from syclsched.frontends.onnx.network import Network
 from syclsched.frontends.onnx.rewrites import common_subexpressions, dead_code, folding, identities
 from syclsched.frontends.onnx.rewrites.data_layout import (
@@ -124,18 +124,23 @@ class OptimisedNetwork:
         return "\n".join([head, *(f"  {deed}" for deed in self.changes)])
 
 
+def check_passes(names: Iterable[str]) -> None:
+    """Raise `ArgumentError` for names of unknown passes."""
+    unknown = sorted(set(names) - PASSES.keys())
+    if unknown:
+        raise ArgumentError(
+            f"there is no rewrite {', '.join(map(repr, unknown))}",
+            where="rewrites",
+            hint=f"{did_you_mean(unknown[0], PASSES)}There are: {', '.join(PASSES)}",
+        )
+
+
 def rewrite(
     network: Network, *, passes: Sequence[str] = DEFAULT_PASSES, without: Iterable[str] = ()
 ) -> OptimisedNetwork:
     """Optimise a network: repeat the passes until nothing changes."""
     without = frozenset([without] if isinstance(without, str) else without)
-    unknown = sorted({*passes, *without} - PASSES.keys())
-    if unknown:
-        raise ArgumentError(
-            f"there is no rewrite {', '.join(map(repr, unknown))}",
-            where="rewrite()",
-            hint=f"There are: {', '.join(PASSES)}",
-        )
+    check_passes({*passes, *without})
     wanted = [each for each in _TABLE if each.name in passes and each.name not in without]
     done: dict[tuple[str, str], list[str]] = {}
     current = _with_rewritten_bodies(network, passes, without)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
+from syclsched.frontends.onnx.importing.lengths import LengthError
 from syclsched.frontends.onnx.importing.microsoft.standard_operators import (
     channels_first,
     channels_last,
@@ -18,6 +19,7 @@ from syclsched.frontends.onnx.importing.microsoft.standard_operators import (
     standard,
 )
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.importing.nn.window_parameters import window_counts, windows_of
 from syclsched.frontends.onnx.model_file.onnx_model import MICROSOFT, ModelNode
 
 _UNARY: Final = {"QLinearSigmoid": "Sigmoid", "QLinearLeakyRelu": "LeakyRelu"}
@@ -98,9 +100,24 @@ def _softmax(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
 @imports(*_POOLS, domain=MICROSOFT)
 def _pool(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x, last = _real(b, node, inputs, 0), node.integer("channels_last")
-    y = first(standard(b, node, _POOLS[node.operator], [channels_first(b, x) if last else x]))
+    x = channels_first(b, x) if last else x
+    whole = _whole_windows(b, node, x) if node.flag("ceil_mode") and node.flag("count_include_pad") else {}
+    y = first(standard(b, node, _POOLS[node.operator], [x], **whole))
     y = channels_last(b, y) if last else y
     return [_quantised(b, node, y, inputs, 3, b.dtype(inputs.required(0, "X")))]
+
+
+def _whole_windows(b: NetworkBuilder, node: ModelNode, x: str) -> dict[str, Any]:
+    """Return attributes with pads up to the end of the last window: all of it counts, unlike in AveragePool."""
+    kernel, extents = node.integers_or("kernel_shape"), b.shape(x)[2:]
+    if any(each.axis > 1 for each in b.lengths.get(x, ())):
+        raise LengthError("its windows reach beyond pads that count, which a length known at run time decides")
+    windows = windows_of(b, node, kernel, extents)
+    counts = window_counts(kernel, windows, extents, ceil=True)
+    begins = windows.pads[: len(kernel)]
+    sizes = zip(counts, windows.strides, kernel, begins, extents, strict=True)
+    ends = tuple((count - 1) * step + size - begin - extent for count, step, size, begin, extent in sizes)
+    return {"pads": (*begins, *ends), "ceil_mode": 0, "auto_pad": "NOTSET"}
 
 
 @imports("QLinearConv", domain=MICROSOFT)

@@ -11,6 +11,7 @@ import numpy as np
 from syclsched.frontends.onnx.importing.import_state import Array
 from syclsched.frontends.onnx.importing.importer_registry import ML, Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.ml.class_scores import (
+    Labels,
     class_labels,
     floating,
     numbers_of,
@@ -18,6 +19,7 @@ from syclsched.frontends.onnx.importing.ml.class_scores import (
     predicted_label,
     transformed,
 )
+from syclsched.frontends.onnx.importing.ml.pair_probabilities import pair_probabilities
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 from syclsched.frontends.onnx.network import Decoding
@@ -172,7 +174,8 @@ def _zip_map(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
 @imports("LinearRegressor", domain=ML)
 def _linear_regressor(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     x = _matrix(b, inputs.required(0, "X"))
-    return [transformed(b, _linear(b, node, x, node.integer("targets", 1)), node.text("post_transform", "NONE"))]
+    made = _linear(b, node, x, node.integer("targets", 1), numbers_of(node, "intercepts"))
+    return [transformed(b, made, node.text("post_transform", "NONE"))]
 
 
 @imports("LinearClassifier", domain=ML)
@@ -181,7 +184,7 @@ def _linear_classifier(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Na
     x = _matrix(b, inputs.required(0, "X"))
     labels, features = class_labels(b, node, "classlabels_ints"), b.shape(x)[1]
     columns = numbers_of(node, "coefficients").size // max(features, 1)
-    made, post = _linear(b, node, x, columns), node.text("post_transform", "NONE")
+    made, post = _linear(b, node, x, columns, numbers_of(node, "intercepts")), node.text("post_transform", "NONE")
     if columns == 1 and len(labels) == 2:
         return [predicted_label(b, made, labels, threshold=0.0), output_scores(b, made, post, second="rest")]
     if columns != len(labels):
@@ -216,14 +219,31 @@ def _svm_regressor(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
 
 @imports("SVMClassifier", domain=ML)
 def _svm_classifier(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
-    """Import SVMClassifier without probabilities: one-versus-one comparisons, then a majority vote."""
+    """Import SVMClassifier: comparisons of all pairs of classes, then a majority vote; or a score of each class."""
     x = _matrix(b, inputs.required(0, "X"))
-    features, counts = b.shape(x)[1], node.integers_or("vectors_per_class")
-    weights, vectors, rho = (numbers_of(node, name) for name in ("coefficients", "support_vectors", "rho"))
-    labels = class_labels(b, node, "classlabels_ints")
-    if not counts or node.attributes.get("prob_a"):
-        raise UnsupportedFormError
-    classes, count = len(labels), sum(counts)
+    labels, post = class_labels(b, node, "classlabels_ints"), node.text("post_transform", "NONE")
+    classes, rho = len(labels), numbers_of(node, "rho")
+    if classes < 2:
+        raise b.wrong("it has 1 label, expected 2 or more")
+    if not sum(node.integers_or("vectors_per_class")):
+        if not rho.size:
+            raise b.wrong("attribute 'rho' is missing")
+        made = _linear(b, node, x, classes, np.full(classes, rho[0]))
+        return [predicted_label(b, made, labels), output_scores(b, made, post)]
+    made, label = _compared_pairs(b, node, x, labels, rho)
+    a, offset = (numbers_of(node, name) for name in ("prob_a", "prob_b"))
+    if a.size or offset.size:
+        if (a.size, offset.size) != (rho.size, rho.size):
+            raise b.wrong(f"{a.size} prob_a and {offset.size} prob_b for {rho.size} pairs of classes")
+        return [label, output_scores(b, pair_probabilities(b, made, a, offset, classes), post)]
+    second = None if classes > 2 else "negative" if post == "NONE" else "rest"
+    return [label, output_scores(b, made, post, second=second)]
+
+
+def _compared_pairs(b: NetworkBuilder, node: ModelNode, x: str, labels: Labels, rho: Array) -> tuple[str, str]:
+    """Return a score for each pair of classes, and the label that wins most."""
+    classes, features, counts = len(labels), b.shape(x)[1], node.integers_or("vectors_per_class")
+    weights, vectors, count = numbers_of(node, "coefficients"), numbers_of(node, "support_vectors"), sum(counts)
     pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
     expected = (classes, (classes - 1) * count, count * features, len(pairs))
     if (len(counts), weights.size, vectors.size, rho.size) != expected:
@@ -237,9 +257,8 @@ def _svm_classifier(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names
         wins[pair, i], wins[pair, j] = 1, -1
     made = _product(b, _kernels(b, node, x, vectors.reshape(count, features)), joined, rho)
     won = b.elementwise(("cast", "float32", ("greater", 0, ("const", 0.0))), made)
-    label = predicted_label(b, _product(b, won, wins, (wins < 0).sum(axis=0).astype(np.float32)), labels)
-    post = node.text("post_transform", "NONE")
-    return [label, output_scores(b, made, post, second="negative" if classes == 2 else None)]
+    votes = _product(b, won, wins, (wins < 0).sum(axis=0).astype(np.float32))
+    return made, predicted_label(b, votes, labels)
 
 
 def _kernels(b: NetworkBuilder, node: ModelNode, x: str, vectors: Array) -> str:
@@ -266,9 +285,8 @@ def _kernels(b: NetworkBuilder, node: ModelNode, x: str, vectors: Array) -> str:
     return b.elementwise(("pow", scaled, ("const", degree)), made)
 
 
-def _linear(b: NetworkBuilder, node: ModelNode, x: str, columns: int) -> str:
+def _linear(b: NetworkBuilder, node: ModelNode, x: str, columns: int, biases: Array) -> str:
     features, weights = b.shape(x)[1], numbers_of(node, "coefficients")
-    biases = numbers_of(node, "intercepts")
     if columns < 1 or weights.size != columns * features or biases.size not in (0, columns):
         what = f"{weights.size} coefficients and {biases.size} intercepts"
         raise b.wrong(f"{what} for {features} features and {columns} columns")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +12,7 @@ import numpy as np
 from syclsched.frontends.onnx.importing.import_state import Array
 from syclsched.frontends.onnx.importing.importer_registry import ML, Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.ml.class_scores import (
+    Labels,
     class_labels,
     floating,
     numbers_of,
@@ -99,26 +101,42 @@ def _aggregated(
 
 @imports("TreeEnsembleClassifier", domain=ML)
 def _tree_classifier(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
-    """Import TreeEnsembleClassifier; binary trees may have scores for one class only."""
+    """Import TreeEnsembleClassifier; of two classes, leaves may have weights for one only."""
     x = _rows(b, inputs.required(0, "X"))
     forest = _forest(b, _nodes(b, node, b.dtype(x), b.shape(x)[1]))
-    labels = class_labels(b, node, "classlabels_int64s")
+    labels, post = class_labels(b, node, "classlabels_int64s"), node.text("post_transform", "NONE")
     base, known = numbers_of(node, "base_values"), set(node.integers_or("class_ids"))
     weights, _ = _weights(b, node, forest, "class", len(labels))
-    single = len(labels) == 2 and len(known) == 1
-    positive = bool((numbers_of(node, "class_weights") >= 0).all())
-    if base.size not in (0, len(labels)) and not (single and base.size == 1):
+    if len(labels) == 2 and len(known) == 1:
+        return _binary(b, node, labels, post, base, lambda base: _scores(b, x, forest, weights[:, list(known)], base))
+    if base.size not in (0, len(labels)):
         raise b.wrong(f"{base.size} base_values for {len(labels)} classes")
-    if single:
-        weights = weights[:, list(known)]
-        if base.size == 2:
-            raise UnsupportedFormError
-    made = b.cast(_combined(b, x, forest, weights, base, "sum"), "float32")
-    post = node.text("post_transform", "NONE")
-    if single:
-        label = predicted_label(b, made, labels, threshold=0.5 if positive else 0.0)
-        return [label, output_scores(b, made, post, second="rest" if positive else "negative")]
+    made = _scores(b, x, forest, weights, base)
     return [predicted_label(b, made, labels), output_scores(b, made, post)]
+
+
+def _binary(
+    b: NetworkBuilder, node: ModelNode, labels: Labels, post: str, base: Array, scores_of: Callable[[Array], str]
+) -> Names:
+    """Return label and scores of two classes whose leaves have weights for one class only, as ONNX Runtime does.
+
+    The second class is that of the weights, whichever they name. Weights for the second, and those for the first with
+    a base value for each class, leave the score of the other class 0.
+    """
+    is_second, count = 1 in node.integers_or("class_ids"), base.size
+    if count > 2 - is_second:
+        raise b.wrong(f"{count} base_values for the weights of one class", hint="Give weights of both classes")
+    positive = bool((numbers_of(node, "class_weights") >= 0).all())
+    made = scores_of(base[: 0 if is_second else 1])
+    label = predicted_label(b, made, labels, threshold=0.5 if positive else 0.0)
+    if not is_second and count < 2:
+        return [label, output_scores(b, made, post, second="rest" if positive else "negative")]
+    none = b.constant(np.zeros(b.shape(made), b.dtype(made)))
+    return [label, output_scores(b, b.concat([none, made] if is_second else [made, none], 1), post)]
+
+
+def _scores(b: NetworkBuilder, x: str, forest: _Forest, weights: Array, base: Array) -> str:
+    return b.cast(_combined(b, x, forest, weights, base, "sum"), "float32")
 
 
 @imports("TreeEnsemble", domain=ML)

@@ -88,9 +88,9 @@ def _direction(
     weights = _weights(b, node, inputs, number, cell, hidden)
     states = [_state(b, node, inputs, position, number) for position in ((5, 6) if is_lstm else (5,))]
     if any(states) or not steps:
-        states = [each or b.filled((batch, hidden), b.dtype(x), 0.0) for each in states]
+        states = [each or _zeros(b, x, (batch, hidden), 0) for each in states]
     if not steps:
-        return [b.constant(np.zeros((0, batch, hidden), b.dtype(x))), *filter(None, states)]
+        return [_zeros(b, x, (0, batch, hidden), 1), *filter(None, states)]
     given = inputs.optional(7) if is_lstm else None
     peepholes = None if given is None else _in_order(b, _part(b, given, number), hidden, _PEEPHOLES)
     made = b.emit_all(
@@ -102,6 +102,12 @@ def _direction(
         coupled=is_lstm and node.flag("input_forget"),
     )
     return [name for name in made[: 3 if is_lstm else 2] if name is not None]
+
+
+def _zeros(b: NetworkBuilder, x: str, shape: tuple[int, ...], axis: int) -> str:
+    """Return zeros that are along an axis as many as the sequences."""
+    count = b.length_along(x, 1)
+    return with_lengths(b, b.filled(shape, b.dtype(x), folded=count is None), axis, Extent(b.shape(x)[1], count))
 
 
 def _lengths(b: NetworkBuilder, inputs: Inputs, steps: int, batch: int) -> str | None:
